@@ -1,0 +1,65 @@
+//! What the allocator can be told: PyTorch's own settings and ours.
+
+/// Which PyTorch's behaviour `native` reproduces. They differ in the capture gate and in deferred frees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Compat {
+    /// PyTorch 2.11: an open pool scope of any kind counts as a capture.
+    V2_11,
+    /// PyTorch 2.15: only real captures hold back the retry chain and event processing.
+    #[default]
+    V2_15,
+}
+
+/// No limit, for sizes (`SIZE_MAX` in PyTorch; printed as -1).
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// Number of `roundup_power2_divisions` intervals: 1 MiB, 2 MiB, ... 32 GiB.
+pub const ROUNDUP_INTERVALS: usize = 16;
+
+/// The native allocator's settings, `PYTORCH_CUDA_ALLOC_CONF` after parsing. Sizes are bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Whose behaviour to reproduce.
+    pub compat: Compat,
+    /// Blocks at least this large are never split.
+    pub max_split_size_bytes: u64,
+    /// An oversize request may take an oversize block that is larger by less than this.
+    pub max_non_split_rounding_bytes: u64,
+    /// Segment size for requests of 1 to 10 MiB; also the page of large expandable segments.
+    pub large_segment_size_bytes: u64,
+    /// Fraction of the allowed memory above which old cached segments are returned; 0 is off.
+    pub garbage_collection_threshold: f64,
+    /// Divisions per power-of-two interval; 0 or 1 rounds to 512 bytes.
+    pub roundup_power2_divisions: [u64; ROUNDUP_INTERVALS],
+    /// Grow segments by mapping pages.
+    pub expandable_segments: bool,
+    /// Give the heap's lock up during `cudaMalloc`.
+    pub release_lock_on_cudamalloc: bool,
+    /// Reuse cross-stream blocks within a capture where the graph's order allows it.
+    pub graph_capture_record_stream_reuse: bool,
+    /// Limit set at construction; 1 means none.
+    pub per_process_memory_fraction: f64,
+    /// Search the pool once more after the last flush freed pending blocks (PyTorch does not: #189504).
+    pub search_after_flush: bool,
+    /// The text this was parsed from, as PyTorch shows it in a snapshot's settings.
+    pub text: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            compat: Compat::default(),
+            max_split_size_bytes: UNLIMITED,
+            max_non_split_rounding_bytes: 20 << 20,
+            large_segment_size_bytes: 20 << 20,
+            garbage_collection_threshold: 0.0,
+            roundup_power2_divisions: [0; ROUNDUP_INTERVALS],
+            expandable_segments: false,
+            release_lock_on_cudamalloc: false,
+            graph_capture_record_stream_reuse: false,
+            per_process_memory_fraction: 1.0,
+            search_after_flush: false,
+            text: String::new(),
+        }
+    }
+}

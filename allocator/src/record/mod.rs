@@ -1,0 +1,52 @@
+//! The recorder seam: where events go. It never blocks, never waits, and never fails an allocation.
+
+use trace_format::{Event, StackId, StringId};
+
+/// Takes the heap's events, in the heap's order, under the heap's lock.
+pub trait Recorder: Send {
+    /// Records one event with the caller's stack.
+    fn record(&mut self, stack: StackId, event: Event);
+    /// The id of `text` on this tape. Slow path only.
+    fn intern(&mut self, text: &str) -> StringId;
+}
+
+/// Records nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Off;
+
+impl Recorder for Off {
+    fn record(&mut self, _stack: StackId, _event: Event) {}
+
+    fn intern(&mut self, _text: &str) -> StringId {
+        StringId::default()
+    }
+}
+
+/// Keeps events in memory, for tests and replays.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// What was recorded.
+    pub events: Vec<(StackId, Event)>,
+    /// Strings by id; id 0 is the empty string.
+    pub strings: Vec<String>,
+}
+
+impl Recorder for Memory {
+    fn record(&mut self, stack: StackId, event: Event) {
+        self.events.push((stack, event));
+    }
+
+    fn intern(&mut self, text: &str) -> StringId {
+        if text.is_empty() {
+            return StringId(0);
+        }
+        if self.strings.is_empty() {
+            self.strings.push(String::new());
+        }
+        let id = self.strings.iter().position(|known| known == text).unwrap_or_else(|| {
+            self.strings.push(text.to_owned());
+            self.strings.len() - 1
+        });
+        StringId(id as u32)
+    }
+}

@@ -1,0 +1,233 @@
+//! The one event model: every input the allocator had, and every effect it caused.
+//!
+//! Inputs make a tape replayable; effects make it readable, and let a replay under the recorded configuration be
+//! checked. Effects of one call stand before the input that caused them, in the order in which they happened, as in
+//! PyTorch's trace: `SegmentAlloc` before the `Alloc` it served. The exception is [`Event::EmptyCache`], which stands
+//! before the segments it returned, so that a reader knows the cause first.
+
+use crate::ids::{Addr, PoolId, StackId, Stream, StringId, ThreadId};
+
+/// One line of the tape: when, who, from where, and what.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record {
+    /// Nanoseconds since the Unix epoch; 0 where the source had no clock.
+    pub time_ns: u64,
+    /// The calling thread.
+    pub thread: ThreadId,
+    /// The call stack, if one was captured.
+    pub stack: StackId,
+    /// What happened.
+    pub event: Event,
+}
+
+/// Who set a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MarkKind {
+    /// A training step began.
+    Step,
+    /// A phase (forward, backward, optimizer) began.
+    Phase,
+    /// A named range began.
+    RangeBegin,
+    /// A named range ended.
+    RangeEnd,
+    /// A named moment.
+    Instant,
+}
+
+/// What decides whether a stream's allocations go to an open pool scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScopeFilter {
+    /// The streams of one graph capture.
+    Capture,
+    /// All allocations of the opening thread.
+    Thread,
+    /// The source did not say.
+    Unknown,
+}
+
+/// What happened. `I` marks inputs, `E` effects.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// I: memory was asked for and handed out.
+    Alloc {
+        /// Address of the block; unique among live blocks, otherwise without meaning to a replay.
+        addr: Addr,
+        /// Bytes asked for.
+        requested_bytes: u64,
+        /// Bytes of the block handed out (rounded, after splitting).
+        size_bytes: u64,
+        /// Stream the memory belongs to.
+        stream: Stream,
+        /// Pool that was chosen.
+        pool: PoolId,
+    },
+    /// I: memory was given back.
+    Free {
+        /// Address of the block.
+        addr: Addr,
+        /// Bytes asked for when it was allocated.
+        requested_bytes: u64,
+        /// False: reusable at once, both halves in one. True: other streams use it, and a `FreeCompleted` follows.
+        pending: bool,
+    },
+    /// I: a stream other than the block's own uses the block (`Tensor.record_stream`).
+    RecordStream {
+        /// Address of the block.
+        addr: Addr,
+        /// The using stream.
+        stream: Stream,
+    },
+    /// E: the last event of a pending free is done; the block is reusable.
+    FreeCompleted {
+        /// Address of the block.
+        addr: Addr,
+    },
+    /// I: cached segments were asked back (`torch.cuda.empty_cache`, or a pool's end).
+    EmptyCache {
+        /// The default pool (and every freeable one), or one private pool.
+        pool: PoolId,
+        /// True where an importer concluded it from segments that went away.
+        inferred: bool,
+    },
+    /// I: a private pool was created, or its use count raised (`createOrIncrefPool`).
+    PoolCreate {
+        /// The pool.
+        pool: PoolId,
+        /// Whether the pool brings its own segment source (`MemPool(allocator=...)`).
+        own_source: bool,
+    },
+    /// I: allocations of some streams go to this pool from here on; creates the pool or raises its use count.
+    PoolBegin {
+        /// The pool.
+        pool: PoolId,
+        /// Which allocations.
+        filter: ScopeFilter,
+    },
+    /// I: the scope opened by `PoolBegin` ended.
+    PoolEnd {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// I: the pool's use count fell by one; at zero its cached segments may be returned.
+    PoolRelease {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// I: whether the pool's free blocks may serve others as a last resort before out of memory.
+    PoolUseOnOom {
+        /// The pool.
+        pool: PoolId,
+        /// On or off.
+        enabled: bool,
+    },
+    /// I: the pool never splits a segment.
+    PoolNoSplit {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// I: a graph capture began on the pool's streams.
+    CaptureBegin {
+        /// The pool it allocates from.
+        pool: PoolId,
+    },
+    /// I: the capture ended.
+    CaptureEnd {
+        /// The pool it allocated from.
+        pool: PoolId,
+    },
+    /// I: settings changed at run time (the text of `PYTORCH_CUDA_ALLOC_CONF`).
+    Settings {
+        /// The configuration string.
+        text: StringId,
+    },
+    /// I: the per-process memory fraction changed.
+    MemoryFraction {
+        /// In `[0, 1]`; 1 means no limit.
+        fraction: f64,
+    },
+    /// I: peaks were reset to the current values.
+    ResetPeak,
+    /// I: accumulated counters were reset to zero.
+    ResetAccumulated,
+    /// E: a segment was obtained from the device.
+    SegmentAlloc {
+        /// Its address.
+        addr: Addr,
+        /// Its size.
+        size_bytes: u64,
+        /// The stream it serves.
+        stream: Stream,
+        /// The pool it serves.
+        pool: PoolId,
+    },
+    /// E: a segment was returned to the device.
+    SegmentFree {
+        /// Its address.
+        addr: Addr,
+        /// Its size.
+        size_bytes: u64,
+        /// The stream it served.
+        stream: Stream,
+        /// The pool it served.
+        pool: PoolId,
+    },
+    /// E: physical memory was mapped into an expandable segment.
+    SegmentMap {
+        /// First mapped address.
+        addr: Addr,
+        /// Bytes mapped, whole pages.
+        size_bytes: u64,
+        /// The stream it serves.
+        stream: Stream,
+        /// The pool it serves.
+        pool: PoolId,
+    },
+    /// E: physical memory was taken out of an expandable segment.
+    SegmentUnmap {
+        /// First unmapped address.
+        addr: Addr,
+        /// Bytes unmapped, whole pages.
+        size_bytes: u64,
+        /// The stream it served.
+        stream: Stream,
+        /// The pool it served.
+        pool: PoolId,
+    },
+    /// E: the device, or the memory fraction, refused `size_bytes` more. What stands between this and the `Alloc` or
+    /// `Oom` that follows was done by the retry chain.
+    DriverRefused {
+        /// Bytes that were asked of the device.
+        size_bytes: u64,
+    },
+    /// I and E: memory was asked for and could not be had.
+    Oom {
+        /// Bytes asked for.
+        requested_bytes: u64,
+        /// The same, rounded.
+        size_bytes: u64,
+        /// Bytes the device had free.
+        device_free_bytes: u64,
+        /// Stream it was asked for.
+        stream: Stream,
+        /// Pool it was asked of.
+        pool: PoolId,
+    },
+    /// I: somebody took a snapshot here.
+    Snapshot {
+        /// Bytes active at that moment.
+        active_bytes: u64,
+    },
+    /// I: a step, a phase or a named moment.
+    Mark {
+        /// What kind of mark.
+        kind: MarkKind,
+        /// Its name.
+        name: StringId,
+    },
+    /// E: this many records are missing here.
+    Lost {
+        /// How many.
+        count: u64,
+    },
+}

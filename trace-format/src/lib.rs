@@ -1,0 +1,11 @@
+//! The tape: one event model for what a GPU memory allocator was asked and what it did, and the `.vtape` file that
+//! holds it. No CUDA, no unsafe, no allocator.
+#![forbid(unsafe_code)]
+
+mod event;
+mod ids;
+mod segment;
+
+pub use event::{Event, MarkKind, Record, ScopeFilter};
+pub use ids::{Addr, DeviceId, PoolId, StackId, Stream, StringId, ThreadId};
+pub use segment::{BlockState, BlockStatus, SegmentState};

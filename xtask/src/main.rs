@@ -1,0 +1,2 @@
+//! Set-up tasks.
+fn main() {}
