@@ -3,3 +3,4 @@
 pub mod config;
 pub mod device;
 pub mod record;
+pub mod stats;
