@@ -68,6 +68,8 @@ pub enum Event {
         addr: Addr,
         /// Bytes asked for when it was allocated.
         requested_bytes: u64,
+        /// Bytes of the block, as in its `Alloc`, so that the event can be undone.
+        size_bytes: u64,
         /// False: reusable at once, both halves in one. True: other streams use it, and a `FreeCompleted` follows.
         pending: bool,
     },
@@ -82,6 +84,10 @@ pub enum Event {
     FreeCompleted {
         /// Address of the block.
         addr: Addr,
+        /// Bytes asked for when it was allocated.
+        requested_bytes: u64,
+        /// Bytes of the block, as in its `Alloc`, so that the event can be undone.
+        size_bytes: u64,
     },
     /// I: cached segments were asked back (`torch.cuda.empty_cache`, or a pool's end).
     EmptyCache {
@@ -160,6 +166,8 @@ pub enum Event {
         stream: Stream,
         /// The pool it serves.
         pool: PoolId,
+        /// Whether it serves large requests (over 1 MiB).
+        is_large: bool,
     },
     /// E: a segment was returned to the device.
     SegmentFree {
@@ -171,6 +179,8 @@ pub enum Event {
         stream: Stream,
         /// The pool it served.
         pool: PoolId,
+        /// Whether it served large requests (over 1 MiB).
+        is_large: bool,
     },
     /// E: physical memory was mapped into an expandable segment.
     SegmentMap {
@@ -182,6 +192,8 @@ pub enum Event {
         stream: Stream,
         /// The pool it serves.
         pool: PoolId,
+        /// Whether it serves large requests (over 1 MiB).
+        is_large: bool,
     },
     /// E: physical memory was taken out of an expandable segment.
     SegmentUnmap {
@@ -193,6 +205,8 @@ pub enum Event {
         stream: Stream,
         /// The pool it served.
         pool: PoolId,
+        /// Whether it served large requests (over 1 MiB).
+        is_large: bool,
     },
     /// E: the device, or the memory fraction, refused `size_bytes` more. What stands between this and the `Alloc` or
     /// `Oom` that follows was done by the retry chain.

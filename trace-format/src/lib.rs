@@ -2,10 +2,12 @@
 //! holds it. No CUDA, no unsafe, no allocator.
 #![forbid(unsafe_code)]
 
+mod base;
 mod event;
 mod ids;
 mod segment;
 
+pub use base::{BaseState, PoolState, ScopeState};
 pub use event::{Event, MarkKind, Record, ScopeFilter};
 pub use ids::{Addr, DeviceId, PoolId, StackId, Stream, StringId, ThreadId};
 pub use segment::{BlockState, BlockStatus, SegmentState};
