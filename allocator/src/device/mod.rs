@@ -4,6 +4,8 @@
 //! `cuda` (the driver API through cudarc, the only place it appears) and [`sim`] (an address space, a capacity, events
 //! that complete when told, and injectable faults).
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 
 pub use error::{DeviceCall, DeviceError};

@@ -1,0 +1,78 @@
+//! The primary context, and making it current.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use cudarc::driver::sys;
+use trace_format::DeviceId;
+
+use super::CudaDevice;
+use super::driver::{Code, Driver, SUCCESS};
+use crate::device::{DeviceCall, DeviceError};
+
+/// A device and its primary context, retained for the life of the process.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) device: sys::CUdevice,
+    handle: sys::CUcontext,
+}
+
+// SAFETY: the handle names an object of the driver, which any thread may use.
+unsafe impl Send for Context {}
+
+impl Context {
+    pub(super) fn retain(driver: &Driver, id: DeviceId) -> Result<Self, DeviceError> {
+        let device = device_handle(driver, id)?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: the device is one that the driver named; the handle is written before it is read.
+        let code = unsafe { (driver.primary_retain)(&raw mut handle, device) };
+        driver.check(DeviceCall::Init, code)?;
+        Ok(Self { device, handle })
+    }
+
+    /// Whether the network card may reach physical memory that `cuMemCreate` makes, if it is asked
+    /// to allow that.
+    pub(super) fn is_rdma_capable(&self, driver: &Driver) -> bool {
+        const ATTRIBUTE: sys::CUdevice_attribute =
+            sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
+        let mut answer: c_int = 0;
+        // SAFETY: the answer is an integer; the device is one that the driver named.
+        let code =
+            unsafe { (driver.device_attribute)(&raw mut answer, ATTRIBUTE as u32, self.device) };
+        driver.check(DeviceCall::Init, code).is_ok() && answer != 0
+    }
+}
+
+/// The driver's handle of the device with this ordinal.
+pub(super) fn device_handle(driver: &Driver, id: DeviceId) -> Result<sys::CUdevice, DeviceError> {
+    let mut device = 0;
+    // SAFETY: the driver checks the ordinal, and writes the handle where it is valid.
+    let code = unsafe { (driver.device_get)(&raw mut device, c_int::from(id.0)) };
+    driver.check(DeviceCall::Init, code)?;
+    Ok(device)
+}
+
+impl CudaDevice {
+    /// Makes a call with this device's context current, and answers its code, or the code with
+    /// which the context could not be made current. What was current before is put back.
+    pub(super) fn in_context(&self, call: impl FnOnce(&Driver) -> Code) -> Code {
+        let mut before = ptr::null_mut();
+        // SAFETY: the driver writes the thread's current context, or null.
+        let code = unsafe { (self.driver.context_get)(&raw mut before) };
+        if code != SUCCESS {
+            return code;
+        }
+        if before == self.context.handle {
+            return call(self.driver);
+        }
+        // SAFETY: the primary context is retained for the life of the process.
+        let code = unsafe { (self.driver.context_set)(self.context.handle) };
+        if code != SUCCESS {
+            return code;
+        }
+        let answer = call(self.driver);
+        // SAFETY: it was current on this thread a moment ago, and null means none.
+        let restored = unsafe { (self.driver.context_set)(before) };
+        if answer == SUCCESS { restored } else { answer }
+    }
+}
