@@ -1,2 +1,50 @@
-//! Set-up tasks.
-fn main() {}
+//! `cargo xtask`: everything a fresh machine needs, with nothing hidden.
+//!
+//! Needed beforehand: cargo, a C++ compiler and python3 with its venv module. What is downloaded goes
+//! to one folder ([`cache`]), what is built to `target/`, what the demo makes to `demo-output/`.
+
+mod artefacts;
+mod bench;
+mod cache;
+mod cargo;
+mod demo;
+mod exec;
+mod progress;
+mod python;
+mod tally;
+mod test;
+mod torch;
+mod venv;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Train a small GPT in an unmodified PyTorch through vramtape, then replay its tape
+    Demo(demo::Options),
+    /// Run every test, the real-PyTorch ones included
+    Test(test::Options),
+    /// Run the benchmarks
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().verb {
+        Verb::Demo(options) => demo::run(&options),
+        Verb::Test(options) => test::run(&options),
+        Verb::Bench(options) => bench::run(&options),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

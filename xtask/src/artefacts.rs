@@ -1,0 +1,49 @@
+//! What PyTorch loads: `libvramtape.so` and the simulated driver, built for release.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo;
+
+/// The built files, by absolute path.
+pub(crate) struct Artefacts {
+    /// The allocator, for `CUDAPluggableAllocator`.
+    pub(crate) library: PathBuf,
+    /// The folder with the stand-ins for `libcuda.so.1` and `libnvidia-ml.so.1`.
+    pub(crate) simcuda: PathBuf,
+    /// The `vramtape` command.
+    pub(crate) vramtape: PathBuf,
+}
+
+impl Artefacts {
+    /// Builds them all; cargo shows its own progress.
+    pub(crate) fn build() -> Result<Self> {
+        cargo::require_compiler()?;
+        let mut build = cargo::command(&["build", "--release", "-p", "ffi", "-p", "simcuda"])?;
+        let status = build.args(["-p", "cli"]).status().context("cannot start cargo")?;
+        if !status.success() {
+            bail!("the build failed; its errors are above");
+        }
+        let release = cargo::target()?.join("release");
+        let artefacts = Self {
+            library: release.join("libvramtape.so"),
+            simcuda: release.join("simcuda"),
+            vramtape: release.join("vramtape"),
+        };
+        let driver = artefacts.simcuda.join("libcuda.so.1");
+        for file in [&artefacts.library, &driver, &artefacts.vramtape] {
+            if !file.exists() {
+                bail!("the build left no {}: run `cargo clean` and try again", file.display());
+            }
+        }
+        Ok(artefacts)
+    }
+
+    /// Tells `command`'s Python scripts where they are.
+    pub(crate) fn announce(&self, command: &mut Command) {
+        command.env("VRAMTAPE_LIBRARY", &self.library).env("VRAMTAPE_SIMCUDA", &self.simcuda);
+        command.env("VRAMTAPE_COMMAND", &self.vramtape);
+    }
+}

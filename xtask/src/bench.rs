@@ -1,0 +1,51 @@
+//! `cargo xtask bench`: the criterion benches, and on request PyTorch's own allocator beside ours.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use crate::artefacts::Artefacts;
+use crate::venv::Venv;
+use crate::{cargo, torch};
+
+/// What the benches can be told.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Also run PyTorch's own allocator on the simulated driver, in the same run as ours
+    #[arg(long)]
+    peers: bool,
+    /// The PyTorch of --peers (2.11.0 or 2.15.0)
+    #[arg(long, default_value = torch::DEFAULT, value_name = "VERSION")]
+    torch: String,
+    /// Only the benches whose name contains this
+    #[arg(value_name = "FILTER")]
+    filter: Option<String>,
+}
+
+/// Runs them; criterion's output goes straight through.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let torch = torch::find(&options.torch)?;
+    let mut criterion = cargo::command(&["bench", "-p", "benches", "--benches"])?;
+    if let Some(filter) = &options.filter {
+        criterion.args(["--", filter]);
+    }
+    check(&mut criterion, "the benches")?;
+    if options.peers {
+        let artefacts = Artefacts::build()?;
+        let venv = Venv::ensure(torch)?;
+        venv.ensure_cuda_headers()?;
+        let mut peers = cargo::command(&["run", "--release", "-q", "-p", "peers", "--"])?;
+        peers.arg(venv.site_packages()?);
+        artefacts.announce(&mut peers);
+        check(&mut peers, "the peers bench")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(command: &mut Command, what: &str) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {what}"))?;
+    if !status.success() {
+        bail!("{what} failed ({status}); the output is above");
+    }
+    Ok(())
+}

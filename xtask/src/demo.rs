@@ -1,0 +1,88 @@
+//! `cargo xtask demo`: an unmodified PyTorch trains through vramtape, and its tape replays.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::artefacts::Artefacts;
+use crate::torch::{self, Torch};
+use crate::venv::Venv;
+use crate::{cargo, torch as versions};
+
+/// What the demo can be told.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The PyTorch to train with (2.11.0 or 2.15.0)
+    #[arg(long, default_value = torch::DEFAULT, value_name = "VERSION")]
+    torch: String,
+    /// Training steps
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    steps: u32,
+}
+
+/// Runs the demo.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let torch: &'static Torch = versions::find(&options.torch)?;
+    let root = cargo::root()?;
+    let artefacts = Artefacts::build()?;
+    let venv = Venv::ensure(torch)?;
+    let out = root.join("demo-output");
+    fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let tape = out.join("gpt.vtape");
+    train(options.steps, &venv, &artefacts, &root, &tape)?;
+    compare(&artefacts, &tape, &out)?;
+    println!();
+    println!("The tape and the table are in {}:", out.display());
+    for file in ["gpt.vtape", "compare.txt", "compare.json"] {
+        println!("  {file}");
+    }
+    println!("Try another policy on the same run:");
+    println!(
+        "  {} replay {} --config max_split_size_mb:64",
+        artefacts.vramtape.display(),
+        tape.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn train(steps: u32, venv: &Venv, artefacts: &Artefacts, root: &Path, tape: &Path) -> Result<()> {
+    if tape.exists() {
+        fs::remove_file(tape).with_context(|| format!("cannot replace {}", tape.display()))?;
+    }
+    let mut python = Command::new(venv.python());
+    python.arg(root.join("examples/with_vramtape.py")).arg(root.join("examples/gpt.py"));
+    python.args(["--steps", &steps.to_string()]);
+    python.env("VRAMTAPE_CONF", format!("record:file,tape:\"{}\"", tape.display()));
+    artefacts.announce(&mut python);
+    let status = python.status().context("cannot start the environment's python")?;
+    if !status.success() {
+        bail!("the training failed ({status}); its output is above");
+    }
+    if !tape.exists() {
+        bail!("the training ended well but left no tape at {}", tape.display());
+    }
+    Ok(())
+}
+
+/// Prints the table, and keeps it for people and for programs.
+fn compare(artefacts: &Artefacts, tape: &Path, out: &Path) -> Result<()> {
+    let table = vramtape(artefacts, tape, &[])?;
+    fs::write(out.join("compare.txt"), &table).context("cannot write compare.txt")?;
+    let json = vramtape(artefacts, tape, &["--json"])?;
+    fs::write(out.join("compare.json"), json).context("cannot write compare.json")?;
+    println!();
+    print!("{}", String::from_utf8_lossy(&table));
+    Ok(())
+}
+
+fn vramtape(artefacts: &Artefacts, tape: &Path, args: &[&str]) -> Result<Vec<u8>> {
+    let mut command = Command::new(&artefacts.vramtape);
+    command.arg("compare").arg(tape).args(args).stderr(Stdio::inherit());
+    let output = command.output().context("cannot start vramtape")?;
+    if !output.status.success() {
+        bail!("`vramtape compare {}` failed ({})", tape.display(), output.status);
+    }
+    Ok(output.stdout)
+}

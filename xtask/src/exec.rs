@@ -1,0 +1,139 @@
+//! Runs other programs: shows their last line while they run, keeps everything in a log.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::progress::Step;
+
+/// How many lines of a failed program are shown.
+const TAIL_LINES: usize = 40;
+
+/// What a program left behind.
+pub(crate) struct Output {
+    /// How it ended; `None` if it ran out of time and was killed.
+    pub(crate) status: Option<ExitStatus>,
+    /// Everything it wrote, both streams in the order they came.
+    pub(crate) text: String,
+    /// Where the same is kept.
+    pub(crate) log: PathBuf,
+}
+
+impl Output {
+    /// Whether it ended by itself and well.
+    pub(crate) fn success(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// Its last lines, and where the rest is.
+    pub(crate) fn tail(&self) -> String {
+        let lines: Vec<_> = self.text.lines().collect();
+        let from = lines.len().saturating_sub(TAIL_LINES);
+        let how = self.status.map_or("ran out of time".to_owned(), |status| status.to_string());
+        format!("{}\n({how}; all of it in {})", lines[from..].join("\n"), self.log.display())
+    }
+}
+
+/// Runs `command` for at most `limit`, into the log `target/xtask/NAME.log`.
+pub(crate) fn run(
+    step: &mut Step,
+    name: &str,
+    mut command: Command,
+    limit: Duration,
+) -> Result<Output> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let log = log_path(name)?;
+    let mut file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
+    command.stdin(std::process::Stdio::null());
+    command.stdout(writer.try_clone().context("cannot share a pipe")?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("cannot start {program}"))?;
+    drop(command); // It holds the writing ends; without them the reader sees the end.
+
+    let (send, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+            if send.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    let deadline = Instant::now() + limit;
+    let mut text = String::new();
+    let in_time = loop {
+        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                step.doing(line.trim_end());
+                writeln!(file, "{line}").with_context(|| format!("writing {}", log.display()))?;
+                text.push_str(&line);
+                text.push('\n');
+            }
+            Err(RecvTimeoutError::Disconnected) => break true,
+            Err(RecvTimeoutError::Timeout) => break false,
+        }
+    };
+    if !in_time {
+        child.kill().with_context(|| format!("cannot stop {program}"))?;
+    }
+    let status = child.wait().with_context(|| format!("waiting for {program}"))?;
+    Ok(Output { status: in_time.then_some(status), text, log })
+}
+
+/// As [`run`], for a program that has to succeed; `advice` says what to do if it does not.
+pub(crate) fn run_or_fail(
+    step: &mut Step,
+    name: &str,
+    command: Command,
+    limit: Duration,
+    advice: &str,
+) -> Result<Output> {
+    let output = run(step, name, command, limit)?;
+    if !output.success() {
+        bail!("{}: {}\n{advice}", step_name(name), output.tail());
+    }
+    Ok(output)
+}
+
+fn step_name(name: &str) -> String {
+    format!("`{name}` failed; its last lines are\n")
+}
+
+fn log_path(name: &str) -> Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/xtask");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = folder.canonicalize().context("cannot resolve target/xtask")?;
+    Ok(folder.join(format!("{name}.log")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(name: &str, script: &str, limit: Duration) -> Output {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        run(&mut Step::start(name), name, command, limit).unwrap()
+    }
+
+    #[test]
+    fn both_streams_and_the_status_are_kept() {
+        let output =
+            shell("exec-streams", "echo one; echo two >&2; exit 3", Duration::from_secs(10));
+        assert_eq!(output.text, "one\ntwo\n");
+        assert_eq!(output.status.and_then(|status| status.code()), Some(3));
+        assert!(output.tail().contains("exec-streams.log"), "{}", output.tail());
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_stopped() {
+        let output = shell("exec-hang", "echo started; exec sleep 60", Duration::from_millis(300));
+        assert!(output.status.is_none());
+        assert!(output.tail().contains("ran out of time"), "{}", output.tail());
+    }
+}

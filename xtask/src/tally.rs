@@ -1,0 +1,76 @@
+//! What `cargo xtask test` counts and prints.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+
+/// Tests passed and failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Passed.
+    pub(crate) passed: u64,
+    /// Failed.
+    pub(crate) failed: u64,
+}
+
+impl Counts {
+    /// One test that passed or failed.
+    pub(crate) fn one(passed: bool) -> Self {
+        Self { passed: u64::from(passed), failed: u64::from(!passed) }
+    }
+}
+
+/// How one group of tests went.
+pub(crate) struct Outcome {
+    /// Its tests.
+    pub(crate) counts: Counts,
+    /// Shown below the line if something failed.
+    pub(crate) detail: String,
+}
+
+/// Sums up, one printed line a group.
+#[derive(Default)]
+pub(crate) struct Tally {
+    total: Counts,
+    skipped: u64,
+}
+
+impl Tally {
+    /// Runs and prints one group. An error counts as one failed test.
+    pub(crate) fn group(&mut self, name: &str, run: impl FnOnce() -> Result<Outcome>) {
+        let started = Instant::now();
+        let outcome = run().unwrap_or_else(|error| Outcome {
+            counts: Counts::one(false),
+            detail: format!("{error:#}"),
+        });
+        let Counts { passed, failed } = outcome.counts;
+        let seconds = started.elapsed().as_secs_f64();
+        if failed == 0 {
+            println!("PASS  {name:<44} {passed:>5} passed  {seconds:>6.1} s");
+        } else {
+            println!("FAIL  {name:<44} {passed:>5} passed, {failed} failed  {seconds:>6.1} s");
+            println!("{}", outcome.detail);
+        }
+        self.total.passed += passed;
+        self.total.failed += failed;
+    }
+
+    /// Says that a group did not run, and why.
+    pub(crate) fn skip(&mut self, name: &str, why: &str) {
+        self.skipped += 1;
+        println!("SKIP  {name:<44} {why}");
+    }
+
+    /// Prints the time, what was skipped and, as the last line, the sum; fails if anything failed, or
+    /// if nothing ran.
+    pub(crate) fn finish(self, seconds: u64) -> ExitCode {
+        println!("in {seconds} s, {} groups skipped", self.skipped);
+        println!("{} passed, {} failed", self.total.passed, self.total.failed);
+        if self.total.failed == 0 && self.total.passed > 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `cargo xtask test`: every test, with one line a group and the sum at the end.
+
+mod rust;
+mod scripts;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::cargo;
+use crate::tally::Tally;
+
+/// What the tests can be told.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Leave out the real-PyTorch tests: no network, no environments, no release build
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Runs them all, whatever fails on the way.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let started = Instant::now();
+    let mut tally = Tally::default();
+    cargo::require_compiler()?;
+    rust::run(&mut tally);
+    if options.quick {
+        tally.skip("real PyTorch", "left out by --quick");
+    } else {
+        scripts::run(&mut tally)?;
+    }
+    Ok(tally.finish(started.elapsed().as_secs()))
+}

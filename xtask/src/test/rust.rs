@@ -1,0 +1,109 @@
+//! The tests that need only cargo and a compiler.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::progress::Step;
+use crate::tally::{Counts, Outcome, Tally};
+use crate::{cargo, exec};
+
+/// A cold build of everything on two cores takes a fraction of this.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Runs every group.
+pub(super) fn run(tally: &mut Tally) {
+    if cargo::has("fmt") {
+        lint(tally, "format", &["fmt", "--all", "--", "--check"], &[]);
+    } else {
+        tally.skip("format", "rustfmt is not installed (rustup component add rustfmt)");
+    }
+    if cargo::has("clippy") {
+        let clippy = ["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        lint(tally, "clippy", &clippy, &[]);
+    } else {
+        tally.skip("clippy", "clippy is not installed (rustup component add clippy)");
+    }
+    let doc = ["doc", "-q", "--workspace", "--no-deps", "--document-private-items"];
+    lint(tally, "documentation", &doc, &[("RUSTDOCFLAGS", "-D warnings")]);
+    if cargo::has("deny") {
+        let deny = ["deny", "check", "licenses", "bans", "sources"];
+        lint(tally, "licences and sources", &deny, &[]);
+    } else {
+        tally
+            .skip("licences and sources", "cargo-deny is not installed (cargo install cargo-deny)");
+    }
+    // Benches are among the targets: criterion runs each once when it is not asked to measure.
+    let tests = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
+    tally.group("unit, integration, C and bench tests", || counted("cargo-test", &tests));
+    let doctests = ["test", "-q", "--workspace", "--doc", "--no-fail-fast"];
+    tally.group("documentation examples", || counted("cargo-doctest", &doctests));
+}
+
+/// One command that passes or fails as a whole.
+fn lint(tally: &mut Tally, name: &str, args: &[&str], env: &[(&str, &str)]) {
+    tally.group(name, || {
+        let mut step = Step::start(format!("cargo {}", args[0]));
+        let mut command = cargo::command(args)?;
+        command.envs(env.iter().copied());
+        let output = exec::run(&mut step, &format!("cargo-{}", args[0]), command, LIMIT)?;
+        Ok(Outcome { counts: Counts::one(output.success()), detail: output.tail() })
+    });
+}
+
+/// A `cargo test`, counted test by test.
+fn counted(log: &str, args: &[&str]) -> Result<Outcome> {
+    let mut step = Step::start(format!("cargo {}", args.join(" ")));
+    let output = exec::run(&mut step, log, cargo::command(args)?, LIMIT)?;
+    let mut counts = count(&output.text);
+    if !output.success() && counts.failed == 0 {
+        counts.failed = 1; // It did not compile, or a test program died.
+    }
+    let failures = output.text.lines().filter(|line| is_failure(line)).collect::<Vec<_>>();
+    Ok(Outcome { counts, detail: format!("{}\n{}", failures.join("\n"), output.tail()) })
+}
+
+/// Sums the `test result:` lines of libtest and the `Success` lines of criterion.
+fn count(text: &str) -> Counts {
+    let mut counts = Counts::default();
+    for line in text.lines() {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            counts.passed += number_before(result, " passed");
+            counts.failed += number_before(result, " failed");
+        } else if line == "Success" {
+            counts.passed += 1;
+        }
+    }
+    counts
+}
+
+fn number_before(text: &str, word: &str) -> u64 {
+    text.split(word)
+        .next()
+        .and_then(|before| before.rsplit(' ').next())
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+fn is_failure(line: &str) -> bool {
+    line.starts_with("test ") && line.ends_with("FAILED") || line.contains("panicked at")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_libtest_and_criterion_are_summed() {
+        let text = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; finished in 0.1s\n\
+                    Testing alloc_free/512\nSuccess\n\
+                    test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured\n";
+        assert_eq!(count(text), Counts { passed: 16, failed: 2 });
+    }
+
+    #[test]
+    fn the_names_of_failed_tests_are_found() {
+        assert!(is_failure("test heap::tests::splits ... FAILED"));
+        assert!(!is_failure("test heap::tests::splits ... ok"));
+    }
+}

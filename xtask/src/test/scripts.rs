@@ -1,0 +1,93 @@
+//! The tests in a real, unmodified PyTorch: every `tests/python/test_*.py` under every version.
+//!
+//! A script passes when it exits with 0. It finds what was built in `VRAMTAPE_LIBRARY`,
+//! `VRAMTAPE_SIMCUDA` and `VRAMTAPE_COMMAND`, and writes to the folder it runs in, if at all.
+//! Where it prints lines `PASS name` or `FAIL name`, each is counted as a test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::artefacts::Artefacts;
+use crate::progress::Step;
+use crate::tally::{Counts, Outcome, Tally};
+use crate::venv::Venv;
+use crate::{cargo, exec, torch};
+
+/// No script takes a tenth of this; one that hangs is a failure.
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// Runs every script under every PyTorch.
+pub(super) fn run(tally: &mut Tally) -> Result<()> {
+    let folder = cargo::root()?.join("tests/python");
+    let scripts = find(&folder)?;
+    let mut artefacts = None;
+    tally.group("release build", || {
+        artefacts = Some(Artefacts::build()?);
+        Ok(Outcome { counts: Counts::one(true), detail: String::new() })
+    });
+    let Some(artefacts) = artefacts else { return Ok(()) };
+    for torch in &torch::ALL {
+        let mut venv = None;
+        tally.group(&format!("environment of torch {}", torch.version), || {
+            venv = Some(Venv::ensure(torch)?);
+            Ok(Outcome { counts: Counts::one(true), detail: String::new() })
+        });
+        let Some(venv) = venv else { continue };
+        for script in &scripts {
+            let name = script.file_stem().unwrap_or_default().to_string_lossy();
+            let name = format!("{name} (torch {})", torch.version);
+            tally.group(&name, || run_script(&name, script, &venv, &artefacts));
+        }
+    }
+    Ok(())
+}
+
+fn find(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut scripts = Vec::new();
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?
+    {
+        let path = entry.context("cannot list the scripts")?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("test_") && path.extension().is_some_and(|extension| extension == "py")
+        {
+            scripts.push(path);
+        }
+    }
+    if scripts.is_empty() {
+        bail!("no test_*.py in {}: the checkout is incomplete", folder.display());
+    }
+    scripts.sort();
+    Ok(scripts)
+}
+
+fn run_script(name: &str, script: &Path, venv: &Venv, artefacts: &Artefacts) -> Result<Outcome> {
+    let log = name.replace([' ', '(', ')'], "-");
+    let scratch = cargo::target()?.join("xtask").join(&log);
+    if scratch.exists() {
+        fs::remove_dir_all(&scratch).context("cannot empty a script's folder")?;
+    }
+    fs::create_dir_all(&scratch).context("cannot make a script's folder")?;
+    let mut python = Command::new(venv.python());
+    python.arg("-u").arg(script).current_dir(&scratch);
+    python.env("PYTHONDONTWRITEBYTECODE", "1");
+    artefacts.announce(&mut python);
+    let mut step = Step::start(name);
+    let output = exec::run(&mut step, &log, python, LIMIT)?;
+    let mut counts = count(&output.text);
+    if output.success() {
+        counts.passed = counts.passed.max(1);
+    } else {
+        counts.failed = counts.failed.max(1);
+    }
+    Ok(Outcome { counts, detail: output.tail() })
+}
+
+fn count(text: &str) -> Counts {
+    let begin = |word: &str| text.lines().filter(|line| line.starts_with(word)).count() as u64;
+    Counts { passed: begin("PASS "), failed: begin("FAIL ") }
+}

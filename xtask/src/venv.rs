@@ -1,0 +1,151 @@
+//! One virtual environment per PyTorch version, in the cache folder.
+//!
+//! An environment is complete only when its stamp is there and says what is in it: an installation
+//! that was interrupted leaves no stamp, and is made anew. What pip has downloaded stays in pip's own
+//! cache, so that this costs little.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::FlockOperation;
+
+use crate::progress::Step;
+use crate::torch::Torch;
+use crate::{cache, exec, python};
+
+/// Written last, beside what it vouches for.
+const STAMP: &str = "vramtape-complete.txt";
+/// Nothing pip does takes longer, even on a slow network.
+const PIP_LIMIT: Duration = Duration::from_secs(45 * 60);
+const PIP_ADVICE: &str = "The first run needs the network. Behind a mirror or a proxy, set pip's \
+    own PIP_INDEX_URL or HTTPS_PROXY; then run the same command again: it continues from here.";
+
+/// A complete environment.
+pub(crate) struct Venv {
+    folder: PathBuf,
+    torch: &'static Torch,
+}
+
+impl Venv {
+    /// The environment of `torch`: made, repaired or simply found.
+    pub(crate) fn ensure(torch: &'static Torch) -> Result<Self> {
+        let all = cache::folder()?.join("venvs");
+        fs::create_dir_all(&all).with_context(|| {
+            format!("cannot make {}: set VRAMTAPE_CACHE to a folder you may write", all.display())
+        })?;
+        let venv = Self { folder: all.join(format!("torch-{}", torch.version)), torch };
+        if venv.is_stamped() {
+            return Ok(venv);
+        }
+        let _only_one = lock(&all.join(format!("torch-{}.lock", torch.version)))?;
+        if venv.is_stamped() {
+            return Ok(venv); // Another process has just made it.
+        }
+        if !venv.holds_what_it_should() {
+            venv.install(&all)?;
+        }
+        fs::write(venv.folder.join(STAMP), venv.stamp())
+            .with_context(|| format!("cannot write the stamp in {}", venv.folder.display()))?;
+        Ok(venv)
+    }
+
+    /// Its interpreter.
+    pub(crate) fn python(&self) -> PathBuf {
+        self.folder.join("bin/python")
+    }
+
+    /// The folder that holds its packages.
+    pub(crate) fn site_packages(&self) -> Result<PathBuf> {
+        let lib = self.folder.join("lib");
+        fs::read_dir(&lib)
+            .with_context(|| format!("cannot list {}", lib.display()))?
+            .filter_map(Result::ok)
+            .map(|entry| entry.path().join("site-packages"))
+            .find(|path| path.join("torch").is_dir())
+            .with_context(|| format!("no torch under {}: remove that folder", lib.display()))
+    }
+
+    /// Adds the CUDA headers that torch's own headers include, for programs compiled against it.
+    pub(crate) fn ensure_cuda_headers(&self) -> Result<()> {
+        let package = format!("nvidia-cuda-crt=={}", self.torch.cuda_crt);
+        let site = self.site_packages()?;
+        let installed = format!("nvidia_cuda_crt-{}.dist-info", self.torch.cuda_crt);
+        if site.join(installed).is_dir() {
+            return Ok(());
+        }
+        self.pip(&[&package])
+    }
+
+    fn is_stamped(&self) -> bool {
+        fs::read_to_string(self.folder.join(STAMP)).is_ok_and(|stamp| stamp == self.stamp())
+    }
+
+    fn stamp(&self) -> String {
+        format!("torch=={}\nnumpy=={}\n", self.torch.version, self.torch.numpy)
+    }
+
+    /// Whether an environment without a stamp works and has the pinned versions.
+    fn holds_what_it_should(&self) -> bool {
+        let versions = "import torch, numpy; from importlib.metadata import version\n\
+                        print(f'torch=={version(\"torch\")}\\nnumpy=={version(\"numpy\")}')";
+        Command::new(self.python())
+            .args(["-c", versions])
+            .output()
+            .is_ok_and(|out| out.status.success() && out.stdout == self.stamp().as_bytes())
+    }
+
+    fn install(&self, all: &Path) -> Result<()> {
+        cache::require_space(all, self.torch.disk_gib)?;
+        let interpreter = python::find(self.torch)?;
+        let mut step = Step::start(format!("making {}", self.folder.display()));
+        let mut make = Command::new(&interpreter);
+        make.args(["-m", "venv", "--clear"]).arg(&self.folder);
+        let advice = format!("Is the venv module of {interpreter} complete (python3-venv)?");
+        exec::run_or_fail(&mut step, "venv", make, PIP_LIMIT, &advice)?;
+        step.done();
+        let pins = self.stamp();
+        self.pip(&pins.lines().collect::<Vec<_>>())?;
+        if !self.holds_what_it_should() {
+            bail!(
+                "{} was installed, but `import torch, numpy` does not work in it: run \
+                 `{} -c 'import torch'` to see why",
+                self.folder.display(),
+                self.python().display()
+            );
+        }
+        Ok(())
+    }
+
+    fn pip(&self, packages: &[&str]) -> Result<()> {
+        let mut step = Step::start(format!("installing {}", packages.join(" ")));
+        let mut pip = Command::new(self.python());
+        pip.args(["-m", "pip", "install", "--disable-pip-version-check"]).args(packages);
+        pip.env("TMPDIR", self.scratch()?); // /tmp may be a small tmpfs; wheels are not small.
+        let log = format!("pip-torch-{}", self.torch.version);
+        exec::run_or_fail(&mut step, &log, pip, PIP_LIMIT, PIP_ADVICE)?;
+        fs::remove_dir_all(self.scratch()?).context("cannot remove pip's temporary files")?;
+        step.done();
+        Ok(())
+    }
+
+    fn scratch(&self) -> Result<PathBuf> {
+        let scratch = self.folder.join("tmp");
+        fs::create_dir_all(&scratch)
+            .with_context(|| format!("cannot make {}", scratch.display()))?;
+        Ok(scratch)
+    }
+}
+
+/// Held while an environment is made, so that two commands do not make the same one.
+fn lock(path: &Path) -> Result<File> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        eprintln!("waiting for another process that holds {}", path.display());
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)
+            .with_context(|| format!("cannot lock {}", path.display()))?;
+    }
+    Ok(file)
+}
