@@ -245,3 +245,37 @@ pub enum Event {
         count: u64,
     },
 }
+
+impl Event {
+    /// The event's name, PyTorch's action name where it has one.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Alloc { .. } => "alloc",
+            Self::Free { .. } => "free",
+            Self::RecordStream { .. } => "record_stream",
+            Self::FreeCompleted { .. } => "free_completed",
+            Self::EmptyCache { .. } => "empty_cache",
+            Self::PoolCreate { .. } => "pool_create",
+            Self::PoolBegin { .. } => "pool_begin",
+            Self::PoolEnd { .. } => "pool_end",
+            Self::PoolRelease { .. } => "pool_release",
+            Self::PoolUseOnOom { .. } => "pool_use_on_oom",
+            Self::PoolNoSplit { .. } => "pool_no_split",
+            Self::CaptureBegin { .. } => "capture_begin",
+            Self::CaptureEnd { .. } => "capture_end",
+            Self::Settings { .. } => "settings",
+            Self::MemoryFraction { .. } => "memory_fraction",
+            Self::ResetPeak => "reset_peak",
+            Self::ResetAccumulated => "reset_accumulated",
+            Self::SegmentAlloc { .. } => "segment_alloc",
+            Self::SegmentFree { .. } => "segment_free",
+            Self::SegmentMap { .. } => "segment_map",
+            Self::SegmentUnmap { .. } => "segment_unmap",
+            Self::DriverRefused { .. } => "driver_refused",
+            Self::Oom { .. } => "oom",
+            Self::Snapshot { .. } => "snapshot",
+            Self::Mark { .. } => "mark",
+            Self::Lost { .. } => "lost",
+        }
+    }
+}

@@ -6,8 +6,10 @@ mod base;
 mod event;
 mod ids;
 mod segment;
+mod state;
 
 pub use base::{BaseState, PoolState, ScopeState};
 pub use event::{Event, MarkKind, Record, ScopeFilter};
 pub use ids::{Addr, DeviceId, PoolId, StackId, Stream, StringId, ThreadId};
 pub use segment::{BlockState, BlockStatus, SegmentState};
+pub use state::{Problem, State, StateError};

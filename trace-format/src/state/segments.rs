@@ -1,0 +1,88 @@
+//! The state as a list of segments with their blocks, and back.
+
+use super::{Problem, State, StateError, blocks::Block, ranges::Range};
+use crate::{
+    ids::{Addr, StackId},
+    segment::{BlockState, BlockStatus, SegmentState},
+};
+
+impl State {
+    /// The state that `segments` show; they may come in any order, their blocks must tile them.
+    ///
+    /// # Errors
+    /// Where segments overlap, or blocks leave gaps in them.
+    pub fn from_segments(segments: &[SegmentState]) -> Result<Self, StateError> {
+        let mut state = Self::new();
+        segments
+            .iter()
+            .try_for_each(|segment| state.add(segment))
+            .map_err(|problem| StateError { event: "snapshot", undoing: false, problem })?;
+        Ok(state)
+    }
+
+    /// The segments in ascending order, each tiled by its live blocks and the free blocks between them.
+    ///
+    /// A free block's requested size and stack are not part of the state; they come out as zero and none.
+    pub fn segments(&self) -> Vec<SegmentState> {
+        self.ranges.iter().map(|(addr, range)| self.segment(addr, range)).collect()
+    }
+
+    fn add(&mut self, segment: &SegmentState) -> Result<(), Problem> {
+        let SegmentState { addr, size_bytes, stream, pool, is_large, is_expandable, stack, .. } =
+            *segment;
+        let range = Range { size_bytes, stream, pool, is_large, is_expandable, stack };
+        self.ranges.insert(addr, range)?;
+        let mut expected = addr;
+        for block in &segment.blocks {
+            if block.addr != expected {
+                return Err(Problem::NotTiled { segment: addr, expected, found: block.addr });
+            }
+            let BlockState { size_bytes, requested_bytes, status, stack, .. } = *block;
+            self.ranges.holding(block.addr, size_bytes)?;
+            if status != BlockStatus::Inactive {
+                let pending = status == BlockStatus::PendingFree;
+                let live = Block::new(size_bytes, requested_bytes, pending, stack);
+                self.blocks.insert(block.addr, live)?;
+            }
+            expected = Addr(block.addr.0 + size_bytes);
+        }
+        let end = Addr(addr.0 + size_bytes);
+        if expected == end {
+            Ok(())
+        } else {
+            Err(Problem::NotTiled { segment: addr, expected: end, found: expected })
+        }
+    }
+
+    fn segment(&self, addr: Addr, range: &Range) -> SegmentState {
+        let Range { size_bytes, stream, pool, is_large, is_expandable, stack } = *range;
+        let mut blocks = Vec::new();
+        let mut free_from = addr;
+        for (at, block) in self.blocks.within(addr, size_bytes) {
+            blocks.extend(gap(free_from, at));
+            let status =
+                if block.pending { BlockStatus::PendingFree } else { BlockStatus::Allocated };
+            blocks.push(BlockState {
+                addr: at,
+                size_bytes: block.size_bytes,
+                requested_bytes: block.requested_bytes,
+                status,
+                stack: block.stack,
+            });
+            free_from = Addr(at.0 + block.size_bytes);
+        }
+        blocks.extend(gap(free_from, Addr(addr.0 + size_bytes)));
+        SegmentState { addr, size_bytes, stream, pool, is_large, is_expandable, stack, blocks }
+    }
+}
+
+/// The free block between two addresses, if there is room for one.
+fn gap(from: Addr, to: Addr) -> Option<BlockState> {
+    (from < to).then(|| BlockState {
+        addr: from,
+        size_bytes: to.0 - from.0,
+        requested_bytes: 0,
+        status: BlockStatus::Inactive,
+        stack: StackId::NONE,
+    })
+}
