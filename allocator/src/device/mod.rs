@@ -7,6 +7,7 @@
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod error;
+pub mod sim;
 
 pub use error::{DeviceCall, DeviceError};
 use trace_format::{Addr, DeviceId, Stream};

@@ -1,0 +1,360 @@
+//! Addresses and physical memory: what is allocated, reserved, created and mapped.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
+use trace_format::{Addr, DeviceId};
+
+use super::address_space::AddressSpace;
+use super::{SimConfig, code, refuse};
+use crate::device::{DeviceCall, DeviceError, MemoryInfo, PhysicalHandle};
+
+/// A chunk of physical memory. It lives while a handle or a mapping refers to it.
+#[derive(Debug)]
+struct Chunk {
+    size_bytes: u64,
+    handles: u32,
+    mappings: u32,
+}
+
+/// A chunk at an address.
+#[derive(Debug)]
+struct Mapping {
+    size_bytes: u64,
+    handle: PhysicalHandle,
+    access: Vec<DeviceId>,
+}
+
+#[derive(Debug)]
+pub(super) struct Memory {
+    base: u64,
+    length_bytes: u64,
+    capacity_bytes: u64,
+    granularity_bytes: u64,
+    space: AddressSpace,
+    used_bytes: u64,
+    peak_used_bytes: u64,
+    allocations: BTreeMap<u64, u64>,
+    reservations: BTreeMap<u64, u64>,
+    chunks: FxHashMap<PhysicalHandle, Chunk>,
+    mappings: BTreeMap<u64, Mapping>,
+    next_handle: u64,
+    malloc_script: VecDeque<Addr>,
+    reserve_script: VecDeque<Addr>,
+}
+
+impl Memory {
+    pub(super) fn new(config: &SimConfig) -> Self {
+        let base = config.base.0.next_multiple_of(config.granularity_bytes);
+        Self {
+            base,
+            length_bytes: config.length_bytes,
+            capacity_bytes: config.capacity_bytes,
+            granularity_bytes: config.granularity_bytes,
+            space: AddressSpace::new(base, config.length_bytes),
+            used_bytes: 0,
+            peak_used_bytes: 0,
+            allocations: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            chunks: FxHashMap::default(),
+            mappings: BTreeMap::new(),
+            next_handle: 1,
+            malloc_script: config.malloc_addresses.clone(),
+            reserve_script: config.reserve_addresses.clone(),
+        }
+    }
+
+    pub(super) fn set_scripts(&mut self, malloc: VecDeque<Addr>, reserve: VecDeque<Addr>) {
+        self.malloc_script = malloc;
+        self.reserve_script = reserve;
+    }
+
+    pub(super) fn granularity_bytes(&self) -> u64 {
+        self.granularity_bytes
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    pub(super) fn peak_used_bytes(&self) -> u64 {
+        self.peak_used_bytes
+    }
+
+    pub(super) fn info(&self) -> MemoryInfo {
+        MemoryInfo {
+            free_bytes: self.capacity_bytes - self.used_bytes,
+            total_bytes: self.capacity_bytes,
+        }
+    }
+
+    pub(super) fn allocation_bytes(&self, addr: Addr) -> Option<u64> {
+        self.allocations.get(&addr.0).copied()
+    }
+
+    pub(super) fn handle_bytes(&self, handle: PhysicalHandle) -> Option<u64> {
+        self.chunks.get(&handle).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.size_bytes)
+    }
+
+    pub(super) fn owns(&self, addr: Addr) -> bool {
+        addr.0 >= self.base && addr.0 - self.base < self.length_bytes
+    }
+
+    pub(super) fn malloc(&mut self, size_bytes: u64) -> Result<Addr, DeviceError> {
+        let call = DeviceCall::Malloc;
+        if size_bytes == 0 {
+            return Err(refuse(call, code::INVALID_VALUE, "0 bytes asked for"));
+        }
+        let out_of_memory = DeviceError::OutOfMemory { call, size_bytes };
+        let Some(length) = size_bytes.checked_next_multiple_of(self.granularity_bytes) else {
+            return Err(out_of_memory);
+        };
+        if !self.charge(length) {
+            return Err(out_of_memory);
+        }
+        let scripted = self.malloc_script.pop_front();
+        let Some(start) = place(&mut self.space, scripted, length) else {
+            self.used_bytes -= length;
+            return Err(out_of_memory);
+        };
+        self.allocations.insert(start, length);
+        Ok(Addr(start))
+    }
+
+    pub(super) fn free(&mut self, addr: Addr) -> Result<(), DeviceError> {
+        let Some(length) = self.allocations.remove(&addr.0) else {
+            let message = format!("{addr} is not the start of an allocation");
+            return Err(refuse(DeviceCall::Free, code::INVALID_VALUE, message));
+        };
+        self.used_bytes -= length;
+        self.space.give(addr.0, length);
+        Ok(())
+    }
+
+    pub(super) fn reserve(&mut self, size_bytes: u64) -> Result<Addr, DeviceError> {
+        let call = DeviceCall::Reserve;
+        self.whole_granules(call, 0, size_bytes)?;
+        let scripted = self.reserve_script.pop_front();
+        let start = place(&mut self.space, scripted, size_bytes)
+            .ok_or(DeviceError::OutOfMemory { call, size_bytes })?;
+        self.reservations.insert(start, size_bytes);
+        Ok(Addr(start))
+    }
+
+    pub(super) fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+        let call = DeviceCall::Unreserve;
+        if self.reservations.get(&addr.0) != Some(&size_bytes) {
+            let message = format!("{addr} + {size_bytes} is not a whole reservation");
+            return Err(refuse(call, code::INVALID_VALUE, message));
+        }
+        if let Some((&start, _)) = self.mapped_in(addr.0, size_bytes).next() {
+            let message = format!("{} inside the range is still mapped", Addr(start));
+            return Err(refuse(call, code::INVALID_VALUE, message));
+        }
+        self.reservations.remove(&addr.0);
+        self.space.give(addr.0, size_bytes);
+        Ok(())
+    }
+
+    pub(super) fn create(&mut self, size_bytes: u64) -> Result<PhysicalHandle, DeviceError> {
+        self.whole_granules(DeviceCall::Create, 0, size_bytes)?;
+        if !self.charge(size_bytes) {
+            return Err(DeviceError::OutOfMemory { call: DeviceCall::Create, size_bytes });
+        }
+        let handle = PhysicalHandle(self.next_handle);
+        self.next_handle += 1;
+        self.chunks.insert(handle, Chunk { size_bytes, handles: 1, mappings: 0 });
+        Ok(handle)
+    }
+
+    pub(super) fn release(&mut self, handle: PhysicalHandle) -> Result<(), DeviceError> {
+        self.held(DeviceCall::Release, handle)?.handles -= 1;
+        self.drop_if_unused(handle);
+        Ok(())
+    }
+
+    /// Takes one more reference, as an import does.
+    pub(super) fn retain(
+        &mut self,
+        call: DeviceCall,
+        handle: PhysicalHandle,
+    ) -> Result<(), DeviceError> {
+        self.held(call, handle)?.handles += 1;
+        Ok(())
+    }
+
+    /// Refuses a handle that is not held.
+    pub(super) fn check_handle(
+        &mut self,
+        call: DeviceCall,
+        handle: PhysicalHandle,
+    ) -> Result<(), DeviceError> {
+        self.held(call, handle).map(|_| ())
+    }
+
+    pub(super) fn map(
+        &mut self,
+        addr: Addr,
+        size_bytes: u64,
+        handle: PhysicalHandle,
+    ) -> Result<(), DeviceError> {
+        let call = DeviceCall::Map;
+        self.whole_granules(call, addr.0, size_bytes)?;
+        let whole = self.held(call, handle)?.size_bytes;
+        if whole != size_bytes {
+            let message = format!("{size_bytes} bytes asked for, the handle holds {whole}");
+            return Err(refuse(call, code::INVALID_VALUE, message));
+        }
+        let reserved = self.reservations.range(..=addr.0).next_back();
+        if reserved.is_none_or(|(&start, &length)| addr.0 + size_bytes > start + length) {
+            let message = format!("{addr} + {size_bytes} is not inside a reservation");
+            return Err(refuse(call, code::INVALID_VALUE, message));
+        }
+        if let Some((&start, _)) = self.mapped_in(addr.0, size_bytes).next() {
+            let message = format!("{} is mapped already", Addr(start));
+            return Err(refuse(call, code::ALREADY_MAPPED, message));
+        }
+        self.held(call, handle)?.mappings += 1;
+        self.mappings.insert(addr.0, Mapping { size_bytes, handle, access: Vec::new() });
+        Ok(())
+    }
+
+    pub(super) fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+        for start in self.whole_mappings(DeviceCall::Unmap, addr, size_bytes)? {
+            if let Some(mapping) = self.mappings.remove(&start) {
+                if let Some(chunk) = self.chunks.get_mut(&mapping.handle) {
+                    chunk.mappings -= 1;
+                }
+                self.drop_if_unused(mapping.handle);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_access(
+        &mut self,
+        addr: Addr,
+        size_bytes: u64,
+        peer: DeviceId,
+    ) -> Result<(), DeviceError> {
+        for start in self.whole_mappings(DeviceCall::SetAccess, addr, size_bytes)? {
+            if let Some(mapping) = self.mappings.get_mut(&start)
+                && !mapping.access.contains(&peer)
+            {
+                mapping.access.push(peer);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `device` may use the byte at `addr`; `owner` has what it allocated.
+    pub(super) fn accessible(&self, addr: Addr, device: DeviceId, owner: DeviceId) -> bool {
+        let allocated = self.allocations.range(..=addr.0).next_back();
+        if allocated.is_some_and(|(&start, &length)| addr.0 - start < length) {
+            return device == owner;
+        }
+        let mapped = self.mappings.range(..=addr.0).next_back();
+        mapped.is_some_and(|(&start, mapping)| {
+            addr.0 - start < mapping.size_bytes && mapping.access.contains(&device)
+        })
+    }
+
+    pub(super) fn leftovers(&self) -> Vec<String> {
+        [
+            (self.allocations.len(), "allocations not freed"),
+            (self.reservations.len(), "address ranges still reserved"),
+            (self.mappings.len(), "ranges still mapped"),
+            (self.chunks.len(), "physical handles not released"),
+        ]
+        .into_iter()
+        .filter(|&(count, _)| count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect()
+    }
+
+    fn charge(&mut self, bytes: u64) -> bool {
+        if bytes > self.capacity_bytes - self.used_bytes {
+            return false;
+        }
+        self.used_bytes += bytes;
+        self.peak_used_bytes = self.peak_used_bytes.max(self.used_bytes);
+        true
+    }
+
+    fn whole_granules(
+        &self,
+        call: DeviceCall,
+        start: u64,
+        size_bytes: u64,
+    ) -> Result<(), DeviceError> {
+        let granule = self.granularity_bytes;
+        let fits = start.checked_add(size_bytes).is_some();
+        let whole = size_bytes.is_multiple_of(granule) && start.is_multiple_of(granule);
+        if size_bytes > 0 && fits && whole {
+            return Ok(());
+        }
+        let message = format!("{} + {size_bytes} is not whole granules of {granule}", Addr(start));
+        Err(refuse(call, code::INVALID_VALUE, message))
+    }
+
+    fn held(
+        &mut self,
+        call: DeviceCall,
+        handle: PhysicalHandle,
+    ) -> Result<&mut Chunk, DeviceError> {
+        self.chunks.get_mut(&handle).filter(|chunk| chunk.handles > 0).ok_or_else(|| {
+            refuse(call, code::INVALID_VALUE, format!("handle {} is not held", handle.0))
+        })
+    }
+
+    fn drop_if_unused(&mut self, handle: PhysicalHandle) {
+        if let Some(chunk) = self.chunks.get(&handle)
+            && chunk.handles == 0
+            && chunk.mappings == 0
+        {
+            self.used_bytes -= chunk.size_bytes;
+            self.chunks.remove(&handle);
+        }
+    }
+
+    /// The mappings that touch the range.
+    fn mapped_in(&self, start: u64, size_bytes: u64) -> impl Iterator<Item = (&u64, &Mapping)> {
+        let first = self.mappings.range(..=start).next_back();
+        let first = first.filter(|(before, mapping)| *before + mapping.size_bytes > start);
+        first.into_iter().chain(self.mappings.range(start + 1..start + size_bytes))
+    }
+
+    /// The starts of the mappings that cover the range without a hole and without reaching out of it.
+    fn whole_mappings(
+        &self,
+        call: DeviceCall,
+        addr: Addr,
+        size_bytes: u64,
+    ) -> Result<Vec<u64>, DeviceError> {
+        self.whole_granules(call, addr.0, size_bytes)?;
+        let mut next = addr.0;
+        let mut starts = Vec::new();
+        for (&start, mapping) in self.mapped_in(addr.0, size_bytes) {
+            if start != next {
+                break;
+            }
+            starts.push(start);
+            next += mapping.size_bytes;
+        }
+        if next == addr.0 + size_bytes {
+            return Ok(starts);
+        }
+        let message = format!("{addr} + {size_bytes} is not made of whole mappings");
+        Err(refuse(call, code::NOT_MAPPED, message))
+    }
+}
+
+/// The scripted address when the range is free there, else the lowest range that fits.
+fn place(space: &mut AddressSpace, scripted: Option<Addr>, length: u64) -> Option<u64> {
+    if let Some(addr) = scripted
+        && space.take_at(addr.0, length)
+    {
+        return Some(addr.0);
+    }
+    space.take(length)
+}
