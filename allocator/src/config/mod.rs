@@ -18,6 +18,7 @@ pub const ROUNDUP_INTERVALS: usize = 16;
 
 /// The native allocator's settings, `PYTORCH_CUDA_ALLOC_CONF` after parsing. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own name")]
 pub struct Config {
     /// Whose behaviour to reproduce.
     pub compat: Compat,

@@ -83,6 +83,7 @@ pub enum ShareableHandle {
 /// Sizes are bytes. `reserve`, `map`, `unmap` and `set_access` take multiples of the page size that the caller uses,
 /// itself a multiple of [`granularity_bytes`](Device::granularity_bytes). An out-of-memory answer is
 /// [`DeviceError::OutOfMemory`]; every other failure is an error that names the call.
+#[allow(clippy::missing_errors_doc, reason = "the trait says once how calls fail")]
 pub trait Device: Send {
     /// Which device this is.
     fn id(&self) -> DeviceId;

@@ -2,6 +2,7 @@
 
 mod byte_size;
 mod keys;
+mod points;
 mod stat;
 
 pub use byte_size::ByteSize;

@@ -1,0 +1,137 @@
+//! A full scan of the heap's invariants, for tests, fault injection and doubt.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::Heap;
+use crate::block::{Block, BlockId};
+use crate::device::Device;
+use crate::record::Recorder;
+
+/// Fails the check with a sentence unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(format!($($message)+));
+        }
+    };
+}
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Whether every block, list, table and counter agrees with every other. Costs a pass over the whole heap.
+    ///
+    /// # Errors
+    /// The first disagreement, in words.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_chains()?;
+        self.check_lists()?;
+        self.check_holders()?;
+        self.check_counters()
+    }
+
+    /// Neighbours know each other, touch, and share segment, stream and pool; free neighbours are merged.
+    fn check_chains(&self) -> Result<(), String> {
+        for (id, block) in self.blocks.iter() {
+            ensure!(block.range.is_some() || block.mapped, "{id:?}: unmapped in a plain segment");
+            let Some(next_id) = block.next else { continue };
+            let next = &self.blocks[next_id];
+            ensure!(next.size_bytes > 0, "{id:?}: its next block was removed");
+            ensure!(next.prev == Some(id), "{id:?} and {next_id:?} are not linked both ways");
+            ensure!(
+                block.end() == next.addr,
+                "{id:?} ends at {}, next at {}",
+                block.end(),
+                next.addr
+            );
+            ensure!(
+                (block.stream, block.pool, block.range) == (next.stream, next.pool, next.range),
+                "{id:?} and {next_id:?} differ in stream, pool or segment"
+            );
+            let both_idle = block.is_idle() && next.is_idle() && block.mapped == next.mapped;
+            ensure!(!both_idle, "{id:?} and {next_id:?} are free and not merged");
+        }
+        Ok(())
+    }
+
+    /// The lists hold exactly the idle blocks, under the right keys.
+    fn check_lists(&self) -> Result<(), String> {
+        let mut listed: HashMap<BlockId, bool> = HashMap::new();
+        for (index, half) in self.pools.halves() {
+            for entry in half.free.iter() {
+                let block = &self.blocks[entry.id];
+                ensure!(listed.insert(entry.id, true).is_none(), "{:?} is listed twice", entry.id);
+                ensure!(
+                    (block.addr, block.size_bytes, block.pool)
+                        == (entry.addr, entry.size_bytes, index),
+                    "{:?} is listed as something else",
+                    entry.id
+                );
+            }
+            for id in half.unmapped.iter() {
+                ensure!(listed.insert(id, false).is_none(), "{id:?} is listed twice");
+                ensure!(self.blocks[id].pool == index, "{id:?} is listed in another pool");
+            }
+        }
+        for (id, block) in self.blocks.iter() {
+            let expected = block.is_idle().then_some(block.mapped);
+            ensure!(
+                listed.get(&id).copied() == expected,
+                "{id:?}: idle {}, mapped {}, listed {:?}",
+                block.is_idle(),
+                block.mapped,
+                listed.get(&id)
+            );
+        }
+        Ok(())
+    }
+
+    /// Every block that is not idle is somebody's: in the address table, or waiting.
+    fn check_holders(&self) -> Result<(), String> {
+        let waiting: HashSet<BlockId> = self.pending_blocks().collect();
+        for (id, block) in self.blocks.iter() {
+            let known = self.allocated.get(&block.addr.0) == Some(&id);
+            ensure!(known == block.allocated, "{id:?}: allocated and its address disagree");
+            let waits = !block.allocated && !block.is_idle();
+            ensure!(waits == waiting.contains(&id), "{id:?}: waits {waits}, but is not so queued");
+        }
+        let allocated = self.blocks.iter().filter(|(_, block)| block.allocated).count();
+        ensure!(allocated == self.allocated.len(), "an address leads to no block");
+        Ok(())
+    }
+
+    /// The current statistics are what a recount gives.
+    fn check_counters(&self) -> Result<(), String> {
+        let sum = |wanted: &dyn Fn(&Block) -> bool| -> (i64, i64) {
+            let chosen = self.blocks.iter().map(|(_, block)| block).filter(|block| wanted(block));
+            chosen
+                .fold((0, 0), |(count, bytes), block| (count + 1, bytes + block.size_bytes as i64))
+        };
+        let stats = &self.stats;
+        let expect = |name: &str, counted: (i64, i64), kept: (i64, i64)| -> Result<(), String> {
+            ensure!(counted == kept, "{name}: counted {counted:?}, kept {kept:?}");
+            Ok(())
+        };
+        for small in [true, false] {
+            let pool = |array: &crate::stats::StatArray| {
+                if small { array.small_pool.current } else { array.large_pool.current }
+            };
+            let here = |block: &Block| block.pool.is_small() == small;
+            let allocated = sum(&|block| here(block) && block.allocated);
+            expect(
+                "allocation",
+                allocated,
+                (pool(&stats.allocation), pool(&stats.allocated_bytes)),
+            )?;
+            let active = sum(&|block| here(block) && !block.is_idle());
+            expect("active", active, (pool(&stats.active), pool(&stats.active_bytes)))?;
+            let split = sum(&|block| {
+                here(block) && block.is_idle() && block.is_split() && block.range.is_none()
+            });
+            let kept = (pool(&stats.inactive_split), pool(&stats.inactive_split_bytes));
+            expect("inactive_split", split, kept)?;
+            let mapped = sum(&|block| here(block) && block.mapped).1;
+            expect("reserved_bytes", (0, mapped), (0, pool(&stats.reserved_bytes)))?;
+        }
+        let reserved = self.reserved_bytes as i64;
+        expect("reserved", (0, stats.reserved_bytes.all.current), (0, reserved))
+    }
+}

@@ -1,0 +1,199 @@
+//! A miss: a segment from the device, and the chain of attempts when the device has none.
+
+use trace_format::{Addr, Event, PoolId};
+
+use super::malloc::Want;
+use super::{AllocError, Heap, OomReport};
+use crate::block::{Block, BlockId};
+use crate::device::{CaptureMode, Device, DeviceCall, DeviceError};
+use crate::pool::{PoolIndex, Pools};
+use crate::record::Recorder;
+use crate::size::is_small;
+use crate::stats::Stats;
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// A block for the request, not in any list, or `None` when memory is out. Each step is tried only if the one
+    /// before failed: a new segment; a pool that lends its free blocks; a new segment after returning a few oversize
+    /// blocks; a new segment after returning everything cached; and, where configured, what the last flush freed.
+    pub(super) fn grow(&mut self, want: &mut Want) -> Result<Option<BlockId>, DeviceError> {
+        if let Some(block) = self.allocate_block(want, false)? {
+            return Ok(Some(block));
+        }
+        if let Some(block) = self.borrow_from_lending_pool(want) {
+            return Ok(Some(block));
+        }
+        if self.release_oversize_blocks(want)?
+            && let Some(block) = self.allocate_block(want, false)?
+        {
+            return Ok(Some(block));
+        }
+        if want.in_capture {
+            return Ok(None);
+        }
+        tracing::debug!(
+            size_bytes = want.segment_bytes,
+            "device memory is short: cached memory is returned"
+        );
+        self.release_cached_blocks(PoolId::DEFAULT)?;
+        if let Some(block) = self.allocate_block(want, true)? {
+            return Ok(Some(block));
+        }
+        Ok(if self.config.search_after_flush { self.take_best_fit(want) } else { None })
+    }
+
+    /// One attempt at device memory; `None` when the device or the fraction refuses (`alloc_block`).
+    fn allocate_block(
+        &mut self,
+        want: &Want,
+        is_retry: bool,
+    ) -> Result<Option<BlockId>, DeviceError> {
+        self.stats.num_alloc_retries += i64::from(is_retry);
+        let over_fraction = self
+            .allowed_bytes
+            .is_some_and(|allowed| self.reserved_bytes + want.segment_bytes > allowed);
+        let block = if over_fraction {
+            None
+        } else if want.expandable {
+            self.relaxed(|heap| heap.map_expandable_block(want))?
+        } else {
+            self.allocate_segment(want)?
+        };
+        if block.is_none() {
+            self.record(Event::DriverRefused { size_bytes: want.segment_bytes });
+        }
+        Ok(block)
+    }
+
+    fn allocate_segment(&mut self, want: &Want) -> Result<Option<BlockId>, DeviceError> {
+        let size_bytes = want.segment_bytes;
+        let Some(addr) = self.relaxed(|heap| heap.obtain_segment(want.pool, size_bytes))? else {
+            return Ok(None);
+        };
+        let is_small = want.pool.is_small();
+        let pool = self.pools.id_of(want.pool);
+        self.count_segments(want.pool, 1);
+        self.reserved_bytes += size_bytes;
+        self.stats.segment.increase(is_small, 1);
+        self.stats.on_reserve(pool, is_small, size_bytes);
+        if Stats::is_oversize(size_bytes, self.config.max_split_size_bytes) {
+            self.stats.oversize_segments.increase(1);
+        }
+        tracing::debug!(%addr, size_bytes, stream = %want.stream, %pool, "segment allocated");
+        self.record(Event::SegmentAlloc {
+            addr,
+            size_bytes,
+            stream: want.stream,
+            pool,
+            is_large: !is_small,
+        });
+        let segment_stack = self.stack;
+        Ok(Some(self.blocks.insert(Block {
+            segment_stack,
+            ..Block::new(addr, size_bytes, want.stream, want.pool)
+        })))
+    }
+
+    /// Memory from the pool's own source, else from the device.
+    fn obtain_segment(
+        &mut self,
+        pool: PoolIndex,
+        size_bytes: u64,
+    ) -> Result<Option<Addr>, DeviceError> {
+        if let Some(slot) = pool.private()
+            && let Some(source) = &mut self.pools.get_mut(slot).source
+        {
+            return Ok(source.allocate(size_bytes));
+        }
+        match self.device.malloc(size_bytes) {
+            Ok(addr) => Ok(Some(addr)),
+            Err(DeviceError::OutOfMemory { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes device calls that a capture in progress would forbid (`cudaMallocMaybeCapturing`).
+    fn relaxed<T>(
+        &mut self,
+        call: impl FnOnce(&mut Self) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        if self.scopes.is_empty() {
+            return call(self);
+        }
+        let before = match self.device.exchange_capture_mode(CaptureMode::Relaxed) {
+            Ok(mode) => Some(mode),
+            Err(DeviceError::Unavailable { call: DeviceCall::ExchangeCaptureMode, .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let answer = call(self);
+        if let Some(mode) = before {
+            let restored = self.device.exchange_capture_mode(mode);
+            if let (Err(error), Ok(_)) = (&restored, &answer) {
+                // The memory is there and accounted for; only the thread's mode is not what it was.
+                tracing::error!(%error, "the thread's capture mode stays relaxed");
+            }
+        }
+        answer
+    }
+
+    /// A free block of a pool that lends before out of memory (`try_mempool_fallback`). From here on the request
+    /// belongs to that pool.
+    fn borrow_from_lending_pool(&mut self, want: &mut Want) -> Option<BlockId> {
+        if want.pool.private().is_some() {
+            return None;
+        }
+        for at in 0..self.pools.use_on_oom.len() {
+            let Some(slot) = self.pools.find(self.pools.use_on_oom[at]) else { continue };
+            let pool = Pools::index(Some(slot), is_small(want.size_bytes));
+            let borrowed = Want { pool, expandable: false, ..*want };
+            if let Some(block) = self.take_best_fit(&borrowed) {
+                *want = borrowed;
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    /// Counts the segments of a private pool, which ends at zero.
+    pub(super) fn count_segments(&mut self, pool: PoolIndex, change: i32) {
+        if let Some(slot) = pool.private() {
+            let pool = self.pools.get_mut(slot);
+            pool.segment_count = pool
+                .segment_count
+                .checked_add_signed(change)
+                .expect("a private pool returns what it took");
+        }
+    }
+
+    /// Records that memory is out, and says how things stand.
+    pub(super) fn out_of_memory(&mut self, want: &Want) -> Result<AllocError, DeviceError> {
+        let memory = self.device.memory_info()?;
+        self.record(Event::Oom {
+            requested_bytes: want.requested_bytes,
+            size_bytes: want.size_bytes,
+            device_free_bytes: memory.free_bytes,
+            stream: want.stream,
+            pool: self.pools.id_of(want.pool),
+        });
+        self.stats.num_ooms += 1;
+        let private_cached_bytes = self
+            .pools
+            .halves()
+            .filter(|(index, _)| index.private().is_some())
+            .flat_map(|(_, half)| half.free.iter())
+            .map(|entry| entry.size_bytes)
+            .sum();
+        let report = OomReport {
+            device: self.device.id(),
+            requested_bytes: want.requested_bytes,
+            segment_bytes: want.segment_bytes,
+            device_total_bytes: memory.total_bytes,
+            device_free_bytes: memory.free_bytes,
+            allowed_bytes: self.allowed_bytes,
+            allocated_bytes: self.stats.allocated_bytes.all.current as u64,
+            private_cached_bytes,
+            reserved_bytes: self.stats.reserved_bytes.all.current as u64,
+        };
+        tracing::warn!(%report, "out of memory");
+        Ok(AllocError::OutOfMemory(Box::new(report)))
+    }
+}

@@ -1,0 +1,219 @@
+//! Expandable segments: finding room for a block, mapping it, and unmapping what is free.
+
+use trace_format::{Addr, Event};
+
+use super::Heap;
+use super::malloc::Want;
+use crate::block::{Block, BlockId};
+use crate::device::{Device, DeviceError};
+use crate::expandable::{Range, RangeId};
+use crate::record::Recorder;
+use crate::size::page_bytes;
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Grows an expandable segment until a free block fits, out of its list (`try_allocate_expandable_block`). What was
+    /// mapped stays mapped if memory runs out on the way.
+    pub(super) fn map_expandable_block(
+        &mut self,
+        want: &Want,
+    ) -> Result<Option<BlockId>, DeviceError> {
+        let Some(mut candidate) = self.find_expandable_block(want)? else { return Ok(None) };
+        if !self.blocks[candidate].mapped {
+            let first_bytes = self.blocks[candidate].size_bytes.min(want.size_bytes);
+            if !self.map_block(candidate, first_bytes)? {
+                return Ok(None);
+            }
+        }
+        while self.blocks[candidate].size_bytes < want.size_bytes {
+            let missing_bytes = want.size_bytes - self.blocks[candidate].size_bytes;
+            let next = self.blocks[candidate].next.expect("the chain has room");
+            let next_bytes = self.blocks[next].size_bytes.min(missing_bytes);
+            if !self.map_block(next, next_bytes)? {
+                return Ok(None);
+            }
+            candidate = next;
+        }
+        self.take_free(candidate);
+        Ok(Some(candidate))
+    }
+
+    /// The lowest run of free and unmapped blocks with enough addresses; a new segment where there is none.
+    fn find_expandable_block(&mut self, want: &Want) -> Result<Option<BlockId>, DeviceError> {
+        let unmapped = &self.pools[want.pool].unmapped;
+        for id in unmapped.of(want.stream) {
+            let start = match self.blocks[id].prev {
+                Some(prev) if self.blocks[prev].is_idle() => prev,
+                _ => id,
+            };
+            if self.has_room(start, want.size_bytes) {
+                return Ok(Some(start));
+            }
+        }
+        let page = page_bytes(want.pool.is_small(), &self.config);
+        match Range::reserve(&mut self.device, want.stream, page, self.device_total_bytes) {
+            Ok(range) => Ok(Some(self.add_range(range, want))),
+            Err(DeviceError::OutOfMemory { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has_room(&self, start: BlockId, size_bytes: u64) -> bool {
+        let mut room_bytes = 0;
+        let mut at = Some(start);
+        while let Some(id) = at.filter(|id| room_bytes < size_bytes && self.blocks[*id].is_idle()) {
+            room_bytes += self.blocks[id].size_bytes;
+            at = self.blocks[id].next;
+        }
+        room_bytes >= size_bytes
+    }
+
+    /// Enters a new range as one unmapped block.
+    fn add_range(&mut self, range: Range, want: &Want) -> BlockId {
+        let block = Block::new(range.addr, range.size_bytes(), want.stream, want.pool);
+        let addr = range.addr;
+        let slot = self.ranges.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.ranges.push(None);
+            self.ranges.len() - 1
+        });
+        self.ranges[slot] = Some(range);
+        self.count_segments(want.pool, 1);
+        let id =
+            self.blocks.insert(Block { range: Some(RangeId(slot as u32)), mapped: false, ..block });
+        self.pools[want.pool].unmapped.insert(want.stream, addr, id);
+        id
+    }
+
+    /// Maps the front of an unmapped block, whole pages, and enters it into the free list, merged with its neighbours
+    /// (`map_block`). False when the device has no memory.
+    fn map_block(&mut self, id: BlockId, size_bytes: u64) -> Result<bool, DeviceError> {
+        let block = &self.blocks[id];
+        assert!(!block.mapped && size_bytes <= block.size_bytes, "an unmapped block is mapped");
+        let (addr, stream, pool) = (block.addr, block.stream, block.pool);
+        let range_id = block.range.expect("only expandable blocks are unmapped");
+        let range = self.ranges[range_id.0 as usize].as_mut().expect("a block's range exists");
+        let span = range.map(&mut self.device, addr, size_bytes, &self.peers)?;
+        if span.size_bytes == 0 {
+            return Ok(false);
+        }
+        assert!(span.addr == addr && span.size_bytes >= size_bytes, "mapped from its front on");
+
+        self.pools[pool].unmapped.remove(stream, addr, id);
+        self.blocks[id].mapped = true;
+        self.cut(id, span.size_bytes);
+        let is_first = self.blocks[id].prev.is_none();
+        for neighbour in [self.blocks[id].prev, self.blocks[id].next].into_iter().flatten() {
+            self.merge(id, neighbour);
+        }
+        self.put_free(id);
+        if is_first {
+            self.blocks[id].segment_stack = self.stack;
+        }
+
+        let (is_small, pool) = (pool.is_small(), self.pools.id_of(pool));
+        self.reserved_bytes += span.size_bytes;
+        self.stats.on_reserve(pool, is_small, span.size_bytes);
+        self.record(Event::SegmentMap {
+            addr,
+            size_bytes: span.size_bytes,
+            stream,
+            pool,
+            is_large: !is_small,
+        });
+        Ok(true)
+    }
+
+    /// Cuts a block down to `size_bytes`; the rest becomes an unmapped block behind it.
+    fn cut(&mut self, id: BlockId, size_bytes: u64) {
+        let block = &self.blocks[id];
+        let rest_bytes = block.size_bytes - size_bytes;
+        if rest_bytes == 0 {
+            return;
+        }
+        let (addr, stream, pool) = (Addr(block.addr.0 + size_bytes), block.stream, block.pool);
+        let rest = Block {
+            prev: Some(id),
+            next: block.next,
+            range: block.range,
+            mapped: false,
+            ..Block::new(addr, rest_bytes, stream, pool)
+        };
+        let rest = self.blocks.insert_linked(rest);
+        self.blocks[id].size_bytes = size_bytes;
+        self.pools[pool].unmapped.insert(stream, addr, rest);
+    }
+
+    /// Unmaps the whole pages of a free block; what is left of it at its ends stays free (`unmap_block`). A segment
+    /// without mapped pages is given up.
+    pub(super) fn unmap_block(&mut self, id: BlockId) -> Result<(), DeviceError> {
+        let block = &self.blocks[id];
+        let (addr, size_bytes, stream, pool) =
+            (block.addr, block.size_bytes, block.stream, block.pool);
+        let range_id = block.range.expect("only expandable blocks are unmapped");
+        let range = self.ranges[range_id.0 as usize].as_mut().expect("a block's range exists");
+        let (span, result) = range.unmap(&mut self.device, addr, size_bytes);
+        if span.size_bytes == 0 {
+            return result;
+        }
+
+        self.take_free(id);
+        let before_bytes = span.addr.0 - addr.0;
+        if before_bytes > 0 {
+            let block = &self.blocks[id];
+            let before = Block {
+                prev: block.prev,
+                next: Some(id),
+                range: block.range,
+                segment_stack: block.segment_stack,
+                ..Block::new(addr, before_bytes, stream, pool)
+            };
+            let before = self.blocks.insert_linked(before);
+            self.put_free(before);
+        }
+        let after_bytes = size_bytes - before_bytes - span.size_bytes;
+        if after_bytes > 0 {
+            let after = Block {
+                prev: Some(id),
+                next: self.blocks[id].next,
+                range: self.blocks[id].range,
+                ..Block::new(Addr(span.addr.0 + span.size_bytes), after_bytes, stream, pool)
+            };
+            let after = self.blocks.insert_linked(after);
+            self.put_free(after);
+        }
+        let block = &mut self.blocks[id];
+        block.addr = span.addr;
+        block.size_bytes = span.size_bytes;
+        block.mapped = false;
+        for neighbour in [block.prev, block.next].into_iter().flatten() {
+            self.merge(id, neighbour);
+        }
+        let merged_addr = self.blocks[id].addr;
+        self.pools[pool].unmapped.insert(stream, merged_addr, id);
+
+        let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
+        self.reserved_bytes -= span.size_bytes;
+        self.stats.on_unreserve(pool_id, is_small, span.size_bytes);
+        self.record(Event::SegmentUnmap {
+            addr: span.addr,
+            size_bytes: span.size_bytes,
+            stream,
+            pool: pool_id,
+            is_large: !is_small,
+        });
+        result?;
+        if self.blocks[id].is_split() { Ok(()) } else { self.give_up_range(id, range_id) }
+    }
+
+    /// Returns the addresses of a segment that is one unmapped block (`release_expandable_segment`).
+    fn give_up_range(&mut self, id: BlockId, range_id: RangeId) -> Result<(), DeviceError> {
+        let slot = range_id.0 as usize;
+        self.ranges[slot].as_ref().expect("a block's range exists").unreserve(&mut self.device)?;
+        self.ranges[slot] = None;
+        self.count_segments(self.blocks[id].pool, -1);
+        let block = &self.blocks[id];
+        let (stream, addr, pool) = (block.stream, block.addr, block.pool);
+        self.pools[pool].unmapped.remove(stream, addr, id);
+        self.blocks.remove(id);
+        Ok(())
+    }
+}

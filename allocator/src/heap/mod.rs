@@ -1,0 +1,206 @@
+//! One device's heap: the allocator itself, deterministic and without a lock.
+//!
+//! Read it in the order in which an allocation goes: [`malloc`](self) rounds and searches (`search.rs`), a miss grows
+//! the heap (`grow.rs`, `map.rs`) or releases what is cached (`release.rs`, `gc.rs`); a free merges (`free.rs`) or
+//! waits for other streams (`pending.rs`). It mirrors PyTorch's `DeviceCachingAllocator`, placement for placement.
+
+mod check;
+mod error;
+mod free;
+mod gc;
+mod grow;
+mod malloc;
+mod map;
+mod pending;
+mod pools;
+mod release;
+mod search;
+mod snapshot;
+
+pub use error::{AllocError, HeapError, OomReport};
+use hashbrown::HashMap;
+pub use malloc::{Miss, PoolChoice, Request};
+pub use pending::Ticket;
+pub use pools::Filter;
+use rustc_hash::FxBuildHasher;
+use trace_format::{Addr, DeviceId, Event, StackId};
+
+use crate::block::{BlockId, Blocks};
+use crate::config::Config;
+use crate::device::{Device, DeviceError};
+use crate::expandable::Range;
+use crate::pool::Pools;
+use crate::record::Recorder;
+use crate::stats::Stats;
+use pending::Pending;
+use pools::Scope;
+
+/// The caching allocator of one device.
+pub struct Heap<D, R> {
+    device: D,
+    recorder: R,
+    config: Config,
+    stats: Stats,
+    blocks: Blocks,
+    /// The block of every address handed out and not given back.
+    allocated: HashMap<u64, BlockId, FxBuildHasher>,
+    pools: Pools,
+    /// Open pool scopes, the newest last.
+    scopes: Vec<Scope>,
+    pending: Pending,
+    ranges: Vec<Option<Range>>,
+    peers: Vec<DeviceId>,
+    device_total_bytes: u64,
+    /// The fraction's limit on `reserved_bytes`; `None` is no limit.
+    allowed_bytes: Option<u64>,
+    /// Segments and mapped pages, as the device counts them.
+    reserved_bytes: u64,
+    /// Stack of the call in progress, for the effects it records.
+    stack: StackId,
+}
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// A heap that holds nothing yet.
+    ///
+    /// # Errors
+    /// When the device cannot say how much memory it has.
+    pub fn new(mut device: D, config: Config, recorder: R) -> Result<Self, DeviceError> {
+        let device_total_bytes = device.memory_info()?.total_bytes;
+        let mut heap = Self {
+            device,
+            recorder,
+            stats: Stats::new(config.compat, config.max_split_size_bytes),
+            blocks: Blocks::default(),
+            allocated: HashMap::with_capacity_and_hasher(4096, FxBuildHasher),
+            pools: Pools::new(),
+            scopes: Vec::new(),
+            pending: Pending::default(),
+            ranges: Vec::new(),
+            peers: Vec::new(),
+            device_total_bytes,
+            allowed_bytes: None,
+            reserved_bytes: 0,
+            stack: StackId::NONE,
+            config,
+        };
+        heap.limit_to(heap.config.per_process_memory_fraction);
+        Ok(heap)
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Changes the settings from here on (`_set_allocator_settings`); what is cached stays as it is.
+    pub fn set_config(&mut self, config: Config) {
+        tracing::info!(settings = config.text, "allocator settings");
+        let text = self.recorder.intern(&config.text);
+        self.recorder.record(StackId::NONE, Event::Settings { text });
+        self.config = config;
+    }
+
+    /// Limits reserved memory to a fraction of the device's (`set_per_process_memory_fraction`).
+    ///
+    /// # Errors
+    /// When the fraction is outside `[0, 1]`.
+    pub fn set_memory_fraction(&mut self, fraction: f64) -> Result<(), HeapError> {
+        if !(0.0..=1.0).contains(&fraction) {
+            return Err(HeapError::InvalidFraction { fraction });
+        }
+        self.recorder.record(StackId::NONE, Event::MemoryFraction { fraction });
+        self.limit_to(fraction);
+        Ok(())
+    }
+
+    /// The limit as a fraction of the device's memory; 1 is no limit.
+    pub fn memory_fraction(&self) -> f64 {
+        self.allowed_bytes.map_or(1.0, |allowed| allowed as f64 / self.device_total_bytes as f64)
+    }
+
+    fn limit_to(&mut self, fraction: f64) {
+        self.allowed_bytes =
+            (fraction < 1.0).then_some((fraction * self.device_total_bytes as f64) as u64);
+    }
+
+    /// The statistics, with PyTorch's update points.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Sets every peak to its current value.
+    pub fn reset_peak_stats(&mut self) {
+        self.recorder.record(StackId::NONE, Event::ResetPeak);
+        self.stats.reset_peak();
+    }
+
+    /// Zeroes the accumulated counters.
+    pub fn reset_accumulated_stats(&mut self) {
+        self.recorder.record(StackId::NONE, Event::ResetAccumulated);
+        self.stats.reset_accumulated();
+    }
+
+    /// Bytes of segments and mapped pages held from the device.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
+    }
+
+    /// The segment that an allocation lies in, from its base on (`getBaseAllocation`).
+    ///
+    /// # Errors
+    /// When the address was not handed out, or lies in an expandable segment, which cannot be shared as one piece.
+    pub fn base_allocation(&self, addr: Addr) -> Result<(Addr, u64), HeapError> {
+        let id = self.find(addr)?;
+        if self.blocks[id].range.is_some() {
+            return Err(HeapError::Expandable { addr });
+        }
+        let mut first = id;
+        while let Some(prev) = self.blocks[first].prev {
+            first = prev;
+        }
+        let mut last = id;
+        while let Some(next) = self.blocks[last].next {
+            last = next;
+        }
+        let base = self.blocks[first].addr;
+        Ok((base, self.blocks[last].end().0 - base.0))
+    }
+
+    /// Lets `peer` read and write this device's expandable segments, those to come included (`enablePeerAccess`).
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub fn add_peer(&mut self, peer: DeviceId) -> Result<(), DeviceError> {
+        if self.peers.contains(&peer) {
+            return Ok(());
+        }
+        for range in self.ranges.iter_mut().flatten() {
+            range.add_peer(&mut self.device, peer)?;
+        }
+        self.peers.push(peer);
+        Ok(())
+    }
+
+    /// The device.
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// The recorder.
+    pub fn recorder_mut(&mut self) -> &mut R {
+        &mut self.recorder
+    }
+
+    /// Addresses handed out and not given back.
+    pub fn allocations(&self) -> usize {
+        self.allocated.len()
+    }
+
+    fn find(&self, addr: Addr) -> Result<BlockId, HeapError> {
+        self.allocated.get(&addr.0).copied().ok_or(HeapError::UnknownPointer { addr })
+    }
+
+    fn record(&mut self, event: Event) {
+        self.recorder.record(self.stack, event);
+    }
+}

@@ -1,0 +1,296 @@
+//! Frees that wait: a block that other streams used is reusable only when their work is done.
+//!
+//! Outside a capture, an event on each using stream tells (`insert_events`, `process_events`). During a graph capture
+//! nothing can be asked, so the free is held back until the capture is over, or until the graph's own order shows that
+//! whatever comes next comes after it (`graph_capture_record_stream_reuse`).
+
+use std::collections::{HashSet, VecDeque};
+
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use trace_format::{Addr, Event, Stream};
+
+use super::{AllocError, Heap};
+use crate::block::BlockId;
+use crate::device::{Capture, CaptureId, Device, DeviceError, EventId, GraphNode};
+use crate::record::Recorder;
+
+type StreamsOf = HashMap<BlockId, Vec<Stream>, FxBuildHasher>;
+
+/// A free whose completion the caller tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+/// Frees in waiting, and what they wait for.
+#[derive(Default)]
+pub(super) struct Pending {
+    /// Events by stream, oldest first: a slow stream holds up nobody else's.
+    queues: Vec<(Stream, VecDeque<(EventId, BlockId)>)>,
+    /// Blocks whose completion the caller tells (a replay: the tape knows).
+    told: Vec<(Ticket, BlockId)>,
+    next_ticket: u64,
+    /// Blocks held back by a capture, each with the graph nodes that end its uses; without nodes, until the end.
+    held: Vec<(BlockId, Vec<GraphNode>)>,
+    /// The streams that used a block since it was handed out.
+    uses: StreamsOf,
+    /// Those of them whose use was captured.
+    captured_uses: StreamsOf,
+    /// Graph nodes known to come before everything that a stream captures next.
+    passed: HashMap<(CaptureId, Stream), HashSet<GraphNode>, FxBuildHasher>,
+}
+
+impl Pending {
+    /// Lets a block wait for [`take_word`](Self::take_word).
+    pub(super) fn await_word(&mut self, id: BlockId) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.told.push((ticket, id));
+        ticket
+    }
+
+    /// The block of a ticket, unless a flush completed it.
+    pub(super) fn take_word(&mut self, ticket: Ticket) -> Option<BlockId> {
+        let at = self.told.iter().position(|(other, _)| *other == ticket)?;
+        Some(self.told.remove(at).1)
+    }
+
+    /// Drops what is known about a block's uses.
+    pub(super) fn forget_uses(&mut self, id: BlockId) {
+        self.uses.remove(&id);
+        self.captured_uses.remove(&id);
+    }
+}
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Notes that `stream` uses the block, so that its free waits for it (`recordStream`). The block's own stream needs
+    /// no note.
+    ///
+    /// # Errors
+    /// When the address is not handed out.
+    pub fn record_stream(&mut self, addr: Addr, stream: Stream) -> Result<(), AllocError> {
+        let id = self.find(addr)?;
+        if self.blocks[id].stream == stream {
+            return Ok(());
+        }
+        self.record(Event::RecordStream { addr, stream });
+        self.blocks[id].used_by_others = true;
+        note(&mut self.pending.uses, id, stream);
+        if self.stream_in_capture(self.blocks[id].stream)? {
+            note(&mut self.pending.captured_uses, id, stream);
+        }
+        Ok(())
+    }
+
+    /// Lets a free wait for the streams that used the block.
+    pub(super) fn await_other_streams(&mut self, id: BlockId) -> Result<(), AllocError> {
+        if self.stream_in_capture(self.blocks[id].stream)? {
+            let nodes = if self.config.graph_capture_record_stream_reuse {
+                self.last_uses_in_graph(id).unwrap_or_default()
+            } else {
+                Vec::new()
+            };
+            self.pending.held.push((id, nodes));
+            return Ok(());
+        }
+        self.insert_events(id).inspect_err(|_| self.pending.held.push((id, Vec::new())))?;
+        Ok(())
+    }
+
+    /// Records an event on each stream that used the block.
+    fn insert_events(&mut self, id: BlockId) -> Result<(), DeviceError> {
+        while let Some(&stream) = self.pending.uses.get(&id).and_then(|streams| streams.last()) {
+            let event = self.device.event_record(stream)?;
+            self.blocks[id].event_count += 1;
+            let queues = &mut self.pending.queues;
+            let at = queues.iter().position(|(other, _)| *other == stream).unwrap_or_else(|| {
+                queues.push((stream, VecDeque::new()));
+                queues.len() - 1
+            });
+            queues[at].1.push_back((event, id));
+            self.pending.uses.get_mut(&id).expect("looked up above").pop();
+        }
+        self.pending.forget_uses(id);
+        self.blocks[id].used_by_others = false;
+        Ok(())
+    }
+
+    /// Completes the frees whose events are done, asking each stream's oldest first.
+    pub(super) fn process_events(&mut self) -> Result<(), DeviceError> {
+        if !self.pending.held.is_empty() {
+            self.insert_held_events()?;
+        }
+        for at in 0..self.pending.queues.len() {
+            while let Some(&(event, id)) = self.pending.queues[at].1.front() {
+                if !self.device.event_query(event)? {
+                    break;
+                }
+                self.pending.queues[at].1.pop_front();
+                self.device.event_release(event);
+                self.complete_event(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for every pending free, or for those of one private pool (`synchronize_and_free_events`).
+    pub(super) fn synchronize_and_free_events(
+        &mut self,
+        private: Option<usize>,
+    ) -> Result<(), DeviceError> {
+        self.stats.num_sync_all_streams += 1;
+        self.insert_held_events()?;
+        let concerns = |heap: &Self, id: BlockId| {
+            private.is_none() || heap.blocks[id].pool.private() == private
+        };
+        for at in 0..self.pending.queues.len() {
+            let mut place = 0;
+            while let Some(&(event, id)) = self.pending.queues[at].1.get(place) {
+                if !concerns(self, id) {
+                    place += 1;
+                    continue;
+                }
+                self.device.event_synchronize(event)?;
+                self.pending.queues[at].1.remove(place);
+                self.device.event_release(event);
+                self.complete_event(id);
+            }
+        }
+        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending.told)
+            .into_iter()
+            .partition(|(_, id)| concerns(self, *id));
+        self.pending.told = later;
+        for (_, id) in now {
+            self.complete_event(id);
+        }
+        Ok(())
+    }
+
+    /// One event of a block is done; the last one makes it reusable.
+    pub(super) fn complete_event(&mut self, id: BlockId) {
+        self.blocks[id].event_count -= 1;
+        if self.blocks[id].is_idle() {
+            self.complete(id);
+        }
+    }
+
+    fn complete(&mut self, id: BlockId) {
+        let block = &self.blocks[id];
+        self.record(Event::FreeCompleted {
+            addr: block.addr,
+            requested_bytes: block.requested_bytes,
+            size_bytes: block.size_bytes,
+        });
+        self.finish_free(id);
+    }
+
+    /// Records the events of frees that a capture held back. Captured uses need none: the capture is over, and its
+    /// graph has an order of its own.
+    fn insert_held_events(&mut self) -> Result<(), DeviceError> {
+        while let Some((id, _)) = self.pending.held.first() {
+            let id = *id;
+            if let Some(captured) = self.pending.captured_uses.remove(&id)
+                && let Some(uses) = self.pending.uses.get_mut(&id)
+            {
+                uses.retain(|stream| !captured.contains(stream));
+            }
+            self.insert_events(id)?;
+            self.pending.held.remove(0);
+            if self.blocks[id].is_idle() {
+                self.complete(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes held-back frees of the stream whose last uses the graph has passed (`free_safe_blocks_in_capture`).
+    pub(super) fn free_safe_blocks_in_capture(
+        &mut self,
+        stream: Stream,
+    ) -> Result<(), DeviceError> {
+        let Some(capture) = self.device.capture(stream)? else { return Ok(()) };
+        if capture.terminals.is_empty() {
+            return Ok(());
+        }
+        let mut passed = self.pending.passed.remove(&(capture.id, stream)).unwrap_or_default();
+        self.walk_back(&capture, &mut passed)?;
+        let (safe, held) =
+            std::mem::take(&mut self.pending.held).into_iter().partition(|(id, nodes)| {
+                !nodes.is_empty()
+                    && self.blocks[*id].stream == stream
+                    && nodes.iter().all(|node| passed.contains(node))
+            });
+        self.pending.held = held;
+        self.pending.passed.insert((capture.id, stream), passed);
+        self.complete_held(safe);
+        Ok(())
+    }
+
+    /// Completes the held-back frees of a private pool at the end of its capture: all streams have joined
+    /// (PyTorch since 2.12, `graph_capture_record_stream_reuse` only).
+    pub(super) fn free_held_blocks_of(&mut self, private: usize) {
+        let (done, held) = std::mem::take(&mut self.pending.held)
+            .into_iter()
+            .partition(|(id, _)| self.blocks[*id].pool.private() == Some(private));
+        self.pending.held = held;
+        self.complete_held(done);
+    }
+
+    fn complete_held(&mut self, held: Vec<(BlockId, Vec<GraphNode>)>) {
+        for (id, _) in held {
+            self.pending.forget_uses(id);
+            self.blocks[id].used_by_others = false;
+            if self.blocks[id].is_idle() {
+                self.complete(id);
+            }
+        }
+    }
+
+    /// Forgets what was learnt about captures that are over.
+    pub(super) fn forget_captures(&mut self) {
+        self.pending.passed.clear();
+    }
+
+    /// Adds everything before the stream's next operation to `passed`, stopping at what is there already.
+    fn walk_back(
+        &mut self,
+        capture: &Capture,
+        passed: &mut HashSet<GraphNode>,
+    ) -> Result<(), DeviceError> {
+        let mut ahead = capture.terminals.clone();
+        while let Some(node) = ahead.pop() {
+            if passed.insert(node) {
+                ahead.extend(self.device.dependencies(node)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes after which nothing in the graph uses the block; `None` if a stream that used it does not capture.
+    fn last_uses_in_graph(&mut self, id: BlockId) -> Option<Vec<GraphNode>> {
+        let own = self.blocks[id].stream;
+        let others = self.pending.uses.get(&id).cloned().unwrap_or_default();
+        let mut nodes = Vec::new();
+        for stream in std::iter::once(own).chain(others) {
+            for node in self.device.capture(stream).ok()??.terminals {
+                if !nodes.contains(&node) {
+                    nodes.push(node);
+                }
+            }
+        }
+        Some(nodes)
+    }
+
+    /// The blocks given back and not reusable yet.
+    pub(super) fn pending_blocks(&self) -> impl Iterator<Item = BlockId> {
+        let queued = self.pending.queues.iter().flat_map(|(_, queue)| queue).map(|(_, id)| *id);
+        let held = self.pending.held.iter().map(|(id, _)| *id);
+        queued.chain(held).chain(self.pending.told.iter().map(|(_, id)| *id))
+    }
+}
+
+fn note(streams_of: &mut StreamsOf, id: BlockId, stream: Stream) {
+    let streams = streams_of.entry(id).or_default();
+    if !streams.contains(&stream) {
+        streams.push(stream);
+    }
+}

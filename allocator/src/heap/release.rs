@@ -1,0 +1,146 @@
+//! Returning cached memory to the device: on request, and when memory is short.
+
+use trace_format::{Event, PoolId, StackId};
+
+use super::Heap;
+use super::malloc::Want;
+use crate::block::BlockId;
+use crate::config::UNLIMITED;
+use crate::device::{Device, DeviceError};
+use crate::pool::{PoolIndex, Pools};
+use crate::record::Recorder;
+use crate::stats::Stats;
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Returns what is cached: everything for the default pool, one released private pool otherwise
+    /// (`torch.cuda.empty_cache`, `emptyCache`).
+    ///
+    /// # Errors
+    /// When the device fails; what was returned before stays returned.
+    pub fn empty_cache(&mut self, pool: PoolId, stack: StackId) -> Result<(), DeviceError> {
+        self.stack = stack;
+        self.record(Event::EmptyCache { pool, inferred: false });
+        if pool.is_default() && self.holds_back_flush() {
+            return self.release_freeable_pools(pool);
+        }
+        self.release_cached_blocks(pool)
+    }
+
+    /// Waits for pending frees and returns all unsplit segments and free pages (`release_cached_blocks`). Private pools
+    /// take part once nobody uses them.
+    pub(super) fn release_cached_blocks(&mut self, pool: PoolId) -> Result<(), DeviceError> {
+        if pool.is_default() {
+            self.synchronize_and_free_events(None)?;
+            self.release_blocks(Pools::index(None, false))?;
+            self.release_blocks(Pools::index(None, true))?;
+        }
+        self.release_freeable_pools(pool)
+    }
+
+    /// Returns what released private pools hold: of all of them for the default pool, else of the one named.
+    fn release_freeable_pools(&mut self, pool: PoolId) -> Result<(), DeviceError> {
+        for slot in self.pools.freeable.clone() {
+            if !pool.is_default() {
+                if self.pools.get(slot).id != pool {
+                    continue;
+                }
+                self.synchronize_and_free_events(Some(slot))?;
+            }
+            self.release_blocks(Pools::index(Some(slot), true))?;
+            self.release_blocks(Pools::index(Some(slot), false))?;
+            if self.pools.get(slot).segment_count == 0 {
+                self.pools.remove(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the unsplit segments and the free pages of one half of a pool.
+    fn release_blocks(&mut self, pool: PoolIndex) -> Result<(), DeviceError> {
+        // Unmapping changes the list, so what goes is chosen first.
+        let (pages, segments): (Vec<BlockId>, Vec<BlockId>) = self.pools[pool]
+            .free
+            .iter()
+            .map(|entry| entry.id)
+            .partition(|id| self.blocks[*id].range.is_some());
+        for id in segments {
+            if !self.blocks[id].is_split() {
+                self.release_block(id)?;
+            }
+        }
+        for id in pages {
+            self.unmap_block(id)?;
+        }
+        Ok(())
+    }
+
+    /// Returns one unsplit segment (`release_block`).
+    pub(super) fn release_block(&mut self, id: BlockId) -> Result<(), DeviceError> {
+        let block = &self.blocks[id];
+        assert!(block.range.is_none() && !block.is_split(), "a whole segment is released");
+        let (addr, size_bytes, stream, pool) =
+            (block.addr, block.size_bytes, block.stream, block.pool);
+        let source = pool.private().and_then(|slot| self.pools.get_mut(slot).source.as_mut());
+        match source {
+            Some(source) => source.free(addr)?,
+            None => self.device.free(addr)?,
+        }
+        let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
+        self.take_free(id);
+        self.blocks.remove(id);
+        self.reserved_bytes -= size_bytes;
+        self.count_segments(pool, -1);
+        self.stats.segment.decrease(is_small, 1);
+        self.stats.on_unreserve(pool_id, is_small, size_bytes);
+        if Stats::is_oversize(size_bytes, self.config.max_split_size_bytes) {
+            self.stats.oversize_segments.decrease(1);
+        }
+        tracing::debug!(%addr, size_bytes, %stream, pool = %pool_id, "segment freed");
+        self.record(Event::SegmentFree {
+            addr,
+            size_bytes,
+            stream,
+            pool: pool_id,
+            is_large: !is_small,
+        });
+        Ok(())
+    }
+
+    /// Returns just enough oversize blocks of the stream for this request; false if there are not enough
+    /// (`release_available_cached_blocks`).
+    pub(super) fn release_oversize_blocks(&mut self, want: &Want) -> Result<bool, DeviceError> {
+        let max_split = self.config.max_split_size_bytes;
+        if max_split == UNLIMITED {
+            return Ok(false);
+        }
+        let needed_bytes = want.size_bytes.max(max_split);
+        let free = &self.pools[want.pool].free;
+        let entries = free.of(want.stream);
+        let fit = free.first_fit(want.stream, needed_bytes);
+        if let Some(entry) = entries.get(fit)
+            && self.blocks[entry.id].range.is_none()
+        {
+            let id = entry.id;
+            self.release_block(id)?;
+            return Ok(true);
+        }
+        // No single block is enough: the largest ones, until together they are.
+        let candidates: Vec<_> = entries[..fit]
+            .iter()
+            .rev()
+            .take_while(|entry| entry.size_bytes >= max_split)
+            .copied()
+            .collect();
+        let mut released_bytes = 0;
+        for entry in candidates {
+            if released_bytes >= needed_bytes {
+                break;
+            }
+            if self.blocks[entry.id].range.is_none() {
+                released_bytes += entry.size_bytes;
+                self.release_block(entry.id)?;
+            }
+        }
+        Ok(released_bytes >= needed_bytes)
+    }
+}

@@ -1,0 +1,69 @@
+//! The heap's state at one moment, as PyTorch's snapshots show it.
+
+use trace_format::{BlockState, BlockStatus, Event, PoolId, SegmentState, StackId};
+
+use super::Heap;
+use crate::block::{Block, BlockId};
+use crate::device::Device;
+use crate::record::Recorder;
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Every segment with its blocks, in ascending order of address; of one private pool unless the default is named.
+    /// An expandable segment appears once for each contiguous mapped run.
+    pub fn snapshot(&mut self, pool: PoolId) -> Vec<SegmentState> {
+        let segments = self.segments(pool);
+        let active = segments.iter().flat_map(|segment| &segment.blocks);
+        let active_bytes = active
+            .filter(|block| block.status != BlockStatus::Inactive)
+            .map(|block| block.size_bytes)
+            .sum();
+        self.recorder.record(StackId::NONE, Event::Snapshot { active_bytes });
+        segments
+    }
+
+    /// The same without leaving a trace.
+    pub fn segments(&self, pool: PoolId) -> Vec<SegmentState> {
+        let heads = self.blocks.iter().filter(|(_, block)| self.begins_mapped_run(block));
+        let mut segments: Vec<SegmentState> = heads
+            .filter(|(_, block)| pool.is_default() || self.pools.id_of(block.pool) == pool)
+            .map(|(id, block)| self.segment_from(id, block))
+            .collect();
+        segments.sort_unstable_by_key(|segment| segment.addr);
+        segments
+    }
+
+    fn begins_mapped_run(&self, block: &Block) -> bool {
+        block.mapped && block.prev.is_none_or(|prev| !self.blocks[prev].mapped)
+    }
+
+    fn segment_from(&self, head: BlockId, block: &Block) -> SegmentState {
+        let mut blocks = Vec::new();
+        let mut at = Some(head);
+        while let Some(block) = at.map(|id| &self.blocks[id]).filter(|block| block.mapped) {
+            blocks.push(BlockState {
+                addr: block.addr,
+                size_bytes: block.size_bytes,
+                requested_bytes: block.requested_bytes,
+                status: if block.allocated {
+                    BlockStatus::Allocated
+                } else if block.is_idle() {
+                    BlockStatus::Inactive
+                } else {
+                    BlockStatus::PendingFree
+                },
+                stack: if block.is_idle() { StackId::NONE } else { block.stack },
+            });
+            at = block.next;
+        }
+        SegmentState {
+            addr: block.addr,
+            size_bytes: blocks.iter().map(|block| block.size_bytes).sum(),
+            stream: block.stream,
+            pool: self.pools.id_of(block.pool),
+            is_large: !block.pool.is_small(),
+            is_expandable: block.range.is_some(),
+            stack: block.segment_stack,
+            blocks,
+        }
+    }
+}

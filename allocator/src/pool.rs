@@ -1,0 +1,140 @@
+//! Pools: the default pair (small, large), and a pair for each private pool of a graph or a `MemPool`.
+
+use trace_format::{Addr, PoolId};
+
+use crate::device::DeviceError;
+use crate::free_list::{FreeList, UnmappedList};
+
+/// Which list of blocks: 0 and 1 are the default pool's small and large, then two for each private pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PoolIndex(u32);
+
+impl PoolIndex {
+    const fn new(private: Option<usize>, is_small: bool) -> Self {
+        let pair = match private {
+            None => 0,
+            Some(slot) => slot + 1,
+        };
+        Self(2 * pair as u32 + !is_small as u32)
+    }
+
+    /// Whether this is the small half.
+    pub(crate) const fn is_small(self) -> bool {
+        self.0.is_multiple_of(2)
+    }
+
+    /// Which private pool, if any.
+    pub(crate) const fn private(self) -> Option<usize> {
+        (self.0 as usize / 2).checked_sub(1)
+    }
+}
+
+/// A pool's own source of segments, `torch.cuda.MemPool(allocator=...)`. Called under the heap's lock.
+pub trait SegmentSource: Send {
+    /// Memory for one segment; `None` is out of memory.
+    fn allocate(&mut self, size_bytes: u64) -> Option<Addr>;
+    /// Takes a segment back.
+    ///
+    /// # Errors
+    /// When it is not one of the source's, or the device fails; the pool keeps it then.
+    fn free(&mut self, addr: Addr) -> Result<(), DeviceError>;
+}
+
+/// The free blocks of one half of a pool (`BlockPool`).
+#[derive(Debug, Default)]
+pub(crate) struct BlockPool {
+    pub(crate) free: FreeList,
+    pub(crate) unmapped: UnmappedList,
+    /// How often a block was searched here; counted only while garbage collection is on.
+    pub(crate) search_count: u64,
+}
+
+/// A pool apart from the default one (`PrivatePool`).
+pub(crate) struct PrivatePool {
+    pub(crate) id: PoolId,
+    /// Graphs and `MemPool`s that refer to it.
+    pub(crate) use_count: u32,
+    /// Segments it holds; at zero a freeable pool ends.
+    pub(crate) segment_count: u32,
+    pub(crate) source: Option<Box<dyn SegmentSource>>,
+}
+
+/// All pools of a heap.
+#[derive(Default)]
+pub(crate) struct Pools {
+    lists: Vec<BlockPool>,
+    private: Vec<Option<PrivatePool>>,
+    /// Private pools without users, in the order in which they lost the last one.
+    pub(crate) freeable: Vec<usize>,
+    /// Pools that may serve others before out of memory.
+    pub(crate) use_on_oom: Vec<PoolId>,
+    /// Pools that never split a segment.
+    pub(crate) no_split: Vec<PoolId>,
+}
+
+impl Pools {
+    pub(crate) fn new() -> Self {
+        Self { lists: vec![BlockPool::default(), BlockPool::default()], ..Self::default() }
+    }
+
+    /// The half that serves a block of this size, of the default pool or of a private one.
+    pub(crate) const fn index(private: Option<usize>, is_small: bool) -> PoolIndex {
+        PoolIndex::new(private, is_small)
+    }
+
+    /// The slot of a private pool.
+    pub(crate) fn find(&self, id: PoolId) -> Option<usize> {
+        self.private.iter().position(|pool| pool.as_ref().is_some_and(|pool| pool.id == id))
+    }
+
+    pub(crate) fn get(&self, slot: usize) -> &PrivatePool {
+        self.private[slot].as_ref().expect("a slot in use")
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: usize) -> &mut PrivatePool {
+        self.private[slot].as_mut().expect("a slot in use")
+    }
+
+    /// Adds a private pool with one user.
+    pub(crate) fn insert(&mut self, id: PoolId, source: Option<Box<dyn SegmentSource>>) -> usize {
+        let pool = Some(PrivatePool { id, use_count: 1, segment_count: 0, source });
+        if let Some(slot) = self.private.iter().position(Option::is_none) {
+            self.private[slot] = pool;
+            return slot;
+        }
+        self.private.push(pool);
+        self.lists.extend([BlockPool::default(), BlockPool::default()]);
+        self.private.len() - 1
+    }
+
+    /// Ends a freeable private pool that holds nothing.
+    pub(crate) fn remove(&mut self, slot: usize) {
+        assert_eq!(self.get(slot).segment_count, 0, "a pool ends empty");
+        self.private[slot] = None;
+        self.freeable.retain(|other| *other != slot);
+    }
+
+    /// The name of the pool that a half belongs to.
+    pub(crate) fn id_of(&self, index: PoolIndex) -> PoolId {
+        index.private().map_or(PoolId::DEFAULT, |slot| self.get(slot).id)
+    }
+
+    /// Every half, with its index.
+    pub(crate) fn halves(&self) -> impl Iterator<Item = (PoolIndex, &BlockPool)> {
+        self.lists.iter().enumerate().map(|(at, list)| (PoolIndex(at as u32), list))
+    }
+}
+
+impl std::ops::Index<PoolIndex> for Pools {
+    type Output = BlockPool;
+
+    fn index(&self, index: PoolIndex) -> &BlockPool {
+        &self.lists[index.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<PoolIndex> for Pools {
+    fn index_mut(&mut self, index: PoolIndex) -> &mut BlockPool {
+        &mut self.lists[index.0 as usize]
+    }
+}

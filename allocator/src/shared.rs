@@ -1,0 +1,82 @@
+//! A heap that threads share: one lock, and nothing process-wide.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use trace_format::{Addr, StackId};
+
+use crate::device::Device;
+use crate::heap::{AllocError, Heap, Request};
+use crate::record::Recorder;
+
+/// Frees memory that others hold on to when the pool has none; true if it freed any (`FreeMemoryCallback`).
+pub type FreeMemoryCallback = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// A [`Heap`] behind a lock.
+pub struct SharedHeap<D, R> {
+    heap: Mutex<Heap<D, R>>,
+    callbacks: Mutex<Vec<FreeMemoryCallback>>,
+    has_callbacks: AtomicBool,
+}
+
+impl<D: Device, R: Recorder> SharedHeap<D, R> {
+    /// Shares a heap.
+    pub fn new(heap: Heap<D, R>) -> Self {
+        Self {
+            heap: Mutex::new(heap),
+            callbacks: Mutex::new(Vec::new()),
+            has_callbacks: AtomicBool::new(false),
+        }
+    }
+
+    /// The heap, locked.
+    ///
+    /// # Errors
+    /// When an earlier call panicked in the middle of a change.
+    pub fn lock(&self) -> Result<MutexGuard<'_, Heap<D, R>>, AllocError> {
+        self.heap.lock().map_err(|_| AllocError::Broken)
+    }
+
+    /// As [`Heap::malloc`]; on a pool miss the free-memory callbacks run first, without the lock, since they may free.
+    ///
+    /// # Errors
+    /// As [`Heap::malloc`].
+    pub fn malloc(&self, request: &Request) -> Result<Addr, AllocError> {
+        let mut heap = self.lock()?;
+        let mut miss = match heap.malloc_cached(request)? {
+            Ok(addr) => return Ok(addr),
+            Err(miss) => miss,
+        };
+        if self.has_callbacks.load(Ordering::Acquire) {
+            drop(heap);
+            let freed = self.run_callbacks();
+            heap = self.lock()?;
+            if freed {
+                miss = match heap.malloc_again(miss) {
+                    Ok(addr) => return Ok(addr),
+                    Err(miss) => miss,
+                };
+            }
+        }
+        heap.malloc_growing(miss)
+    }
+
+    /// As [`Heap::free`].
+    ///
+    /// # Errors
+    /// As [`Heap::free`].
+    pub fn free(&self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
+        self.lock()?.free(addr, stack)
+    }
+
+    /// Adds a callback that every later pool miss runs. It may call this heap.
+    pub fn on_miss(&self, callback: FreeMemoryCallback) {
+        self.callbacks.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
+        self.has_callbacks.store(true, Ordering::Release);
+    }
+
+    fn run_callbacks(&self) -> bool {
+        let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        callbacks.iter().fold(false, |freed, callback| callback() | freed)
+    }
+}

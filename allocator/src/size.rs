@@ -1,0 +1,126 @@
+//! How a requested size becomes a block and a segment size: PyTorch's constants and rounding.
+//!
+//! Source: `c10/core/AllocatorConfig.h` (constants) and `DeviceCachingAllocator::round_size`,
+//! `roundup_power2_next_division` and `get_allocation_size` in `c10/cuda/CUDACachingAllocator.cpp`.
+
+use crate::config::Config;
+
+/// Every block is a multiple of this (`kMinBlockSize`).
+pub const MIN_BLOCK_BYTES: u64 = 512;
+/// The largest request that the small pool serves (`kSmallSize`).
+pub const SMALL_BYTES: u64 = 1 << 20;
+/// Segments of the small pool, and pages of small expandable segments (`kSmallBuffer`).
+pub const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
+/// Requests from this size on get a segment of their own size (`kMinLargeAlloc`).
+pub const MIN_LARGE_BYTES: u64 = 10 << 20;
+/// Segments of their own size are rounded up to this (`kRoundLarge`).
+pub const ROUND_LARGE_BYTES: u64 = 2 << 20;
+/// Requests from this size on are refused before anything is asked of the device (1 EiB; `NativeCachingAllocator::allocate`).
+pub const MAX_REQUEST_BYTES: u64 = 1_152_921_504_606_846_976;
+
+/// Whether a block of this rounded size belongs to the small pool.
+pub const fn is_small(size_bytes: u64) -> bool {
+    size_bytes <= SMALL_BYTES
+}
+
+/// The block size for a request (`round_size`).
+pub fn round(requested_bytes: u64, config: &Config) -> u64 {
+    if requested_bytes < MIN_BLOCK_BYTES {
+        return MIN_BLOCK_BYTES;
+    }
+    let divisions = config.roundup_divisions(requested_bytes);
+    if divisions > 1 && requested_bytes > MIN_BLOCK_BYTES * divisions {
+        round_to_division(requested_bytes, divisions)
+    } else {
+        requested_bytes.next_multiple_of(MIN_BLOCK_BYTES)
+    }
+}
+
+/// Rounds up to the next of `divisions` equal steps between two powers of two: 1200 with 4 becomes 1280.
+fn round_to_division(size_bytes: u64, divisions: u64) -> u64 {
+    if size_bytes.is_power_of_two() {
+        return size_bytes;
+    }
+    let floor = 1 << size_bytes.ilog2();
+    let step = floor >> divisions.ilog2();
+    if step == 0 { floor << 1 } else { size_bytes.next_multiple_of(step) }
+}
+
+/// The size of the segment obtained for a block of this rounded size (`get_allocation_size`).
+pub fn segment_bytes(size_bytes: u64, config: &Config) -> u64 {
+    if is_small(size_bytes) {
+        SMALL_SEGMENT_BYTES
+    } else if size_bytes < MIN_LARGE_BYTES {
+        config.large_segment_size_bytes
+    } else {
+        size_bytes.next_multiple_of(ROUND_LARGE_BYTES)
+    }
+}
+
+/// The page of an expandable segment of this pool.
+pub const fn page_bytes(is_small: bool, config: &Config) -> u64 {
+    if is_small { SMALL_SEGMENT_BYTES } else { config.large_segment_size_bytes }
+}
+
+impl Config {
+    /// The number of divisions for a request (`AcceleratorAllocatorConfig::roundup_power2_divisions`): intervals start
+    /// at 1 MiB; smaller requests use the first, larger than 32 GiB the last.
+    pub fn roundup_divisions(&self, requested_bytes: u64) -> u64 {
+        let interval = requested_bytes.max(1).ilog2().saturating_sub(20) as usize;
+        self.roundup_power2_divisions[interval.min(self.roundup_power2_divisions.len() - 1)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_divisions(divisions: u64) -> Config {
+        Config { roundup_power2_divisions: [divisions; 16], ..Config::default() }
+    }
+
+    #[test]
+    fn sizes_round_to_512_bytes() {
+        let config = Config::default();
+        for (requested, rounded) in [(1, 512), (511, 512), (512, 512), (513, 1024), (1200, 1536)] {
+            assert_eq!(round(requested, &config), rounded);
+        }
+    }
+
+    #[test]
+    fn divisions_apply_above_512_bytes_times_their_number() {
+        let config = with_divisions(4);
+        assert_eq!(round(1200, &config), 1536, "too small to divide");
+        assert_eq!(round(1_200_000, &config), 1_310_720, "floor 1 MiB, step 256 KiB");
+        assert_eq!(round(1 << 21, &config), 1 << 21);
+        assert_eq!(round_to_division(1200, 4), 1280, "PyTorch's own example");
+    }
+
+    #[test]
+    fn the_interval_is_the_power_of_two_below_from_1_mib_on() {
+        let mut config = Config::default();
+        for (index, divisions) in config.roundup_power2_divisions.iter_mut().enumerate() {
+            *divisions = index as u64;
+        }
+        for (requested, interval) in
+            [(1, 0), (1 << 20, 0), ((2 << 20) - 1, 0), (2 << 20, 1), (32 << 30, 15), (1 << 40, 15)]
+        {
+            assert_eq!(config.roundup_divisions(requested), interval);
+        }
+    }
+
+    #[test]
+    fn segments_are_2_mib_20_mib_or_rounded_to_2_mib() {
+        let config = Config::default();
+        for (size, segment) in [
+            (512, 2 << 20),
+            (1 << 20, 2 << 20),
+            ((1 << 20) + 512, 20 << 20),
+            ((10 << 20) - 512, 20 << 20),
+            (10 << 20, 10 << 20),
+            ((10 << 20) + 512, 12 << 20),
+        ] {
+            assert_eq!(segment_bytes(size, &config), segment);
+        }
+    }
+}
