@@ -75,7 +75,7 @@ impl Block {
 }
 
 /// All blocks of a heap. Ids of removed blocks are used again.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
     slots: Vec<Block>,
     vacant: Vec<BlockId>,

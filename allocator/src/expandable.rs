@@ -12,7 +12,7 @@ use crate::device::{Device, DeviceError, HandleType, PhysicalHandle};
 pub(crate) struct RangeId(pub(crate) u32);
 
 /// Reserved addresses, some of them backed by memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) addr: Addr,
     pub(crate) page_bytes: u64,

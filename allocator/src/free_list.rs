@@ -23,7 +23,7 @@ impl Entry {
 }
 
 /// The free blocks of one pool.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FreeList {
     streams: Vec<(Stream, Vec<Entry>)>,
 }
@@ -78,7 +78,7 @@ impl FreeList {
 }
 
 /// The unmapped blocks of one pool's expandable segments (`BlockComparatorAddress`).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct UnmappedList {
     entries: Vec<(Stream, Addr, BlockId)>,
 }

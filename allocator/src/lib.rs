@@ -12,4 +12,4 @@ pub mod shared;
 pub mod size;
 pub mod stats;
 
-pub use pool::SegmentSource;
+pub use pool::{SegmentSource, SharedSource};

@@ -1,5 +1,7 @@
 //! Pools: the default pair (small, large), and a pair for each private pool of a graph or a `MemPool`.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use trace_format::{Addr, PoolId};
 
 use crate::device::DeviceError;
@@ -40,8 +42,16 @@ pub trait SegmentSource: Send {
     fn free(&mut self, addr: Addr) -> Result<(), DeviceError>;
 }
 
+/// A source that its pool holds on to.
+pub type SharedSource = Arc<Mutex<dyn SegmentSource>>;
+
+/// The source, for one call. A source that panicked before is asked again: it is the caller's own.
+pub(crate) fn lock(source: &SharedSource) -> MutexGuard<'_, dyn SegmentSource + 'static> {
+    source.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The free blocks of one half of a pool (`BlockPool`).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BlockPool {
     pub(crate) free: FreeList,
     pub(crate) unmapped: UnmappedList,
@@ -50,17 +60,18 @@ pub(crate) struct BlockPool {
 }
 
 /// A pool apart from the default one (`PrivatePool`).
+#[derive(Clone)]
 pub(crate) struct PrivatePool {
     pub(crate) id: PoolId,
     /// Graphs and `MemPool`s that refer to it.
     pub(crate) use_count: u32,
     /// Segments it holds; at zero a freeable pool ends.
     pub(crate) segment_count: u32,
-    pub(crate) source: Option<Box<dyn SegmentSource>>,
+    pub(crate) source: Option<SharedSource>,
 }
 
 /// All pools of a heap.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Pools {
     lists: Vec<BlockPool>,
     private: Vec<Option<PrivatePool>>,
@@ -96,7 +107,7 @@ impl Pools {
     }
 
     /// Adds a private pool with one user.
-    pub(crate) fn insert(&mut self, id: PoolId, source: Option<Box<dyn SegmentSource>>) -> usize {
+    pub(crate) fn insert(&mut self, id: PoolId, source: Option<SharedSource>) -> usize {
         let pool = Some(PrivatePool { id, use_count: 1, segment_count: 0, source });
         if let Some(slot) = self.private.iter().position(Option::is_none) {
             self.private[slot] = pool;

@@ -6,7 +6,7 @@ use super::malloc::Want;
 use super::{AllocError, Heap, OomReport};
 use crate::block::{Block, BlockId};
 use crate::device::{CaptureMode, Device, DeviceCall, DeviceError};
-use crate::pool::{PoolIndex, Pools};
+use crate::pool::{PoolIndex, Pools, lock};
 use crate::record::Recorder;
 use crate::size::is_small;
 use crate::stats::Stats;
@@ -100,9 +100,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         size_bytes: u64,
     ) -> Result<Option<Addr>, DeviceError> {
         if let Some(slot) = pool.private()
-            && let Some(source) = &mut self.pools.get_mut(slot).source
+            && let Some(source) = &self.pools.get(slot).source
         {
-            return Ok(source.allocate(size_bytes));
+            return Ok(lock(source).allocate(size_bytes));
         }
         match self.device.malloc(size_bytes) {
             Ok(addr) => Ok(Some(addr)),

@@ -14,6 +14,7 @@ mod map;
 mod pending;
 mod pools;
 mod release;
+mod restore;
 mod search;
 mod snapshot;
 
@@ -22,6 +23,7 @@ use hashbrown::HashMap;
 pub use malloc::{Miss, PoolChoice, Request};
 pub use pending::Ticket;
 pub use pools::Filter;
+pub use restore::{Restored, RestoredBlock, expandable_runs};
 use rustc_hash::FxBuildHasher;
 use trace_format::{Addr, DeviceId, Event, StackId};
 
@@ -35,7 +37,8 @@ use crate::stats::Stats;
 use pending::Pending;
 use pools::Scope;
 
-/// The caching allocator of one device.
+/// The caching allocator of one device. A clone over a cloned device is a what-if: it shares nothing with the original.
+#[derive(Clone)]
 pub struct Heap<D, R> {
     device: D,
     recorder: R,

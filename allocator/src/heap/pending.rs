@@ -22,7 +22,7 @@ type StreamsOf = HashMap<BlockId, Vec<Stream>, FxBuildHasher>;
 pub struct Ticket(u64);
 
 /// Frees in waiting, and what they wait for.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Pending {
     /// Events by stream, oldest first: a slow stream holds up nobody else's.
     queues: Vec<(Stream, VecDeque<(EventId, BlockId)>)>,

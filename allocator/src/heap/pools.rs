@@ -1,22 +1,25 @@
 //! Private pools and the scopes that send allocations to them: graph captures and `torch.cuda.MemPool`.
 
+use std::sync::Arc;
+
 use trace_format::{Event, PoolId, ScopeFilter, StackId, Stream};
 
 use super::malloc::PoolChoice;
 use super::{Heap, HeapError};
 use crate::config::Compat;
 use crate::device::{Device, DeviceError};
-use crate::pool::SegmentSource;
+use crate::pool::SharedSource;
 use crate::record::Recorder;
 
 /// Whether a stream's allocations go to the scope's pool.
-pub type Filter = Box<dyn Fn(Stream) -> bool + Send>;
+pub type Filter = Arc<dyn Fn(Stream) -> bool + Send + Sync>;
 
 /// An open scope.
+#[derive(Clone)]
 pub(super) struct Scope {
-    pool: PoolId,
-    kind: ScopeFilter,
-    filter: Filter,
+    pub(super) pool: PoolId,
+    pub(super) kind: ScopeFilter,
+    pub(super) filter: Filter,
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
@@ -27,7 +30,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub fn create_pool(
         &mut self,
         pool: PoolId,
-        source: Option<Box<dyn SegmentSource>>,
+        source: Option<SharedSource>,
     ) -> Result<(), HeapError> {
         let own_source = source.is_some();
         self.create_or_share(pool, source)?;
@@ -38,7 +41,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn create_or_share(
         &mut self,
         pool: PoolId,
-        source: Option<Box<dyn SegmentSource>>,
+        source: Option<SharedSource>,
     ) -> Result<(), HeapError> {
         match self.pools.find(pool) {
             None => {

@@ -7,7 +7,7 @@ use super::malloc::Want;
 use crate::block::BlockId;
 use crate::config::UNLIMITED;
 use crate::device::{Device, DeviceError};
-use crate::pool::{PoolIndex, Pools};
+use crate::pool::{PoolIndex, Pools, lock};
 use crate::record::Recorder;
 use crate::stats::Stats;
 
@@ -80,9 +80,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         assert!(block.range.is_none() && !block.is_split(), "a whole segment is released");
         let (addr, size_bytes, stream, pool) =
             (block.addr, block.size_bytes, block.stream, block.pool);
-        let source = pool.private().and_then(|slot| self.pools.get_mut(slot).source.as_mut());
+        let source = pool.private().and_then(|slot| self.pools.get(slot).source.as_ref());
         match source {
-            Some(source) => source.free(addr)?,
+            Some(source) => lock(source).free(addr)?,
             None => self.device.free(addr)?,
         }
         let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Free ranges by address; neighbours are always merged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AddressSpace {
     /// Start to length, bytes.
     free: BTreeMap<u64, u64>,

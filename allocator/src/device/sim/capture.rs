@@ -37,7 +37,7 @@ pub(super) struct Position {
     terminals: Vec<GraphNode>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Sequence {
     id: CaptureId,
     origin: Stream,
@@ -51,7 +51,7 @@ struct Sequence {
     index: FxHashMap<GraphNode, usize>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Captures {
     /// The last capture's id.
     begun: u64,

@@ -9,7 +9,7 @@ use super::capture::Position;
 use super::{EventPolicy, code, refuse};
 use crate::device::{DeviceCall, DeviceError, EventId};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum State {
     Done,
     Pending { stream: Stream, queries_left: u32 },
@@ -17,7 +17,7 @@ enum State {
 }
 
 /// The live events. Ids grow with time, so an event's stream-order predecessors have smaller ids.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Events {
     policy: EventPolicy,
     next: u64,

@@ -10,7 +10,7 @@ use super::{SimConfig, code, refuse};
 use crate::device::{DeviceCall, DeviceError, MemoryInfo, PhysicalHandle};
 
 /// A chunk of physical memory. It lives while a handle or a mapping refers to it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Chunk {
     size_bytes: u64,
     handles: u32,
@@ -18,14 +18,14 @@ struct Chunk {
 }
 
 /// A chunk at an address.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Mapping {
     size_bytes: u64,
     handle: PhysicalHandle,
     access: Vec<DeviceId>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Memory {
     base: u64,
     length_bytes: u64,

@@ -62,7 +62,7 @@ pub mod code {
 }
 
 /// The simulated device; see the module description.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SimDevice {
     id: DeviceId,
     peers: Vec<DeviceId>,

@@ -1,0 +1,230 @@
+//! Starting from a recorded state: a tape that begins in the middle of a run brings what was there.
+
+use std::sync::Arc;
+
+use trace_format::{Addr, BaseState, BlockState, BlockStatus, SegmentState, Stream};
+
+use super::pending::Ticket;
+use super::pools::Scope;
+use super::{AllocError, Heap};
+use crate::block::{Block, BlockId};
+use crate::device::Device;
+use crate::expandable::{Range, RangeId};
+use crate::pool::{PoolIndex, Pools};
+use crate::record::Recorder;
+use crate::size::{SMALL_SEGMENT_BYTES, page_bytes};
+
+/// What became of a recorded block that somebody holds or awaits.
+#[derive(Clone, Copy, Debug)]
+pub enum RestoredBlock {
+    /// Handed out, at this address.
+    Allocated(Addr),
+    /// Given back and awaited; [`Heap::complete_free`] of the ticket completes it.
+    PendingFree(Ticket),
+}
+
+/// Recorded addresses and what stands for them now.
+pub type Restored = Vec<(Addr, RestoredBlock)>;
+
+/// The mapped runs that one expandable segment can hold, for each segment of the state: a snapshot shows runs only. A
+/// segment begins at its lowest run and reaches over 9/8 of the device's memory; its runs begin at whole pages.
+pub fn expandable_runs(
+    segments: &[SegmentState],
+    large_page_bytes: u64,
+    device_total_bytes: u64,
+) -> Vec<Vec<&SegmentState>> {
+    let mut groups: Vec<Vec<&SegmentState>> = Vec::new();
+    for run in segments.iter().filter(|segment| segment.is_expandable) {
+        let page = if run.is_large { large_page_bytes } else { SMALL_SEGMENT_BYTES };
+        let reach_bytes = (device_total_bytes + device_total_bytes / 8).next_multiple_of(page);
+        let holds = |group: &&mut Vec<&SegmentState>| {
+            let first = group[0];
+            let offset_bytes = run.addr.0 - first.addr.0;
+            (first.stream, first.pool, first.is_large) == (run.stream, run.pool, run.is_large)
+                && offset_bytes.is_multiple_of(page)
+                && offset_bytes + run.size_bytes <= reach_bytes
+        };
+        match groups.iter_mut().find(holds) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
+        }
+    }
+    groups
+}
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Takes over a recorded state; the heap must be empty. Peaks start at the state's values, sums at zero. The
+    /// segments come from this heap's device, so addresses may differ from the recorded ones.
+    ///
+    /// # Errors
+    /// When the device does not have that much memory, or fails.
+    pub fn restore(&mut self, base: &BaseState) -> Result<Restored, AllocError> {
+        assert!(self.blocks.iter().next().is_none(), "a state is restored into an empty heap");
+        self.restore_pools(base);
+        let mut restored = Vec::new();
+        for segment in base.segments.iter().filter(|segment| !segment.is_expandable) {
+            let addr = self.device.malloc(segment.size_bytes)?;
+            let pool = self.pool_of(segment);
+            self.count_segments(pool, 1);
+            self.stats.segment.increase(pool.is_small(), 1);
+            self.count_run(segment);
+            self.chain(segment.stream, pool, None, addr, &[(addr, Some(segment))], &mut restored);
+        }
+        let large_page_bytes = self.config.large_segment_size_bytes;
+        for runs in expandable_runs(&base.segments, large_page_bytes, self.device_total_bytes) {
+            self.restore_range(&runs, &mut restored)?;
+        }
+        self.stats.reset_peak();
+        self.stats.reset_accumulated();
+        Ok(restored)
+    }
+
+    fn restore_pools(&mut self, base: &BaseState) {
+        for state in &base.pools {
+            let slot = self.pools.insert(state.pool, None);
+            self.pools.get_mut(slot).use_count = state.use_count;
+            if state.use_count == 0 {
+                self.pools.freeable.push(slot);
+            }
+            if state.use_on_oom {
+                self.pools.use_on_oom.push(state.pool);
+            }
+            if state.no_split {
+                self.pools.no_split.push(state.pool);
+            }
+        }
+        for scope in &base.scopes {
+            // Whom the scope took is not on the tape: its requests name their pool.
+            let (pool, kind) = (scope.pool, scope.filter);
+            self.scopes.push(Scope { pool, kind, filter: Arc::new(|_| false) });
+        }
+    }
+
+    fn pool_of(&mut self, segment: &SegmentState) -> PoolIndex {
+        let private = (!segment.pool.is_default()).then(|| {
+            let known = self.pools.find(segment.pool);
+            known.unwrap_or_else(|| self.pools.insert(segment.pool, None))
+        });
+        Pools::index(private, !segment.is_large)
+    }
+
+    fn count_run(&mut self, run: &SegmentState) {
+        self.reserved_bytes += run.size_bytes;
+        self.stats.on_reserve(run.pool, !run.is_large, run.size_bytes);
+    }
+
+    fn restore_range(
+        &mut self,
+        runs: &[&SegmentState],
+        restored: &mut Restored,
+    ) -> Result<(), AllocError> {
+        let first = runs[0];
+        let page = page_bytes(!first.is_large, &self.config);
+        let total_bytes = self.device_total_bytes;
+        let mut range = Range::reserve(&mut self.device, first.stream, page, total_bytes)?;
+        let base = range.addr;
+        let mut pieces = Vec::new();
+        let mut end = base;
+        for run in runs {
+            let addr = Addr(base.0 + (run.addr.0 - first.addr.0));
+            if addr > end {
+                pieces.push((end, None));
+            }
+            let span = range.map(&mut self.device, addr, run.size_bytes, &self.peers)?;
+            if span.size_bytes == 0 {
+                let size_bytes = run.size_bytes;
+                let call = crate::device::DeviceCall::Create;
+                return Err(crate::device::DeviceError::OutOfMemory { call, size_bytes }.into());
+            }
+            self.count_run(run);
+            pieces.push((addr, Some(*run)));
+            end = Addr(addr.0 + run.size_bytes);
+        }
+        let range_end = Addr(base.0 + range.size_bytes());
+        if range_end > end {
+            pieces.push((end, None));
+        }
+        let pool = self.pool_of(first);
+        self.count_segments(pool, 1);
+        self.ranges.push(Some(range));
+        let id = RangeId(self.ranges.len() as u32 - 1);
+        self.chain(first.stream, pool, Some(id), range_end, &pieces, restored);
+        Ok(())
+    }
+
+    /// Builds a segment's chain of blocks from its mapped runs and the gaps between them.
+    fn chain(
+        &mut self,
+        stream: Stream,
+        pool: PoolIndex,
+        range: Option<RangeId>,
+        range_end: Addr,
+        pieces: &[(Addr, Option<&SegmentState>)],
+        restored: &mut Restored,
+    ) {
+        let mut prev = None;
+        let mut chained: Vec<(BlockId, Option<&BlockState>)> = Vec::new();
+        for (at, (addr, run)) in pieces.iter().enumerate() {
+            let mut link = |heap: &mut Self, addr, size_bytes, state: Option<&'_ BlockState>| {
+                let block = Block {
+                    prev,
+                    range,
+                    mapped: state.is_some(),
+                    ..Block::new(addr, size_bytes, stream, pool)
+                };
+                let id = heap.blocks.insert_linked(block);
+                prev = Some(id);
+                id
+            };
+            match run {
+                Some(run) => {
+                    for state in &run.blocks {
+                        let addr = Addr(addr.0 + (state.addr.0 - run.addr.0));
+                        let id = link(self, addr, state.size_bytes, Some(state));
+                        self.blocks[id].segment_stack = run.stack;
+                        chained.push((id, Some(state)));
+                    }
+                }
+                None => {
+                    let end = pieces.get(at + 1).map_or(range_end, |(next, _)| *next);
+                    chained.push((link(self, *addr, end.0 - addr.0, None), None));
+                }
+            }
+        }
+        for (id, state) in chained {
+            match state {
+                Some(state) => self.adopt(id, state, restored),
+                None => {
+                    let addr = self.blocks[id].addr;
+                    self.pools[pool].unmapped.insert(stream, addr, id);
+                }
+            }
+        }
+    }
+
+    /// Gives a chained block its recorded status.
+    fn adopt(&mut self, id: BlockId, state: &BlockState, restored: &mut Restored) {
+        let block = &mut self.blocks[id];
+        block.requested_bytes = state.requested_bytes;
+        block.stack = state.stack;
+        let (addr, size_bytes, is_small) = (block.addr, block.size_bytes, block.pool.is_small());
+        if state.status == BlockStatus::Inactive {
+            if self.blocks[id].is_split() && self.blocks[id].range.is_none() {
+                self.stats.inactive_split.increase(is_small, 1);
+                self.stats.inactive_split_bytes.increase(is_small, size_bytes as i64);
+            }
+            return self.put_free(id);
+        }
+        self.stats.on_alloc(is_small, size_bytes, state.requested_bytes);
+        if state.status == BlockStatus::Allocated {
+            self.blocks[id].allocated = true;
+            self.allocated.insert(addr.0, id);
+            restored.push((state.addr, RestoredBlock::Allocated(addr)));
+        } else {
+            self.stats.on_free_requested(is_small, size_bytes);
+            self.blocks[id].event_count = 1;
+            let ticket = self.pending.await_word(id);
+            restored.push((state.addr, RestoredBlock::PendingFree(ticket)));
+        }
+    }
+}
