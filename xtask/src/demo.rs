@@ -7,9 +7,9 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::artefacts::Artefacts;
-use crate::torch::{self, Torch};
+use crate::cargo;
+use crate::torch;
 use crate::venv::Venv;
-use crate::{cargo, torch as versions};
 
 /// What the demo can be told.
 #[derive(clap::Args)]
@@ -24,10 +24,11 @@ pub(crate) struct Options {
 
 /// Runs the demo.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let torch: &'static Torch = versions::find(&options.torch)?;
+    let torch = torch::find(&options.torch)?;
     let root = cargo::root()?;
-    let artefacts = Artefacts::build()?;
+    cargo::require_compiler()?; // What is missing is said before anything long begins.
     let venv = Venv::ensure(torch)?;
+    let artefacts = Artefacts::build()?;
     let out = root.join("demo-output");
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let tape = out.join("gpt.vtape");

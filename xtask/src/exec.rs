@@ -95,13 +95,9 @@ pub(crate) fn run_or_fail(
 ) -> Result<Output> {
     let output = run(step, name, command, limit)?;
     if !output.success() {
-        bail!("{}: {}\n{advice}", step_name(name), output.tail());
+        bail!("`{name}` failed; its last lines:\n{}\n{advice}", output.tail());
     }
     Ok(output)
-}
-
-fn step_name(name: &str) -> String {
-    format!("`{name}` failed; its last lines are\n")
 }
 
 fn log_path(name: &str) -> Result<PathBuf> {

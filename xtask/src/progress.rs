@@ -36,14 +36,9 @@ impl Step {
     pub(crate) fn doing(&mut self, line: &str) {
         self.bar.set_message(line.to_owned());
         if self.bar.is_hidden() && self.last_shown.elapsed() > HEARTBEAT {
-            eprintln!("  {} ({} s): {line}", self.name, self.seconds());
+            eprintln!("  {} ({} s): {line:.80}", self.name, self.started.elapsed().as_secs());
             self.last_shown = Instant::now();
         }
-    }
-
-    /// Seconds since the start.
-    pub(crate) fn seconds(&self) -> u64 {
-        self.started.elapsed().as_secs()
     }
 
     /// The work is done: takes the spinner away and leaves one line.
