@@ -1,5 +1,17 @@
 //! The recorder seam: where events go. It never blocks, never waits, and never fails an allocation.
 
+#![deny(unsafe_code)]
+
+mod any;
+mod clock;
+mod ring;
+
+pub use any::AnyRecorder;
+pub use clock::{Calibration, Clock, Moment, SystemClock};
+pub use ring::{
+    RING_DIR, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, list_rings,
+    remove_dead_rings,
+};
 use trace_format::{Event, StackId, StringId};
 
 /// Takes the heap's events, in the heap's order, under the heap's lock.

@@ -1,0 +1,149 @@
+//! The flight recorder's ring: a mapped file of fixed slots that keeps the newest records, whatever becomes of us.
+//!
+//! One writer (under the heap's lock), any number of readers that it does not notice: the drainer that writes the
+//! tape, and other processes. The file holds the records and the strings they name; it is never truncated, and all
+//! its pages exist before it is used, so writing to it cannot fail.
+
+mod cursor;
+mod pack;
+mod place;
+mod reader;
+mod recorder;
+mod region;
+mod slot;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use trace_format::{DeviceId, StringId};
+
+use super::clock::Calibration;
+use place::Place;
+pub use place::{RING_DIR, list_rings, remove_dead_rings};
+pub use reader::{RingError, RingInfo, RingReader};
+pub use recorder::RingRecorder;
+use region::{Region, Word};
+use tables::Tables;
+
+/// Bytes of a ring's text log.
+const TEXT_BYTES: usize = 4 << 20;
+
+/// How to make a ring.
+#[derive(Clone, Debug)]
+pub struct RingOptions {
+    /// Where its file goes; [`RING_DIR`] for all but tests.
+    pub dir: PathBuf,
+    /// Device whose events it takes.
+    pub device: DeviceId,
+    /// Records it holds, rounded up to a power of two. Each takes 64 bytes.
+    pub slots: usize,
+}
+
+/// A ring as its own process sees it, shared between its recorder and whoever reads it.
+#[derive(Debug)]
+pub struct Ring {
+    region: Region,
+    tables: Tables,
+    /// `None` in memory of this process alone, and after [`Ring::remove`].
+    place: Mutex<Option<Place>>,
+    /// Whether this is a forked child, in which the ring's pages are the parent's.
+    is_muted: AtomicBool,
+}
+
+impl Ring {
+    fn create(options: &RingOptions, calibration: Calibration) -> io::Result<Self> {
+        let slots = options.slots.checked_next_power_of_two().unwrap_or(usize::MAX);
+        let text_words = TEXT_BYTES / 8;
+        let size_bytes = Region::size_bytes(slots, text_words).ok_or(io::ErrorKind::OutOfMemory)?;
+        let in_file = Place::create(&options.dir, options.device, size_bytes).and_then(|place| {
+            let region = Region::in_file(&place.file, slots, text_words);
+            region.map(|region| (Some(place), region))
+        });
+        let (place, region) = match in_file {
+            Ok(in_file) => in_file,
+            Err(error) => {
+                tracing::warn!(
+                    dir = %options.dir.display(), size_bytes, %error,
+                    "no room for the ring's file: the last events will not survive this process"
+                );
+                (None, Region::anonymous(slots, text_words)?)
+            }
+        };
+        region.set(Word::Pid, u64::from(std::process::id()));
+        region.set(Word::ProcessStart, process_start_ticks());
+        region.set(Word::Device, u64::from(options.device.0));
+        region.set_calibration(&calibration);
+        region.seal();
+        let (place, is_muted) = (Mutex::new(place), AtomicBool::new(false));
+        Ok(Self { region, tables: Tables::default(), place, is_muted })
+    }
+
+    /// Records written so far. Under the heap's lock: the number of the next one.
+    pub fn sequence(&self) -> u64 {
+        self.region.head()
+    }
+
+    /// The ring's number for `text`. Takes a lock of its own, never the heap's.
+    pub fn intern(&self, text: &str) -> StringId {
+        // In a child another thread of the parent may hold the lock for ever.
+        if self.is_muted() { StringId(0) } else { self.tables.intern(&self.region, text) }
+    }
+
+    /// The text behind a number that [`intern`](Self::intern) gave.
+    pub fn string(&self, id: StringId) -> Option<Arc<str>> {
+        self.tables.string(id)
+    }
+
+    /// The ring's file, if it has one.
+    pub fn path(&self) -> Option<PathBuf> {
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        place.as_ref().map(|place| place.path.clone())
+    }
+
+    /// Removes the file, as at a normal exit. Recording goes on, unseen.
+    pub fn remove(&self) {
+        if self.is_muted() {
+            return;
+        }
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(place) = place
+            && let Err(error) = std::fs::remove_file(&place.path)
+        {
+            tracing::warn!(path = %place.path.display(), %error, "cannot remove the ring's file");
+        }
+    }
+
+    /// Call in a forked child, before it allocates or frees: it records nothing from here on, and its copy of the
+    /// file's lock no longer says that the parent lives. Waits for nothing.
+    pub fn after_fork_child(&self) {
+        self.is_muted.store(true, Ordering::Relaxed);
+        if let Ok(mut place) = self.place.try_lock() {
+            *place = None;
+        }
+    }
+
+    #[inline]
+    fn is_muted(&self) -> bool {
+        self.is_muted.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Field 22 of `/proc/self/stat`; 0 where it cannot be read.
+fn process_start_ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is a name in brackets that may hold anything, brackets and blanks included.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_name.split_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,146 @@
+//! Where rings lie: one file per process and device on tmpfs, locked for as long as its process lives.
+//!
+//! The lock (`flock`) says whether a ring's process is alive. The kernel drops it however the process ends, and unlike
+//! a process id it means the same inside and outside a container.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
+use rustix::process::{Resource, getpid, getrlimit, getuid};
+use trace_format::DeviceId;
+
+use super::region::Region;
+
+/// Where rings lie unless told otherwise.
+pub const RING_DIR: &str = "/dev/shm";
+
+/// A ring takes at most this part of what its file system has free: others (NCCL, data loaders) live there too.
+const SHARE_OF_FREE: u64 = 4;
+
+/// A file that is no ring and older than this was left by a process that died while it made one.
+const UNFINISHED_AGE: Duration = Duration::from_secs(60);
+
+/// A new ring's file; locked until dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+}
+
+impl Place {
+    /// Makes a file of zeros of which every page exists, so that no write to it can fail later.
+    pub(super) fn create(dir: &Path, device: DeviceId, size_bytes: u64) -> io::Result<Self> {
+        // Going over this limit is a signal that kills, not an error.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| size_bytes > limit) {
+            return Err(io::Error::other("the limit on file sizes (ulimit -f) is smaller"));
+        }
+        let stat = statvfs(dir)?;
+        let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if size_bytes > free_bytes / SHARE_OF_FREE {
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                format!("it has {free_bytes} bytes free and a ring takes a quarter at most"),
+            ));
+        }
+        let place = Self::create_file(dir, device)?;
+        let allocated = flock(&place.file, FlockOperation::NonBlockingLockExclusive)
+            .and_then(|()| fallocate(&place.file, FallocateFlags::empty(), 0, size_bytes));
+        match allocated {
+            Ok(()) => Ok(place),
+            Err(error) => {
+                let _ = fs::remove_file(&place.path);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn create_file(dir: &Path, device: DeviceId) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let (prefix, pid) = (prefix(), getpid());
+        // A ring of that name may be left from a dead process with our id; it is evidence and stays.
+        let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+        for attempt in 0..100 {
+            let suffix = if attempt == 0 { String::new() } else { format!("-{attempt}") };
+            let path = dir.join(format!("{prefix}{pid}-{device}{suffix}.ring"));
+            match options.open(&path) {
+                Ok(file) => return Ok(Self { file, path }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+}
+
+fn prefix() -> String {
+    format!("vramtape-{}-", getuid())
+}
+
+/// Whether the process that made the ring is alive.
+pub(super) fn is_live(file: &File) -> bool {
+    // Taking the lock and giving it back is the only way to ask.
+    let taken = flock(file, FlockOperation::NonBlockingLockShared).is_ok();
+    if taken {
+        let _ = flock(file, FlockOperation::Unlock);
+    }
+    !taken
+}
+
+/// This user's rings in `dir`, living and dead, in order of name.
+///
+/// # Errors
+/// Where `dir` cannot be read.
+pub fn list_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let prefix = prefix();
+    let mut rings = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_ring = name.to_str().is_some_and(|name| {
+            name.starts_with(&prefix) && Path::new(name).extension().is_some_and(|e| e == "ring")
+        });
+        if is_ring && entry.file_type()?.is_file() {
+            rings.push(entry.path());
+        }
+    }
+    rings.sort();
+    Ok(rings)
+}
+
+/// Removes this user's rings in `dir` whose processes are dead, and says which.
+///
+/// # Errors
+/// Where `dir` cannot be read or a ring cannot be removed; rings before it are gone.
+pub fn remove_dead_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut removed = Vec::new();
+    for path in list_rings(dir)? {
+        match is_dead(&path) {
+            Ok(true) => match fs::remove_file(&path) {
+                Ok(()) => removed.push(path),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            },
+            Ok(false) => {}
+            // Its process removed it in the meantime.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(removed)
+}
+
+fn is_dead(path: &Path) -> io::Result<bool> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    if is_live(&file) {
+        return Ok(false);
+    }
+    // Between its creation and its lock a ring looks dead; it is not sealed then.
+    let metadata = file.metadata()?;
+    let is_old = metadata.modified()?.elapsed().is_ok_and(|age| age > UNFINISHED_AGE);
+    Ok(metadata.uid() == getuid().as_raw() && (is_old || Region::open(&file).is_ok()))
+}

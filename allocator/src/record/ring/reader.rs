@@ -1,0 +1,114 @@
+//! The reading end of a ring's file: live from another process, or after its own is dead.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use trace_format::{DeviceId, Record, StringId};
+
+use super::cursor::{Cursor, Gone};
+use super::region::{Region, Word};
+use super::{place, text};
+use crate::record::clock::{Clock, SystemClock};
+
+/// Why a ring cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the ring {}: {source}", path.display())]
+pub struct RingError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub source: io::Error,
+}
+
+/// What a ring says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingInfo {
+    /// Process that records, by its own name for itself (in a container, the container's).
+    pub pid: u32,
+    /// When that process began, in clock ticks since boot (field 22 of `/proc/<pid>/stat`).
+    pub process_start_ticks: u64,
+    /// Device whose events these are.
+    pub device: DeviceId,
+    /// Records that the ring holds at most.
+    pub slots: u64,
+    /// Records written so far, those that are overwritten included.
+    pub written: u64,
+    /// Records that the process's tape lost because its drainer was too slow.
+    pub lost_by_tape: u64,
+    /// Strings and stacks that are not in the file because its text log is full.
+    pub missing_texts: u64,
+}
+
+/// Reads a ring's file. The writer does not notice.
+///
+/// A ring holds the newest records and the strings they name. It cannot tell what was allocated before its oldest
+/// record: nothing, if no record was ever overwritten; else only the process itself, or its tape, knows.
+#[derive(Debug)]
+pub struct RingReader {
+    region: Region,
+    file: File,
+    cursor: Cursor,
+    strings: Vec<String>,
+    text_position: usize,
+}
+
+impl RingReader {
+    /// Opens the ring at `path`.
+    ///
+    /// # Errors
+    /// Where the file cannot be opened, or is no ring of this version.
+    pub fn open(path: &Path) -> Result<Self, RingError> {
+        let open = || {
+            let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+            let region = Region::open(&file)?;
+            io::Result::Ok((file, region))
+        };
+        let (file, region) =
+            open().map_err(|source| RingError { path: path.to_owned(), source })?;
+        let cursor = Cursor::default();
+        Ok(Self { region, file, cursor, strings: vec![String::new()], text_position: 0 })
+    }
+
+    /// What the ring says about itself now.
+    pub fn info(&self) -> RingInfo {
+        RingInfo {
+            pid: self.region.get(Word::Pid) as u32,
+            process_start_ticks: self.region.get(Word::ProcessStart),
+            device: DeviceId(self.region.get(Word::Device) as u16),
+            slots: self.region.slots(),
+            written: self.region.head(),
+            lost_by_tape: self.region.get(Word::LostByTape),
+            missing_texts: self.region.get(Word::TextMissing),
+        }
+    }
+
+    /// Whether the recording process lives.
+    pub fn is_live(&self) -> bool {
+        place::is_live(&self.file)
+    }
+
+    /// Hands out the records since the last call (at first: the oldest there are) and returns how many were
+    /// overwritten before they could be read.
+    pub fn poll(&mut self, mut take: impl FnMut(Record)) -> u64 {
+        // On the machine that recorded, our clock gives the line a longer base.
+        let calibration = self.region.calibration().refined(SystemClock::new().moment());
+        let end = self.region.head();
+        let mut lost = 0;
+        while let Err(Gone) = self.cursor.read(&self.region, &calibration, end, &mut take) {
+            lost += self.cursor.skip_overwritten(&self.region);
+        }
+        lost
+    }
+
+    /// The string that a record names; `None` where the file does not have it.
+    pub fn string(&mut self, id: StringId) -> Option<&str> {
+        while let Some((kind, bytes)) = text::next(&self.region, &mut self.text_position) {
+            if kind == text::STRING {
+                self.strings.push(String::from_utf8_lossy(&bytes).into_owned());
+            }
+        }
+        self.strings.get(id.0 as usize).map(String::as_str)
+    }
+}

@@ -1,0 +1,334 @@
+//! The ring as a whole: its order, its loss, its readers, and its file after the worst.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tempfile::{TempDir, tempdir};
+use trace_format::{Addr, DeviceId, Event, MarkKind, PoolId, Record, StackId, Stream};
+
+use super::*;
+use crate::record::clock::SystemClock;
+use crate::record::clock::manual::ManualClock;
+use crate::record::{Recorder, RingReader, RingRecorder};
+
+fn options(dir: &Path, slots: usize) -> RingOptions {
+    RingOptions { dir: dir.to_owned(), device: DeviceId(3), slots }
+}
+
+fn ring(slots: usize) -> (TempDir, RingRecorder<ManualClock>) {
+    let dir = tempdir().unwrap();
+    let recorder = RingRecorder::new(&options(dir.path(), slots), ManualClock::default()).unwrap();
+    (dir, recorder)
+}
+
+fn reader(recorder: &RingRecorder<impl crate::record::Clock>) -> RingReader {
+    RingReader::open(&recorder.ring().path().expect("a file")).unwrap()
+}
+
+/// Every field follows from `n`, so that a torn record gives itself away.
+fn alloc(n: u64) -> Event {
+    Event::Alloc {
+        addr: Addr(n << 9),
+        requested_bytes: n.wrapping_mul(3),
+        size_bytes: n.wrapping_mul(5),
+        stream: Stream(n.wrapping_mul(7)),
+        pool: PoolId(0, n & 0xffff),
+    }
+}
+
+fn poll(reader: &mut RingReader) -> (Vec<Record>, u64) {
+    let mut records = Vec::new();
+    let lost = reader.poll(|record| records.push(record));
+    (records, lost)
+}
+
+fn addrs(records: &[Record]) -> Vec<u64> {
+    let number = |record: &Record| match record.event {
+        Event::Alloc { addr, .. } => addr.0 >> 9,
+        event => panic!("no alloc: {event:?}"),
+    };
+    records.iter().map(number).collect()
+}
+
+#[test]
+fn a_reader_of_the_file_sees_what_was_recorded_and_by_whom() {
+    let (_dir, mut recorder) = ring(64);
+    let name = recorder.intern("optimizer");
+    recorder.record(StackId(9), alloc(1));
+    recorder.record(StackId::NONE, Event::Mark { kind: MarkKind::Phase, name });
+    let mut reader = reader(&recorder);
+    let (records, lost) = poll(&mut reader);
+    assert_eq!((records.len(), lost), (2, 0));
+    assert_eq!(records[0].event, alloc(1));
+    assert_eq!(records[0].stack, StackId(9));
+    assert_eq!(records[0].thread.0, rustix::thread::gettid().as_raw_nonzero().get() as u32);
+    assert!(records[0].time_ns < records[1].time_ns);
+    assert_eq!(reader.string(name), Some("optimizer"));
+    let info = reader.info();
+    assert_eq!((info.pid, info.device, info.slots), (std::process::id(), DeviceId(3), 64));
+    assert_eq!(info.written, 2);
+    assert!(info.process_start_ticks > 0);
+}
+
+#[test]
+fn the_file_is_for_its_user_only_and_goes_with_the_recorder() {
+    use std::os::unix::fs::MetadataExt;
+    let (_dir, recorder) = ring(64);
+    let path = recorder.ring().path().unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    drop(recorder);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_full_ring_keeps_the_newest_and_counts_the_rest() {
+    let (_dir, mut recorder) = ring(64);
+    let mut reader = reader(&recorder);
+    (0..10).for_each(|n| recorder.record(StackId::NONE, alloc(n)));
+    assert_eq!(poll(&mut reader).0.len(), 10);
+    (10..200).for_each(|n| recorder.record(StackId::NONE, alloc(n)));
+    let (records, lost) = poll(&mut reader);
+    assert_eq!(addrs(&records), (136..200).collect::<Vec<_>>());
+    assert_eq!(lost, 126);
+    assert_eq!(poll(&mut reader), (vec![], 0));
+}
+
+#[test]
+fn a_pool_too_wide_for_a_slot_arrives_whole_or_is_counted_as_lost() {
+    let (_dir, mut recorder) = ring(64);
+    let wide = Event::PoolCreate { pool: PoolId(u64::MAX, 1 << 40), own_source: true };
+    recorder.record(StackId::NONE, wide);
+    recorder.record(StackId::NONE, alloc(1));
+    let (records, lost) = poll(&mut reader(&recorder));
+    assert_eq!(records.iter().map(|record| record.event).collect::<Vec<_>>(), [wide, alloc(1)]);
+    assert_eq!(lost, 0);
+    // Overwrite just the slot that carries the pool.
+    (0..62).for_each(|n| recorder.record(StackId::NONE, alloc(n)));
+    let (records, lost) = poll(&mut reader(&recorder));
+    assert_eq!((records[0].event, lost), (Event::Lost { count: 1 }, 1));
+}
+
+#[test]
+fn readers_beside_a_writer_in_full_flight_see_whole_records_in_order() {
+    const RECORDS: u64 = 400_000;
+    let (_dir, mut recorder) = ring(256);
+    let mut readers = [reader(&recorder), reader(&recorder)];
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in &mut readers {
+            scope.spawn(|| {
+                let (mut next, mut seen, mut lost) = (0, 0, 0);
+                loop {
+                    let is_last = done.load(Ordering::Acquire);
+                    lost += reader.poll(|record| {
+                        let Event::Alloc { addr, .. } = record.event else {
+                            panic!("{:?}", record.event)
+                        };
+                        let n = addr.0 >> 9;
+                        assert_eq!(record.event, alloc(n), "a torn record");
+                        assert!(n >= next, "record {n} after record {next}");
+                        next = n + 1;
+                        seen += 1;
+                    });
+                    if is_last {
+                        break;
+                    }
+                }
+                assert_eq!(seen + lost, RECORDS);
+            });
+        }
+        (0..RECORDS).for_each(|n| recorder.record(StackId::NONE, alloc(n)));
+        done.store(true, Ordering::Release);
+    });
+}
+
+#[test]
+fn without_room_for_a_file_the_ring_is_kept_in_memory() {
+    let nowhere = Path::new("/nonexistent/vramtape");
+    let mut recorder = RingRecorder::new(&options(nowhere, 64), ManualClock::default()).unwrap();
+    assert_eq!(recorder.ring().path(), None);
+    recorder.record(StackId::NONE, alloc(1));
+    assert_eq!(recorder.ring().sequence(), 1);
+}
+
+#[test]
+fn a_ring_larger_than_its_file_system_leaves_it_untouched() {
+    let dir = tempdir().unwrap();
+    let error = Place::create(dir.path(), DeviceId(0), 1 << 60).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_no_ring_is_refused_by_name() {
+    let dir = tempdir().unwrap();
+    let (_ring_dir, recorder) = ring(64);
+    let whole = std::fs::read(recorder.ring().path().unwrap()).unwrap();
+    let mut other_magic = whole.clone();
+    other_magic[0] ^= 1;
+    let mut other_version = whole.clone();
+    other_version[8] = 99;
+    let mut many_slots = whole.clone();
+    many_slots[40..48].copy_from_slice(&u64::MAX.to_le_bytes());
+    let mut odd_slots = whole.clone();
+    odd_slots[40..48].copy_from_slice(&63_u64.to_le_bytes());
+    let short = whole[..8_192].to_vec();
+    let cases =
+        [vec![], b"ring".to_vec(), short, other_magic, other_version, many_slots, odd_slots];
+    for (n, bytes) in cases.iter().enumerate() {
+        let path = dir.path().join(format!("{n}.ring"));
+        std::fs::write(&path, bytes).unwrap();
+        let error = RingReader::open(&path).expect_err("refused").to_string();
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+    }
+}
+
+/// Not a test of its own: what the crash tests run in another process, until it is killed.
+#[test]
+#[ignore = "run by other tests as a process to kill"]
+fn process_that_records_until_killed() {
+    let dir = PathBuf::from(std::env::var_os("VRAMTAPE_TEST_RING_DIR").expect("run by a test"));
+    let mut recorder = RingRecorder::new(&options(&dir, 1 << 10), SystemClock::new()).unwrap();
+    recorder.intern("doomed");
+    for n in 0.. {
+        recorder.record(StackId::NONE, alloc(n));
+        if n % 1_000 == 0 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+struct Doomed(Child);
+
+impl Doomed {
+    fn start(dir: &Path) -> Self {
+        let test = "record::ring::tests::process_that_records_until_killed";
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--ignored", "--nocapture"])
+            .env("VRAMTAPE_TEST_RING_DIR", dir)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    fn ring(&self, dir: &Path) -> RingReader {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let ring = list_rings(dir).unwrap().first().and_then(|p| RingReader::open(p).ok());
+            match ring {
+                Some(reader) if reader.info().written > 5_000 => return reader,
+                _ => assert!(Instant::now() < deadline, "{} made no ring", self.0.id()),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_its_last_events() {
+    let dir = tempdir().unwrap();
+    let mut doomed = Doomed::start(dir.path());
+    let mut live = doomed.ring(dir.path());
+    assert!(live.is_live());
+    let (records, _) = poll(&mut live);
+    assert!(!records.is_empty(), "live, from another process");
+    assert_eq!(remove_dead_rings(dir.path()).unwrap(), Vec::<PathBuf>::new());
+
+    doomed.0.kill().unwrap();
+    doomed.0.wait().unwrap();
+    let path = list_rings(dir.path()).unwrap().remove(0);
+    let mut dead = RingReader::open(&path).unwrap();
+    assert!(!dead.is_live());
+    assert_eq!(dead.info().pid, doomed.0.id());
+    assert_eq!(dead.string(trace_format::StringId(1)), Some("doomed"));
+    let (records, lost) = poll(&mut dead);
+    let first = addrs(&records)[0];
+    assert_eq!(addrs(&records), (first..first + records.len() as u64).collect::<Vec<_>>());
+    assert!(records.len() >= 1_023, "all but the one it died on: {}", records.len());
+    assert_eq!(lost + records.len() as u64, dead.info().written);
+    let now_ns = crate::record::Clock::unix_ns(&SystemClock::new());
+    let age_ns = now_ns.abs_diff(records[records.len() - 1].time_ns);
+    assert!(age_ns < 60_000_000_000, "the last record is {age_ns} ns old");
+
+    assert_eq!(remove_dead_rings(dir.path()).unwrap(), [path.clone()]);
+    assert!(!path.exists());
+}
+
+/// Runs `child` in a forked process, which must end by itself, and returns its exit status.
+#[allow(unsafe_code)]
+fn in_forked_child(child: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child runs `child` and leaves by `_exit`: it returns into nothing of the test's.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let passed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
+        // SAFETY: ends this process without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(!passed)) };
+    }
+    assert!(pid > 0, "fork failed");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` outlives the call; `pid` is our child.
+        let done = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+        if done == pid {
+            return status;
+        }
+        if Instant::now() > deadline {
+            // SAFETY: our own child, not yet waited for.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            panic!("the forked child hangs");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_forked_child_writes_nothing_and_waits_for_nothing() {
+    let (_dir, mut recorder) = ring(64);
+    recorder.record(StackId::NONE, alloc(1));
+    let ring = Arc::clone(recorder.ring());
+    // As when another thread of the parent was at it when the fork happened.
+    let place = ring.place.lock().unwrap();
+    let status = in_forked_child(|| {
+        ring.after_fork_child();
+        recorder.record(StackId::NONE, alloc(2));
+        let name = recorder.intern("child");
+        ring.remove();
+        name == trace_format::StringId(0)
+    });
+    drop(place);
+    assert_eq!(status, 0);
+    let mut reader = reader(&recorder);
+    assert_eq!(addrs(&poll(&mut reader).0), [1]);
+    assert_eq!(reader.string(trace_format::StringId(1)), None);
+}
+
+#[test]
+fn a_forked_child_does_not_keep_its_parents_ring_alive() {
+    let (_dir, recorder) = ring(64);
+    let reader = reader(&recorder);
+    let ring = recorder.ring();
+    let status = in_forked_child(|| {
+        ring.after_fork_child();
+        // The parent's half of the lock, as its death would drop it.
+        reader.is_live()
+    });
+    assert_eq!(status, 0, "the child's leave does not free the lock while the parent lives");
+    *ring.place.lock().unwrap() = None;
+    // Processes that other tests just forked hold the lock until they start their program.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while reader.is_live() {
+        assert!(Instant::now() < deadline, "the ring still counts as live");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
