@@ -1,1 +1,4 @@
-//! See the crate description.
+//! Replay, import and export of vramtape tapes and PyTorch memory snapshots.
+#![forbid(unsafe_code)]
+
+pub mod diff;
