@@ -61,11 +61,17 @@ impl Ring {
         let slots = options.slots.checked_next_power_of_two().unwrap_or(usize::MAX);
         let text_words = TEXT_BYTES / 8;
         let size_bytes = Region::size_bytes(slots, text_words).ok_or(io::ErrorKind::OutOfMemory)?;
-        let in_file = Place::create(&options.dir, options.device, size_bytes).and_then(|place| {
-            let region = Region::in_file(&place.file, slots, text_words);
-            region.map(|region| (Some(place), region))
-        });
-        let (place, region) = match in_file {
+        let in_file = || {
+            let (place, file) = Place::create(&options.dir, options.device, size_bytes)?;
+            match Region::in_file(&file, slots, text_words) {
+                Ok(region) => Ok((Some(place), region)),
+                Err(error) => {
+                    place.remove();
+                    Err(error)
+                }
+            }
+        };
+        let (place, region) = match in_file() {
             Ok(in_file) => in_file,
             Err(error) => {
                 tracing::warn!(
@@ -112,10 +118,8 @@ impl Ring {
             return;
         }
         let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(place) = place
-            && let Err(error) = std::fs::remove_file(&place.path)
-        {
-            tracing::warn!(path = %place.path.display(), %error, "cannot remove the ring's file");
+        if let Some(place) = place {
+            place.remove();
         }
     }
 

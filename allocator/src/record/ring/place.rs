@@ -24,16 +24,22 @@ const SHARE_OF_FREE: u64 = 4;
 /// A file that is no ring and older than this was left by a process that died while it made one.
 const UNFINISHED_AGE: Duration = Duration::from_secs(60);
 
-/// A new ring's file; locked until dropped.
+/// Where a ring's file is; it counts as live until this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
-    pub(super) file: File,
     pub(super) path: PathBuf,
+    /// Never mapped: a mapping, and a forked child's copy of it, would hold the lock too.
+    _lock: File,
 }
 
 impl Place {
-    /// Makes a file of zeros of which every page exists, so that no write to it can fail later.
-    pub(super) fn create(dir: &Path, device: DeviceId, size_bytes: u64) -> io::Result<Self> {
+    /// Makes a file of zeros of which every page exists, so that no write to it can fail later. The file is for
+    /// mapping.
+    pub(super) fn create(
+        dir: &Path,
+        device: DeviceId,
+        size_bytes: u64,
+    ) -> io::Result<(Self, File)> {
         // Going over this limit is a signal that kills, not an error.
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| size_bytes > limit) {
             return Err(io::Error::other("the limit on file sizes (ulimit -f) is smaller"));
@@ -46,35 +52,47 @@ impl Place {
                 format!("it has {free_bytes} bytes free and a ring takes a quarter at most"),
             ));
         }
-        let place = Self::create_file(dir, device)?;
-        let allocated = flock(&place.file, FlockOperation::NonBlockingLockExclusive)
-            .and_then(|()| fallocate(&place.file, FallocateFlags::empty(), 0, size_bytes));
-        match allocated {
-            Ok(()) => Ok(place),
+        let (path, file) = create_file(dir, device)?;
+        let claim = || {
+            let lock = File::open(&path)?;
+            // Somebody who asks whether this ring is live may hold the lock for a moment.
+            flock(&lock, FlockOperation::LockExclusive)?;
+            fallocate(&file, FallocateFlags::empty(), 0, size_bytes)?;
+            Ok(lock)
+        };
+        match claim() {
+            Ok(lock) => Ok((Self { path, _lock: lock }, file)),
             Err(error) => {
-                let _ = fs::remove_file(&place.path);
-                Err(error.into())
+                let _ = fs::remove_file(&path);
+                Err(error)
             }
         }
     }
 
-    fn create_file(dir: &Path, device: DeviceId) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        let (prefix, pid) = (prefix(), getpid());
-        // A ring of that name may be left from a dead process with our id; it is evidence and stays.
-        let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
-        for attempt in 0..100 {
-            let suffix = if attempt == 0 { String::new() } else { format!("-{attempt}") };
-            let path = dir.join(format!("{prefix}{pid}-{device}{suffix}.ring"));
-            match options.open(&path) {
-                Ok(file) => return Ok(Self { file, path }),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-                Err(error) => return Err(error),
-            }
+    /// Removes the file. What is mapped stays usable.
+    pub(super) fn remove(self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the ring's file");
         }
-        Err(last)
     }
+}
+
+fn create_file(dir: &Path, device: DeviceId) -> io::Result<(PathBuf, File)> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    let (prefix, pid) = (prefix(), getpid());
+    // A ring of that name may be left from a dead process with our id; it is evidence and stays.
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for attempt in 0..100 {
+        let suffix = if attempt == 0 { String::new() } else { format!("-{attempt}") };
+        let path = dir.join(format!("{prefix}{pid}-{device}{suffix}.ring"));
+        match options.open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
 }
 
 fn prefix() -> String {

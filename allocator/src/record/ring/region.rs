@@ -71,7 +71,7 @@ impl Region {
     /// Bytes of a ring; `None` where no machine has as many.
     pub(super) fn size_bytes(slots: usize, text_words: usize) -> Option<u64> {
         let words = Shape { slots, text_words }.words()? as u64;
-        words.checked_mul(8).filter(|bytes| *bytes <= i64::MAX as u64)
+        words.checked_mul(8).filter(|bytes| i64::try_from(*bytes).is_ok())
     }
 
     /// Maps `file`, which has a ring's size and holds zeros. `slots` is a power of two.
