@@ -52,6 +52,12 @@ impl StackId {
 )]
 pub struct StringId(pub u32);
 
+/// One line of call stacks, as the tape's stack table numbers it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct FrameId(pub u32);
+
 /// The operating system's thread id of the caller; 0 where the source did not say.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

@@ -1,0 +1,94 @@
+//! What a tape says about itself: where it comes from and what it was recorded under.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::DeviceId;
+
+/// Where the events come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Our own recorder saw them happen.
+    #[default]
+    Recorded,
+    /// They were read from another tool's file.
+    Imported,
+    /// Something that a later version knows.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A device as the tape knows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceMeta {
+    /// Which device.
+    pub id: DeviceId,
+    /// Its product name.
+    pub name: String,
+    /// Bytes of memory that the device has.
+    pub total_bytes: Option<u64>,
+    /// Bytes that the run could have, where less than `total_bytes` (other processes, a simulated device).
+    pub capacity_bytes: Option<u64>,
+    /// Per-process memory fraction at the start; `None` where no limit was set.
+    pub memory_fraction: Option<f64>,
+    /// Fields that a later version added; kept as they are.
+    #[serde(flatten)]
+    pub other: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The first chunk of every tape; a later one replaces it (a device that was opened later, a final figure).
+///
+/// Absent values stay absent: an importer leaves out what its source does not say, and lists in `inferred` what it
+/// concluded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Meta {
+    /// Where the events come from.
+    pub source: Source,
+    /// The program that wrote the tape, with its version.
+    pub producer: String,
+    /// The strategy that placed the blocks (`native`, `stitch`, ...).
+    pub strategy: Option<String>,
+    /// Version of the PyTorch that made the requests.
+    pub torch_version: Option<String>,
+    /// Whose behaviour `native` reproduced (`2.11`, `2.15`).
+    pub compat: Option<String>,
+    /// The text of `PYTORCH_CUDA_ALLOC_CONF`.
+    pub alloc_conf: String,
+    /// The text of `VRAMTAPE_CONF`.
+    pub vramtape_conf: String,
+    /// The devices.
+    pub devices: Vec<DeviceMeta>,
+    /// Process id of the recorded program.
+    pub pid: Option<u32>,
+    /// Its rank in a distributed job.
+    pub rank: Option<u32>,
+    /// The machine's name.
+    pub hostname: Option<String>,
+    /// When recording started, in nanoseconds since the Unix epoch.
+    pub start_time_ns: Option<u64>,
+    /// The clock behind the records' times (`unix`, `none`, ...).
+    pub clock: Option<String>,
+    /// What an importer concluded because its source did not say it, one sentence each.
+    pub inferred: Vec<String>,
+    /// Fields that a later version added; kept as they are.
+    #[serde(flatten)]
+    pub other: serde_json::Map<String, serde_json::Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_and_sources_of_later_versions_are_kept() {
+        let text = r#"{"source":"dreamt","moon":"full","devices":[{"id":1,"colour":"red"}]}"#;
+        let meta: Meta = serde_json::from_str(text).unwrap();
+        assert_eq!(meta.source, Source::Unknown);
+        assert_eq!(meta.devices[0].id, DeviceId(1));
+        let again: Meta = serde_json::from_str(&serde_json::to_string(&meta).unwrap()).unwrap();
+        assert_eq!(again.other["moon"], "full");
+        assert_eq!(again.devices[0].other["colour"], "red");
+    }
+}

@@ -1,0 +1,97 @@
+//! Why a tape could not be read, where, and what to do next.
+
+use std::{fmt, io};
+
+use crate::{layout::VERSION, varint::Malformed};
+
+/// A tape that cannot be read, or not beyond some byte. What was read before stays true.
+#[derive(Debug)]
+pub struct ReadError {
+    /// The file's path, or what the reader was told to call it.
+    pub name: String,
+    /// Where the chunk in question starts, in bytes from the start of the file.
+    pub offset_bytes: u64,
+    /// How many chunks stand before it.
+    pub chunk: u32,
+    /// Why.
+    pub cause: ReadCause,
+}
+
+/// Why a tape could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadCause {
+    /// The system refused.
+    #[error("{0}")]
+    Io(io::Error),
+    /// The file starts with something else.
+    #[error("this is no vramtape tape")]
+    NotATape,
+    /// Line ends in the file's first bytes were changed.
+    #[error("the file was copied as text, which destroyed it")]
+    CopiedAsText,
+    /// The file header's checksum is wrong.
+    #[error("the file header is damaged")]
+    HeaderDamaged,
+    /// The file has a version that this program does not know.
+    #[error("the tape has version {0}, and this program reads version {VERSION}")]
+    Version(u32),
+    /// The first chunk is not there, or not whole.
+    #[error("the recording ended before its first chunk was written")]
+    Empty,
+    /// A chunk is damaged, and whole ones follow: this is no torn tail.
+    #[error("the chunk is damaged, although more follow at byte {next_offset_bytes}")]
+    Damaged {
+        /// Where the next whole chunk header is.
+        next_offset_bytes: u64,
+    },
+    /// A chunk has another number than its place says.
+    #[error("this is chunk {found}: chunks are missing or out of order")]
+    Sequence {
+        /// The number it has.
+        found: u32,
+    },
+    /// The chunk is packed in a way that this version does not know.
+    #[error("the chunk is packed in a way that this program does not know")]
+    Packing,
+    /// The chunk's checksum is right, and yet it does not unpack to its length.
+    #[error("the chunk does not unpack")]
+    Unpack,
+    /// The chunk's checksum is right, and yet its contents make no sense.
+    #[error("the chunk makes no sense: {0}")]
+    Malformed(Malformed),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, offset_bytes, chunk, cause } = self;
+        write!(f, "cannot read {name}: chunk {chunk} at byte {offset_bytes}: {cause}; ")?;
+        match cause {
+            ReadCause::Io(_) => f.write_str("check that the file can be read, then try again"),
+            ReadCause::NotATape => f.write_str(
+                "give a .vtape file (`vramtape import` makes one of a PyTorch snapshot)",
+            ),
+            ReadCause::CopiedAsText => f.write_str("copy it again in binary mode"),
+            ReadCause::HeaderDamaged => f.write_str("take another copy of the file"),
+            ReadCause::Version(_) | ReadCause::Packing => f.write_str("use a newer vramtape"),
+            ReadCause::Empty => f.write_str("nothing can be recovered: record again"),
+            ReadCause::Damaged { .. }
+            | ReadCause::Sequence { .. }
+            | ReadCause::Unpack
+            | ReadCause::Malformed(_) => write!(
+                f,
+                "take another copy, or keep what lies before: head -c {offset_bytes} {name} > part.vtape"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            ReadCause::Io(e) => Some(e),
+            ReadCause::Malformed(e) => Some(e),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads a tape from its start, whatever its end looks like.
+
+mod chunks;
+mod error;
+mod recovery;
+
+use std::{
+    fs::File,
+    io::{BufReader, Read},
+    path::Path,
+};
+
+pub use error::{ReadCause, ReadError};
+pub use recovery::{Recovery, Torn};
+
+use crate::{
+    base::BaseState,
+    base_codec,
+    event::Record,
+    events::{Defined, EventsDecoder},
+    ids::DeviceId,
+    layout::{ChunkHeader, ChunkKind},
+    meta::Meta,
+    tables::Tables,
+    varint::Malformed,
+};
+use chunks::Chunks;
+
+/// What a tape holds, in its order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// The tape's description, replacing the one before.
+    Meta(Box<Meta>),
+    /// A device's state at this point.
+    Base(DeviceId, Box<BaseState>),
+    /// A record of a device.
+    Event(DeviceId, Record),
+}
+
+/// Reads a tape item by item, holding one chunk, the strings and the stacks.
+///
+/// The iterator ends at the last whole chunk; [`recovered`](Self::recovered) then says whether anything was lost. After
+/// an error it ends too, and what it gave before stays true.
+pub struct Reader<R> {
+    name: String,
+    chunks: Chunks<R>,
+    meta: Meta,
+    tables: Tables,
+    payload: Vec<u8>,
+    events: EventsDecoder,
+    device: DeviceId,
+    stopped: bool,
+}
+
+impl Reader<BufReader<File>> {
+    /// Opens a tape.
+    ///
+    /// # Errors
+    /// Where it cannot be read, is none, is of a later version, or ended before its first chunk was written.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        match File::open(path) {
+            Ok(file) => Self::new(BufReader::new(file), name),
+            Err(e) => Err(ReadError { name, offset_bytes: 0, chunk: 0, cause: ReadCause::Io(e) }),
+        }
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads a tape from `source`, which errors call `name`.
+    ///
+    /// # Errors
+    /// As for [`open`](Reader::open).
+    pub fn new(source: R, name: impl Into<String>) -> Result<Self, ReadError> {
+        let name = name.into();
+        let chunks = match Chunks::open(source) {
+            Ok(chunks) => chunks,
+            Err(cause) => return Err(ReadError { name, offset_bytes: 0, chunk: 0, cause }),
+        };
+        let mut reader = Self {
+            name,
+            chunks,
+            meta: Meta::default(),
+            tables: Tables::default(),
+            payload: Vec::new(),
+            events: EventsDecoder::default(),
+            device: DeviceId::default(),
+            stopped: false,
+        };
+        let first = reader.read_meta();
+        first.map_err(|cause| reader.error(cause))?;
+        Ok(reader)
+    }
+
+    /// The tape's description, as far as it was read.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The strings and stacks that the items so far may name.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// How the tape ended; complete once the iterator has ended.
+    pub fn recovered(&self) -> &Recovery {
+        &self.chunks.recovery
+    }
+
+    fn read_meta(&mut self) -> Result<(), ReadCause> {
+        match self.chunks.next()? {
+            None => Err(ReadCause::Empty),
+            Some(header) if header.kind == ChunkKind::Meta => self.chunk(&header).map(|_| ()),
+            Some(_) => Err(ReadCause::Malformed(Malformed::Reference)),
+        }
+    }
+
+    fn next_item(&mut self) -> Result<Option<Item>, ReadCause> {
+        loop {
+            if let Some(record) = self.events.next().map_err(ReadCause::Malformed)? {
+                return Ok(Some(Item::Event(self.device, record)));
+            }
+            let Some(header) = self.chunks.next()? else { return Ok(None) };
+            if let Some(item) = self.chunk(&header)? {
+                return Ok(Some(item));
+            }
+        }
+    }
+
+    /// Takes in a chunk; the item it is, if it is one.
+    fn chunk(&mut self, header: &ChunkHeader) -> Result<Option<Item>, ReadCause> {
+        match header.kind {
+            ChunkKind::Unknown(_) => {
+                self.chunks.recovery.unknown_chunks += 1;
+                return Ok(None);
+            }
+            ChunkKind::Index => return Ok(None),
+            ChunkKind::Events => {
+                self.chunks.unpack(header, self.events.payload_mut())?;
+                self.device = header.device;
+                let defined = Defined {
+                    strings: self.tables.strings_len(),
+                    stacks: self.tables.stacks_len(),
+                };
+                self.events.start(header.items, defined).map_err(ReadCause::Malformed)?;
+                return Ok(None);
+            }
+            ChunkKind::Meta | ChunkKind::Strings | ChunkKind::Stacks | ChunkKind::Base => {}
+        }
+        self.chunks.unpack(header, &mut self.payload)?;
+        self.contents(header).map_err(ReadCause::Malformed)
+    }
+
+    fn contents(&mut self, header: &ChunkHeader) -> Result<Option<Item>, Malformed> {
+        let payload = &self.payload;
+        match header.kind {
+            ChunkKind::Meta => {
+                self.meta = serde_json::from_slice(payload).map_err(|_| Malformed::Text)?;
+                Ok(Some(Item::Meta(Box::new(self.meta.clone()))))
+            }
+            ChunkKind::Strings => {
+                self.tables.add_strings(payload, header.items)?;
+                Ok(None)
+            }
+            ChunkKind::Stacks => {
+                self.tables.add_stacks(payload, header.items)?;
+                Ok(None)
+            }
+            ChunkKind::Base => {
+                let base = base_codec::decode(payload, self.tables.stacks_len())?;
+                Ok(Some(Item::Base(header.device, Box::new(base))))
+            }
+            ChunkKind::Events | ChunkKind::Index | ChunkKind::Unknown(_) => Ok(None),
+        }
+    }
+
+    fn error(&self, cause: ReadCause) -> ReadError {
+        ReadError {
+            name: self.name.clone(),
+            offset_bytes: self.chunks.offset_bytes,
+            chunk: self.chunks.sequence,
+            cause,
+        }
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<Item, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.stopped {
+            return None;
+        }
+        match self.next_item() {
+            Ok(Some(item)) => Some(Ok(item)),
+            Ok(None) => {
+                self.stopped = true;
+                None
+            }
+            Err(cause) => {
+                self.stopped = true;
+                Some(Err(self.error(cause)))
+            }
+        }
+    }
+}

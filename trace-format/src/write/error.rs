@@ -1,0 +1,51 @@
+//! Why a tape could not be written.
+
+use std::io;
+
+/// A tape could not be written, or not finished.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {name}: {cause}")]
+pub struct WriteError {
+    /// The file's path, or what the writer was told to call it.
+    pub name: String,
+    /// Why.
+    pub cause: WriteCause,
+}
+
+/// Why a tape could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteCause {
+    /// The system refused.
+    #[error("{0}; what was written before stays readable")]
+    Io(io::Error),
+    /// The system refused an earlier write, and a chunk behind a torn one would be damage.
+    #[error("an earlier write failed; start another tape")]
+    Stopped,
+    /// Something does not fit a chunk.
+    #[error(
+        "{what} of {size_bytes} bytes is too large, a chunk holds {max_bytes}; leave it out or cut it"
+    )]
+    TooLarge {
+        /// What it is.
+        what: &'static str,
+        /// Its size.
+        size_bytes: u64,
+        /// Most that fits.
+        max_bytes: u64,
+    },
+    /// A record names a string or a stack that this writer did not hand out.
+    #[error("{what} {id} was not interned by this writer; map ids of other tapes first")]
+    Undefined {
+        /// `string` or `stack`.
+        what: &'static str,
+        /// The id.
+        id: u32,
+    },
+    /// The blocks of a base state leave gaps in their segment, or overlap.
+    #[error("the base state is none: {0}")]
+    Base(crate::StateError),
+    /// The tape's description is no JSON (a number that is none).
+    #[error("the tape's description cannot be written as JSON: {0}")]
+    Json(serde_json::Error),
+}

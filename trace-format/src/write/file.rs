@@ -1,0 +1,45 @@
+//! A tape's file: under a temporary name until it is finished, or in place where it is to be read meanwhile.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+/// The step that makes a file written under a temporary name the tape. Dropped before that, it removes the file.
+#[derive(Debug)]
+pub(super) struct Commit {
+    file: File,
+    from: PathBuf,
+    to: PathBuf,
+    done: bool,
+}
+
+impl Commit {
+    /// A new file beside `to`, and what is to be done with it at the end.
+    pub(super) fn begin(to: &Path) -> io::Result<(File, Self)> {
+        let mut name = to.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        let from = to.with_file_name(name);
+        let file = File::create(&from)?;
+        let commit = Self { file: file.try_clone()?, from, to: to.to_owned(), done: false };
+        Ok((file, commit))
+    }
+
+    /// Waits until the file is on its disk, then gives it its name.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.from, &self.to)?;
+        self.done = true;
+        Ok(())
+    }
+}
+
+impl Drop for Commit {
+    fn drop(&mut self) {
+        if !self.done {
+            // Nothing is left to do about a file that cannot be removed; its name says that it is a part.
+            let _ = fs::remove_file(&self.from);
+        }
+    }
+}

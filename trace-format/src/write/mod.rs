@@ -1,0 +1,353 @@
+//! Writes a tape, chunk by chunk.
+
+mod error;
+mod file;
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+};
+
+pub use error::{WriteCause, WriteError};
+
+use crate::{
+    base::BaseState,
+    base_codec,
+    event::{Event, Record},
+    events::EventsEncoder,
+    ids::{DeviceId, StackId, StringId},
+    index::{Index, IndexEntry},
+    layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, PAYLOAD_MAX_BYTES, Packing, file_header},
+    meta::Meta,
+    state::State,
+    tables::{Frame, Interner},
+};
+use file::Commit;
+
+/// Records in a full events chunk. More compress a little better; fewer lose less when a process is killed.
+const RECORDS_PER_CHUNK: u32 = 1 << 16;
+/// New strings and stacks are written when they take this much, even if no event asks for them yet.
+const TABLES_PENDING_BYTES: usize = 1 << 20;
+/// Longest text that fits a strings chunk.
+const STRING_MAX_BYTES: usize = (PAYLOAD_MAX_BYTES as usize) - TABLES_PENDING_BYTES - 64;
+/// The compression level: zstd's own default.
+const LEVEL: i32 = 3;
+
+/// Writes a tape to `W`.
+///
+/// Records of one device keep their order; those of different devices are ordered by time only. Strings and stacks
+/// are written before the first record that names them. Nothing is written behind a chunk that could not be written
+/// whole: after an error, what came before it is a readable tape and every later call fails.
+pub struct Writer<W: Write> {
+    sink: W,
+    name: String,
+    commit: Option<Commit>,
+    stopped: bool,
+    offset_bytes: u64,
+    index: Index,
+    tables: Interner,
+    devices: Vec<(DeviceId, EventsEncoder)>,
+    compressor: zstd::bulk::Compressor<'static>,
+    payload: Vec<u8>,
+    packed: Vec<u8>,
+    chunk: Vec<u8>,
+}
+
+impl Writer<File> {
+    /// Starts a tape that appears at `path` when it is finished. Until then it has a temporary name in the same
+    /// folder; a writer that is dropped unfinished leaves nothing.
+    ///
+    /// # Errors
+    /// Where the file cannot be created.
+    pub fn create(path: impl AsRef<Path>, meta: &Meta) -> Result<Self, WriteError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let (file, commit) = named(&name, Commit::begin(path))?;
+        let mut writer = Self::new(file, name, meta)?;
+        writer.commit = Some(commit);
+        Ok(writer)
+    }
+
+    /// Starts a tape at `path` itself, to be read while it is written; a process that is killed leaves all chunks
+    /// written so far. Call [`flush`](Self::flush) as often as readers should see something new.
+    ///
+    /// # Errors
+    /// Where the file cannot be created.
+    pub fn create_live(path: impl AsRef<Path>, meta: &Meta) -> Result<Self, WriteError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let file = named(&name, File::create(path))?;
+        Self::new(file, name, meta)
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts a tape; errors call it `name`. Every chunk is one `write_all`, so `sink` needs no buffer.
+    ///
+    /// # Errors
+    /// Where the header cannot be written.
+    pub fn new(sink: W, name: impl Into<String>, meta: &Meta) -> Result<Self, WriteError> {
+        let name = name.into();
+        let mut writer = Self {
+            compressor: named(&name, zstd::bulk::Compressor::new(LEVEL))?,
+            sink,
+            name,
+            commit: None,
+            stopped: false,
+            offset_bytes: 0,
+            index: Index::default(),
+            tables: Interner::default(),
+            devices: Vec::new(),
+            payload: Vec::new(),
+            packed: Vec::new(),
+            chunk: Vec::new(),
+        };
+        writer.write_out(&file_header())?;
+        writer.meta(meta)?;
+        Ok(writer)
+    }
+
+    /// Replaces the tape's description.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn meta(&mut self, meta: &Meta) -> Result<(), WriteError> {
+        let json = serde_json::to_vec(meta).map_err(|e| self.error(WriteCause::Json(e)))?;
+        self.payload.clear();
+        self.payload.extend_from_slice(&json);
+        self.write_chunk(entry(ChunkKind::Meta, DeviceId::default(), 1))
+    }
+
+    /// The number of `text` on this tape.
+    ///
+    /// # Errors
+    /// Where it is too long for a chunk, or a chunk that became full cannot be written.
+    pub fn string(&mut self, text: &str) -> Result<StringId, WriteError> {
+        self.fits("a string", text.len(), STRING_MAX_BYTES)?;
+        let id = self.tables.string(text);
+        self.flush_full_tables()?;
+        Ok(id)
+    }
+
+    /// The number of a call stack on this tape, its innermost frame first; no frames are [`StackId::NONE`].
+    ///
+    /// # Errors
+    /// Where a frame names a string that is not on this tape, or a chunk that became full cannot be written.
+    pub fn stack(&mut self, frames: &[Frame]) -> Result<StackId, WriteError> {
+        // A frame takes at most 5 bytes in its stack and 15 in the frame table.
+        self.fits("a stack", frames.len() * 20, STRING_MAX_BYTES)?;
+        for frame in frames {
+            self.knows_string(frame.name)?;
+            self.knows_string(frame.filename)?;
+        }
+        let id = self.tables.stack(frames);
+        self.flush_full_tables()?;
+        Ok(id)
+    }
+
+    /// Adds a record to a device's tape.
+    ///
+    /// # Errors
+    /// Where it names a string or stack that is not on this tape, or a chunk that became full cannot be written.
+    #[inline]
+    pub fn push(&mut self, device: DeviceId, record: &Record) -> Result<(), WriteError> {
+        self.knows_stack(record.stack)?;
+        if let Event::Settings { text } | Event::Mark { name: text, .. } = record.event {
+            self.knows_string(text)?;
+        }
+        let at = self.device(device);
+        self.devices[at].1.push(record);
+        if self.devices[at].1.len() < RECORDS_PER_CHUNK { Ok(()) } else { self.flush_device(at) }
+    }
+
+    /// Adds a device's state: what its records so far have led to, or what its first ones start from.
+    ///
+    /// # Errors
+    /// Where segments or blocks overlap or leave gaps, name a stack that is not on this tape, are too many for a
+    /// chunk, or cannot be written.
+    pub fn base(&mut self, device: DeviceId, base: &BaseState) -> Result<(), WriteError> {
+        State::from_segments(&base.segments).map_err(|e| self.error(WriteCause::Base(e)))?;
+        for segment in &base.segments {
+            self.knows_stack(segment.stack)?;
+            for block in &segment.blocks {
+                self.knows_stack(block.stack)?;
+            }
+        }
+        let at = self.device(device);
+        self.flush_device(at)?;
+        self.flush_tables()?;
+        self.payload.clear();
+        base_codec::encode(base, &mut self.payload);
+        let times = IndexEntry {
+            first_time_ns: base.time_ns,
+            last_time_ns: base.time_ns,
+            ..entry(ChunkKind::Base, device, 1)
+        };
+        self.write_chunk(times)
+    }
+
+    /// Writes everything that waits for a full chunk, so that a reader sees it and a killed process leaves it.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        for at in 0..self.devices.len() {
+            self.flush_device(at)?;
+        }
+        self.flush_tables()?;
+        let flushed = self.sink.flush();
+        self.wrote(flushed)
+    }
+
+    /// Writes what waits, then the index, and gives a tape started with [`create`](Writer::create) its name.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn finish(mut self) -> Result<W, WriteError> {
+        self.flush()?;
+        self.payload.clear();
+        self.index.encode(self.offset_bytes, &mut self.payload);
+        self.write_chunk(entry(ChunkKind::Index, DeviceId::default(), 1))?;
+        let flushed = self.sink.flush();
+        self.wrote(flushed)?;
+        if let Some(commit) = self.commit.take() {
+            named(&self.name, commit.finish())?;
+        }
+        Ok(self.sink)
+    }
+
+    fn device(&mut self, device: DeviceId) -> usize {
+        if let Some(at) = self.devices.iter().position(|(known, _)| *known == device) {
+            return at;
+        }
+        self.devices.push((device, EventsEncoder::new()));
+        self.devices.len() - 1
+    }
+
+    fn flush_device(&mut self, at: usize) -> Result<(), WriteError> {
+        let (device, encoder) = &self.devices[at];
+        let (first_time_ns, last_time_ns) = encoder.times_ns();
+        let records = encoder.len();
+        let times = IndexEntry {
+            first_time_ns,
+            last_time_ns,
+            ..entry(ChunkKind::Events, *device, records)
+        };
+        if records == 0 {
+            return Ok(());
+        }
+        self.flush_tables()?;
+        self.payload.clear();
+        self.devices[at].1.finish(&mut self.payload);
+        self.write_chunk(times)
+    }
+
+    fn flush_full_tables(&mut self) -> Result<(), WriteError> {
+        if self.tables.pending_bytes() < TABLES_PENDING_BYTES {
+            Ok(())
+        } else {
+            self.flush_tables()
+        }
+    }
+
+    fn flush_tables(&mut self) -> Result<(), WriteError> {
+        for (kind, take) in [
+            (ChunkKind::Strings, Interner::take_strings as fn(&mut Interner, &mut Vec<u8>) -> u32),
+            (ChunkKind::Stacks, Interner::take_stacks),
+        ] {
+            self.payload.clear();
+            let items = take(&mut self.tables, &mut self.payload);
+            if items > 0 {
+                self.write_chunk(entry(kind, DeviceId::default(), items))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `self.payload` as the chunk that `entry` describes, all but its place.
+    fn write_chunk(&mut self, entry: IndexEntry) -> Result<(), WriteError> {
+        self.fits("a chunk", self.payload.len(), PAYLOAD_MAX_BYTES as usize)?;
+        let unpacked_bytes = self.payload.len() as u32;
+        self.packed.clear();
+        self.packed.reserve(zstd::zstd_safe::compress_bound(self.payload.len()));
+        let compressed = self.compressor.compress_to_buffer(&self.payload, &mut self.packed);
+        named(&self.name, compressed)?;
+        // The index stays as it is: its last bytes are to be the file's.
+        let (packing, stored) =
+            if self.packed.len() < self.payload.len() && entry.kind != ChunkKind::Index {
+                (Packing::Zstd, &self.packed)
+            } else {
+                (Packing::Plain, &self.payload)
+            };
+        let header = ChunkHeader {
+            kind: entry.kind,
+            packing: Some(packing),
+            device: entry.device,
+            sequence: self.index.entries.len() as u32,
+            stored_bytes: stored.len() as u32,
+            unpacked_bytes,
+            items: entry.items,
+            payload_crc: crc32fast::hash(stored),
+        };
+        let mut chunk = std::mem::take(&mut self.chunk);
+        chunk.clear();
+        chunk.reserve(CHUNK_HEADER_BYTES + stored.len());
+        chunk.extend_from_slice(&header.encode());
+        chunk.extend_from_slice(stored);
+        self.index.entries.push(IndexEntry { offset_bytes: self.offset_bytes, ..entry });
+        let written = self.write_out(&chunk);
+        self.chunk = chunk;
+        written
+    }
+
+    fn write_out(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        if self.stopped {
+            return Err(self.error(WriteCause::Stopped));
+        }
+        let written = self.sink.write_all(bytes);
+        self.wrote(written)?;
+        self.offset_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn wrote(&mut self, result: io::Result<()>) -> Result<(), WriteError> {
+        self.stopped |= result.is_err();
+        named(&self.name, result)
+    }
+
+    fn fits(&self, what: &'static str, size: usize, max: usize) -> Result<(), WriteError> {
+        if size <= max {
+            return Ok(());
+        }
+        let (size_bytes, max_bytes) = (size as u64, max as u64);
+        Err(self.error(WriteCause::TooLarge { what, size_bytes, max_bytes }))
+    }
+
+    fn knows_string(&self, id: StringId) -> Result<(), WriteError> {
+        if id.0 <= self.tables.strings_len() {
+            return Ok(());
+        }
+        Err(self.error(WriteCause::Undefined { what: "string", id: id.0 }))
+    }
+
+    fn knows_stack(&self, id: StackId) -> Result<(), WriteError> {
+        if id.0 <= self.tables.stacks_len() {
+            return Ok(());
+        }
+        Err(self.error(WriteCause::Undefined { what: "stack", id: id.0 }))
+    }
+
+    fn error(&self, cause: WriteCause) -> WriteError {
+        WriteError { name: self.name.clone(), cause }
+    }
+}
+
+/// An index entry for a chunk whose place and times are not known yet.
+fn entry(kind: ChunkKind, device: DeviceId, items: u32) -> IndexEntry {
+    IndexEntry { kind, device, offset_bytes: 0, items, first_time_ns: 0, last_time_ns: 0 }
+}
+
+fn named<T>(name: &str, result: io::Result<T>) -> Result<T, WriteError> {
+    result.map_err(|e| WriteError { name: name.to_owned(), cause: WriteCause::Io(e) })
+}

@@ -1,0 +1,266 @@
+//! Random tapes: what is written, and what reading it must give back.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use proptest::prelude::*;
+use trace_format::{
+    Addr, BaseState, BlockState, BlockStatus, DeviceId, Event, Frame, Item, MarkKind, Meta, PoolId,
+    PoolState, Reader, Record, ScopeFilter, ScopeState, SegmentState, StackId, Stream, StringId,
+    ThreadId, Writer,
+};
+
+/// Strings and stacks that [`Tape`]s have; records name no others.
+pub(crate) const STRINGS: u32 = 5;
+/// See [`STRINGS`].
+pub(crate) const STACKS: u32 = 4;
+
+/// One call of the writer.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// A record.
+    Push(DeviceId, Record),
+    /// A state.
+    Base(DeviceId, Box<BaseState>),
+    /// A new description, with this as its host name.
+    Meta(String),
+    /// All that waits.
+    Flush,
+}
+
+fn u64s() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => (0u64..64).prop_map(|n| n * 512),
+        2 => 0u64..300,
+        1 => any::<u64>(),
+        1 => Just(u64::MAX),
+    ]
+}
+
+fn addrs() -> impl Strategy<Value = Addr> {
+    prop_oneof![
+        8 => (0u64..16).prop_map(|n| Addr(0x7f00_0000_0000 + n * 512)),
+        1 => any::<u64>().prop_map(Addr),
+    ]
+}
+
+fn streams() -> impl Strategy<Value = Stream> {
+    prop_oneof![4 => (0u64..3).prop_map(Stream), 1 => any::<u64>().prop_map(Stream)]
+}
+
+fn pools() -> impl Strategy<Value = PoolId> {
+    prop_oneof![3 => Just(PoolId::DEFAULT), 1 => (u64s(), 0u64..3).prop_map(|(a, b)| PoolId(a, b))]
+}
+
+fn filters() -> impl Strategy<Value = ScopeFilter> {
+    prop_oneof![Just(ScopeFilter::Capture), Just(ScopeFilter::Thread), Just(ScopeFilter::Unknown)]
+}
+
+fn marks() -> impl Strategy<Value = MarkKind> {
+    prop_oneof![
+        Just(MarkKind::Step),
+        Just(MarkKind::Phase),
+        Just(MarkKind::RangeBegin),
+        Just(MarkKind::RangeEnd),
+        Just(MarkKind::Instant)
+    ]
+}
+
+fn segments() -> impl Strategy<Value = Event> {
+    (addrs(), u64s(), streams(), pools(), any::<bool>(), 0..4).prop_map(
+        |(addr, size_bytes, stream, pool, is_large, which)| match which {
+            0 => Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large },
+            1 => Event::SegmentFree { addr, size_bytes, stream, pool, is_large },
+            2 => Event::SegmentMap { addr, size_bytes, stream, pool, is_large },
+            _ => Event::SegmentUnmap { addr, size_bytes, stream, pool, is_large },
+        },
+    )
+}
+
+fn blocks() -> impl Strategy<Value = Event> {
+    (addrs(), u64s(), u64s(), streams(), pools(), any::<bool>(), 0..4).prop_map(
+        |(addr, requested_bytes, size_bytes, stream, pool, pending, which)| match which {
+            0 => Event::Alloc { addr, requested_bytes, size_bytes, stream, pool },
+            1 => Event::Free { addr, requested_bytes, size_bytes, pending },
+            2 => Event::FreeCompleted { addr, requested_bytes, size_bytes },
+            _ => Event::RecordStream { addr, stream },
+        },
+    )
+}
+
+fn pool_events() -> impl Strategy<Value = Event> {
+    (pools(), any::<bool>(), filters(), 0..9).prop_map(|(pool, flag, filter, which)| match which {
+        0 => Event::EmptyCache { pool, inferred: flag },
+        1 => Event::PoolCreate { pool, own_source: flag },
+        2 => Event::PoolBegin { pool, filter },
+        3 => Event::PoolEnd { pool },
+        4 => Event::PoolRelease { pool },
+        5 => Event::PoolUseOnOom { pool, enabled: flag },
+        6 => Event::PoolNoSplit { pool },
+        7 => Event::CaptureBegin { pool },
+        _ => Event::CaptureEnd { pool },
+    })
+}
+
+fn others() -> impl Strategy<Value = Event> {
+    let numbers = (u64s(), u64s(), u64s(), streams(), pools(), marks(), 0..=STRINGS, 0..8);
+    numbers.prop_map(|(a, b, c, stream, pool, kind, string, which)| match which {
+        0 => Event::Settings { text: StringId(string) },
+        1 => Event::MemoryFraction { fraction: a as f64 / 1e6 },
+        2 => Event::ResetPeak,
+        3 => Event::ResetAccumulated,
+        4 => Event::DriverRefused { size_bytes: a },
+        5 => Event::Oom { requested_bytes: a, size_bytes: b, device_free_bytes: c, stream, pool },
+        6 => Event::Mark { kind, name: StringId(string) },
+        _ if a % 2 == 0 => Event::Snapshot { active_bytes: a },
+        _ => Event::Lost { count: a },
+    })
+}
+
+/// Any record of a [`Tape`].
+pub(crate) fn records() -> impl Strategy<Value = Record> {
+    let events = prop_oneof![6 => blocks(), 1 => segments(), 1 => pool_events(), 1 => others()];
+    let times = prop_oneof![4 => (0u64..1000).prop_map(|n| n * 1000), 1 => any::<u64>()];
+    (times, 0u32..3, 0..=STACKS, events).prop_map(|(time_ns, thread, stack, event)| Record {
+        time_ns,
+        thread: ThreadId(thread),
+        stack: StackId(stack),
+        event,
+    })
+}
+
+/// A state of up to three segments.
+pub(crate) fn bases() -> impl Strategy<Value = BaseState> {
+    let block = (1u64..5, 0u64..3, 0..=STACKS);
+    let segment = (prop::collection::vec(block, 1..5), pools(), any::<[bool; 2]>());
+    let pool = (pools(), any::<u32>(), any::<[bool; 3]>()).prop_map(
+        |(pool, use_count, [own_source, use_on_oom, no_split])| PoolState {
+            pool,
+            use_count,
+            own_source,
+            use_on_oom,
+            no_split,
+        },
+    );
+    let scope = (pools(), filters()).prop_map(|(pool, filter)| ScopeState { pool, filter });
+    (
+        prop::collection::vec(segment, 0..3),
+        prop::collection::vec(pool, 0..3),
+        prop::collection::vec(scope, 0..3),
+        prop::collection::vec(pools(), 0..2),
+        (any::<u64>(), "[a-z:]{0,9}", prop::option::of(0.0..1.0f64), any::<bool>()),
+    )
+        .prop_map(
+            |(segments, pools, scopes, captures, (time_ns, settings, memory_fraction, stats))| {
+                let numbered = segments.into_iter().zip(1u64..);
+                BaseState {
+                    time_ns,
+                    segments: numbered.map(|(parts, n)| segment_of(n << 20, parts)).collect(),
+                    pools,
+                    scopes,
+                    captures,
+                    settings,
+                    memory_fraction,
+                    stats: stats.then(|| serde_json::json!({"num_ooms": time_ns})),
+                }
+            },
+        )
+}
+
+type Parts = (Vec<(u64, u64, u32)>, PoolId, [bool; 2]);
+
+fn segment_of(at: u64, (parts, pool, [is_large, is_expandable]): Parts) -> SegmentState {
+    let mut addr = at;
+    let mut blocks = Vec::new();
+    for (units, status, stack) in parts {
+        let status = match status {
+            0 => BlockStatus::Inactive,
+            1 => BlockStatus::Allocated,
+            _ => BlockStatus::PendingFree,
+        };
+        let (size_bytes, requested_bytes) = (units * 512, units * 500);
+        let stack = StackId(stack);
+        blocks.push(BlockState { addr: Addr(addr), size_bytes, requested_bytes, status, stack });
+        addr += size_bytes;
+    }
+    SegmentState {
+        addr: Addr(at),
+        size_bytes: addr - at,
+        stream: Stream(at % 7),
+        pool,
+        is_large,
+        is_expandable,
+        stack: StackId((at % u64::from(STACKS)) as u32),
+        blocks,
+    }
+}
+
+/// Any sequence of calls of the writer.
+pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let devices = || (0u16..3).prop_map(DeviceId);
+    let step = prop_oneof![
+        40 => (devices(), records()).prop_map(|(device, record)| Step::Push(device, record)),
+        1 => (devices(), bases()).prop_map(|(device, base)| Step::Base(device, Box::new(base))),
+        1 => "[a-z]{0,5}".prop_map(Step::Meta),
+        2 => Just(Step::Flush),
+    ];
+    prop::collection::vec(step, 0..most)
+}
+
+/// Takes the steps on a tape that has [`STRINGS`] strings and [`STACKS`] stacks.
+pub(crate) fn write(steps: &[Step]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), "a test's tape", &Meta::default()).unwrap();
+    for n in 1..=STRINGS {
+        assert_eq!(writer.string(&format!("string {n}")).unwrap(), StringId(n));
+    }
+    for n in 1..=STACKS {
+        let frame = |line| Frame { name: StringId(n), filename: StringId(1), line };
+        assert_eq!(writer.stack(&[frame(n), frame(n + 1)]).unwrap(), StackId(n));
+    }
+    for step in steps {
+        match step {
+            Step::Push(device, record) => writer.push(*device, record).unwrap(),
+            Step::Base(device, base) => writer.base(*device, base).unwrap(),
+            Step::Meta(hostname) => writer.meta(&described(hostname)).unwrap(),
+            Step::Flush => writer.flush().unwrap(),
+        }
+    }
+    writer.finish().unwrap()
+}
+
+fn described(hostname: &str) -> Meta {
+    Meta { hostname: Some(hostname.to_owned()), ..Meta::default() }
+}
+
+/// What reading gives for one device: its states and records in order. Records of different devices have no order.
+pub(crate) fn expected(steps: &[Step], device: DeviceId) -> Vec<Item> {
+    let items = steps.iter().filter_map(|step| match step {
+        Step::Push(at, record) => Some(Item::Event(*at, *record)),
+        Step::Base(at, base) => Some(Item::Base(*at, base.clone())),
+        Step::Meta(_) | Step::Flush => None,
+    });
+    items.filter(|item| device_of(item) == Some(device)).collect()
+}
+
+/// The device of an item.
+pub(crate) fn device_of(item: &Item) -> Option<DeviceId> {
+    match item {
+        Item::Base(device, _) | Item::Event(device, _) => Some(*device),
+        Item::Meta(_) => None,
+    }
+}
+
+/// The items of `tape` up to its end or its first error, and the reader at that point; `None` if it cannot be opened.
+pub(crate) fn read(tape: &[u8]) -> Option<(Vec<Item>, Reader<&[u8]>, bool)> {
+    let mut reader = Reader::new(tape, "a test's tape").ok()?;
+    let mut items = Vec::new();
+    let mut failed = false;
+    for item in reader.by_ref() {
+        match item {
+            Ok(item) => items.push(item),
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                failed = true;
+            }
+        }
+    }
+    Some((items, reader, failed))
+}

@@ -1,0 +1,38 @@
+//! What was written is what is read, in each device's order.
+
+mod common;
+
+use common::{STACKS, STRINGS, device_of, expected, read, steps, write};
+use proptest::prelude::*;
+use trace_format::{DeviceId, FrameText, StackId, StringId};
+
+proptest! {
+    #[test]
+    fn items_come_back_as_they_were(steps in steps(300)) {
+        let tape = write(&steps);
+        let (items, reader, failed) = read(&tape).unwrap();
+        prop_assert!(!failed);
+        prop_assert_eq!(reader.recovered().to_string(), "complete");
+        for device in (0..3).map(DeviceId) {
+            let of_device = |item: &&_| device_of(item) == Some(device);
+            let found: Vec<_> = items.iter().filter(of_device).cloned().collect();
+            prop_assert_eq!(found, expected(&steps, device));
+        }
+    }
+}
+
+#[test]
+fn strings_and_stacks_come_back_by_number() {
+    let tape = write(&[]);
+    let (_, reader, _) = read(&tape).unwrap();
+    let tables = reader.tables();
+    assert_eq!((tables.strings_len(), tables.stacks_len()), (STRINGS, STACKS));
+    assert_eq!(tables.string(StringId(0)), Some(""));
+    assert_eq!(tables.string(StringId(2)), Some("string 2"));
+    assert_eq!(tables.string(StringId(STRINGS + 1)), None);
+    assert_eq!(tables.stack(StackId::NONE), Some(&[][..]));
+    assert_eq!(tables.stack(StackId(STACKS + 1)), None);
+    let frames = tables.stack(StackId(3)).unwrap().iter().map(|&id| tables.frame(id).unwrap());
+    let frame = |line| FrameText { name: "string 3", filename: "string 1", line };
+    assert_eq!(frames.collect::<Vec<_>>(), [frame(3), frame(4)]);
+}
