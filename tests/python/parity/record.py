@@ -1,0 +1,34 @@
+"""Runs one workload: record.py FUNCTION native SNAPSHOT.pickle | record.py FUNCTION vramtape
+
+Under `native` PyTorch's own allocator serves and its history is dumped; under `vramtape` ours serves and writes the tape
+that VRAMTAPE_CONF names. Both start from an initialised device without memory.
+"""
+
+import gc
+import os
+import pickle
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+import harness  # noqa: E402
+
+harness.load_simcuda()
+
+import torch  # noqa: E402
+
+function, side = sys.argv[1], sys.argv[2]
+if side == "vramtape":
+    harness.use_vramtape()
+
+import workloads  # noqa: E402
+
+torch.backends.cudnn.enabled = False
+torch.cuda.init()
+if side == "native":
+    torch.cuda.memory._record_memory_history("all", context=None, stacks="python", max_entries=3_000_000)
+alive = getattr(workloads, function)()
+gc.collect()
+if side == "native":
+    with open(sys.argv[3], "wb") as file:
+        pickle.dump(torch.cuda.memory._snapshot(), file, protocol=4)

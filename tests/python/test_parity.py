@@ -1,0 +1,31 @@
+"""Live parity: every workload once under PyTorch's own allocator and once under vramtape, placement for placement.
+
+`vramtape diff` then walks the snapshot's events and the tape's in step: segment events, allocations by offset in their
+segment, and both halves of every free.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+from harness import COMMAND, run_cases, run_child
+from parity.cases import CASES
+
+def parity(name):
+    function, config, sim = CASES[name]
+    snapshot, tape = os.path.abspath(f"{name}.pickle"), os.path.abspath(f"{name}.vtape")
+    settings = {**sim, **({"PYTORCH_CUDA_ALLOC_CONF": config} if config else {})}
+    run_child("parity/record.py", function, "native", snapshot, **settings)
+    conf = f'record:file,tape:"{tape}"'
+    run_child("parity/record.py", function, "vramtape", **settings, VRAMTAPE_CONF=conf)
+    diff = subprocess.run([COMMAND, "diff", snapshot, tape, "--json"], text=True, capture_output=True)
+    if diff.returncode != 0:
+        raise AssertionError(f"vramtape diff: {diff.stdout}{diff.stderr}")
+    report = json.loads(diff.stdout)
+    # A workload that allocated nothing, or never freed, would agree with anything.
+    assert report["allocations"] > 20 and report["frees"] > 10 and report["segment_events"] > 2, report
+    return f"({report['allocations']} allocations, {report['segment_events']} segment events)"
+
+
+run_cases([(f"parity.{name}", lambda name=name: parity(name)) for name in sys.argv[1:] or CASES])
