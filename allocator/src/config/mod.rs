@@ -1,6 +1,26 @@
 //! What the allocator can be told: PyTorch's own settings and ours.
 
-/// Which PyTorch's behaviour `native` reproduces. They differ in the capture gate and in deferred frees.
+mod cursor;
+mod entries;
+mod environment;
+mod error;
+mod keys;
+mod limits;
+mod number;
+mod pytorch;
+mod roundup;
+mod tape_path;
+mod tokenizer;
+mod vramtape;
+
+pub use environment::Environment;
+pub use error::{ConfigError, Place, PyException, Warning};
+pub use pytorch::Parsed;
+pub use tape_path::TapePath;
+pub use vramtape::{DeviceKind, RecordMode, Settings, Strategy};
+
+/// Which PyTorch's behaviour `native` reproduces. They differ in the capture gate and in deferred
+/// frees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compat {
     /// PyTorch 2.11: an open pool scope of any kind counts as a capture.
@@ -40,7 +60,8 @@ pub struct Config {
     pub graph_capture_record_stream_reuse: bool,
     /// Limit set at construction; 1 means none.
     pub per_process_memory_fraction: f64,
-    /// Search the pool once more after the last flush freed pending blocks (PyTorch does not: #189504).
+    /// Search the pool once more after the last flush freed pending blocks (PyTorch does not:
+    /// #189504).
     pub search_after_flush: bool,
     /// The text this was parsed from, as PyTorch shows it in a snapshot's settings.
     pub text: String,

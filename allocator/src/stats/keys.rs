@@ -73,7 +73,8 @@ impl Stats {
     }
 }
 
-/// As `torch.cuda.memory_stats_as_nested_dict()`; the pools' keys are written `a_b`, as the flat form has them.
+/// As `torch.cuda.memory_stats_as_nested_dict()`; the pools' keys are written `a_b`, as the flat
+/// form has them.
 impl Serialize for Stats {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;

@@ -11,7 +11,8 @@ use trace_format::PoolId;
 
 use crate::config::{Compat, UNLIMITED};
 
-/// What one device's allocator did (PyTorch's `DeviceStats`). Counts, or bytes where the name says so.
+/// What one device's allocator did (PyTorch's `DeviceStats`). Counts, or bytes where the name says
+/// so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
     /// Allocations that callers hold.
@@ -56,7 +57,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Zero everywhere. `compat` chooses the keys, `max_split_size_bytes` is shown as it was at the start.
+    /// Zero everywhere. `compat` chooses the keys, `max_split_size_bytes` is shown as it was at the
+    /// start.
     pub fn new(compat: Compat, max_split_size_bytes: u64) -> Self {
         let (array, stat) = (StatArray::default(), Stat::default());
         Self {
@@ -83,8 +85,9 @@ impl Stats {
         }
     }
 
-    /// The reserved bytes of one private pool, to be raised or lowered beside [`reserved_bytes`](Self::reserved_bytes).
-    /// Segment calls only: the first call for a pool allocates.
+    /// The reserved bytes of one private pool, to be raised or lowered beside
+    /// [`reserved_bytes`](Self::reserved_bytes). Segment calls only: the first call for a pool
+    /// allocates.
     pub fn private_pool_reserved_bytes(&mut self, pool: PoolId) -> &mut StatArray {
         let pools = &mut self.reserved_bytes_by_private_pools;
         let index = pools.iter().position(|(known, _)| *known == pool).unwrap_or_else(|| {
@@ -99,7 +102,8 @@ impl Stats {
         self.each(StatArray::reset_peak, Stat::reset_peak);
     }
 
-    /// Every sum and event counter restarts from zero (`torch.cuda.reset_accumulated_memory_stats`).
+    /// Every sum and event counter restarts from zero
+    /// (`torch.cuda.reset_accumulated_memory_stats`).
     pub fn reset_accumulated(&mut self) {
         self.each(StatArray::reset_accumulated, Stat::reset_accumulated);
         self.num_alloc_retries = 0;

@@ -1,0 +1,151 @@
+//! All settings of a process from its environment, which is passed in.
+
+use std::ffi::OsString;
+
+use super::error::{ConfigError, Place, PyException, Warning};
+use super::{Compat, Config, Settings, Strategy};
+
+/// PyTorch's variables: the first that is set counts, also where it is empty.
+const PYTORCH_VARIABLES: [&str; 3] =
+    ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
+
+/// What the environment says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Environment {
+    /// The allocator's settings.
+    pub config: Config,
+    /// Ours.
+    pub settings: Settings,
+    /// What is surely a mistake, or has no effect here.
+    pub warnings: Vec<Warning>,
+}
+
+impl Environment {
+    /// Reads PyTorch's variable and `VRAMTAPE_CONF` for an allocator that serves a running program.
+    ///
+    /// `variable` looks a name up; `torch` is the PyTorch to follow where `compat` does not name
+    /// one.
+    ///
+    /// # Errors
+    /// What the PyTorch that is followed refuses in its variable; anything not understood in ours.
+    pub fn read(
+        variable: impl Fn(&str) -> Option<OsString>,
+        torch: Compat,
+    ) -> Result<Self, ConfigError> {
+        let ours = text_of(&variable, "VRAMTAPE_CONF")?.unwrap_or_default();
+        let (settings, mut warnings) = Settings::parse(&ours)?;
+        let base = Config {
+            compat: settings.compat.unwrap_or(torch),
+            expandable_segments: settings.strategy == Strategy::Expandable,
+            search_after_flush: settings.search_after_flush.unwrap_or(true),
+            ..Config::default()
+        };
+        let mut found = None;
+        for name in PYTORCH_VARIABLES {
+            if found.is_none() {
+                found = text_of(&variable, name)?.map(|text| (name, text));
+            }
+        }
+        let (name, text) = found.unwrap_or((PYTORCH_VARIABLES[0], String::new()));
+        let parsed = base.parse_variable(&text, name)?;
+        warnings.extend(parsed.warnings);
+        Ok(Self { config: parsed.config, settings, warnings })
+    }
+}
+
+fn text_of(
+    variable: impl Fn(&str) -> Option<OsString>,
+    name: &'static str,
+) -> Result<Option<String>, ConfigError> {
+    variable(name).map(OsString::into_string).transpose().map_err(|text| {
+        let text = text.to_string_lossy().into_owned();
+        ConfigError {
+            exception: PyException::ValueError,
+            message: "the text is not UTF-8".to_owned(),
+            place: Place {
+                variable: name,
+                at: text.chars().take_while(|c| *c != '\u{fffd}').count(),
+                text,
+            },
+            advice: "write it in UTF-8".to_owned(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Environment, ConfigError> {
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, text)| OsString::from(text))
+        };
+        Environment::read(variable, Compat::V2_11)
+    }
+
+    #[test]
+    fn the_first_variable_that_is_set_counts_even_when_empty() {
+        let splits = |variables: &[_]| read(variables).unwrap().config.max_split_size_bytes >> 20;
+        let (cuda, hip, common) = (
+            ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:30"),
+            ("PYTORCH_HIP_ALLOC_CONF", "max_split_size_mb:40"),
+            ("PYTORCH_ALLOC_CONF", "max_split_size_mb:50"),
+        );
+        assert_eq!(splits(&[common, hip, cuda]), 30);
+        assert_eq!(splits(&[common, hip]), 40);
+        assert_eq!(splits(&[common]), 50);
+        assert_eq!(
+            splits(&[("PYTORCH_CUDA_ALLOC_CONF", ""), common]),
+            super::super::UNLIMITED >> 20
+        );
+    }
+
+    #[test]
+    fn our_compat_decides_which_keys_pytorchs_variable_may_have() {
+        let newer = ("PYTORCH_ALLOC_CONF", "throw_on_cudamalloc_oom:False");
+        let error = read(&[newer]).unwrap_err().to_string();
+        assert!(error.contains("PYTORCH_ALLOC_CONF character 1 of"), "{error}");
+        assert!(error.contains("Unrecognized key 'throw_on_cudamalloc_oom'"), "{error}");
+        assert!(read(&[newer, ("VRAMTAPE_CONF", "compat:2.15")]).is_ok());
+    }
+
+    #[test]
+    fn expandable_is_a_shorthand_that_pytorchs_own_key_overrules() {
+        let ours = ("VRAMTAPE_CONF", "strategy:expandable");
+        assert!(read(&[ours]).unwrap().config.expandable_segments);
+        let theirs = ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False");
+        assert!(!read(&[ours, theirs]).unwrap().config.expandable_segments);
+    }
+
+    #[test]
+    fn a_live_allocator_searches_after_a_flush_unless_told_not_to() {
+        assert!(read(&[]).unwrap().config.search_after_flush);
+        let off = ("VRAMTAPE_CONF", "search_after_flush:False");
+        assert!(!read(&[off]).unwrap().config.search_after_flush);
+    }
+
+    #[test]
+    fn warnings_of_both_variables_arrive() {
+        let environment = read(&[
+            ("VRAMTAPE_CONF", "record:ring,tape:a"),
+            ("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync"),
+        ]);
+        let warnings = environment.unwrap().warnings;
+        let variables: Vec<_> = warnings.iter().map(|warning| warning.place.variable).collect();
+        assert_eq!(variables, ["VRAMTAPE_CONF", "PYTORCH_CUDA_ALLOC_CONF"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn text_that_is_not_utf_8_is_refused() {
+        use std::os::unix::ffi::OsStringExt;
+        let variable = |name: &str| {
+            (name == "PYTORCH_ALLOC_CONF").then(|| OsString::from_vec(b"max\xff".to_vec()))
+        };
+        let error = Environment::read(variable, Compat::V2_11).unwrap_err();
+        assert!(
+            error.to_string().contains("not UTF-8 (at PYTORCH_ALLOC_CONF character 4"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! `roundup_power2_divisions`: one number for all sizes, or `[MiB:divisions,...,>:divisions]`.
+
+use super::ROUNDUP_INTERVALS;
+use super::cursor::Cursor;
+use super::error::ConfigError;
+
+/// More than this and the divisions are smaller than a block for every size there is.
+const SENSIBLE_DIVISIONS: u64 = 1 << 32;
+
+/// Reads the value of the key at token `key` into `divisions`; returns the value's last token.
+pub(super) fn parse(
+    cursor: &mut Cursor,
+    key: usize,
+    divisions: &mut [u64; ROUNDUP_INTERVALS],
+) -> Result<usize, ConfigError> {
+    cursor.separator(key + 1, ":")?;
+    if cursor.token(key + 2)? == "[" {
+        return list(cursor, key + 2, divisions);
+    }
+    let value = cursor.whole(key + 2)?;
+    if !value.is_power_of_two() {
+        let message = format!("For roundups, the divisions has to be power of 2 (got {value})");
+        return Err(cursor.invalid(key + 2, message, "write 1, 2, 4, 8, 16 ...".to_owned()));
+    }
+    warn_if_senseless(cursor, key + 2, value);
+    divisions.fill(value);
+    Ok(key + 2)
+}
+
+fn list(
+    cursor: &mut Cursor,
+    opening: usize,
+    divisions: &mut [u64; ROUNDUP_INTERVALS],
+) -> Result<usize, ConfigError> {
+    let mut last_interval = 0;
+    let mut is_first = true;
+    let mut i = opening + 1;
+    while i < cursor.len() && cursor.token(i)? != "]" {
+        let entry = i;
+        cursor.separator(entry + 1, ":")?;
+        i = entry + 2;
+        let value = cursor.whole(i)?;
+        if value != 0 && !value.is_power_of_two() {
+            let message = format!(
+                "For roundups, the divisions has to be power of 2 or 0 to disable roundup \
+                 (got {value})"
+            );
+            return Err(cursor.invalid(i, message, "write 0, 1, 2, 4, 8, 16 ...".to_owned()));
+        }
+        warn_if_senseless(cursor, i, value);
+        if cursor.token(entry)? == ">" {
+            divisions[last_interval + 1..].fill(value);
+        } else {
+            last_interval = interval(cursor, entry)?;
+            if is_first {
+                divisions[..last_interval].fill(value);
+                is_first = false;
+            }
+            divisions[last_interval] = value;
+        }
+        if cursor.token(i + 1)? != "]" {
+            i += 1;
+            cursor.separator(i, ",")?;
+        }
+        i += 1;
+    }
+    if i < cursor.len() { Ok(i) } else { Err(cursor.unclosed(opening)) }
+}
+
+/// Which interval a size in MiB names: 1 is the first, 32768 and above the last.
+fn interval(cursor: &mut Cursor, i: usize) -> Result<usize, ConfigError> {
+    let boundary = cursor.whole(i)?;
+    if !boundary.is_power_of_two() {
+        let message = format!("For roundups, the intervals have to be power of 2 (got {boundary})");
+        return Err(cursor.invalid(
+            i,
+            message,
+            "write a size in MiB: 1, 2, 4 ... 32768".to_owned(),
+        ));
+    }
+    Ok((boundary.ilog2() as usize).min(ROUNDUP_INTERVALS - 1))
+}
+
+fn warn_if_senseless(cursor: &mut Cursor, i: usize, value: u64) {
+    if value > SENSIBLE_DIVISIONS {
+        cursor.warn(i, format!("{value} divisions are more than any size has blocks"));
+    }
+}

@@ -1,0 +1,285 @@
+//! `VRAMTAPE_CONF`: our own settings. A mistake is an error, never a guess.
+
+use super::entries::{Entries, Entry, place, refuse};
+use super::error::{ConfigError, Warning};
+use super::keys::nearest;
+use super::{Compat, TapePath};
+
+/// The keys, in the order of the documentation.
+pub(super) const KEYS: [&str; 8] = [
+    "strategy",
+    "compat",
+    "record",
+    "tape",
+    "ring_events",
+    "stacks",
+    "device",
+    "search_after_flush",
+];
+
+/// Records that a ring holds unless `ring_events` says otherwise.
+const DEFAULT_RING_EVENTS: u64 = 1 << 20;
+
+/// How requests become placements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// PyTorch's policy with every knob.
+    #[default]
+    Native,
+    /// The same with `expandable_segments:True`.
+    Expandable,
+}
+
+/// Where events go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordMode {
+    /// Nowhere.
+    Off,
+    /// Into a ring in memory that keeps the last of them.
+    #[default]
+    Ring,
+    /// Into a ring and from there into a file.
+    File,
+}
+
+/// Which device answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A GPU, through the driver.
+    #[default]
+    Cuda,
+    /// The simulated device.
+    Sim,
+}
+
+/// `VRAMTAPE_CONF` after parsing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `strategy`.
+    pub strategy: Strategy,
+    /// `compat`; none means the running PyTorch.
+    pub compat: Option<Compat>,
+    /// `record`; a `tape` alone means [`RecordMode::File`].
+    pub record: RecordMode,
+    /// `tape`.
+    pub tape: TapePath,
+    /// `ring_events`: records that each device's ring holds.
+    pub ring_events: u64,
+    /// `device`.
+    pub device: DeviceKind,
+    /// `search_after_flush`; none means on when live, off where PyTorch's behaviour is reproduced.
+    pub search_after_flush: Option<bool>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::default(),
+            compat: None,
+            record: RecordMode::default(),
+            tape: TapePath::default(),
+            ring_events: DEFAULT_RING_EVENTS,
+            device: DeviceKind::default(),
+            search_after_flush: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads `VRAMTAPE_CONF`.
+    ///
+    /// # Errors
+    /// The first key or value that is not understood, with its place and what to write instead.
+    pub fn parse(text: &str) -> Result<(Self, Vec<Warning>), ConfigError> {
+        let mut settings = Self::default();
+        let mut seen: Vec<&str> = Vec::new();
+        let mut record = None;
+        let mut tape = None;
+        for entry in Entries::new(text) {
+            let Entry { key, key_at, value, value_at } = entry?;
+            let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
+                return Err(unknown_key(text, &key, key_at));
+            };
+            if seen.contains(&key) {
+                let message = format!("{key} is given twice");
+                return Err(refuse(text, key_at, message, "keep one of them".to_owned()));
+            }
+            seen.push(key);
+            let value = Value { text, key, written: &value, at: value_at };
+            match key {
+                "strategy" => settings.strategy = value.strategy()?,
+                "compat" => {
+                    settings.compat =
+                        Some(value.one_of(&[("2.11", Compat::V2_11), ("2.15", Compat::V2_15)])?);
+                }
+                "record" => record = Some((value.record()?, key_at)),
+                "tape" => tape = Some((value.tape()?, key_at)),
+                "ring_events" => settings.ring_events = value.ring_events()?,
+                "stacks" => value.stacks()?,
+                "device" => {
+                    settings.device =
+                        value.one_of(&[("cuda", DeviceKind::Cuda), ("sim", DeviceKind::Sim)])?;
+                }
+                _ => {
+                    settings.search_after_flush =
+                        Some(value.one_of(&[("True", true), ("False", false)])?);
+                }
+            }
+        }
+        let mut warnings = Vec::new();
+        if let Some((path, at)) = tape {
+            settings.tape = path;
+            settings.record = RecordMode::File;
+            if let Some((mode, _)) = record
+                && mode != RecordMode::File
+            {
+                let message = "tape has no effect without record:file".to_owned();
+                warnings.push(Warning { message, place: place(text, at) });
+            }
+        }
+        if let Some((mode, _)) = record {
+            settings.record = mode;
+        }
+        Ok((settings, warnings))
+    }
+}
+
+/// A value and where it stands.
+struct Value<'a> {
+    text: &'a str,
+    key: &'static str,
+    written: &'a str,
+    at: usize,
+}
+
+impl Value<'_> {
+    fn strategy(&self) -> Result<Strategy, ConfigError> {
+        self.not_yet(&["stitch", "plan"], "write strategy:native or strategy:expandable")?;
+        self.one_of(&[("native", Strategy::Native), ("expandable", Strategy::Expandable)])
+    }
+
+    fn record(&self) -> Result<RecordMode, ConfigError> {
+        let modes =
+            [("off", RecordMode::Off), ("ring", RecordMode::Ring), ("file", RecordMode::File)];
+        self.one_of(&modes)
+    }
+
+    fn stacks(&self) -> Result<(), ConfigError> {
+        self.not_yet(&["alloc", "all"], "write stacks:none, or remove the key")?;
+        self.one_of(&[("none", ())])
+    }
+
+    fn tape(&self) -> Result<TapePath, ConfigError> {
+        TapePath::parse(self.written).map_err(|(message, advice)| self.refuse(message, advice))
+    }
+
+    fn ring_events(&self) -> Result<u64, ConfigError> {
+        let digits_only = self.written.bytes().all(|byte| byte.is_ascii_digit());
+        match self.written.parse() {
+            Ok(events) if digits_only && (1..=u64::from(u32::MAX)).contains(&events) => Ok(events),
+            _ => {
+                let message =
+                    format!("ring_events has to be a number of events, not {:?}", self.written);
+                let advice =
+                    format!("write 1 to {}; {DEFAULT_RING_EVENTS} is the default", u32::MAX);
+                Err(self.refuse(message, advice))
+            }
+        }
+    }
+
+    fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+        choices
+            .iter()
+            .find(|(name, _)| *name == self.written)
+            .map(|(_, choice)| *choice)
+            .ok_or_else(|| {
+                let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+                let message = format!("{} cannot be {:?}", self.key, self.written);
+                self.refuse(message, format!("write one of: {}", names.join(", ")))
+            })
+    }
+
+    fn not_yet(&self, planned: &[&str], advice: &str) -> Result<(), ConfigError> {
+        if !planned.contains(&self.written) {
+            return Ok(());
+        }
+        let message = format!("{}:{} is not available yet", self.key, self.written);
+        Err(self.refuse(message, advice.to_owned()))
+    }
+
+    fn refuse(&self, message: String, advice: String) -> ConfigError {
+        refuse(self.text, self.at, message, advice)
+    }
+}
+
+fn unknown_key(text: &str, key: &str, at: usize) -> ConfigError {
+    let advice = match nearest(key, KEYS.into_iter()) {
+        Some(near) => format!("did you mean {near}?"),
+        None if super::keys::is_pytorchs(key) => {
+            format!("{key} is a setting of PyTorch: put it into PYTORCH_CUDA_ALLOC_CONF")
+        }
+        None => format!("the keys are {}", KEYS.join(", ")),
+    };
+    refuse(text, at, format!("unknown key {key:?}"), advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> Settings {
+        Settings::parse(text).map(|(settings, _)| settings).unwrap()
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let text = "strategy:expandable, compat:2.11,record:file,tape:\"/t/{rank},{pid}.vtape\",\
+                    ring_events:4096,stacks:none,device:sim,search_after_flush:False";
+        let read = settings(text);
+        assert_eq!(read.strategy, Strategy::Expandable);
+        assert_eq!(read.compat, Some(Compat::V2_11));
+        assert_eq!(read.record, RecordMode::File);
+        assert_eq!(read.tape.expand("0", 7, 0), "/t/0,7.vtape");
+        assert_eq!(read.ring_events, 4096);
+        assert_eq!(read.device, DeviceKind::Sim);
+        assert_eq!(read.search_after_flush, Some(false));
+    }
+
+    #[test]
+    fn nothing_said_is_a_ring_on_the_gpu_with_pytorchs_policy() {
+        let read = settings("");
+        assert_eq!(read, Settings::default());
+        assert_eq!((read.strategy, read.record), (Strategy::Native, RecordMode::Ring));
+        assert_eq!((read.compat, read.device), (None, DeviceKind::Cuda));
+    }
+
+    #[test]
+    fn a_tape_alone_means_a_file() {
+        assert_eq!(settings("tape:a.vtape").record, RecordMode::File);
+        let (read, warnings) = Settings::parse("tape:a.vtape,record:off").unwrap();
+        assert_eq!(read.record, RecordMode::Off);
+        assert_eq!(warnings[0].message, "tape has no effect without record:file");
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_place_and_the_way_out() {
+        for (text, wrong, at, advice) in [
+            ("strategy:stitch", "strategy:stitch is not available yet", 10, "strategy:native"),
+            ("stacks:all", "stacks:all is not available yet", 8, "stacks:none"),
+            ("record:on", "record cannot be \"on\"", 8, "off, ring, file"),
+            ("device:cuda,compat:2.12", "compat cannot be \"2.12\"", 20, "2.11, 2.15"),
+            ("ring_events:0", "not \"0\"", 13, "1 to 4294967295"),
+            ("ring_events:+5", "not \"+5\"", 13, "1 to"),
+            ("ring_events:99999999999999999999", "has to be a number", 13, "1 to"),
+            ("Strategy:native", "unknown key \"Strategy\"", 1, "did you mean strategy?"),
+            ("max_split_size_mb:64", "unknown key", 1, "PYTORCH_CUDA_ALLOC_CONF"),
+            ("tape:{host}", "no placeholder", 6, "{rank}"),
+            ("record:ring,record:off", "record is given twice", 13, "keep one"),
+            ("search_after_flush:true", "cannot be \"true\"", 20, "True, False"),
+        ] {
+            let error = Settings::parse(text).unwrap_err();
+            assert_eq!(error.place.at + 1, at, "{error}");
+            assert!(error.message.contains(wrong) && error.advice.contains(advice), "{error}");
+        }
+    }
+}
