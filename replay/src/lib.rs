@@ -3,3 +3,7 @@
 
 pub mod diff;
 pub mod tape;
+pub mod import;
+pub mod pickle;
+pub mod snapshot;
+pub mod source;

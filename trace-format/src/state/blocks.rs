@@ -43,6 +43,11 @@ impl Blocks {
         self.allocated_bytes + self.pending_bytes
     }
 
+    /// The live block that starts at `addr`.
+    pub(super) fn get(&self, addr: Addr) -> Option<&Block> {
+        self.by_addr.get(&addr)
+    }
+
     /// The live blocks that start in `size_bytes` bytes from `addr`, ascending.
     pub(super) fn within(
         &self,

@@ -7,6 +7,7 @@
 
 mod blocks;
 mod error;
+mod queries;
 mod ranges;
 mod segments;
 

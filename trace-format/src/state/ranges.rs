@@ -109,7 +109,7 @@ impl Ranges {
         Ok(())
     }
 
-    fn find(&self, addr: Addr, size_bytes: u64) -> Result<(Addr, &Range), Problem> {
+    pub(super) fn find(&self, addr: Addr, size_bytes: u64) -> Result<(Addr, &Range), Problem> {
         let end = end_of(addr, size_bytes)?;
         match self.by_addr.range(..=addr).next_back() {
             Some((&segment, range)) if end.0 <= segment.0 + range.size_bytes => {

@@ -55,24 +55,15 @@ impl State {
     }
 
     fn segment(&self, addr: Addr, range: &Range) -> SegmentState {
-        let Range { size_bytes, stream, pool, is_large, is_expandable, stack } = *range;
-        let mut blocks = Vec::new();
+        let mut segment = range.at(addr);
         let mut free_from = addr;
-        for (at, block) in self.blocks.within(addr, size_bytes) {
-            blocks.extend(gap(free_from, at));
-            let status =
-                if block.pending { BlockStatus::PendingFree } else { BlockStatus::Allocated };
-            blocks.push(BlockState {
-                addr: at,
-                size_bytes: block.size_bytes,
-                requested_bytes: block.requested_bytes,
-                status,
-                stack: block.stack,
-            });
+        for (at, block) in self.blocks.within(addr, range.size_bytes) {
+            segment.blocks.extend(gap(free_from, at));
+            segment.blocks.push(block.at(at));
             free_from = Addr(at.0 + block.size_bytes);
         }
-        blocks.extend(gap(free_from, Addr(addr.0 + size_bytes)));
-        SegmentState { addr, size_bytes, stream, pool, is_large, is_expandable, stack, blocks }
+        segment.blocks.extend(gap(free_from, Addr(addr.0 + range.size_bytes)));
+        segment
     }
 }
 

@@ -1,0 +1,25 @@
+//! How large the block of a request is: a snapshot's events give only what was asked for.
+
+use allocator::config::Config;
+use allocator::size;
+use trace_format::{Addr, State};
+
+/// The block that a request gets at `addr` in this state: rounded, or all of the free block if what would remain
+/// is too small to split off (`should_split`).
+pub(super) fn allocated(state: &State, addr: Addr, requested_bytes: u64, config: &Config) -> u64 {
+    let rounded = size::round(requested_bytes, config);
+    let Some(segment) = state.segment_at(addr) else { return rounded };
+    let free = state.free_bytes_at(addr);
+    let Some(remaining) = free.checked_sub(rounded) else { return rounded };
+    let splits = if segment.is_expandable || !segment.is_large {
+        remaining >= size::MIN_BLOCK_BYTES
+    } else {
+        rounded < config.max_split_size_bytes && remaining > size::SMALL_BYTES
+    };
+    if splits { rounded } else { free }
+}
+
+/// The block that was live at `addr` before the trace said it was freed: rounded, but not into its neighbour.
+pub(super) fn freed(state: &State, addr: Addr, requested_bytes: u64, config: &Config) -> u64 {
+    size::round(requested_bytes, config).min(state.free_bytes_at(addr))
+}

@@ -1,0 +1,45 @@
+//! Records that a snapshot's trace does not hold, with their places in it.
+
+use hashbrown::HashMap;
+use trace_format::{Event, MarkKind, StringId};
+
+use crate::snapshot::{Annotation, Entry, Stacks};
+
+/// An event to stand before an entry; `before == entries.len()` is the end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Insert {
+    pub(super) before: usize,
+    pub(super) event: Event,
+}
+
+/// All inserts by place; at one place, earlier lists come first.
+pub(super) fn merge(lists: [Vec<Insert>; 3]) -> Vec<Insert> {
+    let mut all: Vec<_> = lists.into_iter().flatten().collect();
+    all.sort_by_key(|insert| insert.before);
+    all
+}
+
+/// The profiler's ranges as marks, placed by time.
+pub(super) fn marks<'a>(
+    entries: &[Entry],
+    annotations: impl Iterator<Item = &'a Annotation>,
+    stacks: &mut Stacks,
+) -> Vec<Insert> {
+    let mut sorted: Vec<_> = annotations.collect();
+    sorted.sort_by_key(|annotation| annotation.time_us);
+    let mut names = HashMap::new();
+    let mut before = 0;
+    sorted
+        .into_iter()
+        .map(|annotation| {
+            while entries.get(before).is_some_and(|entry| entry.time_us <= annotation.time_us) {
+                before += 1;
+            }
+            let kind = if annotation.is_start { MarkKind::RangeBegin } else { MarkKind::RangeEnd };
+            let name = *names
+                .entry(annotation.name.as_str())
+                .or_insert_with(|| StringId(stacks.add_string(&annotation.name)));
+            Insert { before, event: Event::Mark { kind, name } }
+        })
+        .collect()
+}

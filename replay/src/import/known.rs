@@ -1,0 +1,46 @@
+//! What is known about a recorded run from outside its snapshot.
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// The limits a run had. Without them, flushes are told apart by what the trace itself shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Known {
+    /// Bytes the process could have on the device.
+    pub capacity_bytes: Option<u64>,
+    /// `torch.cuda.set_per_process_memory_fraction`.
+    pub memory_fraction: Option<f64>,
+}
+
+/// A `--meta` file that cannot be used.
+#[derive(Debug, Error)]
+#[error("not a run description (a JSON object with device_total_bytes and fraction): {0}")]
+pub struct MetaError(#[from] serde_json::Error);
+
+impl Known {
+    /// Reads the JSON description beside a recorded trace.
+    ///
+    /// # Errors
+    /// When it is not JSON, or its fields have other types.
+    pub fn from_meta(json: &[u8]) -> Result<Self, MetaError> {
+        #[derive(Deserialize)]
+        struct Meta {
+            device_total_bytes: Option<u64>,
+            fraction: Option<f64>,
+        }
+        let meta: Meta = serde_json::from_slice(json)?;
+        Ok(Self { capacity_bytes: meta.device_total_bytes, memory_fraction: meta.fraction })
+    }
+
+    /// The most bytes the allocator could reserve.
+    pub(super) fn limit_bytes(&self) -> Option<u64> {
+        let capacity = self.capacity_bytes?;
+        Some(self.allowed_bytes().map_or(capacity, |allowed| allowed.min(capacity)))
+    }
+
+    /// The fraction's limit; `None` where there is none.
+    pub(super) fn allowed_bytes(&self) -> Option<u64> {
+        let fraction = self.memory_fraction.filter(|&fraction| fraction < 1.0)?;
+        Some((fraction * self.capacity_bytes? as f64) as u64)
+    }
+}

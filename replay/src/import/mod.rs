@@ -1,0 +1,208 @@
+//! From a PyTorch memory snapshot to the tape's model.
+//!
+//! A snapshot holds the last events of each device and the final segments. The import walks back from the segments
+//! to the state the events began with ([`walk_back`]), works out what the trace does not say ([`flush`], [`pools`],
+//! [`block_size`]), and writes the records forward ([`forward`]). Every input is kept; what had to be concluded is
+//! listed in [`Import::inferred`].
+
+mod block_size;
+mod flush;
+mod forward;
+mod insert;
+mod known;
+mod pools;
+mod walk_back;
+
+use std::path::Path;
+
+use allocator::config::{Config, UNLIMITED};
+use thiserror::Error;
+use trace_format::{BaseState, BlockState, DeviceId, Record, SegmentState, StateError};
+
+pub use known::{Known, MetaError};
+
+use crate::pickle::{self, Limits, PickleError};
+use crate::snapshot::{self, Segment, Settings, Snapshot, SnapshotError, Stacks};
+use crate::source::{self, SourceError};
+
+/// Largest snapshot read, after decompression.
+pub const INPUT_BYTES_MAX: u64 = 4 << 30;
+
+/// A snapshot as a tape holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Import {
+    /// The devices that have events or segments.
+    pub devices: Vec<DeviceImport>,
+    /// Stacks by `StackId`; its strings are also those that marks name by `StringId`.
+    pub stacks: Stacks,
+    /// The settings in force at the end of the trace.
+    pub config: Config,
+    /// What the snapshot did not say and how it was concluded, for a reader.
+    pub inferred: Vec<String>,
+}
+
+/// One device's part of a snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceImport {
+    /// The device.
+    pub device: DeviceId,
+    /// What was there before the first record; empty if the trace covers the whole run.
+    pub base: BaseState,
+    /// Everything that happened, in order.
+    pub records: Vec<Record>,
+    /// The segments the snapshot ends with.
+    pub final_segments: Vec<SegmentState>,
+}
+
+/// A snapshot that cannot be imported.
+#[derive(Debug, Error)]
+pub enum ImportError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// Not a pickle of plain data.
+    #[error("{path}: {error}")]
+    Pickle {
+        /// The file.
+        path: String,
+        /// What and where.
+        error: PickleError,
+    },
+    /// Not a memory snapshot.
+    #[error("{path}: {error}")]
+    Snapshot {
+        /// The file.
+        path: String,
+        /// What and where.
+        error: SnapshotError,
+    },
+    /// The final segments overlap or are not tiled.
+    #[error("device {device}: the snapshot's segments contradict themselves: {error}")]
+    Segments {
+        /// The device.
+        device: DeviceId,
+        /// What and where.
+        error: StateError,
+    },
+}
+
+/// Reads and imports a snapshot file (`-` is standard input; zstd and gzip are recognised).
+///
+/// # Errors
+/// When the file cannot be read, is not a snapshot, or contradicts itself.
+pub fn import_file(path: &Path, known: &Known) -> Result<Import, ImportError> {
+    import(&read_snapshot(path)?, known)
+}
+
+/// Reads a snapshot file.
+///
+/// # Errors
+/// When the file cannot be read or is not a snapshot.
+pub fn read_snapshot(path: &Path) -> Result<Snapshot, ImportError> {
+    let bytes = source::read_all(path, INPUT_BYTES_MAX)?;
+    let path = || path.display().to_string();
+    let tree = pickle::read(&bytes, Limits::default())
+        .map_err(|error| ImportError::Pickle { path: path(), error })?;
+    drop(bytes);
+    snapshot::from_tree(&tree).map_err(|error| ImportError::Snapshot { path: path(), error })
+}
+
+/// Imports a snapshot, with what is known about its run from elsewhere.
+///
+/// # Errors
+/// When the final segments contradict themselves.
+pub fn import(snapshot: &Snapshot, known: &Known) -> Result<Import, ImportError> {
+    let config = config_of(&snapshot.settings);
+    let mut out = Import {
+        devices: Vec::new(),
+        stacks: snapshot.stacks.clone(),
+        config,
+        inferred: Vec::new(),
+    };
+    let by_segment = snapshot.segments.iter().map(|segment| segment.device as usize + 1);
+    let devices = by_segment.chain([snapshot.traces.len()]).max().unwrap_or(0);
+    for device in 0..devices {
+        let entries = snapshot.traces.get(device).map_or(&[][..], Vec::as_slice);
+        let segments = snapshot.segments.iter().filter(|s| s.device as usize == device);
+        let final_segments: Vec<_> = segments.map(segment_state).collect();
+        if entries.is_empty() && final_segments.is_empty() {
+            continue;
+        }
+        let imported = import_device(snapshot, device, entries, final_segments, known, &mut out)?;
+        out.devices.push(imported);
+    }
+    out.inferred.extend(snapshot.left_out.iter().map(|what| format!("left out: {what}")));
+    Ok(out)
+}
+
+fn import_device(
+    snapshot: &Snapshot,
+    device: usize,
+    entries: &[snapshot::Entry],
+    final_segments: Vec<SegmentState>,
+    known: &Known,
+    out: &mut Import,
+) -> Result<DeviceImport, ImportError> {
+    let device_id = DeviceId(device as u16);
+    let walked = walk_back::walk_back(entries, &final_segments, &out.config)
+        .map_err(|error| ImportError::Segments { device: device_id, error })?;
+    let base_bytes = walked.base.reserved_bytes();
+    let flushes = flush::find(entries, base_bytes, &out.config, known);
+    let pools = pools::find(entries, &walked, &flushes);
+    let annotations = snapshot.annotations.iter().filter(|a| a.device as usize == device);
+    let marks = insert::marks(entries, annotations, &mut out.stacks);
+    let mut base = BaseState {
+        time_ns: entries.first().map_or(0, |entry| entry.time_us.saturating_mul(1000)),
+        segments: walked.base.segments(),
+        pools: pools.base,
+        settings: out.config.text.clone(),
+        memory_fraction: known.memory_fraction,
+        ..BaseState::default()
+    };
+    if base.segments.is_empty() {
+        base.time_ns = 0;
+    }
+    let inserts = insert::merge([pools.inserts, flush::inserts(&flushes), marks]);
+    let written = forward::write(entries, &walked, &flushes, &inserts, &out.stacks, &out.config);
+    let mut notes = pools.notes;
+    notes.extend(flush::notes(&flushes, known));
+    notes.extend(walked.notes);
+    notes.extend(written.notes);
+    out.inferred.extend(notes.into_iter().map(|note| format!("device {device_id}: {note}")));
+    Ok(DeviceImport { device: device_id, base, records: written.records, final_segments })
+}
+
+/// The configuration that a snapshot's settings describe.
+fn config_of(settings: &Settings) -> Config {
+    Config {
+        max_split_size_bytes: settings.max_split_size.unwrap_or(UNLIMITED),
+        garbage_collection_threshold: settings.garbage_collection_threshold,
+        roundup_power2_divisions: settings.roundup_power2_divisions,
+        expandable_segments: settings.expandable_segments,
+        text: settings.text.clone().unwrap_or_default(),
+        ..Config::default()
+    }
+}
+
+fn segment_state(segment: &Segment) -> SegmentState {
+    SegmentState {
+        addr: trace_format::Addr(segment.address),
+        size_bytes: segment.total_size,
+        stream: segment.stream,
+        pool: segment.pool,
+        is_large: segment.is_large,
+        is_expandable: segment.is_expandable,
+        stack: segment.stack,
+        blocks: segment
+            .blocks
+            .iter()
+            .map(|block| BlockState {
+                addr: trace_format::Addr(block.address),
+                size_bytes: block.size,
+                requested_bytes: block.requested_size,
+                status: block.status,
+                stack: block.stack,
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,129 @@
+//! When private pools were created, opened, closed and let go: a snapshot shows only which pool an event used.
+//!
+//! A scope is taken to be as short as its allocations allow: it opens before the first of a run of allocations from
+//! the pool and closes after the last. A pool is let go before the first segment of it is given back after its last
+//! scope. `(n, 0)` is the pool of a graph capture (PyTorch numbers those itself).
+
+use hashbrown::HashMap;
+use trace_format::{Event, PoolId, PoolState, ScopeFilter};
+
+use super::flush::Flush;
+use super::insert::Insert;
+use super::walk_back::{Kind, Walked};
+use crate::snapshot::{Action, Entry};
+
+/// The pool events of a trace.
+pub(super) struct Pools {
+    /// Private pools that exist before the first entry.
+    pub(super) base: Vec<PoolState>,
+    pub(super) inserts: Vec<Insert>,
+    pub(super) notes: Option<String>,
+}
+
+pub(super) fn find(entries: &[Entry], walked: &Walked, flushes: &[Flush]) -> Pools {
+    let scopes = scopes(entries, &walked.kinds, flushes);
+    let mut last_use: HashMap<PoolId, usize> = HashMap::new();
+    let mut first_use: HashMap<PoolId, usize> = HashMap::new();
+    for segment in walked.base.segments() {
+        if !segment.pool.is_default() {
+            first_use.insert(segment.pool, 0);
+            last_use.insert(segment.pool, 0);
+        }
+    }
+    let mut base: Vec<_> = first_use.keys().map(|&pool| held(pool)).collect();
+    base.sort_by_key(|state| state.pool);
+
+    let mut turns = Vec::new();
+    for scope in &scopes {
+        if let hashbrown::hash_map::Entry::Vacant(first) = first_use.entry(scope.pool) {
+            first.insert(scope.from);
+            let event = Event::PoolCreate { pool: scope.pool, own_source: false };
+            turns.push((Turn::Open, Insert { before: scope.from, event }));
+        }
+        turns.extend(scope.events());
+        last_use.insert(scope.pool, scope.to);
+    }
+    for flush in flushes {
+        for at in flush.window.clone().filter(|&at| entries[at].action.is_segment_loss()) {
+            let pool = walked.kinds[at].pool;
+            if last_use.get(&pool).is_some_and(|&last| last <= flush.window.start) {
+                last_use.remove(&pool);
+                let event = Event::PoolRelease { pool };
+                turns.push((Turn::LetGo, Insert { before: flush.window.start, event }));
+            }
+        }
+    }
+    turns.sort_by_key(|(turn, insert)| (insert.before, *turn));
+    let notes = (!scopes.is_empty()).then(|| {
+        format!("{} scopes of private pools, as short as their allocations allow", scopes.len())
+    });
+    Pools { base, inserts: turns.into_iter().map(|(_, insert)| insert).collect(), notes }
+}
+
+/// The order of events at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Close,
+    LetGo,
+    Open,
+}
+
+fn held(pool: PoolId) -> PoolState {
+    PoolState { pool, use_count: 1, own_source: false, use_on_oom: false, no_split: false }
+}
+
+/// A run of allocations from one private pool: from the first entry of its first malloc to past its last.
+struct Scope {
+    pool: PoolId,
+    from: usize,
+    to: usize,
+}
+
+impl Scope {
+    fn events(&self) -> impl Iterator<Item = (Turn, Insert)> {
+        let Self { pool, from, to } = *self;
+        let is_capture = pool.1 == 0;
+        let filter = if is_capture { ScopeFilter::Capture } else { ScopeFilter::Unknown };
+        let open = [
+            Some(Event::PoolBegin { pool, filter }),
+            is_capture.then_some(Event::CaptureBegin { pool }),
+        ];
+        let close = [
+            is_capture.then_some(Event::CaptureEnd { pool }),
+            Some(Event::PoolEnd { pool }),
+            Some(Event::PoolRelease { pool }),
+        ];
+        let place = |turn, before| move |event| (turn, Insert { before, event });
+        let open = open.into_iter().flatten().map(place(Turn::Open, from));
+        open.chain(close.into_iter().flatten().map(place(Turn::Close, to)))
+    }
+}
+
+fn scopes(entries: &[Entry], kinds: &[Kind], flushes: &[Flush]) -> Vec<Scope> {
+    let mut scopes: Vec<Scope> = Vec::new();
+    let mut is_open = false;
+    let mut flushes = flushes.iter().filter(|flush| flush.belongs_to_malloc()).peekable();
+    for (at, entry) in entries.iter().enumerate() {
+        if entry.action != Action::Alloc {
+            continue;
+        }
+        let mut from = at;
+        while from > 0 && entries[from - 1].action.is_segment_gain() {
+            from -= 1;
+        }
+        while flushes.next_if(|flush| flush.window.end < from).is_some() {}
+        if let Some(flush) = flushes.next_if(|flush| flush.window.end == from) {
+            from = flush.window.start;
+        }
+        let pool = kinds[at].pool;
+        match scopes.last_mut() {
+            Some(scope) if is_open && scope.pool == pool => scope.to = at + 1,
+            _ if pool.is_default() => is_open = false,
+            _ => {
+                scopes.push(Scope { pool, from, to: at + 1 });
+                is_open = true;
+            }
+        }
+    }
+    scopes
+}

@@ -1,0 +1,133 @@
+//! Walks a trace back from its final segments to the state it began with, and learns on the way which pool each
+//! segment event belonged to.
+
+use allocator::config::Config;
+use allocator::size;
+use trace_format::{
+    Addr, BlockStatus, Event, PoolId, Record, SegmentState, State, StateError, ThreadId,
+};
+
+use super::block_size;
+use crate::snapshot::{Action, Entry};
+
+/// What the walk found.
+pub(super) struct Walked {
+    /// The state before the first entry.
+    pub(super) base: State,
+    /// For each entry, the pool and class it used; meaningful for allocations and segment events only.
+    pub(super) kinds: Vec<Kind>,
+    /// What could not be reconciled.
+    pub(super) notes: Vec<String>,
+}
+
+/// What a segment event does not say itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) pool: PoolId,
+    pub(super) is_large: bool,
+}
+
+pub(super) fn walk_back(
+    entries: &[Entry],
+    final_segments: &[SegmentState],
+    config: &Config,
+) -> Result<Walked, StateError> {
+    let mut state = State::from_segments(final_segments)?;
+    let mut kinds = vec![Kind::default(); entries.len()];
+    let mut unplaced_pools = 0_u64;
+    let mut unplaced = Vec::new();
+    for (at, entry) in entries.iter().enumerate().rev() {
+        let is_segment = entry.action.is_segment_gain() || entry.action.is_segment_loss();
+        if is_segment || entry.action == Action::Alloc {
+            let (kind, pool_is_known) = kind_of(&state, entry);
+            kinds[at] = kind;
+            unplaced_pools += u64::from(!pool_is_known);
+        }
+        let Some(event) = event_to_undo(&state, entry, kinds[at], config) else { continue };
+        let record = Record { time_ns: 0, thread: ThreadId(0), stack: entry.stack, event };
+        if let Err(error) = state.undo(&record) {
+            unplaced.push((at, error));
+        }
+    }
+    let mut notes = Vec::new();
+    if unplaced_pools > 0 {
+        notes.push(format!(
+            "{unplaced_pools} events name no pool (PyTorch before 2.12) and their \
+             segments are gone: taken as the default pool"
+        ));
+    }
+    if let Some((at, error)) = unplaced.last() {
+        notes.push(format!(
+            "{} events do not fit the final segments, so the state the trace began with is \
+             approximate (the first is event {at}: {error})",
+            unplaced.len()
+        ));
+    }
+    if !state.is_empty() {
+        notes.push(format!(
+            "the trace begins mid-run, with {} bytes reserved and {} active: that state was \
+             worked out from the final segments",
+            state.reserved_bytes(),
+            state.active_bytes()
+        ));
+    }
+    Ok(Walked { base: state, kinds, notes })
+}
+
+/// The pool and class of a segment event, and whether the pool is known rather than assumed.
+fn kind_of(state: &State, entry: &Entry) -> (Kind, bool) {
+    // An unmapped range is gone from the state after it, but may have left more of its segment on either side.
+    let inside = state.segment_at(Addr(entry.addr));
+    let segment = inside.or_else(|| {
+        let around = [entry.addr.checked_sub(1), entry.addr.checked_add(entry.size)];
+        let mut around = around.into_iter().flatten().filter_map(|at| state.segment_at(Addr(at)));
+        around.find(|segment| {
+            let is_same = segment.is_expandable && segment.stream == entry.stream;
+            is_same && entry.action == Action::SegmentUnmap
+        })
+    });
+    let pool = entry.pool.or(segment.as_ref().map(|segment| segment.pool));
+    let is_large = segment.map_or(entry.size != size::SMALL_SEGMENT_BYTES, |s| s.is_large);
+    (Kind { pool: pool.unwrap_or(PoolId::DEFAULT), is_large }, pool.is_some())
+}
+
+fn event_to_undo(state: &State, entry: &Entry, kind: Kind, config: &Config) -> Option<Event> {
+    let addr = Addr(entry.addr);
+    let live = state.block_at(addr);
+    let requested_bytes = live.map_or(entry.size, |block| block.requested_bytes);
+    let size_bytes = live.map_or_else(
+        || block_size::freed(state, addr, entry.size, config),
+        |block| block.size_bytes,
+    );
+    Some(match entry.action {
+        Action::Alloc => Event::Alloc {
+            addr,
+            requested_bytes,
+            size_bytes,
+            stream: entry.stream,
+            pool: kind.pool,
+        },
+        Action::FreeCompleted => Event::FreeCompleted { addr, requested_bytes, size_bytes },
+        Action::FreeRequested => {
+            // Still shown as allocated: the snapshot was taken between the request and its bookkeeping.
+            if live.is_some_and(|block| block.status == BlockStatus::Allocated) {
+                return None;
+            }
+            Event::Free { addr, requested_bytes, size_bytes, pending: live.is_some() }
+        }
+        Action::Snapshot | Action::Oom | Action::UserDefined => return None,
+        _ => segment_event(entry, kind),
+    })
+}
+
+/// The event of a segment entry.
+pub(super) fn segment_event(entry: &Entry, kind: Kind) -> Event {
+    let (addr, size_bytes, stream) = (Addr(entry.addr), entry.size, entry.stream);
+    let Kind { pool, is_large } = kind;
+    match entry.action {
+        Action::SegmentFree => Event::SegmentFree { addr, size_bytes, stream, pool, is_large },
+        Action::SegmentMap => Event::SegmentMap { addr, size_bytes, stream, pool, is_large },
+        Action::SegmentUnmap => Event::SegmentUnmap { addr, size_bytes, stream, pool, is_large },
+        _ => Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large },
+    }
+}

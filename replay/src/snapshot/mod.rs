@@ -1,0 +1,12 @@
+//! PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`), typed.
+//!
+//! Keys that replays do not need are ignored, optional ones may be missing: snapshots of PyTorch 2.0 to 2.15 read,
+//! also the bare segment list of `torch.cuda.memory_snapshot()` and blocks with the old `history`.
+
+pub(crate) mod fields;
+mod model;
+mod read;
+mod stacks;
+
+pub use model::{Action, Annotation, Block, Entry, Frame, Segment, Settings, Snapshot, Stacks};
+pub use read::{SnapshotError, from_tree};

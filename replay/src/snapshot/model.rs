@@ -1,0 +1,216 @@
+//! What a PyTorch memory snapshot says, typed. Sizes are bytes, times microseconds since the Unix epoch.
+
+use trace_format::{BlockStatus, PoolId, StackId, Stream};
+
+/// A whole snapshot.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// The final segments of all devices.
+    pub segments: Vec<Segment>,
+    /// The events of each device, oldest first; the index is the device.
+    pub traces: Vec<Vec<Entry>>,
+    /// The allocator's settings, as far as they are known.
+    pub settings: Settings,
+    /// `record_function` ranges of the profiler.
+    pub annotations: Vec<Annotation>,
+    /// The call stacks that entries, segments and blocks name; the first is empty.
+    pub stacks: Stacks,
+    /// What the file holds that this model does not, said once each.
+    pub left_out: Vec<String>,
+}
+
+/// One final segment, or one mapped run of an expandable segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// CUDA ordinal of the device.
+    pub device: u32,
+    /// Where it starts.
+    pub address: u64,
+    /// Its size.
+    pub total_size: u64,
+    /// The stream it serves.
+    pub stream: Stream,
+    /// The pool it serves.
+    pub pool: PoolId,
+    /// `segment_type` is `large`.
+    pub is_large: bool,
+    /// Part of an expandable segment.
+    pub is_expandable: bool,
+    /// Stack of the allocation that made it.
+    pub stack: StackId,
+    /// Its blocks, ascending.
+    pub blocks: Vec<Block>,
+}
+
+/// One block of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Where it starts; the sum of the sizes before it.
+    pub address: u64,
+    /// Its size.
+    pub size: u64,
+    /// Bytes last asked for.
+    pub requested_size: u64,
+    /// Whether it is in use.
+    pub status: BlockStatus,
+    /// Stack of the allocation.
+    pub stack: StackId,
+}
+
+/// What an entry of a device trace records (`TraceEntry::Action`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A block was handed out; `size` is what was asked for.
+    Alloc,
+    /// A block was given back.
+    FreeRequested,
+    /// A block became reusable.
+    FreeCompleted,
+    /// `cudaMalloc`.
+    SegmentAlloc,
+    /// `cudaFree`.
+    SegmentFree,
+    /// `cuMemMap`.
+    SegmentMap,
+    /// `cuMemUnmap`.
+    SegmentUnmap,
+    /// A snapshot was taken; `size` is the active bytes.
+    Snapshot,
+    /// Out of memory; `addr` is what the device had free, `size` the rounded request.
+    Oom,
+    /// A mark of PyTorch before 2.5; the stack's first frame names it.
+    UserDefined,
+}
+
+impl Action {
+    /// All actions.
+    pub const ALL: [Self; 10] = [
+        Self::Alloc,
+        Self::FreeRequested,
+        Self::FreeCompleted,
+        Self::SegmentAlloc,
+        Self::SegmentFree,
+        Self::SegmentMap,
+        Self::SegmentUnmap,
+        Self::Snapshot,
+        Self::Oom,
+        Self::UserDefined,
+    ];
+
+    /// Its name in a snapshot.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alloc => "alloc",
+            Self::FreeRequested => "free_requested",
+            Self::FreeCompleted => "free_completed",
+            Self::SegmentAlloc => "segment_alloc",
+            Self::SegmentFree => "segment_free",
+            Self::SegmentMap => "segment_map",
+            Self::SegmentUnmap => "segment_unmap",
+            Self::Snapshot => "snapshot",
+            Self::Oom => "oom",
+            Self::UserDefined => "user_defined",
+        }
+    }
+
+    /// Whether it maps memory into the process.
+    pub fn is_segment_gain(self) -> bool {
+        matches!(self, Self::SegmentAlloc | Self::SegmentMap)
+    }
+
+    /// Whether it gives memory back to the device.
+    pub fn is_segment_loss(self) -> bool {
+        matches!(self, Self::SegmentFree | Self::SegmentUnmap)
+    }
+}
+
+/// One event of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What happened.
+    pub action: Action,
+    /// Address of the block or segment; bytes free on the device for `oom`.
+    pub addr: u64,
+    /// Size, as the action defines it.
+    pub size: u64,
+    /// Stream of the block or segment.
+    pub stream: Stream,
+    /// When; 0 where the snapshot has no clock.
+    pub time_us: u64,
+    /// The pool; PyTorch before 2.12 does not say.
+    pub pool: Option<PoolId>,
+    /// The call stack.
+    pub stack: StackId,
+}
+
+/// `allocator_settings`, as far as replays need them. Missing ones have PyTorch's defaults.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// `PYTORCH_CUDA_ALLOC_CONF` as last set.
+    pub text: Option<String>,
+    /// Bytes; `None` is unlimited (-1).
+    pub max_split_size: Option<u64>,
+    /// 0 is off.
+    pub garbage_collection_threshold: f64,
+    /// Whether new segments are expandable.
+    pub expandable_segments: bool,
+    /// For 1 MiB, 2 MiB, ... 32 GiB.
+    pub roundup_power2_divisions: [u64; allocator::config::ROUNDUP_INTERVALS],
+}
+
+/// One `external_annotations` entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Annotation {
+    /// CUDA ordinal of the device.
+    pub device: u32,
+    /// When.
+    pub time_us: u64,
+    /// `START` of the range; otherwise its end.
+    pub is_start: bool,
+    /// Name of the range.
+    pub name: String,
+}
+
+/// A frame of a call stack; strings are indices into [`Stacks::strings`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Function.
+    pub name: u32,
+    /// File.
+    pub filename: u32,
+    /// Line; 0 where there is none.
+    pub line: u32,
+}
+
+/// Distinct call stacks, innermost frame first, as PyTorch writes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stacks {
+    /// Strings of the frames; number 0 is empty.
+    pub strings: Vec<String>,
+    /// Frames of all stacks.
+    pub frames: Vec<Frame>,
+    /// Each stack as indices into `frames`; number 0 is empty.
+    pub stacks: Vec<Box<[u32]>>,
+}
+
+impl Default for Stacks {
+    fn default() -> Self {
+        Self { strings: vec![String::new()], frames: Vec::new(), stacks: vec![Box::default()] }
+    }
+}
+
+impl Stacks {
+    /// Adds a string and says its number; the empty string is number 0.
+    pub fn add_string(&mut self, text: &str) -> u32 {
+        if text.is_empty() {
+            return 0;
+        }
+        self.strings.push(text.to_owned());
+        self.strings.len() as u32 - 1
+    }
+
+    /// The frames of a stack.
+    pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = Frame> + '_ {
+        self.stacks[stack.0 as usize].iter().map(|&frame| self.frames[frame as usize])
+    }
+}

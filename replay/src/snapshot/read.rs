@@ -1,0 +1,394 @@
+//! From the values of a pickle to the model.
+
+use std::fmt;
+
+use thiserror::Error;
+use trace_format::{BlockStatus, PoolId, Stream};
+
+use super::fields::Fields;
+use super::model::{Action, Annotation, Block, Entry, Segment, Settings, Snapshot};
+use super::stacks::StackReader;
+use crate::pickle::{Node, Tree, Value};
+
+/// A readable pickle that is not a memory snapshot, and where it departs.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{place}: {needs} is needed, found {found}; is this a file of \
+     torch.cuda.memory._dump_snapshot?"
+)]
+pub struct SnapshotError {
+    /// Path in the object, such as `device_traces[0][17].addr`.
+    pub place: String,
+    /// What should be there.
+    pub needs: &'static str,
+    /// What is there.
+    pub found: String,
+}
+
+/// Reads a snapshot out of a pickle.
+///
+/// # Errors
+/// Where the pickle's shape is not a snapshot's.
+pub fn from_tree(tree: &Tree) -> Result<Snapshot, SnapshotError> {
+    let mut reader = Reader {
+        tree,
+        segment: Fields::new(tree, SEGMENT_KEYS),
+        block: Fields::new(tree, BLOCK_KEYS),
+        entry: Fields::new(tree, ENTRY_KEYS),
+        actions: actions(tree),
+        stacks: StackReader::new(tree),
+        out: Snapshot::default(),
+        has_metadata: false,
+    };
+    reader.top()?;
+    let mut out = reader.out;
+    out.stacks = reader.stacks.finish();
+    if reader.has_metadata {
+        out.left_out.push("user_metadata and compile_context of events".to_owned());
+    }
+    Ok(out)
+}
+
+const SEGMENT_KEYS: [&str; 9] = [
+    "device",
+    "address",
+    "total_size",
+    "stream",
+    "segment_type",
+    "segment_pool_id",
+    "is_expandable",
+    "frames",
+    "blocks",
+];
+const BLOCK_KEYS: [&str; 5] = ["size", "requested_size", "state", "frames", "history"];
+const ENTRY_KEYS: [&str; 11] = [
+    "action",
+    "addr",
+    "device_free",
+    "size",
+    "stream",
+    "time_us",
+    "pool_id",
+    "segment_pool_id",
+    "frames",
+    "user_metadata",
+    "compile_context",
+];
+
+struct Reader<'a> {
+    tree: &'a Tree,
+    segment: Fields<9>,
+    block: Fields<5>,
+    entry: Fields<11>,
+    /// The action that each string is.
+    actions: Vec<Option<Action>>,
+    stacks: StackReader<'a>,
+    out: Snapshot,
+    has_metadata: bool,
+}
+
+fn actions(tree: &Tree) -> Vec<Option<Action>> {
+    let mut actions = vec![None; tree.text_count()];
+    for action in Action::ALL {
+        if let Some(text) = tree.find_text(action.name()) {
+            actions[text.index()] = Some(action);
+        }
+    }
+    actions
+}
+
+impl Reader<'_> {
+    fn top(&mut self) -> Result<(), SnapshotError> {
+        let tree = self.tree;
+        let top = match tree.root() {
+            Value::Dict(top) => top,
+            // torch.cuda.memory_snapshot(): the segments alone.
+            segments @ (Value::List(_) | Value::Tuple(_)) => return self.segments(segments),
+            other => return Err(mismatch("the snapshot", "a dict", tree, other)),
+        };
+        let get = |key| tree.get(top, key).unwrap_or(Value::None);
+        self.segments(get("segments"))?;
+        self.traces(get("device_traces"))?;
+        if let Value::Dict(settings) = get("allocator_settings") {
+            self.out.settings = read_settings(tree, settings);
+        }
+        for (at, &annotation) in items(tree, get("external_annotations")).iter().enumerate() {
+            self.annotation(at, annotation)?;
+        }
+        Ok(())
+    }
+
+    fn list(&self, place: impl fmt::Display, value: Value) -> Result<Node, SnapshotError> {
+        match value {
+            Value::List(node) | Value::Tuple(node) => Ok(node),
+            other => Err(mismatch(place, "a list", self.tree, other)),
+        }
+    }
+
+    fn segments(&mut self, value: Value) -> Result<(), SnapshotError> {
+        let tree = self.tree;
+        let node = self.list("segments", value)?;
+        for (at, &segment) in tree.cells(node).iter().enumerate() {
+            let place = Place::of("segments", at);
+            let Value::Dict(segment) = segment else {
+                return Err(mismatch(place, "a dict", tree, segment));
+            };
+            let [device, address, total_size, stream, kind, pool, expandable, frames, blocks] =
+                self.segment.read(tree, segment);
+            let address = integer(tree, place.key("address"), address)?;
+            let total_size = integer(tree, place.key("total_size"), total_size)?;
+            let segment = Segment {
+                device: device.as_u64().unwrap_or(0) as u32,
+                address,
+                total_size,
+                stream: stream_of(stream),
+                pool: pool_of(tree, pool).unwrap_or(PoolId::DEFAULT),
+                is_large: match kind {
+                    Value::Text(text) => tree.text(text) == "large",
+                    _ => total_size != allocator::size::SMALL_SEGMENT_BYTES,
+                },
+                is_expandable: expandable == Value::Bool(true),
+                stack: self.stacks.stack(frames),
+                blocks: self.blocks(place, address, blocks)?,
+            };
+            self.out.segments.push(segment);
+        }
+        Ok(())
+    }
+
+    fn blocks(
+        &mut self,
+        place: Place,
+        mut address: u64,
+        value: Value,
+    ) -> Result<Vec<Block>, SnapshotError> {
+        let tree = self.tree;
+        let node = self.list(place.key("blocks"), value)?;
+        let mut blocks = Vec::with_capacity(tree.cells(node).len());
+        for &block in tree.cells(node) {
+            let Value::Dict(block) = block else {
+                return Err(mismatch(place.key("blocks"), "a list of dicts", tree, block));
+            };
+            let [size, requested, state, mut frames, history] = self.block.read(tree, block);
+            let size = integer(tree, place.key("blocks: size"), size)?;
+            let mut requested = requested.as_u64();
+            // PyTorch before 2.1 kept a history of uses in the block; the first is the current one.
+            if let Some(&Value::Dict(last)) = items(tree, history).first() {
+                frames = tree.get(last, "frames").unwrap_or(frames);
+                requested =
+                    requested.or_else(|| tree.get(last, "real_size").and_then(Value::as_u64));
+            }
+            let status = match state {
+                Value::Text(text) => status_of(tree.text(text)),
+                _ => None,
+            };
+            let Some(status) = status else {
+                let needs = "active_allocated, active_pending_free or inactive";
+                return Err(mismatch(place.key("blocks: state"), needs, tree, state));
+            };
+            let requested_size = requested.unwrap_or(size);
+            let stack = self.stacks.stack(frames);
+            blocks.push(Block { address, size, requested_size, status, stack });
+            address = address.saturating_add(size);
+        }
+        Ok(blocks)
+    }
+
+    fn traces(&mut self, value: Value) -> Result<(), SnapshotError> {
+        let tree = self.tree;
+        let traces = self.list("device_traces", value)?;
+        for (device, &trace) in tree.cells(traces).iter().enumerate() {
+            let place = Place::of("device_traces", device);
+            let trace = self.list(place, trace)?;
+            let mut entries = Vec::with_capacity(tree.cells(trace).len());
+            for (at, &entry) in tree.cells(trace).iter().enumerate() {
+                let place = place.at(at);
+                let Value::Dict(entry) = entry else {
+                    return Err(mismatch(place, "a dict", tree, entry));
+                };
+                entries.push(self.entry(place, entry)?);
+            }
+            self.out.traces.push(entries);
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, place: Place, entry: Node) -> Result<Entry, SnapshotError> {
+        let tree = self.tree;
+        let [action, addr, free, size, stream, time, pool, segment_pool, frames, metadata, context] =
+            self.entry.read(tree, entry);
+        let action = match action {
+            Value::Text(text) => self.actions[text.index()],
+            _ => None,
+        }
+        .ok_or_else(|| mismatch(place.key("action"), "an action of PyTorch", tree, action))?;
+        let has_addr = !matches!(action, Action::Oom | Action::Snapshot | Action::UserDefined);
+        let addr = match action {
+            Action::Oom => free.as_u64().or(addr.as_u64()).unwrap_or(0),
+            _ if has_addr => integer(tree, place.key("addr"), addr)?,
+            _ => 0,
+        };
+        let size = match size.as_u64() {
+            None if has_addr => integer(tree, place.key("size"), size)?,
+            size => size.unwrap_or(0),
+        };
+        self.has_metadata |= is_metadata(tree, metadata, "") || is_metadata(tree, context, "N/A");
+        Ok(Entry {
+            action,
+            addr,
+            size,
+            stream: stream_of(stream),
+            time_us: time_of(time),
+            pool: pool_of(tree, pool).or_else(|| pool_of(tree, segment_pool)),
+            stack: self.stacks.stack(frames),
+        })
+    }
+
+    fn annotation(&mut self, at: usize, value: Value) -> Result<(), SnapshotError> {
+        let tree = self.tree;
+        let Value::Dict(annotation) = value else {
+            let place = Place::of("external_annotations", at);
+            return Err(mismatch(place, "a dict", tree, value));
+        };
+        let get = |key| tree.get(annotation, key).unwrap_or(Value::None);
+        let text = |value| match value {
+            Value::Text(text) => tree.text(text),
+            _ => "",
+        };
+        self.out.annotations.push(Annotation {
+            device: get("device").as_u64().unwrap_or(0) as u32,
+            time_us: time_of(get("time_us")),
+            is_start: text(get("stage")) == "START",
+            name: text(get("name")).to_owned(),
+        });
+        Ok(())
+    }
+}
+
+/// The values of a list or tuple; anything else has none.
+fn items(tree: &Tree, value: Value) -> &[Value] {
+    match value {
+        Value::List(node) | Value::Tuple(node) => tree.cells(node),
+        _ => &[],
+    }
+}
+
+fn read_settings(tree: &Tree, node: Node) -> Settings {
+    let get = |key| tree.get(node, key).unwrap_or(Value::None);
+    let mut settings = Settings {
+        text: match get("PYTORCH_CUDA_ALLOC_CONF") {
+            Value::Text(text) => Some(tree.text(text).to_owned()),
+            _ => None,
+        },
+        // Unlimited is written as -1.
+        max_split_size: get("max_split_size").as_u64(),
+        garbage_collection_threshold: match get("garbage_collection_threshold") {
+            Value::Float(threshold) => threshold,
+            _ => 0.0,
+        },
+        expandable_segments: get("expandable_segments") == Value::Bool(true),
+        ..Settings::default()
+    };
+    if let Value::Dict(divisions) = get("roundup_power2_divisions") {
+        for (at, slot) in settings.roundup_power2_divisions.iter_mut().enumerate() {
+            let divisions = tree.get(divisions, &(1_u64 << at).to_string());
+            *slot = divisions.and_then(Value::as_u64).unwrap_or(0);
+        }
+    }
+    settings
+}
+
+fn status_of(state: &str) -> Option<BlockStatus> {
+    match state {
+        "active_allocated" => Some(BlockStatus::Allocated),
+        // The second is what PyTorch's documentation calls it.
+        "active_pending_free" | "active_awaiting_free" => Some(BlockStatus::PendingFree),
+        "inactive" => Some(BlockStatus::Inactive),
+        _ => None,
+    }
+}
+
+/// A raw handle; negative where it came as a signed pointer.
+fn stream_of(value: Value) -> Stream {
+    match value {
+        Value::Int(handle) => Stream(handle as u64),
+        Value::Big(handle) => Stream(handle),
+        _ => Stream(0),
+    }
+}
+
+fn time_of(value: Value) -> u64 {
+    match value {
+        Value::Float(time) => time as u64,
+        value => value.as_u64().unwrap_or(0),
+    }
+}
+
+fn pool_of(tree: &Tree, value: Value) -> Option<PoolId> {
+    let (Value::List(node) | Value::Tuple(node)) = value else { return None };
+    match tree.cells(node) {
+        [a, b] => Some(PoolId(a.as_u64()?, b.as_u64()?)),
+        _ => None,
+    }
+}
+
+/// Whether metadata says more than its default.
+fn is_metadata(tree: &Tree, value: Value, default: &str) -> bool {
+    match value {
+        Value::None => false,
+        Value::Text(text) => tree.text(text) != default,
+        _ => true,
+    }
+}
+
+fn integer(tree: &Tree, place: impl fmt::Display, value: Value) -> Result<u64, SnapshotError> {
+    value.as_u64().ok_or_else(|| mismatch(place, "an integer of at least 0", tree, value))
+}
+
+fn mismatch(
+    place: impl fmt::Display,
+    needs: &'static str,
+    tree: &Tree,
+    found: Value,
+) -> SnapshotError {
+    let found = match found {
+        Value::None => "nothing".to_owned(),
+        Value::Text(text) => format!("{:?}", tree.text(text)),
+        Value::Int(value) => value.to_string(),
+        other => other.type_name().to_owned(),
+    };
+    SnapshotError { place: place.to_string(), needs, found }
+}
+
+/// A place in the snapshot; formatted only for an error.
+#[derive(Clone, Copy)]
+struct Place {
+    list: &'static str,
+    at: usize,
+    inner: Option<usize>,
+    key: Option<&'static str>,
+}
+
+impl Place {
+    fn of(list: &'static str, at: usize) -> Self {
+        Self { list, at, inner: None, key: None }
+    }
+
+    fn at(self, inner: usize) -> Self {
+        Self { inner: Some(inner), ..self }
+    }
+
+    fn key(self, key: &'static str) -> Self {
+        Self { key: Some(key), ..self }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}]", self.list, self.at)?;
+        if let Some(inner) = self.inner {
+            write!(f, "[{inner}]")?;
+        }
+        self.key.map_or(Ok(()), |key| write!(f, ".{key}"))
+    }
+}

@@ -1,0 +1,66 @@
+//! Where input bytes come from: a file or standard input, plain, zstd or gzip, told apart by content.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+use thiserror::Error;
+
+/// The largest zstd window accepted (`--long=27`): 128 MiB.
+const MAX_WINDOW_LOG: u32 = 27;
+
+/// Input that could not be read.
+#[derive(Debug, Error)]
+pub enum SourceError {
+    /// The file cannot be opened or read, or its compression is damaged.
+    #[error("{path}: cannot read{compression}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Empty, or which decompression failed.
+        compression: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is larger than allowed once decompressed.
+    #[error("{path}: more than {limit_bytes} bytes after decompression, the limit")]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit_bytes: u64,
+    },
+}
+
+/// All bytes of `path` (`-` is standard input), decompressed, at most `limit_bytes` of them.
+///
+/// # Errors
+/// When it cannot be opened, read or decompressed, or is larger than the limit.
+pub fn read_all(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, SourceError> {
+    let failed =
+        |compression| move |source| SourceError::Io { path: path.to_owned(), compression, source };
+    let raw: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path).map_err(failed(""))?)
+    };
+    let mut raw = BufReader::with_capacity(1 << 18, raw);
+    let head = raw.fill_buf().map_err(failed(""))?;
+    let (reader, compression): (Box<dyn Read>, _) = if head.starts_with(&[0x1f, 0x8b]) {
+        (Box::new(MultiGzDecoder::new(raw)), " (gzip)")
+    } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        let mut decoder = zstd::Decoder::with_buffer(raw).map_err(failed(" (zstd)"))?;
+        decoder.window_log_max(MAX_WINDOW_LOG).map_err(failed(" (zstd)"))?;
+        (Box::new(decoder), " (zstd)")
+    } else {
+        (Box::new(raw), "")
+    };
+    let mut bytes = Vec::new();
+    let mut limited = reader.take(limit_bytes.saturating_add(1));
+    limited.read_to_end(&mut bytes).map_err(failed(compression))?;
+    if bytes.len() as u64 > limit_bytes {
+        return Err(SourceError::TooLarge { path: path.to_owned(), limit_bytes });
+    }
+    Ok(bytes)
+}
