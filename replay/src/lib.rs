@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod diff;
-pub mod tape;
 pub mod import;
 pub mod pickle;
 pub mod snapshot;
 pub mod source;
+pub mod tape;

@@ -128,8 +128,9 @@ impl Writer {
                 pool: entry.pool.unwrap_or(PoolId::DEFAULT),
             },
             Action::UserDefined => {
-                let name = stacks.frames_of(entry.stack).next().map_or(0, |frame| frame.name);
-                Event::Mark { kind: MarkKind::Instant, name: StringId(name) }
+                let frame = stacks.frames_of(entry.stack).next();
+                let name = frame.map_or(StringId(0), |frame| frame.name);
+                Event::Mark { kind: MarkKind::Instant, name }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Records that a snapshot's trace does not hold, with their places in it.
 
 use hashbrown::HashMap;
-use trace_format::{Event, MarkKind, StringId};
+use trace_format::{Event, MarkKind};
 
 use crate::snapshot::{Annotation, Entry, Stacks};
 
@@ -38,7 +38,7 @@ pub(super) fn marks<'a>(
             let kind = if annotation.is_start { MarkKind::RangeBegin } else { MarkKind::RangeEnd };
             let name = *names
                 .entry(annotation.name.as_str())
-                .or_insert_with(|| StringId(stacks.add_string(&annotation.name)));
+                .or_insert_with(|| stacks.add_string(&annotation.name));
             Insert { before, event: Event::Mark { kind, name } }
         })
         .collect()

@@ -52,6 +52,8 @@ pub struct DeviceImport {
     pub records: Vec<Record>,
     /// The segments the snapshot ends with.
     pub final_segments: Vec<SegmentState>,
+    /// Blocks that the records leave live and the final segments show free: recording stopped before the snapshot.
+    pub unrecorded_frees: u64,
 }
 
 /// A snapshot that cannot be imported.
@@ -164,12 +166,18 @@ fn import_device(
     }
     let inserts = insert::merge([pools.inserts, flush::inserts(&flushes), marks]);
     let written = forward::write(entries, &walked, &flushes, &inserts, &out.stacks, &out.config);
-    let mut notes = pools.notes;
-    notes.extend(flush::notes(&flushes, known));
-    notes.extend(walked.notes);
-    notes.extend(written.notes);
-    out.inferred.extend(notes.into_iter().map(|note| format!("device {device_id}: {note}")));
-    Ok(DeviceImport { device: device_id, base, records: written.records, final_segments })
+    let unrecorded_frees = walked.unrecorded_frees;
+    let flush_notes = flush::notes(&flushes, known);
+    let notes = walked.notes.into_iter().chain(flush_notes).chain(pools.notes);
+    let notes = notes.chain(written.notes);
+    out.inferred.extend(notes.map(|note| format!("device {device_id}: {note}")));
+    Ok(DeviceImport {
+        device: device_id,
+        base,
+        records: written.records,
+        final_segments,
+        unrecorded_frees,
+    })
 }
 
 /// The configuration that a snapshot's settings describe.

@@ -16,6 +16,8 @@ pub(super) struct Walked {
     pub(super) base: State,
     /// For each entry, the pool and class it used; meaningful for allocations and segment events only.
     pub(super) kinds: Vec<Kind>,
+    /// Blocks handed out by the trace that are free at its end, though no free of them was recorded.
+    pub(super) unrecorded_frees: u64,
     /// What could not be reconciled.
     pub(super) notes: Vec<String>,
 }
@@ -35,6 +37,7 @@ pub(super) fn walk_back(
     let mut state = State::from_segments(final_segments)?;
     let mut kinds = vec![Kind::default(); entries.len()];
     let mut unplaced_pools = 0_u64;
+    let mut unrecorded_frees = 0_u64;
     let mut unplaced = Vec::new();
     for (at, entry) in entries.iter().enumerate().rev() {
         let is_segment = entry.action.is_segment_gain() || entry.action.is_segment_loss();
@@ -42,6 +45,10 @@ pub(super) fn walk_back(
             let (kind, pool_is_known) = kind_of(&state, entry);
             kinds[at] = kind;
             unplaced_pools += u64::from(!pool_is_known);
+        }
+        if entry.action == Action::Alloc && state.free_bytes_at(Addr(entry.addr)) > 0 {
+            unrecorded_frees += 1;
+            continue;
         }
         let Some(event) = event_to_undo(&state, entry, kinds[at], config) else { continue };
         let record = Record { time_ns: 0, thread: ThreadId(0), stack: entry.stack, event };
@@ -54,6 +61,12 @@ pub(super) fn walk_back(
         notes.push(format!(
             "{unplaced_pools} events name no pool (PyTorch before 2.12) and their \
              segments are gone: taken as the default pool"
+        ));
+    }
+    if unrecorded_frees > 0 {
+        notes.push(format!(
+            "{unrecorded_frees} blocks are free at the end though no free of them was recorded: \
+             recording stopped earlier, or left frees out"
         ));
     }
     if let Some((at, error)) = unplaced.last() {
@@ -71,7 +84,7 @@ pub(super) fn walk_back(
             state.active_bytes()
         ));
     }
-    Ok(Walked { base: state, kinds, notes })
+    Ok(Walked { base: state, kinds, unrecorded_frees, notes })
 }
 
 /// The pool and class of a segment event, and whether the pool is known rather than assumed.

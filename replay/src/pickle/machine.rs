@@ -1,5 +1,7 @@
 //! The pickle virtual machine, without the opcodes that make objects.
 
+use std::cmp::Ordering;
+
 use hashbrown::HashMap;
 
 use super::Limits;
@@ -44,12 +46,10 @@ struct Memo {
 impl Memo {
     fn put(&mut self, index: u64, value: Value) {
         let len = self.dense.len() as u64;
-        if index == len {
-            self.dense.push(value);
-        } else if index < len {
-            self.dense[index as usize] = value;
-        } else {
-            self.sparse.insert(index, value);
+        match index.cmp(&len) {
+            Ordering::Less => self.dense[index as usize] = value,
+            Ordering::Equal => self.dense.push(value),
+            Ordering::Greater => drop(self.sparse.insert(index, value)),
         }
     }
 
@@ -274,7 +274,7 @@ impl<'a> Machine<'a> {
     /// Makes a container of everything on the stack from `start`.
     fn collect(&mut self, byte: u8, start: usize) -> Result<(), Problem> {
         let is_dict = matches!(byte, op::DICT | op::EMPTY_DICT);
-        if is_dict && (self.stack.len() - start) % 2 != 0 {
+        if is_dict && !(self.stack.len() - start).is_multiple_of(2) {
             return Err(Problem::OddItems);
         }
         let node = self.tree.add_node().map_err(|full| self.full(&full))?;
@@ -296,7 +296,9 @@ impl<'a> Machine<'a> {
 
     fn set_from(&mut self, start: usize) -> Result<(), Problem> {
         match self.container(start)? {
-            Value::Dict(_) if (self.stack.len() - start) % 2 != 0 => Err(Problem::OddItems),
+            Value::Dict(_) if !(self.stack.len() - start).is_multiple_of(2) => {
+                Err(Problem::OddItems)
+            }
             Value::Dict(node) => self.drain_into(node, start),
             other => Err(Problem::WrongType { needs: "a dict", found: other.type_name() }),
         }

@@ -9,7 +9,7 @@ pub(super) fn quoted(line: &[u8]) -> Result<String, Problem> {
         [open @ (b'\'' | b'"'), inner @ .., close] if open == close => inner,
         _ => return Err(bad()),
     };
-    unescape(inner, &[b'\\', b'\'', b'"', b'n', b'r', b't', b'x']).ok_or_else(bad)
+    unescape(inner, b"\\'\"nrtx").ok_or_else(bad)
 }
 
 /// A `UNICODE` line in Python's raw-unicode-escape.

@@ -8,5 +8,5 @@ mod model;
 mod read;
 mod stacks;
 
-pub use model::{Action, Annotation, Block, Entry, Frame, Segment, Settings, Snapshot, Stacks};
+pub use model::{Action, Annotation, Block, Entry, Segment, Settings, Snapshot, Stacks};
 pub use read::{SnapshotError, from_tree};

@@ -1,6 +1,6 @@
 //! What a PyTorch memory snapshot says, typed. Sizes are bytes, times microseconds since the Unix epoch.
 
-use trace_format::{BlockStatus, PoolId, StackId, Stream};
+use trace_format::{BlockStatus, Frame, PoolId, StackId, Stream, StringId};
 
 /// A whole snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -171,17 +171,6 @@ pub struct Annotation {
     pub name: String,
 }
 
-/// A frame of a call stack; strings are indices into [`Stacks::strings`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Frame {
-    /// Function.
-    pub name: u32,
-    /// File.
-    pub filename: u32,
-    /// Line; 0 where there is none.
-    pub line: u32,
-}
-
 /// Distinct call stacks, innermost frame first, as PyTorch writes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stacks {
@@ -201,12 +190,12 @@ impl Default for Stacks {
 
 impl Stacks {
     /// Adds a string and says its number; the empty string is number 0.
-    pub fn add_string(&mut self, text: &str) -> u32 {
+    pub fn add_string(&mut self, text: &str) -> StringId {
         if text.is_empty() {
-            return 0;
+            return StringId(0);
         }
         self.strings.push(text.to_owned());
-        self.strings.len() as u32 - 1
+        StringId(self.strings.len() as u32 - 1)
     }
 
     /// The frames of a stack.

@@ -1,9 +1,9 @@
 //! Interns the frame lists of a pickle: by identity first, since PyTorch shares them, then by content.
 
 use hashbrown::HashMap;
-use trace_format::StackId;
+use trace_format::{Frame, StackId, StringId};
 
-use super::model::{Frame, Stacks};
+use super::model::Stacks;
 use crate::pickle::{Node, Text, Tree, Value};
 use crate::snapshot::fields::Fields;
 
@@ -55,15 +55,14 @@ impl<'a> StackReader<'a> {
             Value::Dict(frame) => Some(self.frame(frame)),
             _ => None,
         }));
-        let id = match self.stack_ids.get(scratch.as_slice()) {
-            Some(&id) => id,
-            None => {
-                let id = self.out.stacks.len() as u32;
-                let stack: Box<[u32]> = scratch.as_slice().into();
-                self.out.stacks.push(stack.clone());
-                self.stack_ids.insert(stack, id);
-                id
-            }
+        let id = if let Some(&id) = self.stack_ids.get(scratch.as_slice()) {
+            id
+        } else {
+            let id = self.out.stacks.len() as u32;
+            let stack: Box<[u32]> = scratch.as_slice().into();
+            self.out.stacks.push(stack.clone());
+            self.stack_ids.insert(stack, id);
+            id
         };
         self.scratch = scratch;
         self.stack_of_node[node.index()] = id;
@@ -90,20 +89,20 @@ impl<'a> StackReader<'a> {
         id
     }
 
-    fn string(&mut self, value: Value) -> u32 {
+    fn string(&mut self, value: Value) -> StringId {
         match value {
             Value::Text(text) => self.text(text),
-            _ => 0,
+            _ => StringId(0),
         }
     }
 
-    fn text(&mut self, text: Text) -> u32 {
+    fn text(&mut self, text: Text) -> StringId {
         let known = self.string_of_text[text.index()];
         if known != UNSEEN {
-            return known;
+            return StringId(known);
         }
         let id = self.out.add_string(self.tree.text(text));
-        self.string_of_text[text.index()] = id;
+        self.string_of_text[text.index()] = id.0;
         id
     }
 }

@@ -1,0 +1,47 @@
+//! The snapshots that tests run on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use replay::import::Known;
+
+/// The snapshots kept in this repository.
+pub(crate) fn own_traces() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/traces");
+    let traces = snapshots_in(&folder);
+    assert!(!traces.is_empty(), "no snapshots in {}", folder.display());
+    traces
+}
+
+/// Those, and the larger collection, where there is one: in the folder that `VRAMTAPE_TRACES` names, or in
+/// `shared/traces` beside the checkout.
+pub(crate) fn all_traces() -> Vec<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces");
+    let folder = std::env::var_os("VRAMTAPE_TRACES").map_or(beside, PathBuf::from);
+    let mut traces = own_traces();
+    let larger = [snapshots_in(&folder), snapshots_in(&folder.join("real"))].concat();
+    if larger.is_empty() {
+        println!("no snapshots in {}: only those in tests/data are read", folder.display());
+    }
+    traces.extend(larger);
+    traces
+}
+
+/// What the description beside a snapshot says about its run.
+pub(crate) fn known(snapshot: &Path) -> Known {
+    let name = snapshot.file_name().expect("a file").to_string_lossy().into_owned();
+    let meta = snapshot.with_file_name(name.replace(".pickle.zst", ".json"));
+    match fs::read(&meta) {
+        Ok(json) => Known::from_meta(&json).unwrap_or_else(|e| panic!("{}: {e}", meta.display())),
+        Err(_) => Known::default(),
+    }
+}
+
+fn snapshots_in(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.expect("a readable folder").path());
+    let mut paths: Vec<_> =
+        paths.filter(|path| path.to_string_lossy().ends_with(".pickle.zst")).collect();
+    paths.sort();
+    paths
+}
