@@ -69,6 +69,14 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
         self.lock()?.free(addr, stack)
     }
 
+    /// Holds the heap and its callbacks still, so that a fork in between finds both whole.
+    pub fn freeze(&self) -> Frozen<'_, D, R> {
+        let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        // A heap that a panic broke stays so: the lock remembers it.
+        let heap = self.heap.lock().unwrap_or_else(PoisonError::into_inner);
+        Frozen { heap, _callbacks: callbacks }
+    }
+
     /// Adds a callback that every later pool miss runs. It may call this heap.
     pub fn on_miss(&self, callback: FreeMemoryCallback) {
         self.callbacks.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
@@ -78,5 +86,18 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     fn run_callbacks(&self) -> bool {
         let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
         callbacks.iter().fold(false, |freed, callback| callback() | freed)
+    }
+}
+
+/// A heap that nobody else can touch while this lives ([`SharedHeap::freeze`]).
+pub struct Frozen<'a, D, R> {
+    heap: MutexGuard<'a, Heap<D, R>>,
+    _callbacks: MutexGuard<'a, Vec<FreeMemoryCallback>>,
+}
+
+impl<D: Device, R: Recorder> Frozen<'_, D, R> {
+    /// The heap's recorder.
+    pub fn recorder_mut(&mut self) -> &mut R {
+        self.heap.recorder_mut()
     }
 }

@@ -1,0 +1,20 @@
+//! The exports, a file for each group.
+//!
+//! No export lets a panic out. Those marked as called by PyTorch throw its exceptions in a process
+//! that has PyTorch; no other ever throws.
+
+pub mod error;
+pub mod hooks;
+pub mod memory;
+pub mod pool;
+pub mod settings;
+pub mod stats;
+mod text;
+
+use std::ffi::c_int;
+
+/// What exports without another answer return when they did what was asked.
+pub const VRAMTAPE_OK: c_int = 0;
+
+/// What they return when they did not; see `vramtape_last_error`.
+pub const VRAMTAPE_ERROR: c_int = -1;

@@ -1,0 +1,69 @@
+//! The device that a heap runs on: a GPU or the simulated one, chosen when the process begins.
+
+use allocator::device::cuda::CudaDevice;
+use allocator::device::sim::SimDevice;
+use allocator::device::{
+    Capture, CaptureMode, Device, DeviceError, EventId, GraphNode, HandleType, MemoryInfo,
+    PhysicalHandle, ShareableHandle,
+};
+use trace_format::{Addr, DeviceId, Stream};
+
+/// One of the two devices, told apart by a branch.
+pub(crate) enum AnyDevice {
+    Cuda(CudaDevice),
+    Sim(Box<SimDevice>),
+}
+
+macro_rules! delegate {
+    ($($name:ident(&mut self $(, $argument:ident: $kind:ty)*) -> $answer:ty;)*) => {
+        impl Device for AnyDevice {
+            fn id(&self) -> DeviceId {
+                match self {
+                    Self::Cuda(device) => device.id(),
+                    Self::Sim(device) => device.id(),
+                }
+            }
+
+            fn granularity_bytes(&self) -> u64 {
+                match self {
+                    Self::Cuda(device) => device.granularity_bytes(),
+                    Self::Sim(device) => device.granularity_bytes(),
+                }
+            }
+
+            $(fn $name(&mut self $(, $argument: $kind)*) -> $answer {
+                match self {
+                    Self::Cuda(device) => device.$name($($argument),*),
+                    Self::Sim(device) => device.$name($($argument),*),
+                }
+            })*
+        }
+    };
+}
+
+delegate! {
+    memory_info(&mut self) -> Result<MemoryInfo, DeviceError>;
+    malloc(&mut self, size_bytes: u64) -> Result<Addr, DeviceError>;
+    free(&mut self, addr: Addr) -> Result<(), DeviceError>;
+    reserve(&mut self, size_bytes: u64) -> Result<Addr, DeviceError>;
+    unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError>;
+    create(&mut self, size_bytes: u64, share: HandleType) -> Result<PhysicalHandle, DeviceError>;
+    release(&mut self, handle: PhysicalHandle) -> Result<(), DeviceError>;
+    map(&mut self, addr: Addr, size_bytes: u64, handle: PhysicalHandle) -> Result<(), DeviceError>;
+    unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError>;
+    set_access(&mut self, addr: Addr, size_bytes: u64, peer: DeviceId) -> Result<(), DeviceError>;
+    export(
+        &mut self, handle: PhysicalHandle, share: HandleType
+    ) -> Result<ShareableHandle, DeviceError>;
+    import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle, DeviceError>;
+    can_access_peer(&mut self, peer: DeviceId) -> Result<bool, DeviceError>;
+    event_record(&mut self, stream: Stream) -> Result<EventId, DeviceError>;
+    event_query(&mut self, event: EventId) -> Result<bool, DeviceError>;
+    event_synchronize(&mut self, event: EventId) -> Result<(), DeviceError>;
+    event_release(&mut self, event: EventId) -> ();
+    stream_synchronize(&mut self, stream: Stream) -> Result<(), DeviceError>;
+    device_synchronize(&mut self) -> Result<(), DeviceError>;
+    capture(&mut self, stream: Stream) -> Result<Option<Capture>, DeviceError>;
+    dependencies(&mut self, node: GraphNode) -> Result<Vec<GraphNode>, DeviceError>;
+    exchange_capture_mode(&mut self, mode: CaptureMode) -> Result<CaptureMode, DeviceError>;
+}

@@ -1,0 +1,60 @@
+//! Fork: the child finds every lock free and every heap whole, and writes to no tape of its parent.
+//!
+//! The locks are taken in one order (process, then the heaps by device) before the fork and given
+//! back after it, in parent and child. CUDA itself does not survive a fork; what the child frees of
+//! its parent's memory is bookkeeping in its own copy.
+
+use std::cell::RefCell;
+use std::sync::MutexGuard;
+
+use allocator::record::AnyRecorder;
+use allocator::shared::Frozen;
+
+use super::{Heap, Process, heaps, lock, recorder};
+use crate::device::AnyDevice;
+use crate::error::Error;
+
+/// What the forking thread holds during its fork, in the order in which it took it.
+struct Held {
+    _process: MutexGuard<'static, Option<Process>>,
+    heaps: Vec<Frozen<'static, AnyDevice, AnyRecorder>>,
+}
+
+thread_local! {
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// Registers the handlers. Called once, with the process's lock held.
+pub(super) fn register() -> Result<(), Error> {
+    // SAFETY: the handlers are functions of this library, which is never unloaded (PyTorch keeps
+    // pointers into it).
+    let code = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    if code == 0 {
+        return Ok(());
+    }
+    Err(Error::runtime("pthread_atfork failed: out of host memory"))
+}
+
+extern "C" fn prepare() {
+    // A thread whose locals are gone is ending, and forks unprotected.
+    let _ = HELD.try_with(|held| {
+        let process = lock();
+        held.replace(Some(Held { _process: process, heaps: heaps().map(Heap::freeze).collect() }));
+    });
+}
+
+extern "C" fn parent() {
+    let _ = HELD.try_with(RefCell::take);
+}
+
+extern "C" fn child() {
+    let _ = HELD.try_with(|held| {
+        if let Some(mut held) = held.take() {
+            for heap in &mut held.heaps {
+                if let Some(ring) = recorder::ring(heap.recorder_mut()) {
+                    ring.after_fork_child();
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,158 @@
+//! The state of the process: its settings, and a heap for each device that was used.
+//!
+//! A call finds its heap by one load from an array that changes no more once the heap is there:
+//! nothing process-wide is locked or written on the way of an allocation.
+
+mod callbacks;
+mod fork;
+mod open;
+mod recorder;
+
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use allocator::config::{Config, Environment, Settings};
+use allocator::heap::{AllocError, HeapError};
+use allocator::record::{AnyRecorder, Ring};
+use allocator::shared::SharedHeap;
+use allocator::stats::Stats;
+use trace_format::Addr;
+
+pub(crate) use callbacks::Callback;
+pub(crate) use open::{heap, heap_for};
+
+use crate::device::AnyDevice;
+use crate::error::Error;
+use crate::torch;
+
+/// One device's allocator. Never freed: threads use it until the very end of the process.
+pub(crate) type Heap = SharedHeap<AnyDevice, AnyRecorder>;
+
+/// PyTorch counts devices in a signed byte.
+const DEVICES_MAX: usize = 128;
+
+static HEAPS: [OnceLock<&'static Heap>; DEVICES_MAX] = [const { OnceLock::new() }; DEVICES_MAX];
+
+static PROCESS: Mutex<Option<Process>> = Mutex::new(None);
+
+/// What holds for all devices. Read when a heap is opened, never on the way of an allocation.
+struct Process {
+    /// What `VRAMTAPE_CONF` said when the process began.
+    settings: Settings,
+    /// PyTorch's settings in force, for heaps still to be opened too.
+    config: Config,
+    callbacks: Vec<Callback>,
+    rings: Vec<Arc<Ring>>,
+}
+
+impl Process {
+    fn begin() -> Result<Self, Error> {
+        let environment = Environment::read(|name| std::env::var_os(name), torch::running())?;
+        for warning in environment.warnings {
+            eprintln!("vramtape: {warning}");
+        }
+        let Environment { config, settings, .. } = environment;
+        fork::register()?;
+        recorder::remove_rings_at_exit()?;
+        Ok(Self { settings, config, callbacks: Vec::new(), rings: Vec::new() })
+    }
+}
+
+fn lock() -> MutexGuard<'static, Option<Process>> {
+    // Nothing in there is ever half changed.
+    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `body` with the process's state, which begins with the first such call.
+fn with<T>(body: impl FnOnce(&mut Process) -> Result<T, Error>) -> Result<T, Error> {
+    let mut guard = lock();
+    let process = match &mut *guard {
+        Some(process) => process,
+        none => none.insert(Process::begin()?),
+    };
+    body(process)
+}
+
+fn slot(device: c_int) -> Result<&'static OnceLock<&'static Heap>, Error> {
+    usize::try_from(device).ok().and_then(|index| HEAPS.get(index)).ok_or_else(|| {
+        Error::value(format!("device {device} is not a device; expected 0 to {}", DEVICES_MAX - 1))
+    })
+}
+
+/// The device's heap, if it was ever used.
+pub(crate) fn used(device: c_int) -> Result<Option<&'static Heap>, Error> {
+    Ok(slot(device)?.get().copied())
+}
+
+/// The heaps of all devices that were used, in order.
+pub(crate) fn heaps() -> impl Iterator<Item = &'static Heap> {
+    HEAPS.iter().filter_map(|slot| slot.get().copied())
+}
+
+/// Makes a call on the heap that handed `addr` out: some of PyTorch's hooks do not say which.
+pub(crate) fn owner<T>(
+    addr: Addr,
+    call: impl Fn(&'static Heap) -> Result<T, AllocError>,
+) -> Result<T, Error> {
+    for heap in heaps() {
+        match call(heap) {
+            Err(AllocError::Heap(HeapError::UnknownPointer { .. })) => {}
+            answer => return Ok(answer?),
+        }
+    }
+    Err(Error::value(format!(
+        "{addr} is not an allocation of any device: unknown pointer or freed already"
+    )))
+}
+
+/// Where an address that its heap does not know lies in another one: an error that says so.
+pub(crate) fn elsewhere(addr: Addr) -> Option<Error> {
+    let knows = |heap: &Heap| {
+        heap.lock().is_ok_and(|heap| {
+            matches!(heap.base_allocation(addr), Ok(_) | Err(HeapError::Expandable { .. }))
+        })
+    };
+    let device = HEAPS.iter().position(|slot| slot.get().is_some_and(|heap| knows(heap)))?;
+    Some(Error::value(format!("{addr} is an allocation of device {device}, not of the one named")))
+}
+
+/// Checks the settings now, so that a mistake shows before the first allocation.
+pub(crate) fn check_settings() -> Result<(), Error> {
+    with(|_| Ok(()))
+}
+
+/// Changes PyTorch's settings from here on, as `PYTORCH_CUDA_ALLOC_CONF` would have set them.
+pub(crate) fn set_settings(text: &str) -> Result<(), Error> {
+    with(|process| {
+        let parsed = process.config.reparse(text)?;
+        for warning in parsed.warnings {
+            eprintln!("vramtape: {warning}");
+        }
+        for heap in heaps() {
+            heap.lock()?.set_config(parsed.config.clone());
+        }
+        process.config = parsed.config;
+        Ok(())
+    })
+}
+
+/// The text of PyTorch's settings in force.
+pub(crate) fn settings_text() -> Result<String, Error> {
+    with(|process| Ok(process.config.text.clone()))
+}
+
+/// Statistics of a device that was never used.
+pub(crate) fn unused_stats() -> Result<Stats, Error> {
+    with(|process| Ok(Stats::new(process.config.compat, process.config.max_split_size_bytes)))
+}
+
+/// Adds a callback to every heap, those still to be opened included.
+pub(crate) fn add_callback(callback: Callback) -> Result<(), Error> {
+    with(|process| {
+        process.callbacks.push(callback);
+        for heap in heaps() {
+            callback.add_to(heap);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,84 @@
+//! Opening a device: its heap is made by the first call that needs it.
+
+use std::ffi::c_int;
+
+use allocator::config::DeviceKind;
+use allocator::device::cuda::CudaDevice;
+use allocator::device::sim::{SimConfig, SimDevice};
+use allocator::device::{Device, DeviceError};
+use allocator::shared::SharedHeap;
+use trace_format::{Addr, DeviceId, Stream};
+
+use super::{Heap, Process, recorder, slot, with};
+use crate::device::AnyDevice;
+use crate::error::Error;
+use crate::torch;
+
+/// The device's heap, opened if need be.
+pub(crate) fn heap(device: c_int) -> Result<&'static Heap, Error> {
+    match slot(device)?.get() {
+        Some(heap) => Ok(heap),
+        None => open(device),
+    }
+}
+
+/// As [`heap`], for an allocation on `stream`.
+pub(crate) fn heap_for(device: c_int, stream: Stream) -> Result<&'static Heap, Error> {
+    match slot(device)?.get() {
+        Some(heap) => Ok(heap),
+        None => first_allocation(device, stream),
+    }
+}
+
+/// PyTorch announces a capture to its hooks before it begins. Where the hooks are set only now, the
+/// announcement went unheard: the graph's memory would be used again behind its back.
+#[cold]
+fn first_allocation(device: c_int, stream: Stream) -> Result<&'static Heap, Error> {
+    let heap = open(device)?;
+    let capture = match heap.lock()?.device_mut().capture(stream) {
+        Err(DeviceError::Unavailable { .. }) => None,
+        answer => answer?,
+    };
+    if capture.is_some() {
+        return Err(Error::runtime(
+            "the first allocation on this device is inside a graph capture, which had no pool to \
+             begin with; allocate anything on the device before the capture",
+        ));
+    }
+    Ok(heap)
+}
+
+#[cold]
+fn open(device: c_int) -> Result<&'static Heap, Error> {
+    let slot = slot(device)?;
+    with(|process| {
+        if let Some(heap) = slot.get() {
+            return Ok(*heap);
+        }
+        torch::set_hooks();
+        let heap = make(process, DeviceId(device as u16))?;
+        for callback in &process.callbacks {
+            callback.add_to(heap);
+        }
+        Ok(*slot.get_or_init(|| heap))
+    })
+}
+
+fn make(process: &mut Process, id: DeviceId) -> Result<&'static Heap, Error> {
+    let device = match process.settings.device {
+        DeviceKind::Cuda => AnyDevice::Cuda(CudaDevice::open(id)?),
+        DeviceKind::Sim => AnyDevice::Sim(Box::new(simulated(id))),
+    };
+    let recorder = recorder::make(&process.settings, id)?;
+    let ring = recorder::ring(&recorder);
+    let heap = allocator::heap::Heap::new(device, process.config.clone(), recorder)?;
+    process.rings.extend(ring);
+    Ok(Box::leak(Box::new(SharedHeap::new(heap))))
+}
+
+/// Simulated devices lie side by side in one address space.
+fn simulated(id: DeviceId) -> SimDevice {
+    let config = SimConfig::default();
+    let base = Addr(config.base.0 + u64::from(id.0) * config.length_bytes);
+    SimDevice::new(SimConfig { device: id, base, ..config })
+}
