@@ -1,1 +1,108 @@
-//! See the crate description.
+//! The verbs of the `vramtape` command, thin over `replay`.
+//!
+//! Every verb takes `--json`. Results go to standard output, everything else to standard error. Exit codes: 0 is yes
+//! or done, 1 is a check that failed, 2 is a command or an input that cannot be used. `-` is standard input or output.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod clean;
+mod diff;
+mod info;
+mod input;
+mod output;
+mod progress;
+mod table;
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "vramtape", version, about = ABOUT, max_term_width = 100)]
+#[command(
+    after_help = "RUN is a tape (.vtape) or a PyTorch memory snapshot (.pickle, also .zst or .gz); - is \
+    standard input.\nExit codes: 0 done or yes, 1 a check failed, 2 the command or its input cannot be used."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const ABOUT: &str = "Record, read and replay the GPU memory of a training run";
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Say what a run holds
+    #[command(visible_alias = "stats")]
+    Info(info::Options),
+    /// Say whether two runs put everything in the same places
+    Diff(diff::Options),
+    /// Remove the rings that dead processes left in memory
+    Clean(clean::Options),
+}
+
+/// What a verb found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Done, or the answer is yes.
+    Good,
+    /// A check failed; the output says where.
+    Bad,
+}
+
+/// The command line as clap knows it, for documents and tests.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs one command line, the program's name first.
+pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let verb = match Cli::try_parse_from(args) {
+        Ok(cli) => cli.verb,
+        Err(error) => {
+            let _ = error.print(); // Nobody is left to tell if this fails.
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    match dispatch(&verb) {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::from(1),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", describe(&error));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn dispatch(verb: &Verb) -> Result<Verdict> {
+    match verb {
+        Verb::Info(options) => info::run(options),
+        Verb::Diff(options) => diff::run(options),
+        Verb::Clean(options) => clean::run(options),
+    }
+}
+
+/// The error and its causes, each said once: many of ours quote their cause already.
+fn describe(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// Whether the reader of our output left early, as `| head` does.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let of = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
+    };
+    error.chain().any(of)
+}

@@ -1,0 +1,98 @@
+//! `vramtape diff EXPECTED ACTUAL`: whether two runs put everything in the same places.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use replay::diff::{Run, diff};
+use replay::tape::Device;
+use serde::Serialize;
+
+use crate::{Verdict, input, output};
+
+/// The flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The run to compare with
+    #[arg(value_name = "EXPECTED")]
+    expected: PathBuf,
+    /// The run to compare
+    #[arg(value_name = "ACTUAL")]
+    actual: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Default, Serialize)]
+struct Report {
+    same: bool,
+    allocations: u64,
+    frees: u64,
+    segment_events: u64,
+    ooms: u64,
+    differences: Vec<Difference>,
+}
+
+#[derive(Serialize)]
+struct Difference {
+    device: u16,
+    after_steps: u64,
+    expected: String,
+    actual: String,
+}
+
+/// Compares device by device.
+pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    let expected = input::read(&options.expected)?.devices;
+    let actual = input::read(&options.actual)?.devices;
+    let ids = |devices: &[Device]| devices.iter().map(|device| device.id).collect::<Vec<_>>();
+    if ids(&expected) != ids(&actual) {
+        let list =
+            |devices| format!("{:?}", ids(devices).iter().map(|id| id.0).collect::<Vec<_>>());
+        bail!(
+            "the runs have other devices ({} and {}): compare runs of the same script",
+            list(&expected),
+            list(&actual)
+        );
+    }
+    let mut report = Report { same: true, ..Report::default() };
+    for (one, other) in expected.iter().zip(&actual) {
+        let compared = diff(side(one), side(other));
+        report.allocations += compared.allocations;
+        report.frees += compared.frees;
+        report.segment_events += compared.segment_events;
+        report.ooms += compared.ooms;
+        if let Some(found) = compared.difference {
+            report.same = false;
+            report.differences.push(Difference {
+                device: one.id.0,
+                after_steps: found.after_steps,
+                expected: found.expected,
+                actual: found.actual,
+            });
+        }
+    }
+    if options.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&text(&report))?;
+    }
+    Ok(if report.same { Verdict::Good } else { Verdict::Bad })
+}
+
+fn side(device: &Device) -> Run<'_, impl Iterator<Item = trace_format::Event> + '_> {
+    Run { base: &device.base.segments, events: device.records.iter().map(|record| record.event) }
+}
+
+fn text(report: &Report) -> String {
+    let Report { allocations, frees, segment_events, ooms, .. } = report;
+    let verdict = if report.same { "the same" } else { "the same up to the first difference" };
+    let head = format!(
+        "{verdict} in {allocations} allocations, {frees} halves of frees, {segment_events} segment events and {ooms} \
+         refused requests\n"
+    );
+    let differences = report.differences.iter().map(|Difference { device, after_steps, expected, actual }| {
+        format!("device {device}, after {after_steps} equal steps:\n  expected {expected}\n  got      {actual}\n")
+    });
+    std::iter::once(head).chain(differences).collect()
+}

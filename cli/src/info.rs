@@ -1,0 +1,97 @@
+//! `vramtape info RUN`: what a run holds.
+
+mod count;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use replay::tape::Tape;
+use serde::Serialize;
+use trace_format::Meta;
+
+use crate::{Verdict, bytes, input, output};
+use count::DeviceInfo;
+
+/// The flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// A tape or a snapshot
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Info {
+    meta: Meta,
+    /// How the file ended.
+    end: String,
+    finished: bool,
+    strings: u32,
+    stacks: u32,
+    devices: Vec<DeviceInfo>,
+}
+
+/// Reads the run and says what is in it.
+pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    let tape = input::read(&options.run)?;
+    let info = Info {
+        end: tape.recovery.to_string(),
+        finished: tape.recovery.finished,
+        strings: tape.tables.strings_len(),
+        stacks: tape.tables.stacks_len(),
+        devices: tape.devices.iter().map(DeviceInfo::of).collect::<Result<_>>()?,
+        meta: tape.meta.clone(),
+    };
+    if options.json {
+        output::print_json(&info)?;
+    } else {
+        output::print(&text(&tape, &info)?)?;
+    }
+    Ok(Verdict::Good)
+}
+
+fn text(tape: &Tape, info: &Info) -> Result<String> {
+    let mut text = String::new();
+    let meta = &tape.meta;
+    let known = [
+        ("written by", Some(meta.producer.clone())),
+        ("torch", meta.torch_version.clone()),
+        ("strategy", meta.strategy.clone()),
+        ("settings", Some(meta.alloc_conf.clone())),
+        ("machine", meta.hostname.clone()),
+        ("process", meta.pid.map(|pid| pid.to_string())),
+        ("end", Some(info.end.clone())),
+        ("stacks", (info.stacks > 0).then(|| info.stacks.to_string())),
+    ];
+    for (name, value) in known {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            writeln!(text, "{name:<12} {value}")?;
+        }
+    }
+    for what in &meta.inferred {
+        writeln!(text, "{:<12} {what}", "concluded")?;
+    }
+    for device in &info.devices {
+        let name = tape.device_meta(trace_format::DeviceId(device.id));
+        let name = name.map_or("", |device| device.name.as_str());
+        writeln!(text, "{}", format!("\ndevice {} {name}", device.id).trim_end())?;
+        writeln!(text, "  records        {:>14}", device.records)?;
+        if device.lost > 0 {
+            writeln!(text, "  lost           {:>14}", device.lost)?;
+            writeln!(text, "  left out       {:>14}", device.left_out)?;
+        }
+        if let Some(seconds) = device.seconds {
+            writeln!(text, "  seconds        {seconds:>14.3}")?;
+        }
+        writeln!(text, "  peak allocated {:>14}", bytes::show(device.peak_allocated_bytes))?;
+        writeln!(text, "  peak reserved  {:>14}", bytes::show(device.peak_reserved_bytes))?;
+        for (name, count) in &device.events {
+            writeln!(text, "  {name:<14} {count:>14}")?;
+        }
+    }
+    Ok(text)
+}

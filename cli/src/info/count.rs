@@ -1,0 +1,61 @@
+//! What one device's records add up to.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use replay::tape::Device;
+use serde::Serialize;
+use trace_format::State;
+
+/// One device of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct DeviceInfo {
+    /// Its number.
+    pub(super) id: u16,
+    /// Records that are here.
+    pub(super) records: u64,
+    /// Records lost while recording.
+    pub(super) lost: u64,
+    /// Records on the tape but on the other side of a gap.
+    pub(super) left_out: u64,
+    /// From the first record to the last, where the source had a clock.
+    pub(super) seconds: Option<f64>,
+    /// The most bytes of blocks handed out at once, as recorded.
+    pub(super) peak_allocated_bytes: u64,
+    /// The most bytes held from the device at once, as recorded.
+    pub(super) peak_reserved_bytes: u64,
+    /// How many records of each kind.
+    pub(super) events: BTreeMap<&'static str, u64>,
+}
+
+impl DeviceInfo {
+    /// Walks the records once. Fails where they contradict each other.
+    pub(super) fn of(device: &Device) -> Result<Self> {
+        let damaged =
+            || format!("device {}: the run contradicts itself; record it again", device.id);
+        let mut state = State::from_segments(&device.base.segments).with_context(damaged)?;
+        let mut info = Self {
+            id: device.id.0,
+            records: device.records.len() as u64,
+            lost: device.lost,
+            left_out: device.left_out,
+            seconds: seconds(device),
+            peak_allocated_bytes: state.allocated_bytes(),
+            peak_reserved_bytes: state.reserved_bytes(),
+            events: BTreeMap::new(),
+        };
+        for record in &device.records {
+            state.apply(record).with_context(damaged)?;
+            info.peak_allocated_bytes = info.peak_allocated_bytes.max(state.allocated_bytes());
+            info.peak_reserved_bytes = info.peak_reserved_bytes.max(state.reserved_bytes());
+            *info.events.entry(record.event.name()).or_default() += 1;
+        }
+        Ok(info)
+    }
+}
+
+fn seconds(device: &Device) -> Option<f64> {
+    let first = device.records.first()?.time_ns;
+    let last = device.records.last()?.time_ns;
+    (first > 0).then(|| last.saturating_sub(first) as f64 / 1e9)
+}

@@ -1,0 +1,61 @@
+//! Where results go: `-o FILE`, `-f` to replace it, `-` for standard output.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+/// The flags of every verb that makes a file.
+#[derive(clap::Args)]
+pub(crate) struct OutputFlags {
+    /// Where to write; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Replace the file if it is there
+    #[arg(short, long)]
+    pub(crate) force: bool,
+}
+
+impl OutputFlags {
+    /// Fails before any work is done if the file is there and may not be replaced.
+    pub(crate) fn check(&self) -> Result<()> {
+        check(&self.output, self.force)
+    }
+}
+
+/// As [`OutputFlags::check`], for a file named by another flag.
+pub(crate) fn check(output: &Path, force: bool) -> Result<()> {
+    if output != Path::new("-") && output.exists() && !force {
+        bail!("{} exists: use -f to replace it, or name another file", output.display());
+    }
+    Ok(())
+}
+
+/// Writes `bytes` to standard output or, under a temporary name first, to `output`.
+pub(crate) fn write(output: &Path, bytes: &[u8]) -> Result<()> {
+    if output == Path::new("-") {
+        return Ok(io::stdout().lock().write_all(bytes)?);
+    }
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let context =
+        || format!("cannot write {}: is its folder there and writable?", output.display());
+    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(context)?;
+    file.write_all(bytes).with_context(context)?;
+    file.as_file().sync_all().with_context(context)?;
+    file.persist(output).map_err(|error| error.error).with_context(context)?;
+    Ok(())
+}
+
+/// Prints text.
+pub(crate) fn print(text: &str) -> Result<()> {
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// Prints JSON, one indented document.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(value).context("cannot make JSON")?;
+    text.push('\n');
+    print(&text)
+}

@@ -1,0 +1,157 @@
+//! The command as a person meets it: its help, its results and its errors, word for word.
+//!
+//! The expected texts are in `tests/golden`; `UPDATE_GOLDEN=1 cargo test -p cli` writes them anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use trace_format::{
+    Addr, DeviceId, Event, Meta, PoolId, Record, StackId, Stream, ThreadId, Writer,
+};
+
+fn vramtape(args: &[&str]) -> (String, Option<i32>) {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("vramtape"));
+    let output = command.args(args).env("COLUMNS", "100").env("NO_COLOR", "1").output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (String::from_utf8(text).unwrap(), output.status.code())
+}
+
+/// Compares with `tests/golden/NAME.txt`.
+fn golden(name: &str, actual: &str) {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, actual).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(expected, actual, "if this is right now, run with UPDATE_GOLDEN=1");
+}
+
+/// A folder with the tapes that the tests read.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A tape of two blocks, the second at `offset` of its segment.
+    fn tape(&self, name: &str, base: u64, offset: u64) -> PathBuf {
+        let path = self.path(name);
+        let meta = Meta { producer: "a test".to_owned(), ..Meta::default() };
+        let mut writer = Writer::create(&path, &meta).unwrap();
+        for event in events(base, offset) {
+            let record = Record { time_ns: 0, thread: ThreadId(1), stack: StackId::NONE, event };
+            writer.push(DeviceId(0), &record).unwrap();
+        }
+        writer.finish().unwrap();
+        path
+    }
+
+    /// Output without this folder's name.
+    fn scrub(&self, text: &str) -> String {
+        text.replace(self.0.path().to_str().unwrap(), "FOLDER")
+    }
+}
+
+fn events(base: u64, offset: u64) -> [Event; 4] {
+    let (stream, pool) = (Stream(0), PoolId::DEFAULT);
+    let alloc = |addr, requested_bytes| Event::Alloc {
+        addr: Addr(addr),
+        requested_bytes,
+        size_bytes: 512,
+        stream,
+        pool,
+    };
+    let segment = Event::SegmentAlloc {
+        addr: Addr(base),
+        size_bytes: 2 << 20,
+        stream,
+        pool,
+        is_large: false,
+    };
+    let free =
+        Event::Free { addr: Addr(base), requested_bytes: 100, size_bytes: 512, pending: false };
+    [segment, alloc(base, 100), alloc(base + offset, 512), free]
+}
+
+#[test]
+fn help_is_what_it_was() {
+    golden("help", &vramtape(&["--help"]).0);
+    let root = cli::command();
+    for verb in root.get_subcommands() {
+        let name = verb.get_name();
+        let (text, code) = vramtape(&[name, "--help"]);
+        assert_eq!(code, Some(0));
+        golden(&format!("help-{name}"), &text);
+    }
+}
+
+#[test]
+fn every_verb_takes_json() {
+    for verb in cli::command().get_subcommands() {
+        let flags: Vec<_> = verb.get_arguments().filter_map(clap::Arg::get_long).collect();
+        assert!(flags.contains(&"json"), "{} has only {flags:?}", verb.get_name());
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_used_is_2_and_says_what_to_try() {
+    let folder = Folder::new();
+    let missing = folder.path("missing.vtape");
+    let text_file = folder.path("notes.txt");
+    fs::write(&text_file, "these are notes, not a tape\n").unwrap();
+    let cases: [(&str, &[&str]); 4] = [
+        ("error-no-verb", &[]),
+        ("error-unknown-verb", &["inof"]),
+        ("error-missing-file", &["info", missing.to_str().unwrap()]),
+        ("error-not-a-run", &["info", text_file.to_str().unwrap()]),
+    ];
+    for (name, args) in cases {
+        let (text, code) = vramtape(args);
+        assert_eq!(code, Some(2), "{text}");
+        golden(name, &folder.scrub(&text));
+    }
+}
+
+#[test]
+fn info_says_what_a_tape_holds() {
+    let folder = Folder::new();
+    let tape = folder.tape("run.vtape", 1 << 30, 512);
+    let (text, code) = vramtape(&["info", tape.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{text}");
+    golden("info", &text);
+    let (text, _) = vramtape(&["info", "--json", tape.to_str().unwrap()]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["devices"][0]["peak_allocated_bytes"], 1024);
+    assert_eq!(json["devices"][0]["events"]["alloc"], 2);
+}
+
+#[test]
+fn diff_is_0_for_the_same_places_and_1_for_others() {
+    let folder = Folder::new();
+    let one = folder.tape("one.vtape", 1 << 30, 512);
+    let moved = folder.tape("moved.vtape", 1 << 40, 512);
+    let other = folder.tape("other.vtape", 1 << 30, 1024);
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let (text, code) = vramtape(&["diff", &path(&one), &path(&moved)]);
+    assert_eq!(code, Some(0), "{text}");
+    golden("diff-same", &text);
+    let (text, code) = vramtape(&["diff", &path(&one), &path(&other)]);
+    assert_eq!(code, Some(1), "{text}");
+    golden("diff-other", &text);
+}
+
+#[test]
+fn clean_takes_only_what_is_dead() {
+    let folder = Folder::new();
+    let here = folder.path(".");
+    let (text, code) = vramtape(&["clean", "--json", "--folder", here.to_str().unwrap()]);
+    assert_eq!((text.as_str(), code), ("{\n  \"removed\": []\n}\n", Some(0)));
+}
