@@ -5,6 +5,7 @@
 mod any;
 mod clock;
 mod ring;
+mod tape;
 
 pub use any::AnyRecorder;
 pub use clock::{Calibration, Clock, Moment, SystemClock};
@@ -12,6 +13,7 @@ pub use ring::{
     RING_DIR, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, list_rings,
     remove_dead_rings,
 };
+pub use tape::{BaseFn, TapeError, TapeRecorder, TapeSource, TapeSummary, save_ring};
 use trace_format::{Event, StackId, StringId};
 
 /// Takes the heap's events, in the heap's order, under the heap's lock.

@@ -9,32 +9,50 @@ use crate::record::clock::Calibration;
 
 /// A place in a ring's sequence of records.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cursor {
+pub(in crate::record) struct Cursor {
     next: u64,
     wide_pool: Option<PoolId>,
     last_ns: u64,
 }
 
-/// The next record is no longer there.
+/// How far a reader got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gone;
+pub(in crate::record) enum Reached {
+    /// All that it asked for.
+    End,
+    /// A record that is no longer there.
+    Gone,
+}
 
 impl Cursor {
+    /// Goes to record number `next`; times go on from where they were.
+    pub(in crate::record) fn jump(&mut self, next: u64) {
+        (self.next, self.wide_pool) = (next, None);
+    }
+
+    /// The number of the next record.
+    pub(in crate::record) fn position(&self) -> u64 {
+        self.next
+    }
+
     /// Hands out the records before number `end`, which is not past the head.
     ///
     /// A slot that cannot be understood becomes [`Event::Lost`]. Times never run backwards, though the calibration may
     /// change between two calls.
-    pub(super) fn read(
+    ///
+    /// # Errors
+    /// What `take` returns, at once.
+    pub(super) fn read<E>(
         &mut self,
         region: &Region,
         calibration: &Calibration,
         end: u64,
-        mut take: impl FnMut(Record),
-    ) -> Result<(), Gone> {
+        mut take: impl FnMut(Record) -> Result<(), E>,
+    ) -> Result<Reached, E> {
         while self.next < end {
             let payload = match region.read(self.next) {
                 Found::Record(payload) => Some(payload),
-                Found::Overwritten => return Err(Gone),
+                Found::Overwritten => return Ok(Reached::Gone),
                 // Below the head there is none such but in a damaged file.
                 Found::NotYet => None,
             };
@@ -42,18 +60,17 @@ impl Cursor {
             if let Some(mut record) = self.decode(payload.as_ref(), calibration) {
                 record.time_ns = record.time_ns.max(self.last_ns);
                 self.last_ns = record.time_ns;
-                take(record);
+                take(record)?;
             }
         }
-        Ok(())
+        Ok(Reached::End)
     }
 
     /// Goes to the oldest record that is still there and returns how many it left out.
     pub(super) fn skip_overwritten(&mut self, region: &Region) -> u64 {
         let oldest = region.head().saturating_sub(region.slots());
         let skipped = oldest.max(self.next + 1) - self.next;
-        self.next += skipped;
-        self.wide_pool = None;
+        self.jump(self.next + skipped);
         skipped
     }
 

@@ -21,9 +21,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use trace_format::{DeviceId, StringId};
+use trace_format::{DeviceId, Frame, Record, StackId, StringId};
 
-use super::clock::Calibration;
+use super::clock::{Calibration, Moment};
+pub(super) use cursor::{Cursor, Reached};
 use place::Place;
 pub use place::{RING_DIR, list_rings, remove_dead_rings};
 pub use reader::{RingError, RingInfo, RingReader};
@@ -33,6 +34,11 @@ use tables::Tables;
 
 /// Bytes of a ring's text log.
 const TEXT_BYTES: usize = 4 << 20;
+
+/// Longest string kept, in bytes; longer ones are cut, as one mark must not fill the text log.
+const STRING_MAX_BYTES: usize = 64 << 10;
+/// Deepest stack kept; of a deeper one (an endless recursion) the innermost frames.
+const FRAMES_MAX: usize = 4 << 10;
 
 /// How to make a ring.
 #[derive(Clone, Debug)]
@@ -90,20 +96,47 @@ impl Ring {
         Ok(Self { region, tables: Tables::default(), place, is_muted })
     }
 
+    /// The device whose events it takes.
+    pub fn device(&self) -> DeviceId {
+        DeviceId(self.region.get(Word::Device) as u16)
+    }
+
+    /// Records that it holds at most.
+    pub fn slots(&self) -> u64 {
+        self.region.slots()
+    }
+
     /// Records written so far. Under the heap's lock: the number of the next one.
     pub fn sequence(&self) -> u64 {
         self.region.head()
     }
 
-    /// The ring's number for `text`. Takes a lock of its own, never the heap's.
+    /// The ring's number for `text`; 0 for the empty string. Takes a lock of its own, never the heap's.
     pub fn intern(&self, text: &str) -> StringId {
         // In a child another thread of the parent may hold the lock for ever.
-        if self.is_muted() { StringId(0) } else { self.tables.intern(&self.region, text) }
+        if text.is_empty() || self.is_muted() {
+            return StringId(0);
+        }
+        self.tables.intern(&self.region, cut(text))
     }
 
-    /// The text behind a number that [`intern`](Self::intern) gave.
+    /// The ring's number for a stack, innermost frame first, whose strings were [interned](Self::intern) here. To be
+    /// called before the heap's lock is taken.
+    pub fn intern_stack(&self, frames: &[Frame]) -> StackId {
+        if frames.is_empty() || self.is_muted() {
+            return StackId::NONE;
+        }
+        self.tables.intern_stack(&self.region, &frames[..frames.len().min(FRAMES_MAX)])
+    }
+
+    /// The text behind a number that [`intern`](Self::intern) gave; `None` for 0 and for any other.
     pub fn string(&self, id: StringId) -> Option<Arc<str>> {
         self.tables.string(id)
+    }
+
+    /// The frames behind a number that [`intern_stack`](Self::intern_stack) gave; `None` for any other.
+    pub fn stack(&self, id: StackId) -> Option<Arc<[Frame]>> {
+        self.tables.stack(id)
     }
 
     /// The ring's file, if it has one.
@@ -132,6 +165,34 @@ impl Ring {
         }
     }
 
+    /// Hands out the records from `cursor` to number `end`, which is not past [`sequence`](Self::sequence).
+    ///
+    /// # Errors
+    /// What `take` returns, at once.
+    pub(super) fn read<E>(
+        &self,
+        cursor: &mut Cursor,
+        end: u64,
+        take: impl FnMut(Record) -> Result<(), E>,
+    ) -> Result<Reached, E> {
+        cursor.read(&self.region, &self.region.calibration(), end, take)
+    }
+
+    /// Goes to the oldest record that is still there.
+    pub(super) fn skip_overwritten(&self, cursor: &mut Cursor) -> u64 {
+        cursor.skip_overwritten(&self.region)
+    }
+
+    /// Makes times more exact, for all readers.
+    pub(super) fn recalibrate(&self, now: Moment) {
+        self.region.set_calibration(&self.region.calibration().refined(now));
+    }
+
+    /// Adds to the records that a tape lost.
+    pub(super) fn add_lost_by_tape(&self, count: u64) {
+        self.region.word(Word::LostByTape).fetch_add(count, Ordering::Relaxed);
+    }
+
     #[inline]
     fn is_muted(&self) -> bool {
         self.is_muted.load(Ordering::Relaxed)
@@ -142,6 +203,12 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.remove();
     }
+}
+
+/// `text`, up to the longest string kept.
+fn cut(text: &str) -> &str {
+    let end = (0..=text.len().min(STRING_MAX_BYTES)).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
 /// Field 22 of `/proc/self/stat`; 0 where it cannot be read.

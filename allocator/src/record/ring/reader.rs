@@ -1,13 +1,14 @@
 //! The reading end of a ring's file: live from another process, or after its own is dead.
 
+use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use trace_format::{DeviceId, Record, StringId};
+use trace_format::{DeviceId, Frame, Record, StackId, StringId};
 
-use super::cursor::{Cursor, Gone};
+use super::cursor::{Cursor, Reached};
 use super::region::{Region, Word};
 use super::{place, text};
 use crate::record::clock::{Clock, SystemClock};
@@ -51,6 +52,7 @@ pub struct RingReader {
     file: File,
     cursor: Cursor,
     strings: Vec<String>,
+    stacks: Vec<Vec<Frame>>,
     text_position: usize,
 }
 
@@ -67,8 +69,15 @@ impl RingReader {
         };
         let (file, region) =
             open().map_err(|source| RingError { path: path.to_owned(), source })?;
-        let cursor = Cursor::default();
-        Ok(Self { region, file, cursor, strings: vec![String::new()], text_position: 0 })
+        Ok(Self {
+            region,
+            file,
+            cursor: Cursor::default(),
+            // Number 0 of both is none at all.
+            strings: vec![String::new()],
+            stacks: vec![Vec::new()],
+            text_position: 0,
+        })
     }
 
     /// What the ring says about itself now.
@@ -92,23 +101,39 @@ impl RingReader {
     /// Hands out the records since the last call (at first: the oldest there are) and returns how many were
     /// overwritten before they could be read.
     pub fn poll(&mut self, mut take: impl FnMut(Record)) -> u64 {
+        let mut take = |record| -> Result<(), Infallible> {
+            take(record);
+            Ok(())
+        };
         // On the machine that recorded, our clock gives the line a longer base.
         let calibration = self.region.calibration().refined(SystemClock::new().moment());
         let end = self.region.head();
         let mut lost = 0;
-        while let Err(Gone) = self.cursor.read(&self.region, &calibration, end, &mut take) {
+        while let Ok(Reached::Gone) = self.cursor.read(&self.region, &calibration, end, &mut take) {
             lost += self.cursor.skip_overwritten(&self.region);
         }
         lost
     }
 
-    /// The string that a record names; `None` where the file does not have it.
+    /// The string that a record or a frame names; `None` where the file does not have it.
     pub fn string(&mut self, id: StringId) -> Option<&str> {
+        self.read_texts();
+        self.strings.get(id.0 as usize).map(String::as_str)
+    }
+
+    /// The stack that a record names, innermost frame first; `None` where the file does not have it.
+    pub fn stack(&mut self, id: StackId) -> Option<&[Frame]> {
+        self.read_texts();
+        self.stacks.get(id.0 as usize).map(Vec::as_slice)
+    }
+
+    fn read_texts(&mut self) {
         while let Some((kind, bytes)) = text::next(&self.region, &mut self.text_position) {
-            if kind == text::STRING {
-                self.strings.push(String::from_utf8_lossy(&bytes).into_owned());
+            match kind {
+                text::STRING => self.strings.push(String::from_utf8_lossy(&bytes).into_owned()),
+                text::STACK => self.stacks.push(text::stack_frames(&bytes)),
+                _ => {}
             }
         }
-        self.strings.get(id.0 as usize).map(String::as_str)
     }
 }

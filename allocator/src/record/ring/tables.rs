@@ -1,9 +1,11 @@
-//! Strings by number, for records that name them: in memory for this process's tape, in the text log for others.
+//! Strings and stacks by number, for records that name them: in memory for this process's tape, in the text log for
+//! others.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trace_format::StringId;
+use trace_format::{Frame, StackId, StringId};
 
 use super::region::Region;
 use super::text;
@@ -16,37 +18,66 @@ pub(super) struct Tables {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Number 1 first; number 0 is the empty string.
-    strings: Vec<Arc<str>>,
-    string_ids: HashMap<Arc<str>, StringId>,
+    strings: Interner<str>,
+    stacks: Interner<[Frame]>,
 }
 
 impl Tables {
     pub(super) fn intern(&self, region: &Region, text: &str) -> StringId {
-        if text.is_empty() {
-            return StringId(0);
-        }
-        let mut inner = self.lock();
-        if let Some(&id) = inner.string_ids.get(text) {
-            return id;
-        }
-        let text: Arc<str> = text.into();
-        inner.strings.push(Arc::clone(&text));
-        let id = StringId(inner.strings.len() as u32);
-        text::append(region, text::STRING, text.as_bytes());
-        inner.string_ids.insert(text, id);
-        id
+        let append = || text::append(region, text::STRING, text.as_bytes());
+        StringId(self.lock().strings.id(text, append))
+    }
+
+    pub(super) fn intern_stack(&self, region: &Region, frames: &[Frame]) -> StackId {
+        let append = || text::append(region, text::STACK, &text::stack_bytes(frames));
+        StackId(self.lock().stacks.id(frames, append))
     }
 
     pub(super) fn string(&self, id: StringId) -> Option<Arc<str>> {
-        match id.0.checked_sub(1) {
-            None => Some("".into()),
-            Some(index) => self.lock().strings.get(index as usize).cloned(),
-        }
+        self.lock().strings.get(id.0)
+    }
+
+    pub(super) fn stack(&self, id: StackId) -> Option<Arc<[Frame]>> {
+        self.lock().stacks.get(id.0)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Every change below is complete before anything can panic.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Numbers things from 1 in order of appearance.
+#[derive(Debug)]
+struct Interner<T: ?Sized> {
+    known: Vec<Arc<T>>,
+    ids: HashMap<Arc<T>, u32>,
+}
+
+impl<T: ?Sized> Default for Interner<T> {
+    fn default() -> Self {
+        Self { known: Vec::new(), ids: HashMap::new() }
+    }
+}
+
+impl<T: ?Sized + Eq + Hash> Interner<T> {
+    /// The number of `thing`; calls `announce` if it is new.
+    fn id<'a>(&mut self, thing: &'a T, announce: impl FnOnce()) -> u32
+    where
+        Arc<T>: From<&'a T>,
+    {
+        if let Some(&id) = self.ids.get(thing) {
+            return id;
+        }
+        announce();
+        let thing = Arc::from(thing);
+        self.known.push(Arc::clone(&thing));
+        let id = self.known.len() as u32;
+        self.ids.insert(thing, id);
+        id
+    }
+
+    fn get(&self, id: u32) -> Option<Arc<T>> {
+        self.known.get(id.checked_sub(1)? as usize).cloned()
     }
 }

@@ -66,10 +66,31 @@ fn a_reader_of_the_file_sees_what_was_recorded_and_by_whom() {
     assert_eq!(records[0].thread.0, rustix::thread::gettid().as_raw_nonzero().get() as u32);
     assert!(records[0].time_ns < records[1].time_ns);
     assert_eq!(reader.string(name), Some("optimizer"));
+    assert_eq!(reader.string(trace_format::StringId(9)), None);
     let info = reader.info();
     assert_eq!((info.pid, info.device, info.slots), (std::process::id(), DeviceId(3), 64));
     assert_eq!(info.written, 2);
     assert!(info.process_start_ticks > 0);
+}
+
+#[test]
+fn stacks_reach_readers_of_the_file_and_of_the_process() {
+    let (_dir, recorder) = ring(64);
+    let ring = recorder.ring();
+    let mut reader = reader(&recorder);
+    let frame = |name, line| {
+        let (name, filename) = (ring.intern(name), ring.intern("model.py"));
+        trace_format::Frame { name, filename, line }
+    };
+    let stack = [frame("forward", 41), frame("step", 7)];
+    let id = ring.intern_stack(&stack);
+    assert_eq!(ring.intern_stack(&stack), id);
+    assert_ne!(ring.intern_stack(&stack[..1]), id);
+    assert_eq!(ring.stack(id).as_deref(), Some(&stack[..]));
+    assert_eq!(reader.stack(id), Some(&stack[..]));
+    assert_eq!(reader.string(stack[0].filename), Some("model.py"));
+    assert_eq!(reader.stack(StackId::NONE), Some(&[][..]));
+    assert_eq!(reader.stack(StackId(99)), None);
 }
 
 #[test]
@@ -345,4 +366,26 @@ fn a_forked_child_does_not_keep_its_parents_ring_alive() {
         },
     );
     assert_eq!(status, 0);
+}
+
+/// Not a check but a figure: `cargo test --release -p allocator cost_of_a_record -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn cost_of_a_record() {
+    const BATCH: u64 = 20_000;
+    let options = options(Path::new(RING_DIR), 1 << 20);
+    let mut recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
+    let mut batches: Vec<f64> = (0..1_000)
+        .map(|batch| {
+            let start = Instant::now();
+            for n in 0..BATCH {
+                recorder.record(StackId::NONE, std::hint::black_box(alloc(batch * BATCH + n)));
+            }
+            start.elapsed().as_nanos() as f64 / BATCH as f64
+        })
+        .collect();
+    batches.sort_by(f64::total_cmp);
+    // Others use the machine too: the fastest batch is the cost, the median what it was here and now.
+    let (fastest, median) = (batches[0], batches[batches.len() / 2]);
+    println!("record: {fastest:.1} ns, median {median:.1} ns, {:?}", recorder.ring().path());
 }

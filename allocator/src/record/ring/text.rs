@@ -5,10 +5,31 @@
 
 use std::sync::atomic::Ordering;
 
+use trace_format::{Frame, StringId};
+
 use super::region::{Region, Word};
 
 /// A string, UTF-8.
 pub(super) const STRING: u8 = 1;
+/// A stack: for each frame, innermost first, the numbers of its name and file and its line, 32 bits each.
+pub(super) const STACK: u8 = 2;
+
+/// A stack as its entry's bytes.
+pub(super) fn stack_bytes(frames: &[Frame]) -> Vec<u8> {
+    let numbers = frames.iter().flat_map(|frame| [frame.name.0, frame.filename.0, frame.line]);
+    numbers.flat_map(u32::to_le_bytes).collect()
+}
+
+/// And back.
+pub(super) fn stack_frames(bytes: &[u8]) -> Vec<Frame> {
+    let (numbers, _) = bytes.as_chunks::<4>();
+    let (frames, _) = numbers.as_chunks::<3>();
+    let frame = |frame: &[[u8; 4]; 3]| {
+        let [name, filename, line] = frame.map(u32::from_le_bytes);
+        Frame { name: StringId(name), filename: StringId(filename), line }
+    };
+    frames.iter().map(frame).collect()
+}
 
 /// Appends an entry. Once one did not fit none does, so that numbers stay right. One writer at a time.
 pub(super) fn append(region: &Region, kind: u8, bytes: &[u8]) {
@@ -52,13 +73,13 @@ mod tests {
     fn what_was_appended_is_read_in_order_and_what_did_not_fit_is_counted() {
         let region = Region::anonymous(1, 8).unwrap();
         append(&region, STRING, b"forward");
-        append(&region, 7, b"123456789");
+        append(&region, STACK, b"123456789");
         append(&region, STRING, &[b'x'; 24]);
         append(&region, STRING, b"y");
         assert_eq!(region.get(Word::TextMissing), 2, "a later one that would fit is left out too");
         let mut position = 0;
         assert_eq!(next(&region, &mut position), Some((STRING, b"forward".to_vec())));
-        assert_eq!(next(&region, &mut position), Some((7, b"123456789".to_vec())));
+        assert_eq!(next(&region, &mut position), Some((STACK, b"123456789".to_vec())));
         assert_eq!(next(&region, &mut position), None);
     }
 

@@ -1,0 +1,12 @@
+//! The tape that a running process writes: a thread that reads the ring, and a ring's contents saved on demand.
+
+mod names;
+mod recorder;
+mod rewind;
+mod save;
+mod signals;
+mod source;
+
+pub use recorder::{TapeError, TapeRecorder, TapeSummary};
+pub use save::save_ring;
+pub use source::{BaseFn, TapeSource};
