@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{STACKS, STRINGS, device_of, expected, read, steps, write};
+use common::{Outcome, STACKS, STRINGS, device_of, expected, read, steps, write};
 use proptest::prelude::*;
 use trace_format::{DeviceId, FrameText, StackId, StringId};
 
@@ -10,9 +10,9 @@ proptest! {
     #[test]
     fn items_come_back_as_they_were(steps in steps(300)) {
         let tape = write(&steps);
-        let (items, reader, failed) = read(&tape).unwrap();
-        prop_assert!(!failed);
-        prop_assert_eq!(reader.recovered().to_string(), "complete");
+        let Outcome { items, recovery, error, .. } = read(&tape).unwrap();
+        prop_assert!(error.is_none());
+        prop_assert_eq!(recovery.to_string(), "complete");
         for device in (0..3).map(DeviceId) {
             let of_device = |item: &&_| device_of(item) == Some(device);
             let found: Vec<_> = items.iter().filter(of_device).cloned().collect();
@@ -24,8 +24,7 @@ proptest! {
 #[test]
 fn strings_and_stacks_come_back_by_number() {
     let tape = write(&[]);
-    let (_, reader, _) = read(&tape).unwrap();
-    let tables = reader.tables();
+    let tables = read(&tape).unwrap().tables;
     assert_eq!((tables.strings_len(), tables.stacks_len()), (STRINGS, STACKS));
     assert_eq!(tables.string(StringId(0)), Some(""));
     assert_eq!(tables.string(StringId(2)), Some("string 2"));

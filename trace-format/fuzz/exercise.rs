@@ -1,0 +1,99 @@
+//! What the fuzz target and the deterministic test do with hostile bytes: everything a reader can be asked to do.
+//!
+//! The bytes of the fixed structures are laid out here once more, from the specification and not by the crate's own
+//! code, so that a change of one without the other fails.
+
+use std::io::Cursor;
+
+use trace_format::{Index, Item, Reader, State};
+
+/// The file header of version 1.
+pub(crate) fn file_header() -> Vec<u8> {
+    sealed(b"\x89VTP\r\n\x1a\n\x01\0\0\0")
+}
+
+/// A chunk with a right checksum over whatever it holds.
+pub(crate) fn chunk(
+    kind: u8,
+    packing: u8,
+    sequence: u32,
+    unpacked: u32,
+    items: u32,
+    stored: &[u8],
+) -> Vec<u8> {
+    let mut header = b"\xf5Chk".to_vec();
+    header.extend([kind, packing, 0, 0]);
+    for word in [sequence, stored.len() as u32, unpacked, items, crc32fast::hash(stored)] {
+        header.extend(word.to_le_bytes());
+    }
+    let mut chunk = sealed(&header);
+    chunk.extend(stored);
+    chunk
+}
+
+/// Bytes and their checksum.
+fn sealed(bytes: &[u8]) -> Vec<u8> {
+    let mut sealed = bytes.to_vec();
+    sealed.extend(crc32fast::hash(bytes).to_le_bytes());
+    sealed
+}
+
+/// A tape whose last chunk holds `payload`, with five strings and two stacks before it.
+pub(crate) fn tape_with(kind: u8, items: u32, payload: &[u8]) -> Vec<u8> {
+    let strings = b"\0\x01a\x01b\x01c\x01d\x01e";
+    let stacks = b"\0\x02\x01\x02\x07\x03\x04\x08\0\x01\x00\x02\x00\x01";
+    let mut tape = file_header();
+    tape.extend(chunk(1, 0, 0, 2, 1, b"{}"));
+    tape.extend(chunk(2, 0, 1, strings.len() as u32, 5, strings));
+    tape.extend(chunk(3, 0, 2, stacks.len() as u32, 2, stacks));
+    tape.extend(chunk(kind, 0, 3, payload.len() as u32, items, payload));
+    tape
+}
+
+/// Reads `bytes` as a tape, and as the payload of a chunk of each kind behind right checksums.
+pub(crate) fn exercise(bytes: &[u8]) {
+    read(bytes);
+    let Some((&[low, high], payload)) = bytes.split_first_chunk::<2>() else { return };
+    let items = u32::from(low) | u32::from(high) << 8;
+    for kind in 1..=7 {
+        read(&tape_with(kind, items, payload));
+    }
+}
+
+/// Reads a tape to its end or its first error, looking up and applying all that it holds.
+pub(crate) fn read(tape: &[u8]) {
+    let _ = Index::read(&mut Cursor::new(tape));
+    let mut reader = match Reader::new(tape, "hostile bytes") {
+        Ok(reader) => reader,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    let mut state = State::new();
+    while let Some(item) = reader.next() {
+        match item {
+            Ok(Item::Event(_, record)) => {
+                let stack =
+                    reader.tables().stack(record.stack).expect("stacks are checked on reading");
+                for &frame in stack {
+                    assert!(reader.tables().frame(frame).is_some(), "so are frames");
+                }
+                let before = state.active_bytes();
+                if state.apply(&record).is_ok() {
+                    state.undo(&record).expect("what was applied can be undone");
+                    assert_eq!(state.active_bytes(), before);
+                    state.apply(&record).expect("and applied again");
+                }
+            }
+            Ok(Item::Base(_, base)) => {
+                if let Ok(base) = State::from_segments(&base.segments) {
+                    let again = State::from_segments(&base.segments()).expect("a state is one");
+                    assert_eq!(again, base);
+                    state = base;
+                }
+            }
+            Ok(Item::Meta(_)) => {}
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    assert!(reader.next().is_none(), "an ended reader stays ended");
+    assert!(!reader.recovered().to_string().is_empty());
+}

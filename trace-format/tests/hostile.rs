@@ -1,0 +1,188 @@
+//! Bytes that nobody's writer made: an error or items, never a panic, a hang or much memory.
+//!
+//! The same function as the fuzz target, over the golden tape's chunks changed at random, always in the same way.
+
+#[path = "../fuzz/exercise.rs"]
+mod exercise;
+
+use std::path::PathBuf;
+
+use exercise::{chunk, exercise, file_header, read, tape_with};
+use trace_format::{ReadCause, Reader};
+
+/// Rounds over all chunks of the golden tape; about three seconds unoptimised.
+const ROUNDS: u64 = 1500;
+
+fn golden() -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1.vtape");
+    std::fs::read(path).unwrap()
+}
+
+/// The chunks of a tape as `(items, unpacked payload)`, found by the specification's byte map.
+fn payloads(tape: &[u8]) -> Vec<(u32, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut at = 16;
+    while at < tape.len() {
+        let word =
+            |place: usize| u32::from_le_bytes(*tape[at + place..].first_chunk::<4>().unwrap());
+        let stored = &tape[at + 32..at + 32 + word(12) as usize];
+        let payload = match tape[at + 5] {
+            0 => stored.to_vec(),
+            _ => zstd::bulk::decompress(stored, word(16) as usize).unwrap(),
+        };
+        found.push((word(20), payload));
+        at += 32 + stored.len();
+    }
+    found
+}
+
+/// A generator that gives the same numbers everywhere (xorshift64).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % sides.max(1) as u64) as usize
+    }
+
+    /// Flips, overwrites, cuts out, repeats or grows some of the bytes.
+    fn change(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..=self.roll(3) {
+            let at = self.roll(bytes.len());
+            let end = bytes.len().min(at + self.roll(8));
+            match self.roll(5) {
+                0 if !bytes.is_empty() => bytes[at] ^= 1 << self.roll(8),
+                1 => bytes[at..end].fill([0, 1, 0x7f, 0x80, 0xff][self.roll(5)]),
+                2 => drop(bytes.drain(at..end)),
+                3 => bytes.extend_from_within(at..end),
+                _ => bytes.insert(at, self.roll(256) as u8),
+            }
+        }
+    }
+}
+
+#[test]
+fn changed_payloads_behind_right_checksums_are_refused_or_read() {
+    let golden = golden();
+    for (seed, (items, payload)) in (1..).zip(payloads(&golden)) {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed));
+        for round in 0..ROUNDS {
+            let mut bytes = (items as u16).to_le_bytes().to_vec();
+            bytes.extend(&payload);
+            if round > 0 {
+                dice.change(&mut bytes);
+            }
+            exercise(&bytes);
+        }
+    }
+}
+
+#[test]
+fn changed_tapes_are_refused_or_read() {
+    let golden = golden();
+    let mut dice = Dice(0x0123_4567_89ab_cdef);
+    for _ in 0..ROUNDS {
+        let mut bytes = golden.clone();
+        dice.change(&mut bytes);
+        read(&bytes);
+    }
+}
+
+/// The reader's answer to a tape of these bytes.
+fn cause_of(tape: &[u8]) -> ReadCause {
+    let mut reader = match Reader::new(tape, "hostile bytes") {
+        Ok(reader) => reader,
+        Err(error) => return error.cause,
+    };
+    reader.find_map(Result::err).expect("an error").cause
+}
+
+#[test]
+fn lengths_are_not_trusted() {
+    // Claims of 64 MiB over nothing, as events, strings and a base: refused when the bytes do not come.
+    for kind in [2, 4, 5] {
+        let mut tape = tape_with(8, 0, b"");
+        tape.extend(chunk(kind, 1, 4, 64 << 20, 1 << 20, b"\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"));
+        assert!(matches!(cause_of(&tape), ReadCause::Unpack), "kind {kind}");
+    }
+    // Counts inside a payload, far beyond its bytes.
+    for kind in [2, 3, 4, 5] {
+        let cause =
+            cause_of(&tape_with(kind, 65535, b"\x05\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f"));
+        assert!(matches!(cause, ReadCause::Malformed(_)), "kind {kind}: {cause}");
+    }
+}
+
+#[test]
+fn chunks_of_later_versions_are_skipped_and_counted() {
+    let mut tape = tape_with(99, 12, b"who knows");
+    tape.extend(chunk(200, 7, 4, 1 << 20, 0, b"packed in a way of its own"));
+    tape.extend(chunk(2, 0, 5, 3, 1, b"\x05\x01f"));
+    let mut reader = Reader::new(&tape[..], "a later version's tape").unwrap();
+    assert!(reader.next().is_none());
+    assert_eq!(reader.tables().strings_len(), 6);
+    let report = reader.recovered().to_string();
+    assert_eq!(
+        report,
+        "not finished; all that was written was read; 2 chunks of a later version were skipped"
+    );
+}
+
+#[test]
+fn each_fault_is_told_apart_and_says_what_to_do() {
+    let whole = golden();
+    let mut later = whole.clone();
+    later[8] = 2;
+    let crc = crc32fast::hash(&later[..12]).to_le_bytes();
+    later[12..16].copy_from_slice(&crc);
+    let mut header = whole.clone();
+    header[9] = 1;
+    let mut text = whole.clone();
+    text.remove(4);
+    let mut middle = whole.clone();
+    middle[60] ^= 1;
+    let mut second = whole.clone();
+    let after_meta = 16 + 32 + payload_bytes(&whole);
+    second[after_meta + 40] ^= 1;
+    let mut gap = file_header();
+    gap.extend(chunk(1, 0, 0, 2, 1, b"{}"));
+    gap.extend(chunk(2, 0, 2, 2, 1, b"\0\x01a"));
+    let packed = [tape_with(8, 0, b""), chunk(4, 9, 4, 1, 1, b"x")].concat();
+    let cases: [(&[u8], &str); 11] = [
+        (b"", "ended before its first chunk was written; nothing can be recovered"),
+        (&whole[..30], "ended before its first chunk was written"),
+        (b"PK\x03\x04 is some archive", "no vramtape tape; give a .vtape file"),
+        (&text, "copied as text, which destroyed it; copy it again in binary mode"),
+        (&header, "file header is damaged; take another copy"),
+        (&later, "has version 2, and this program reads version 1; use a newer vramtape"),
+        (&middle, "chunk 0 at byte 16: the chunk is damaged, although more follow"),
+        (&second, "keep what lies before: head -c"),
+        (&gap, "this is chunk 2: chunks are missing or out of order"),
+        (&packed, "packed in a way that this program does not know; use a newer vramtape"),
+        (&tape_with(4, 1, b"\x01"), "makes no sense: it ends in the middle of a value"),
+    ];
+    for (tape, says) in cases {
+        let error = match Reader::new(tape, "bad.vtape") {
+            Ok(mut reader) => reader.find_map(Result::err).expect(says),
+            Err(error) => error,
+        };
+        let error = error.to_string();
+        assert!(error.contains(says) && error.contains("bad.vtape"), "{says:?}: {error}");
+    }
+}
+
+fn payload_bytes(tape: &[u8]) -> usize {
+    u32::from_le_bytes(*tape[28..].first_chunk::<4>().unwrap()) as usize
+}
+
+#[test]
+fn bytes_behind_the_end_are_told() {
+    let tape = [golden(), golden()].concat();
+    let mut reader = Reader::new(&tape[..], "two tapes").unwrap();
+    assert!(reader.by_ref().all(|item| item.is_ok()));
+    let report = reader.recovered().to_string();
+    let half = tape.len() / 2;
+    assert_eq!(report, format!("complete; {half} bytes behind its end at byte {half} ignored"));
+}
