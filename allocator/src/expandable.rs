@@ -1,7 +1,8 @@
 //! An expandable segment's address range: reserved once, its pages mapped and unmapped as the pool needs them.
 //!
 //! Source: `ExpandableSegment` in `c10/cuda/CUDACachingAllocator.cpp`. Every operation either does all of what it
-//! says, or undoes its part and reports why; a page is never half mapped.
+//! says, or takes its part back and reports why. What a failing device does not take back stays noted with its page:
+//! the next mapping uses it, and [`Range::unreserve`] tries again. So nothing leaks.
 
 use trace_format::{Addr, DeviceId, Stream};
 
@@ -17,8 +18,20 @@ pub(crate) struct Range {
     pub(crate) addr: Addr,
     pub(crate) page_bytes: u64,
     stream: Stream,
-    /// Physical memory per page; `None` is unmapped.
-    pages: Vec<Option<PhysicalHandle>>,
+    pages: Vec<Page>,
+}
+
+/// How far a page has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    /// Addresses only.
+    Empty,
+    /// There is physical memory for it.
+    Created(PhysicalHandle),
+    /// The memory is at its address, not accessible yet or no longer.
+    Mapped(PhysicalHandle),
+    /// Accessible: in the heap's hands.
+    Open(PhysicalHandle),
 }
 
 /// Whole pages that were mapped or unmapped; empty if none.
@@ -38,7 +51,7 @@ impl Range {
     ) -> Result<Self, DeviceError> {
         let pages = (device_total_bytes + device_total_bytes / 8).div_ceil(page_bytes);
         let addr = device.reserve(pages * page_bytes)?;
-        Ok(Self { addr, page_bytes, stream, pages: vec![None; pages as usize] })
+        Ok(Self { addr, page_bytes, stream, pages: vec![Page::Empty; pages as usize] })
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -57,22 +70,14 @@ impl Range {
         let begin = self.page_at_or_before(addr);
         let end = self.page_at_or_after(Addr(addr.0 + size_bytes));
         assert_eq!(self.page_addr(begin), addr, "mapping begins at a page");
-        for page in begin..end {
-            assert!(self.pages[page].is_none(), "a page is mapped once");
-            match device.create(self.page_bytes, HandleType::PosixFd) {
-                Ok(handle) => self.pages[page] = Some(handle),
-                Err(error) => {
-                    self.release_pages(device, begin, page);
-                    return match error {
-                        DeviceError::OutOfMemory { .. } => Ok(self.span(begin, begin)),
-                        error => Err(error),
-                    };
-                }
+        if let Err(error) = self.open(device, begin, end, peers) {
+            if let Err(error) = self.strip(device, begin, end) {
+                tracing::error!(%error, "memory that could not be mapped is not given back yet");
             }
-        }
-        if let Err(error) = self.map_pages(device, begin, end, peers) {
-            self.release_pages(device, begin, end);
-            return Err(error);
+            return match error {
+                DeviceError::OutOfMemory { .. } => Ok(self.span(begin, begin)),
+                error => Err(error),
+            };
         }
         Ok(self.span(begin, end))
     }
@@ -94,10 +99,14 @@ impl Range {
             return (self.span(begin, begin), Err(error));
         }
         for page in begin..end {
+            let Page::Open(handle) = self.pages[page] else { panic!("a mapped page is unmapped") };
             if let Err(error) = device.unmap(self.page_addr(page), self.page_bytes) {
                 return (self.span(begin, page), Err(error));
             }
-            self.release_pages(device, page, page + 1);
+            self.pages[page] = Page::Created(handle);
+            if let Err(error) = self.strip(device, page, page + 1) {
+                tracing::error!(%error, "unmapped memory is not given back yet");
+            }
         }
         (self.span(begin, end), Ok(()))
     }
@@ -110,7 +119,7 @@ impl Range {
     ) -> Result<(), DeviceError> {
         let mut page = 0;
         while page < self.pages.len() {
-            let run = self.pages[page..].iter().take_while(|handle| handle.is_some()).count();
+            let run = self.pages[page..].iter().take_while(|page| page.is_open()).count();
             if run > 0 {
                 device.set_access(self.page_addr(page), run as u64 * self.page_bytes, peer)?;
             }
@@ -120,51 +129,69 @@ impl Range {
     }
 
     /// Gives the addresses back; nothing is mapped any more.
-    pub(crate) fn unreserve<D: Device>(&self, device: &mut D) -> Result<(), DeviceError> {
-        assert!(self.pages.iter().all(Option::is_none), "an unmapped range is given back");
+    pub(crate) fn unreserve<D: Device>(&mut self, device: &mut D) -> Result<(), DeviceError> {
+        assert!(!self.pages.iter().any(Page::is_open), "an unmapped range is given back");
+        self.strip(device, 0, self.pages.len())?;
         device.unreserve(self.addr, self.size_bytes())
     }
 
-    fn map_pages<D: Device>(
-        &self,
+    /// Creates, maps and opens pages, going on from wherever each of them is.
+    fn open<D: Device>(
+        &mut self,
         device: &mut D,
         begin: usize,
         end: usize,
         peers: &[DeviceId],
     ) -> Result<(), DeviceError> {
         for page in begin..end {
-            let handle = self.pages[page].expect("created above");
-            if let Err(error) = device.map(self.page_addr(page), self.page_bytes, handle) {
-                self.unmap_pages(device, begin, page);
-                return Err(error);
+            assert!(!self.pages[page].is_open(), "a page is mapped once");
+            if self.pages[page] == Page::Empty {
+                let handle = device.create(self.page_bytes, HandleType::PosixFd)?;
+                self.pages[page] = Page::Created(handle);
+            }
+        }
+        for page in begin..end {
+            if let Page::Created(handle) = self.pages[page] {
+                device.map(self.page_addr(page), self.page_bytes, handle)?;
+                self.pages[page] = Page::Mapped(handle);
             }
         }
         let span = self.span(begin, end);
         let owner = device.id();
         for &reader in std::iter::once(&owner).chain(peers) {
-            if let Err(error) = device.set_access(span.addr, span.size_bytes, reader) {
-                self.unmap_pages(device, begin, end);
-                return Err(error);
+            device.set_access(span.addr, span.size_bytes, reader)?;
+        }
+        for page in &mut self.pages[begin..end] {
+            if let Page::Mapped(handle) = *page {
+                *page = Page::Open(handle);
             }
         }
         Ok(())
     }
 
-    /// Undoes `map` while another error is on its way; a failure here can only be told.
-    fn unmap_pages<D: Device>(&self, device: &mut D, begin: usize, end: usize) {
+    /// Takes pages that are not open back to bare addresses. Goes on after an error, and reports the first.
+    fn strip<D: Device>(
+        &mut self,
+        device: &mut D,
+        begin: usize,
+        end: usize,
+    ) -> Result<(), DeviceError> {
+        let mut answer = Ok(());
         for page in begin..end {
-            if let Err(error) = device.unmap(self.page_addr(page), self.page_bytes) {
-                tracing::error!(%error, addr = %self.page_addr(page), "a page stays mapped");
+            if let Page::Mapped(handle) = self.pages[page] {
+                match device.unmap(self.page_addr(page), self.page_bytes) {
+                    Ok(()) => self.pages[page] = Page::Created(handle),
+                    Err(error) => answer = answer.and(Err(error)),
+                }
+            }
+            if let Page::Created(handle) = self.pages[page] {
+                match device.release(handle) {
+                    Ok(()) => self.pages[page] = Page::Empty,
+                    Err(error) => answer = answer.and(Err(error)),
+                }
             }
         }
-    }
-
-    fn release_pages<D: Device>(&mut self, device: &mut D, begin: usize, end: usize) {
-        for handle in self.pages[begin..end].iter_mut().filter_map(Option::take) {
-            if let Err(error) = device.release(handle) {
-                tracing::error!(%error, "physical memory is not given back");
-            }
-        }
+        answer
     }
 
     fn page_addr(&self, page: usize) -> Addr {
@@ -181,5 +208,11 @@ impl Range {
 
     fn span(&self, begin: usize, end: usize) -> Span {
         Span { addr: self.page_addr(begin), size_bytes: (end - begin) as u64 * self.page_bytes }
+    }
+}
+
+impl Page {
+    const fn is_open(&self) -> bool {
+        matches!(self, Self::Open(_))
     }
 }

@@ -1,7 +1,7 @@
 //! A heap that threads share: one lock, and nothing process-wide.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trace_format::{Addr, StackId};
 
@@ -15,7 +15,7 @@ pub type FreeMemoryCallback = Box<dyn Fn() -> bool + Send + Sync>;
 /// A [`Heap`] behind a lock.
 pub struct SharedHeap<D, R> {
     heap: Mutex<Heap<D, R>>,
-    callbacks: Mutex<Vec<FreeMemoryCallback>>,
+    callbacks: Mutex<Vec<Arc<FreeMemoryCallback>>>,
     has_callbacks: AtomicBool,
 }
 
@@ -79,12 +79,13 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
 
     /// Adds a callback that every later pool miss runs. It may call this heap.
     pub fn on_miss(&self, callback: FreeMemoryCallback) {
-        self.callbacks.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
+        self.callbacks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(callback));
         self.has_callbacks.store(true, Ordering::Release);
     }
 
     fn run_callbacks(&self) -> bool {
-        let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        // A callback may allocate, miss and come here again: the list is not locked while they run.
+        let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         callbacks.iter().fold(false, |freed, callback| callback() | freed)
     }
 }

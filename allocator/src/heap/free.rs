@@ -7,7 +7,6 @@ use super::{AllocError, Heap, HeapError};
 use crate::block::BlockId;
 use crate::device::Device;
 use crate::record::Recorder;
-use crate::stats::Stats;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Gives memory back. It is reusable at once on its own stream; if other streams used it, once they are done.
@@ -60,7 +59,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.allocated.remove(&addr.0);
         self.stats.on_free_requested(is_small, size_bytes);
         self.record(Event::Free { addr, requested_bytes, size_bytes, pending });
-        if Stats::is_oversize(size_bytes, self.config.max_split_size_bytes) {
+        if self.is_oversize(size_bytes) {
             self.stats.oversize_allocations.decrease(1);
         }
     }

@@ -9,7 +9,6 @@ use crate::device::{CaptureMode, Device, DeviceCall, DeviceError};
 use crate::pool::{PoolIndex, Pools, lock};
 use crate::record::Recorder;
 use crate::size::is_small;
-use crate::stats::Stats;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// A block for the request, not in any list, or `None` when memory is out. Each step is tried only if the one
@@ -75,7 +74,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.reserved_bytes += size_bytes;
         self.stats.segment.increase(is_small, 1);
         self.stats.on_reserve(pool, is_small, size_bytes);
-        if Stats::is_oversize(size_bytes, self.config.max_split_size_bytes) {
+        if self.is_oversize(size_bytes) {
             self.stats.oversize_segments.increase(1);
         }
         tracing::debug!(%addr, size_bytes, stream = %want.stream, %pool, "segment allocated");
@@ -112,7 +111,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Makes device calls that a capture in progress would forbid (`cudaMallocMaybeCapturing`).
-    fn relaxed<T>(
+    pub(super) fn relaxed<T>(
         &mut self,
         call: impl FnOnce(&mut Self) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {

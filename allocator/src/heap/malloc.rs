@@ -9,7 +9,6 @@ use crate::free_list::Entry;
 use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
 use crate::size;
-use crate::stats::Stats;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +92,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// # Errors
     /// The miss itself, when the cache still has nothing that fits.
     pub fn malloc_again(&mut self, miss: Miss) -> Result<Addr, Miss> {
+        self.stack = miss.0.stack;
         let want = self.want(&miss.0, false);
         match self.take_best_fit(&want) {
             Some(block) => Ok(self.hand_out(block, &want)),
@@ -164,7 +164,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         assert!(previous.is_none(), "an address is handed out once");
 
         self.stats.on_alloc(is_small, size_bytes, want.requested_bytes);
-        if Stats::is_oversize(size_bytes, self.config.max_split_size_bytes) {
+        if self.is_oversize(size_bytes) {
             self.stats.oversize_allocations.increase(1);
         }
         self.record(Event::Alloc {

@@ -1,6 +1,6 @@
 //! Expandable segments: finding room for a block, mapping it, and unmapping what is free.
 
-use trace_format::{Addr, Event};
+use trace_format::{Addr, Event, PoolId};
 
 use super::Heap;
 use super::malloc::Want;
@@ -204,10 +204,25 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.blocks[id].is_split() { Ok(()) } else { self.give_up_range(id, range_id) }
     }
 
+    /// Gives up the segments of a pool (of all, for the default) that never got a page, or whose addresses the device did
+    /// not take back.
+    pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<(), DeviceError> {
+        let unmapped = self.pools.halves().flat_map(|(_, half)| half.unmapped.iter());
+        let in_pool = |block: &Block| pool.is_default() || self.pools.id_of(block.pool) == pool;
+        let empty: Vec<BlockId> = unmapped
+            .filter(|id| !self.blocks[*id].is_split() && in_pool(&self.blocks[*id]))
+            .collect();
+        for id in empty {
+            let range = self.blocks[id].range.expect("only expandable blocks are unmapped");
+            self.give_up_range(id, range)?;
+        }
+        Ok(())
+    }
+
     /// Returns the addresses of a segment that is one unmapped block (`release_expandable_segment`).
     fn give_up_range(&mut self, id: BlockId, range_id: RangeId) -> Result<(), DeviceError> {
         let slot = range_id.0 as usize;
-        self.ranges[slot].as_ref().expect("a block's range exists").unreserve(&mut self.device)?;
+        self.ranges[slot].as_mut().expect("a block's range exists").unreserve(&mut self.device)?;
         self.ranges[slot] = None;
         self.count_segments(self.blocks[id].pool, -1);
         let block = &self.blocks[id];

@@ -203,6 +203,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.allocated.get(&addr.0).copied().ok_or(HeapError::UnknownPointer { addr })
     }
 
+    /// Whether a block or segment counts as oversize under the limit in force.
+    fn is_oversize(&self, size_bytes: u64) -> bool {
+        Stats::is_oversize(size_bytes, self.config.max_split_size_bytes)
+    }
+
     fn record(&mut self, event: Event) {
         self.recorder.record(self.stack, event);
     }

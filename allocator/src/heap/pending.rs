@@ -54,6 +54,19 @@ impl Pending {
         Some(self.told.remove(at).1)
     }
 
+    /// Whether every use of the block was captured.
+    fn only_captured_uses(&self, id: BlockId) -> bool {
+        let captured = self.captured_uses.get(&id);
+        self.uses.get(&id).is_none_or(|uses| {
+            uses.iter().all(|stream| captured.is_some_and(|captured| captured.contains(stream)))
+        })
+    }
+
+    /// Whether no free waits for a stream.
+    fn awaits_no_stream(&self) -> bool {
+        self.held.is_empty() && self.queues.iter().all(|(_, queue)| queue.is_empty())
+    }
+
     /// Drops what is known about a block's uses.
     pub(super) fn forget_uses(&mut self, id: BlockId) {
         self.uses.remove(&id);
@@ -75,25 +88,43 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.record(Event::RecordStream { addr, stream });
         self.blocks[id].used_by_others = true;
         note(&mut self.pending.uses, id, stream);
-        if self.stream_in_capture(self.blocks[id].stream)? {
+        if self.stream_in_capture(stream)? {
             note(&mut self.pending.captured_uses, id, stream);
         }
         Ok(())
     }
 
-    /// Lets a free wait for the streams that used the block.
+    /// Lets a free wait for the streams that used the block. Where that fails, it waits for the next flush.
     pub(super) fn await_other_streams(&mut self, id: BlockId) -> Result<(), AllocError> {
-        if self.stream_in_capture(self.blocks[id].stream)? {
-            let nodes = if self.config.graph_capture_record_stream_reuse {
-                self.last_uses_in_graph(id).unwrap_or_default()
-            } else {
-                Vec::new()
-            };
-            self.pending.held.push((id, nodes));
-            return Ok(());
-        }
-        self.insert_events(id).inspect_err(|_| self.pending.held.push((id, Vec::new())))?;
+        let awaited = match self.used_in_capture(id) {
+            Ok(true) => {
+                let nodes = if self.config.graph_capture_record_stream_reuse {
+                    self.last_uses_in_graph(id).unwrap_or_default()
+                } else {
+                    Vec::new()
+                };
+                self.pending.held.push((id, nodes));
+                return Ok(());
+            }
+            Ok(false) => self.insert_events(id),
+            Err(error) => Err(error),
+        };
+        awaited.inspect_err(|_| self.pending.held.push((id, Vec::new())))?;
         Ok(())
+    }
+
+    /// Whether a stream of the block is in a capture: an event recorded there can never be asked (pytorch#193982).
+    fn used_in_capture(&mut self, id: BlockId) -> Result<bool, DeviceError> {
+        if self.scopes.is_empty() {
+            return Ok(false);
+        }
+        let users = self.pending.uses.get(&id).cloned().unwrap_or_default();
+        for stream in std::iter::once(self.blocks[id].stream).chain(users) {
+            if self.stream_in_capture(stream)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Records an event on each stream that used the block.
@@ -116,9 +147,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Completes the frees whose events are done, asking each stream's oldest first.
     pub(super) fn process_events(&mut self) -> Result<(), DeviceError> {
-        if !self.pending.held.is_empty() {
-            self.insert_held_events()?;
+        if self.pending.awaits_no_stream() {
+            return Ok(());
         }
+        self.relaxed(Self::ask_events)
+    }
+
+    fn ask_events(&mut self) -> Result<(), DeviceError> {
+        self.insert_held_events()?;
         for at in 0..self.pending.queues.len() {
             while let Some(&(event, id)) = self.pending.queues[at].1.front() {
                 if !self.device.event_query(event)? {
@@ -183,9 +219,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.finish_free(id);
     }
 
-    /// Records the events of frees that a capture held back. Captured uses need none: the capture is over, and its
-    /// graph has an order of its own.
+    /// Records the events of frees that a capture held back, once no capture is under way. Captured uses need none: the
+    /// capture is over, and its graph has an order of its own.
     fn insert_held_events(&mut self) -> Result<(), DeviceError> {
+        if self.holds_back_flush() {
+            return Ok(());
+        }
         while let Some((id, _)) = self.pending.held.first() {
             let id = *id;
             if let Some(captured) = self.pending.captured_uses.remove(&id)
@@ -225,12 +264,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    /// Completes the held-back frees of a private pool at the end of its capture: all streams have joined
-    /// (PyTorch since 2.12, `graph_capture_record_stream_reuse` only).
+    /// Completes the held-back frees of a private pool at the end of its capture: its streams have joined (PyTorch since
+    /// 2.12, `graph_capture_record_stream_reuse` only). Those with a use outside the capture go on to wait for it.
     pub(super) fn free_held_blocks_of(&mut self, private: usize) {
-        let (done, held) = std::mem::take(&mut self.pending.held)
-            .into_iter()
-            .partition(|(id, _)| self.blocks[*id].pool.private() == Some(private));
+        let (done, held) =
+            std::mem::take(&mut self.pending.held).into_iter().partition(|(id, _)| {
+                self.blocks[*id].pool.private() == Some(private)
+                    && self.pending.only_captured_uses(*id)
+            });
         self.pending.held = held;
         self.complete_held(done);
     }

@@ -1,6 +1,6 @@
 //! Returning cached memory to the device: on request, and when memory is short.
 
-use trace_format::{Event, PoolId, StackId};
+use trace_format::{Addr, Event, PoolId, StackId};
 
 use super::Heap;
 use super::malloc::Want;
@@ -9,7 +9,6 @@ use crate::config::UNLIMITED;
 use crate::device::{Device, DeviceError};
 use crate::pool::{PoolIndex, Pools, lock};
 use crate::record::Recorder;
-use crate::stats::Stats;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Returns what is cached: everything for the default pool, one released private pool otherwise
@@ -20,6 +19,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub fn empty_cache(&mut self, pool: PoolId, stack: StackId) -> Result<(), DeviceError> {
         self.stack = stack;
         self.record(Event::EmptyCache { pool, inferred: false });
+        self.give_up_empty_ranges(pool)?;
         if pool.is_default() && self.holds_back_flush() {
             return self.release_freeable_pools(pool);
         }
@@ -44,7 +44,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 if self.pools.get(slot).id != pool {
                     continue;
                 }
-                self.synchronize_and_free_events(Some(slot))?;
+                if !self.holds_back_flush() {
+                    self.synchronize_and_free_events(Some(slot))?;
+                }
             }
             self.release_blocks(Pools::index(Some(slot), true))?;
             self.release_blocks(Pools::index(Some(slot), false))?;
@@ -80,11 +82,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         assert!(block.range.is_none() && !block.is_split(), "a whole segment is released");
         let (addr, size_bytes, stream, pool) =
             (block.addr, block.size_bytes, block.stream, block.pool);
-        let source = pool.private().and_then(|slot| self.pools.get(slot).source.as_ref());
-        match source {
-            Some(source) => lock(source).free(addr)?,
-            None => self.device.free(addr)?,
-        }
+        self.relaxed(|heap| heap.give_back_segment(pool, addr))?;
         let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
         self.take_free(id);
         self.blocks.remove(id);
@@ -92,7 +90,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.count_segments(pool, -1);
         self.stats.segment.decrease(is_small, 1);
         self.stats.on_unreserve(pool_id, is_small, size_bytes);
-        if Stats::is_oversize(size_bytes, self.config.max_split_size_bytes) {
+        if self.is_oversize(size_bytes) {
             self.stats.oversize_segments.decrease(1);
         }
         tracing::debug!(%addr, size_bytes, %stream, pool = %pool_id, "segment freed");
@@ -104,6 +102,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             is_large: !is_small,
         });
         Ok(())
+    }
+
+    /// To the pool's own source, else to the device.
+    fn give_back_segment(&mut self, pool: PoolIndex, addr: Addr) -> Result<(), DeviceError> {
+        match pool.private().and_then(|slot| self.pools.get(slot).source.as_ref()) {
+            Some(source) => lock(source).free(addr),
+            None => self.device.free(addr),
+        }
     }
 
     /// Returns just enough oversize blocks of the stream for this request; false if there are not enough

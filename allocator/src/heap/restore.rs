@@ -8,7 +8,7 @@ use super::pending::Ticket;
 use super::pools::Scope;
 use super::{AllocError, Heap};
 use crate::block::{Block, BlockId};
-use crate::device::Device;
+use crate::device::{Device, DeviceCall, DeviceError};
 use crate::expandable::{Range, RangeId};
 use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
@@ -67,6 +67,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let pool = self.pool_of(segment);
             self.count_segments(pool, 1);
             self.stats.segment.increase(pool.is_small(), 1);
+            if self.is_oversize(segment.size_bytes) {
+                self.stats.oversize_segments.increase(1);
+            }
             self.count_run(segment);
             self.chain(segment.stream, pool, None, addr, &[(addr, Some(segment))], &mut restored);
         }
@@ -130,15 +133,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if addr > end {
                 pieces.push((end, None));
             }
-            let span = range.map(&mut self.device, addr, run.size_bytes, &self.peers)?;
-            if span.size_bytes == 0 {
-                let size_bytes = run.size_bytes;
-                let call = crate::device::DeviceCall::Create;
-                return Err(crate::device::DeviceError::OutOfMemory { call, size_bytes }.into());
+            if let Err(error) = self.map_run(&mut range, addr, run.size_bytes) {
+                self.abandon(range, &pieces);
+                return Err(error.into());
             }
-            self.count_run(run);
             pieces.push((addr, Some(*run)));
             end = Addr(addr.0 + run.size_bytes);
+        }
+        for run in runs {
+            self.count_run(run);
         }
         let range_end = Addr(base.0 + range.size_bytes());
         if range_end > end {
@@ -150,6 +153,29 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let id = RangeId(self.ranges.len() as u32 - 1);
         self.chain(first.stream, pool, Some(id), range_end, &pieces, restored);
         Ok(())
+    }
+
+    fn map_run(
+        &mut self,
+        range: &mut Range,
+        addr: Addr,
+        size_bytes: u64,
+    ) -> Result<(), DeviceError> {
+        let span = range.map(&mut self.device, addr, size_bytes, &self.peers)?;
+        if span.size_bytes == 0 {
+            return Err(DeviceError::OutOfMemory { call: DeviceCall::Create, size_bytes });
+        }
+        Ok(())
+    }
+
+    /// Gives back a range whose runs did not all find memory.
+    fn abandon(&mut self, mut range: Range, pieces: &[(Addr, Option<&SegmentState>)]) {
+        let runs = pieces.iter().filter_map(|(addr, run)| Some((*addr, (*run)?.size_bytes)));
+        let unmapped = runs.map(|(addr, size)| range.unmap(&mut self.device, addr, size).1);
+        let unmapped: Result<(), DeviceError> = unmapped.collect();
+        if let Err(error) = unmapped.and_then(|()| range.unreserve(&mut self.device)) {
+            tracing::error!(%error, addr = %range.addr, "an address range is not given back");
+        }
     }
 
     /// Builds a segment's chain of blocks from its mapped runs and the gaps between them.
@@ -219,6 +245,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if state.status == BlockStatus::Allocated {
             self.blocks[id].allocated = true;
             self.allocated.insert(addr.0, id);
+            if self.is_oversize(size_bytes) {
+                self.stats.oversize_allocations.increase(1);
+            }
             restored.push((state.addr, RestoredBlock::Allocated(addr)));
         } else {
             self.stats.on_free_requested(is_small, size_bytes);

@@ -48,7 +48,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             want.size_bytes < max_split && found.size_bytes >= max_split;
         let wastes_too_much = max_split != UNLIMITED
             && want.size_bytes >= max_split
-            && found.size_bytes >= want.size_bytes + self.config.max_non_split_rounding_bytes;
+            && found.size_bytes
+                >= want.size_bytes.saturating_add(self.config.max_non_split_rounding_bytes);
         (!is_oversize_for_small_request && !wastes_too_much).then_some(found.id)
     }
 
