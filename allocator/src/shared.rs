@@ -93,7 +93,7 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
 /// A heap that nobody else can touch while this lives ([`SharedHeap::freeze`]).
 pub struct Frozen<'a, D, R> {
     heap: MutexGuard<'a, Heap<D, R>>,
-    _callbacks: MutexGuard<'a, Vec<FreeMemoryCallback>>,
+    _callbacks: MutexGuard<'a, Vec<Arc<FreeMemoryCallback>>>,
 }
 
 impl<D: Device, R: Recorder> Frozen<'_, D, R> {
