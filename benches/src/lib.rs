@@ -1,1 +1,108 @@
-//! See the crate description.
+//! What the benches share: a heap on the simulated device, as it ships, and workloads that a seed
+//! reproduces.
+
+mod workload;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use allocator::config::{Config, Settings};
+use allocator::device::sim::{SimConfig, SimDevice};
+use allocator::heap::{Heap, PoolChoice, Request};
+use allocator::record::{AnyRecorder, Off, RING_DIR, Ring, RingOptions, RingRecorder, SystemClock};
+use allocator::shared::SharedHeap;
+use trace_format::{Addr, DeviceId, StackId, Stream};
+
+pub use workload::{Random, mixed_sizes, training_records};
+
+/// The heap that the C ABI serves, over the simulated device.
+pub type LiveHeap = SharedHeap<SimDevice, AnyRecorder>;
+
+/// Whether events go into a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recording {
+    /// `record:off`.
+    Off,
+    /// `record:ring`, the default.
+    Ring,
+}
+
+impl Recording {
+    /// Both, in the order of the tables.
+    pub const ALL: [Self; 2] = [Self::Off, Self::Ring];
+
+    /// Its name in a bench's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Ring => "ring",
+        }
+    }
+}
+
+/// A live heap with shipped defaults. Its ring's file goes away with it.
+pub struct Subject {
+    /// The heap.
+    pub heap: LiveHeap,
+    ring: Option<Arc<Ring>>,
+}
+
+impl Subject {
+    /// A heap of `device`, 80 GiB large.
+    pub fn new(recording: Recording, device: DeviceId) -> Self {
+        let (recorder, ring) = match recording {
+            Recording::Off => (AnyRecorder::Off(Off), None),
+            Recording::Ring => {
+                let recorder = ring_recorder(device);
+                let ring = Arc::clone(recorder.ring());
+                (AnyRecorder::Ring(recorder), Some(ring))
+            }
+        };
+        let sim = SimDevice::new(SimConfig { device, ..SimConfig::default() });
+        let config = Config { search_after_flush: true, ..Config::default() };
+        let heap = Heap::new(sim, config, recorder).expect("the simulated device answers");
+        Self { heap: SharedHeap::new(heap), ring }
+    }
+
+    /// Memory on a stream of the default pool.
+    pub fn malloc(&self, requested_bytes: u64, stream: Stream) -> Addr {
+        let pool = PoolChoice::ByScope;
+        let request = Request { requested_bytes, stream, pool, stack: StackId::NONE };
+        self.heap.malloc(&request).expect("80 GiB are enough")
+    }
+
+    /// Gives memory back.
+    pub fn free(&self, addr: Addr) {
+        self.heap.free(addr, StackId::NONE).expect("the address is live");
+    }
+
+    /// Fails unless everything was given back and the device was asked `device_allocs` times.
+    ///
+    /// # Panics
+    /// Where that is not so.
+    pub fn expect_idle(&self, device_allocs: i64) {
+        let heap = self.heap.lock().expect("no call panicked");
+        assert_eq!(heap.allocations(), 0);
+        assert_eq!(heap.stats().allocated_bytes.all.current, 0);
+        assert_eq!(heap.stats().num_device_alloc, device_allocs);
+        heap.check().expect("the heap is consistent");
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        if let Some(ring) = &self.ring {
+            ring.remove();
+        }
+    }
+}
+
+/// A ring as it ships.
+///
+/// # Panics
+/// Where there is no memory for it.
+pub fn ring_recorder(device: DeviceId) -> RingRecorder {
+    let slots = Settings::default().ring_events as usize;
+    let options = RingOptions { dir: PathBuf::from(RING_DIR), device, slots };
+    RingRecorder::new(&options, SystemClock::new()).expect("memory for a ring")
+}
