@@ -55,7 +55,7 @@ fn a_live_tape_is_read_while_written_and_survives_its_writer() {
     }
     let seen = || {
         let mut reader = Reader::open(&path).unwrap();
-        let records = reader.by_ref().filter(|item| item.is_ok()).count();
+        let records = reader.by_ref().flatten().count();
         (records, reader.recovered().to_string())
     };
     let unfinished = "not finished; all that was written was read".to_owned();
@@ -109,7 +109,7 @@ fn after_a_full_disk_nothing_is_written_behind_the_torn_chunk() {
     assert!(writer.finish().is_err());
     let mut reader = Reader::new(&disk.written[..], "small.vtape").unwrap();
     assert!(flushed > 0);
-    assert_eq!(reader.by_ref().filter(Result::is_ok).count() as u64, flushed);
+    assert_eq!(reader.by_ref().flatten().count() as u64, flushed);
     assert!(reader.recovered().torn.is_some());
 }
 
