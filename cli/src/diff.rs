@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use replay::diff::{Run, diff};
+use replay::import::Known;
 use replay::tape::Device;
 use serde::Serialize;
 
@@ -43,8 +44,8 @@ struct Difference {
 
 /// Compares device by device.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let expected = input::read(&options.expected)?.devices;
-    let actual = input::read(&options.actual)?.devices;
+    let expected = input::read(&options.expected, &Known::default())?.devices;
+    let actual = input::read(&options.actual, &Known::default())?.devices;
     let ids = |devices: &[Device]| devices.iter().map(|device| device.id).collect::<Vec<_>>();
     if ids(&expected) != ids(&actual) {
         let list =

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use replay::import::Known;
 use replay::tape::Tape;
 use serde::Serialize;
 use trace_format::Meta;
@@ -30,19 +31,19 @@ struct Info {
     /// How the file ended.
     end: String,
     finished: bool,
-    strings: u32,
-    stacks: u32,
+    strings: u64,
+    stacks: u64,
     devices: Vec<DeviceInfo>,
 }
 
 /// Reads the run and says what is in it.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let tape = input::read(&options.run)?;
+    let tape = input::read(&options.run, &Known::default())?;
     let info = Info {
         end: tape.recovery.to_string(),
         finished: tape.recovery.finished,
-        strings: tape.tables.strings_len(),
-        stacks: tape.tables.stacks_len(),
+        strings: tape.stacks.strings.len() as u64 - 1,
+        stacks: tape.stacks.stacks.len() as u64 - 1,
         devices: tape.devices.iter().map(DeviceInfo::of).collect::<Result<_>>()?,
         meta: tape.meta.clone(),
     };

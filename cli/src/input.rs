@@ -1,17 +1,15 @@
 //! Reading a RUN: a tape or a PyTorch snapshot, told apart by content.
 
+use std::fs;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use replay::import::Known;
 use replay::tape::{Device, Tape};
 
 /// Reads a run, and warns where part of it is missing.
-pub(crate) fn read(path: &Path) -> Result<Tape> {
-    let tape = if path == Path::new("-") {
-        Tape::read(std::io::stdin().lock(), "standard input")?
-    } else {
-        Tape::open(path)?
-    };
+pub(crate) fn read(path: &Path, known: &Known) -> Result<Tape> {
+    let tape = Tape::open(path, known)?;
     if tape.recovery.torn.is_some() {
         eprintln!("warning: {}: {}", path.display(), tape.recovery);
     }
@@ -33,4 +31,11 @@ fn gap(device: &Device) -> Option<String> {
             records.len()
         )
     })
+}
+
+/// Reads a `--meta` file: what is known about a snapshot's run from outside it.
+pub(crate) fn known(meta: Option<&Path>) -> Result<Known> {
+    let Some(path) = meta else { return Ok(Known::default()) };
+    let context = || format!("cannot use --meta {}", path.display());
+    Ok(Known::from_meta(&fs::read(path).with_context(context)?).with_context(context)?)
 }

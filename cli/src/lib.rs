@@ -7,6 +7,7 @@
 mod bytes;
 mod clean;
 mod diff;
+mod import;
 mod info;
 mod input;
 mod output;
@@ -35,6 +36,8 @@ const ABOUT: &str = "Record, read and replay the GPU memory of a training run";
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Make a tape of a PyTorch memory snapshot
+    Import(import::Options),
     /// Say what a run holds
     #[command(visible_alias = "stats")]
     Info(info::Options),
@@ -80,6 +83,7 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
 
 fn dispatch(verb: &Verb) -> Result<Verdict> {
     match verb {
+        Verb::Import(options) => import::run(options),
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),
         Verb::Clean(options) => clean::run(options),

@@ -1,15 +1,20 @@
-//! A tape in memory, device by device, ready to be replayed or compared.
+//! A tape in memory, device by device, ready to be replayed, compared or written.
 
+mod imported;
+mod open;
 mod stretch;
+mod write;
 
-use std::io::{BufReader, Read};
-use std::path::Path;
+use std::io::Read;
 
+use allocator::config::{Compat, Config, ConfigError};
 use trace_format::{
-    BaseState, DeviceId, DeviceMeta, Item, Meta, ReadError, Reader, Record, Recovery, StringId,
-    Tables,
+    BaseState, DeviceId, DeviceMeta, FrameId, Item, Meta, ReadError, Reader, Record, Recovery,
+    StackId, StringId, Tables,
 };
 
+use crate::snapshot::Stacks;
+pub use open::OpenError;
 use stretch::Stretches;
 
 /// A whole tape.
@@ -19,8 +24,8 @@ pub struct Tape {
     pub meta: Meta,
     /// Its devices, in order of their numbers.
     pub devices: Vec<Device>,
-    /// Its strings and stacks.
-    pub tables: Tables,
+    /// Its strings and stacks, under the tape's numbers.
+    pub stacks: Stacks,
     /// How the file ended.
     pub recovery: Recovery,
 }
@@ -42,20 +47,12 @@ pub struct Device {
 }
 
 impl Tape {
-    /// Reads a `.vtape` file.
-    ///
-    /// # Errors
-    /// As for [`Reader`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
-        Self::collect(Reader::open(path)?)
-    }
-
     /// Reads a tape from `source`, which errors call `name`.
     ///
     /// # Errors
     /// As for [`Reader`].
     pub fn read(source: impl Read, name: impl Into<String>) -> Result<Self, ReadError> {
-        Self::collect(Reader::new(BufReader::new(source), name)?)
+        Self::collect(Reader::new(source, name)?)
     }
 
     fn collect<R: Read>(mut reader: Reader<R>) -> Result<Self, ReadError> {
@@ -72,18 +69,30 @@ impl Tape {
             meta: reader.meta().clone(),
             recovery: reader.recovered().clone(),
             devices: devices.into_iter().map(|(id, device)| device.finish(id)).collect(),
-            tables: reader.tables().clone(),
+            stacks: stacks_of(reader.tables()),
         })
     }
 
     /// The text of a string that a record names; empty where the tape has none.
     pub fn text(&self, id: StringId) -> &str {
-        self.tables.string(id).unwrap_or_default()
+        self.stacks.strings.get(id.0 as usize).map_or("", String::as_str)
     }
 
     /// What the tape says about a device.
     pub fn device_meta(&self, id: DeviceId) -> Option<&DeviceMeta> {
         self.meta.devices.iter().find(|device| device.id == id)
+    }
+
+    /// The settings it was recorded under, as the PyTorch that recorded it reads them.
+    ///
+    /// # Errors
+    /// Where the recorded text does not parse.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        let compat = match self.meta.compat.as_deref() {
+            Some("2.11") => Compat::V2_11,
+            _ => Compat::default(),
+        };
+        Ok(Config::parse(&self.meta.alloc_conf, compat)?.config)
     }
 
     /// Records of all devices.
@@ -98,4 +107,14 @@ fn stretches(devices: &mut Vec<(DeviceId, Stretches)>, id: DeviceId) -> &mut Str
         devices.len() - 1
     });
     &mut devices[at].1
+}
+
+fn stacks_of(tables: &Tables) -> Stacks {
+    let string = |id| tables.string(StringId(id)).unwrap_or_default().to_owned();
+    let stack = |id| tables.stack(StackId(id)).unwrap_or_default().iter().map(|frame| frame.0);
+    Stacks {
+        strings: (0..=tables.strings_len()).map(string).collect(),
+        frames: (0..tables.frames_len()).filter_map(|id| tables.frame_ids(FrameId(id))).collect(),
+        stacks: (0..=tables.stacks_len()).map(|id| stack(id).collect()).collect(),
+    }
 }

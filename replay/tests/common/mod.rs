@@ -1,4 +1,5 @@
 //! The snapshots that tests run on.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -56,6 +56,11 @@ impl Tables {
         }
     }
 
+    /// A frame by the numbers of its strings.
+    pub fn frame_ids(&self, id: FrameId) -> Option<Frame> {
+        self.frames.get(id.0 as usize).copied()
+    }
+
     /// The text of a frame.
     pub fn frame(&self, id: FrameId) -> Option<FrameText<'_>> {
         let frame = self.frames.get(id.0 as usize)?;

@@ -1,0 +1,36 @@
+//! An imported snapshot as a tape.
+
+use trace_format::{DeviceMeta, Meta, Recovery, Source};
+
+use super::{Device, Tape};
+use crate::import::{Import, Known};
+
+impl Tape {
+    /// The tape of an import; `known` is what the import was given.
+    pub fn of_import(import: Import, known: &Known) -> Self {
+        let device_meta = |device: &crate::import::DeviceImport| DeviceMeta {
+            id: device.device,
+            capacity_bytes: known.capacity_bytes,
+            memory_fraction: known.memory_fraction,
+            ..DeviceMeta::default()
+        };
+        let meta = Meta {
+            source: Source::Imported,
+            producer: concat!("vramtape import ", env!("CARGO_PKG_VERSION")).to_owned(),
+            strategy: Some("native".to_owned()), // Nothing else writes PyTorch's snapshots.
+            alloc_conf: import.config.text,
+            devices: import.devices.iter().map(device_meta).collect(),
+            inferred: import.inferred,
+            ..Meta::default()
+        };
+        let devices = import.devices.into_iter().map(|device| Device {
+            id: device.device,
+            base: device.base,
+            records: device.records,
+            lost: 0,
+            left_out: 0,
+        });
+        let recovery = Recovery { finished: true, ..Recovery::default() };
+        Self { meta, devices: devices.collect(), stacks: import.stacks, recovery }
+    }
+}

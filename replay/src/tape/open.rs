@@ -1,0 +1,62 @@
+//! Opening a run: a tape or a PyTorch snapshot, told apart by its first bytes.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use thiserror::Error;
+use trace_format::{MAGIC, ReadError};
+
+use super::Tape;
+use crate::import::{self, ImportError, Known};
+
+/// A run that cannot be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file cannot be opened.
+    #[error("cannot read {path}: {error}; check the name, or give - for standard input")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is a tape that cannot be read.
+    #[error(transparent)]
+    Tape(#[from] ReadError),
+    /// It is no tape, and no snapshot that can be imported.
+    #[error("{0}; give a .vtape file, or a snapshot written by torch.cuda.memory._dump_snapshot")]
+    Snapshot(#[from] ImportError),
+}
+
+impl Tape {
+    /// Opens a tape, or imports a snapshot (plain, zstd or gzip) with what is `known` about its run. `-` is standard
+    /// input.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is neither.
+    pub fn open(path: impl AsRef<Path>, known: &Known) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let failed = |error| OpenError::Io { path: name.clone(), error };
+        if path == Path::new("-") {
+            // What this lock reads ahead stays in the process's one buffer, for the import to read again.
+            let mut input = io::stdin().lock();
+            if input.fill_buf().map_err(failed)?.starts_with(&MAGIC[..1]) {
+                return Ok(Self::read(input, "standard input")?);
+            }
+            drop(input);
+            return Self::import(path, known);
+        }
+        let mut input = BufReader::new(File::open(path).map_err(failed)?);
+        if input.fill_buf().map_err(failed)?.starts_with(&MAGIC[..1]) {
+            return Ok(Self::read(input, name)?);
+        }
+        Self::import(path, known)
+    }
+
+    fn import(path: &Path, known: &Known) -> Result<Self, OpenError> {
+        Ok(Self::of_import(import::import_file(path, known)?, known))
+    }
+}

@@ -1,0 +1,55 @@
+//! A run keeps everything on its way from a snapshot through a tape file.
+
+mod common;
+
+use std::fs;
+
+use replay::import::Known;
+use replay::tape::{OpenError, Tape};
+use trace_format::{StackId, Writer};
+
+#[test]
+fn an_imported_snapshot_is_the_same_run_after_being_a_tape_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in common::own_traces() {
+        let imported = Tape::open(&path, &common::known(&path)).unwrap();
+        let file = folder.path().join("run.vtape");
+        let writer = Writer::create(&file, &imported.meta).unwrap();
+        imported.write(writer).unwrap();
+        let read = Tape::open(&file, &Known::default()).unwrap();
+        assert_eq!(read.meta, imported.meta, "{}", path.display());
+        assert_eq!(read.devices.len(), imported.devices.len());
+        for (one, other) in read.devices.iter().zip(&imported.devices) {
+            assert_eq!(one.records.len(), other.records.len());
+            for (one_record, other_record) in one.records.iter().zip(&other.records) {
+                assert_eq!(one_record.time_ns, other_record.time_ns);
+                let frames = |tape: &Tape, stack: StackId| -> Vec<_> {
+                    let text = |frame: trace_format::Frame| {
+                        (
+                            tape.text(frame.name).to_owned(),
+                            tape.text(frame.filename).to_owned(),
+                            frame.line,
+                        )
+                    };
+                    tape.stacks.frames_of(stack).map(text).collect()
+                };
+                assert_eq!(frames(&read, one_record.stack), frames(&imported, other_record.stack));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_run_is_an_error_that_says_what_to_give() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = folder.path().join("notes.txt");
+    fs::write(&notes, "notes").unwrap();
+    let error = Tape::open(&notes, &Known::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Snapshot(_)));
+    assert!(error.to_string().contains("_dump_snapshot"), "{error}");
+    let torn = folder.path().join("torn.vtape");
+    fs::write(&torn, trace_format::MAGIC).unwrap();
+    assert!(matches!(Tape::open(&torn, &Known::default()).unwrap_err(), OpenError::Tape(_)));
+    let missing = Tape::open(folder.path().join("missing"), &Known::default()).unwrap_err();
+    assert!(matches!(missing, OpenError::Io { .. }));
+}
