@@ -1,1 +1,30 @@
-//! See the crate description.
+//! A stand-in for `libcuda.so.1` over the simulated device, so that PyTorch runs with no GPU.
+//!
+//! Loaded before torch, it answers PyTorch's imports from the CUDA runtime, the driver, cuBLAS and NVML: memory, streams,
+//! events, captures and devices are simulated exactly ([`allocator::device::sim`]); kernels and copies do nothing, so
+//! values are meaningless and allocation is real. What would change allocation and is not simulated answers "not
+//! supported" and says so once on stderr. `README.md` says how it is assembled, loaded and set up.
+//!
+//! `unsafe` is in [`abi`] (what C passes), [`copy`] and [`host`] (host memory), [`address_range`] (the reserved addresses)
+//! and [`driver`] (looking up a function of this library by name).
+
+mod abi;
+mod address_range;
+mod blas;
+mod copy;
+mod device;
+mod driver;
+mod event;
+mod graph;
+mod host;
+mod kernel;
+mod machine;
+mod memory;
+mod not_simulated;
+mod nvml;
+mod pointer;
+mod runtime;
+mod settings;
+mod stream;
+
+use not_simulated::not_simulated;

@@ -196,6 +196,10 @@ impl Captures {
         Ok(Some(Capture { id: sequence.id, terminals }))
     }
 
+    pub(super) fn in_progress(&self) -> usize {
+        self.active.len()
+    }
+
     pub(super) fn is_invalidated(&self, stream: Stream) -> bool {
         self.of(stream).is_some_and(|sequence| sequence.invalidated)
     }

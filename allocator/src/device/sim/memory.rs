@@ -247,6 +247,14 @@ impl Memory {
         Ok(())
     }
 
+    pub(super) fn range_of(&self, addr: Addr) -> Option<(Addr, u64)> {
+        let before = |ranges: &BTreeMap<u64, u64>| {
+            let (&start, &length) = ranges.range(..=addr.0).next_back()?;
+            (addr.0 - start < length).then_some((Addr(start), length))
+        };
+        before(&self.allocations).or_else(|| before(&self.reservations))
+    }
+
     /// Whether `device` may use the byte at `addr`; `owner` has what it allocated.
     pub(super) fn accessible(&self, addr: Addr, device: DeviceId, owner: DeviceId) -> bool {
         let allocated = self.allocations.range(..=addr.0).next_back();

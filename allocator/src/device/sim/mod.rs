@@ -120,6 +120,11 @@ impl SimDevice {
         self.memory.allocation_bytes(addr)
     }
 
+    /// Start and size of the allocation or reservation that holds `addr`.
+    pub fn range_of(&self, addr: Addr) -> Option<(Addr, u64)> {
+        self.memory.range_of(addr)
+    }
+
     /// Whether a kernel on `device` could use the byte at `addr`: it is allocated here, or mapped with access.
     pub fn accessible(&self, addr: Addr, device: DeviceId) -> bool {
         self.memory.accessible(addr, device, self.id)
@@ -213,6 +218,19 @@ impl SimDevice {
     /// Whether `stream`'s capture was invalidated by a call that a capture forbids.
     pub fn capture_invalidated(&self, stream: Stream) -> bool {
         self.captures.is_invalidated(stream)
+    }
+
+    /// Captures that began and did not end.
+    pub fn captures_in_progress(&self) -> usize {
+        self.captures.in_progress()
+    }
+
+    /// Whether the event was last recorded in a capture.
+    ///
+    /// # Errors
+    /// The event is not known.
+    pub fn is_captured(&self, event: EventId) -> Result<bool, DeviceError> {
+        Ok(self.events.captured(event)?.is_some())
     }
 
     /// The size of a physical handle that is still held.

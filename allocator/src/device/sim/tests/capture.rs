@@ -63,7 +63,8 @@ fn work_that_was_not_joined_fails_the_end() {
 
 #[test]
 fn an_unsafe_call_fails_and_invalidates_unless_the_thread_is_relaxed() {
-    let calls: [fn(&mut SimDevice) -> Result<(), DeviceError>; 3] = [
+    type Unsafe = fn(&mut SimDevice) -> Result<(), DeviceError>;
+    let calls: [Unsafe; 3] = [
         |sim| sim.malloc(1).map(|_| ()),
         |sim| sim.device_synchronize(),
         |sim| {

@@ -30,6 +30,12 @@ enum Taken {
     Reserved(usize),
 }
 
+/// A call that was granted, with the granule that it answered with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Granted(Option<usize>);
+
+const DONE: Granted = Granted(None);
+
 /// The naive model. Handles are numbered from 1 as they are created.
 struct Model {
     taken: [Taken; SPACE],
@@ -82,7 +88,7 @@ impl Model {
     }
 
     /// Whether the call is granted, and the granule it answers with, if any.
-    fn apply(&mut self, call: Call) -> Option<Option<usize>> {
+    fn apply(&mut self, call: Call) -> Option<Granted> {
         self.serial += 1;
         match call {
             Call::Malloc(size) | Call::Reserve(size) => {
@@ -93,7 +99,7 @@ impl Model {
                 let at = self.lowest_hole(size)?;
                 let mark = if malloc { Taken::Allocated } else { Taken::Reserved };
                 self.taken[at..at + size as usize].fill(mark(self.serial));
-                Some(Some(at))
+                Some(Granted(Some(at)))
             }
             Call::Free(at) => {
                 let taken = *self.taken.get(at as usize)?;
@@ -102,7 +108,7 @@ impl Model {
                     return None;
                 }
                 self.taken.iter_mut().filter(|t| **t == taken).for_each(|t| *t = Taken::No);
-                Some(None)
+                Some(DONE)
             }
             Call::Unreserve(at, size) => {
                 let range = Self::range(at, size)?;
@@ -113,18 +119,18 @@ impl Model {
                     return None;
                 }
                 self.taken[range].fill(Taken::No);
-                Some(None)
+                Some(DONE)
             }
             Call::Create(size) => {
                 if size == 0 || self.used() + size > CAPACITY {
                     return None;
                 }
                 self.handles.push((size, true));
-                Some(None)
+                Some(DONE)
             }
             Call::Release(handle) => {
                 let (_, held) = self.handles.get_mut((handle as usize).checked_sub(1)?)?;
-                std::mem::take(held).then_some(None)
+                std::mem::take(held).then_some(DONE)
             }
             Call::Map(at, size, handle) => {
                 let range = Self::range(at, size)?;
@@ -138,18 +144,18 @@ impl Model {
                 }
                 self.mapped[range.clone()].fill(Some((self.serial, handle)));
                 self.accessible[range].fill(false);
-                Some(None)
+                Some(DONE)
             }
             Call::Unmap(at, size) => {
                 let range = Self::range(at, size).filter(|range| self.whole(range))?;
                 self.mapped[range.clone()].fill(None);
                 self.accessible[range].fill(false);
-                Some(None)
+                Some(DONE)
             }
             Call::SetAccess(at, size) => {
                 let range = Self::range(at, size).filter(|range| self.whole(range))?;
                 self.accessible[range].fill(true);
-                Some(None)
+                Some(DONE)
             }
         }
     }
@@ -159,22 +165,22 @@ fn addr(granule: u64) -> Addr {
     Addr(BASE + granule * GRANULE)
 }
 
-fn perform(sim: &mut SimDevice, call: Call) -> Option<Option<usize>> {
-    let granule = |addr: Addr| Some(((addr.0 - BASE) / GRANULE) as usize);
+fn perform(sim: &mut SimDevice, call: Call) -> Option<Granted> {
+    let granule = |addr: Addr| Granted(Some(((addr.0 - BASE) / GRANULE) as usize));
     let bytes = |granules: u64| granules * GRANULE;
     match call {
         Call::Malloc(size) => sim.malloc(bytes(size)).map(granule),
-        Call::Free(at) => sim.free(addr(at)).map(|()| None),
+        Call::Free(at) => sim.free(addr(at)).map(|()| DONE),
         Call::Reserve(size) => sim.reserve(bytes(size)).map(granule),
-        Call::Unreserve(at, size) => sim.unreserve(addr(at), bytes(size)).map(|()| None),
-        Call::Create(size) => sim.create(bytes(size), HandleType::None).map(|_| None),
-        Call::Release(handle) => sim.release(PhysicalHandle(handle)).map(|()| None),
+        Call::Unreserve(at, size) => sim.unreserve(addr(at), bytes(size)).map(|()| DONE),
+        Call::Create(size) => sim.create(bytes(size), HandleType::None).map(|_| DONE),
+        Call::Release(handle) => sim.release(PhysicalHandle(handle)).map(|()| DONE),
         Call::Map(at, size, handle) => {
-            sim.map(addr(at), bytes(size), PhysicalHandle(handle)).map(|()| None)
+            sim.map(addr(at), bytes(size), PhysicalHandle(handle)).map(|()| DONE)
         }
-        Call::Unmap(at, size) => sim.unmap(addr(at), bytes(size)).map(|()| None),
+        Call::Unmap(at, size) => sim.unmap(addr(at), bytes(size)).map(|()| DONE),
         Call::SetAccess(at, size) => {
-            sim.set_access(addr(at), bytes(size), DeviceId(0)).map(|()| None)
+            sim.set_access(addr(at), bytes(size), DeviceId(0)).map(|()| DONE)
         }
     }
     .ok()

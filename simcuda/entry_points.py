@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Writes src/not_simulated/list.rs: what PyTorch imports from CUDA's libraries and simcuda does not define.
+
+    python3 simcuda/entry_points.py VENV [VENV ...]    # virtual environments with torch; needs nm
+
+The imports are read from torch's own libraries, the driver functions that PyTorch looks up by name from their strings. Run
+it for every supported torch version at once, and again when an entry point is added to the sources here.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+OUT = HERE / "src/not_simulated/list.rs"
+
+# Library -> what its functions are called here. Libraries that are not named stay real: NVRTC compiles on the host, cuFile,
+# CUPTI and NCCL are not part of training on one machine.
+LIBRARIES = {
+    "libcudart.so.13": "cudart",
+    "libcublas.so.13": "cublas",
+    "libcublasLt.so.13": "cublas",
+    "libcudnn.so.9": "cudnn",
+    "libcufft.so.12": "cufft",
+    "libcusolver.so.12": "cusolver",
+    "libcusparse.so.12": "cusparse",
+}
+# These work without a GPU in the real libraries: registration of kernels, versions, texts of errors.
+REAL = re.compile(r"__cudaRegister|__cudaUnregister|cudaRuntimeGetVersion|cudaGetError|GetVersion$|GetErrorString|"
+                  r"GetErrorName|cudnnGetCudartVersion|cudnnGetLastErrorString")
+DRIVER_NAME = re.compile(r"cu[A-Z][A-Za-z0-9]+(_v\d)?")
+NOT_DRIVER = re.compile(r"cu(File|blas|dnn|fft|rand|solver|sparse|pti|tlass)")
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def imports(venv):
+    """(group, name) of everything that this torch takes from CUDA."""
+    libraries = sorted(pathlib.Path(venv).glob("lib/python3*/site-packages/torch/lib/*.so"))
+    if not libraries:
+        sys.exit(f"{venv}: no torch in this virtual environment; pip install torch there first")
+    for library in libraries:
+        for line in run("nm", "-D", "--undefined-only", library).splitlines():
+            name, _, version = line.split()[-1].partition("@")
+            if version in LIBRARIES:
+                yield LIBRARIES[version], name
+            elif not version and DRIVER_NAME.fullmatch(name) and not NOT_DRIVER.match(name):
+                yield "driver", name
+        if library.name == "libc10_cuda.so":
+            for text in re.findall(rb"\0(cu[A-Z][A-Za-z0-9]+)(?=\0)", library.read_bytes()):
+                yield "driver", text.decode()
+
+
+def defined():
+    """Names that the sources define."""
+    names = set()
+    for source in HERE.glob("src/**/*.rs"):
+        if source == OUT:
+            continue
+        text = source.read_text()
+        names.update(re.findall(r"\bfn (\w+)\(", text))
+        for block in re.findall(r"^(?:operations|accepted|unsupported)! \{(.*?)^\}", text, re.S | re.M):
+            names.update(block.split())
+    return names
+
+
+def main(venvs):
+    if not venvs:
+        sys.exit(__doc__)
+    have = defined()
+    # cuGetProcAddress finds the newest version of a name, so a defined one with a suffix serves it.
+    have |= {re.sub(r"_v\d$", "", name) for name in have}
+    missing = {}
+    for venv in venvs:
+        for group, name in imports(venv):
+            if name not in have and not REAL.search(name):
+                missing.setdefault(group, set()).add(name)
+    lines = ["//! Written by entry_points.py from the imports of PyTorch; do not edit.", "", "use super::answers;"]
+    for group in sorted(missing):
+        lines += ["", f"answers! {{ {group}:"]
+        lines += [f"    {name}" for name in sorted(missing[group])]
+        lines += ["}"]
+    partial = OUT.with_suffix(".tmp")
+    partial.write_text("\n".join(lines) + "\n")
+    partial.replace(OUT)
+    print(f"{OUT}: {sum(map(len, missing.values()))} entry points")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,93 @@
+//! What kind of GPU the simulated devices say they are: one that PyTorch's default attention serves with flash and
+//! memory-efficient kernels (it prefers cuDNN from sm_90 on), with the limits of an A100.
+
+/// Its name in `torch.cuda.get_device_name()`.
+pub(crate) const NAME: &str = "vramtape simulated GPU (sm_80)";
+/// The driver's version as CUDA writes it: 13.2, which serves every CUDA 13 runtime.
+pub(crate) const DRIVER_VERSION: i32 = 13_020;
+
+pub(crate) const CAPABILITY: (i32, i32) = (8, 0);
+pub(crate) const MULTIPROCESSORS: i32 = 108;
+pub(crate) const WARP_SIZE: i32 = 32;
+pub(crate) const MAX_THREADS_PER_BLOCK: i32 = 1024;
+pub(crate) const MAX_THREADS_PER_MULTIPROCESSOR: i32 = 2048;
+pub(crate) const MAX_BLOCKS_PER_MULTIPROCESSOR: i32 = 32;
+pub(crate) const MAX_BLOCK_DIM: [i32; 3] = [1024, 1024, 64];
+pub(crate) const MAX_GRID_DIM: [i32; 3] = [i32::MAX, 65_535, 65_535];
+pub(crate) const SHARED_BYTES_PER_BLOCK: i32 = 48 << 10;
+pub(crate) const SHARED_BYTES_PER_BLOCK_OPTIN: i32 = 163 << 10;
+pub(crate) const SHARED_BYTES_PER_MULTIPROCESSOR: i32 = 164 << 10;
+pub(crate) const SHARED_BYTES_RESERVED: i32 = 1 << 10;
+pub(crate) const REGISTERS: i32 = 65_536;
+pub(crate) const CONSTANT_BYTES: i32 = 64 << 10;
+pub(crate) const L2_BYTES: i32 = 40 << 20;
+pub(crate) const MEMORY_BUS_BITS: i32 = 5120;
+pub(crate) const CLOCK_KHZ: i32 = 1_410_000;
+pub(crate) const MEMORY_CLOCK_KHZ: i32 = 1_512_000;
+pub(crate) const TEXTURE_ALIGNMENT_BYTES: i32 = 512;
+pub(crate) const COPY_ENGINES: i32 = 3;
+/// The stream priorities, from the lowest to the highest.
+pub(crate) const STREAM_PRIORITIES: (i32, i32) = (0, -5);
+
+/// A device's PCI bus; all else of its PCI address is 0.
+pub(crate) const fn pci_bus(device: u16) -> i32 {
+    device as i32 + 1
+}
+
+/// `0000:01:00.0` and so on.
+pub(crate) fn pci_bus_id(device: u16) -> String {
+    format!("0000:{:02x}:00.0", pci_bus(device))
+}
+
+/// The device with this PCI address, as `cudaDeviceGetByPCIBusId` and NVML take it.
+pub(crate) fn from_pci_bus_id(id: &str, devices: u16) -> Option<u16> {
+    let id = id.strip_prefix("0000").unwrap_or(id);
+    let id = if id.starts_with("0000:") { id } else { &format!("0000{id}") };
+    (0..devices).find(|&device| pci_bus_id(device).eq_ignore_ascii_case(id))
+}
+
+/// A UUID that says what it is.
+pub(crate) const fn uuid(device: u16) -> [u8; 16] {
+    let mut uuid = *b"vramtape-sim--00";
+    uuid[14] = b'0' + (device / 10) as u8;
+    uuid[15] = b'0' + (device % 10) as u8;
+    uuid
+}
+
+/// `cudaDeviceAttr` and `CUdevice_attribute` (the same numbers). What is not listed is 0: not there.
+pub(crate) const fn attribute(number: i32, device: u16) -> i32 {
+    match number {
+        1 => MAX_THREADS_PER_BLOCK,
+        2 => MAX_BLOCK_DIM[0],
+        3 => MAX_BLOCK_DIM[1],
+        4 => MAX_BLOCK_DIM[2],
+        5 => MAX_GRID_DIM[0],
+        6 => MAX_GRID_DIM[1],
+        7 => MAX_GRID_DIM[2],
+        8 => SHARED_BYTES_PER_BLOCK,
+        9 => CONSTANT_BYTES,
+        10 => WARP_SIZE,
+        11 => i32::MAX,
+        12 | 82 => REGISTERS,
+        13 => CLOCK_KHZ,
+        14 => TEXTURE_ALIGNMENT_BYTES,
+        16 => MULTIPROCESSORS,
+        33 => pci_bus(device),
+        36 => MEMORY_CLOCK_KHZ,
+        37 => MEMORY_BUS_BITS,
+        38 => L2_BYTES,
+        39 => MAX_THREADS_PER_MULTIPROCESSOR,
+        40 => COPY_ENGINES,
+        75 => CAPABILITY.0,
+        76 => CAPABILITY.1,
+        81 => SHARED_BYTES_PER_MULTIPROCESSOR,
+        97 => SHARED_BYTES_PER_BLOCK_OPTIN,
+        106 => MAX_BLOCKS_PER_MULTIPROCESSOR,
+        111 => SHARED_BYTES_RESERVED,
+        // Overlap, host mapping, concurrent kernels, unified addressing, stream priorities, L1 caching (two),
+        // compute preemption, cooperative launch, host registration, virtual memory management, handles by file
+        // descriptor (a GPU has them and PyTorch asks for them; exporting one is refused).
+        15 | 19 | 31 | 41 | 78 | 79 | 80 | 90 | 95 | 99 | 102 | 103 => 1,
+        _ => 0,
+    }
+}

@@ -1,0 +1,224 @@
+//! Initialisation, devices, contexts, peers and the texts of errors.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use allocator::device::Device;
+use trace_format::DeviceId;
+
+use crate::abi::{Answer, Out, Status, driver};
+use crate::{device, machine};
+
+/// A device's primary context is this number plus the ordinal; there are no others.
+const CONTEXT: u64 = 0xc000;
+
+fn context(ordinal: u16) -> u64 {
+    CONTEXT + u64::from(ordinal)
+}
+
+/// The device of a context; `None` for the null context.
+fn device_of(context: u64) -> Answer<Option<u16>> {
+    if context == 0 {
+        return Ok(None);
+    }
+    let ordinal = context.checked_sub(CONTEXT).and_then(|ordinal| i32::try_from(ordinal).ok());
+    machine::ordinal(ordinal.ok_or(Status::INVALID_CONTEXT)?)
+        .map(Some)
+        .map_err(|_| Status::INVALID_CONTEXT)
+}
+
+/// The current context, or 0.
+fn current() -> u64 {
+    machine::chosen_device().map_or(0, context)
+}
+
+pub(crate) fn synchronize() -> Answer {
+    machine::with_current(|device| Ok(device.device_synchronize()?))
+}
+
+pub(crate) fn can_access_peer(out: Out<c_int>, ordinal: c_int, peer: c_int) -> Answer {
+    let (ordinal, peer) = (machine::ordinal(ordinal)?, machine::ordinal(peer)?);
+    let can =
+        machine::with(|machine| Ok(machine.device(ordinal)?.can_access_peer(DeviceId(peer))?))?;
+    out.set(c_int::from(can))
+}
+
+/// Every device reaches every other, so there is nothing to enable; twice is an error as with a driver.
+pub(crate) fn enable_peer_access(peer: u16) -> Answer {
+    machine::with(|machine| {
+        let pair = (machine::current_device(), peer);
+        if pair.0 == peer {
+            return Err(Status::INVALID_DEVICE);
+        }
+        if machine.peers.insert(pair) { Ok(()) } else { Err(Status::PEER_ENABLED) }
+    })
+}
+
+/// Name and text of the errors that this library answers with.
+fn describe(code: u32) -> Option<(&'static CStr, &'static CStr)> {
+    Some(match Status(code) {
+        Status(0) => (c"CUDA_SUCCESS", c"no error"),
+        Status::INVALID_VALUE => (c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
+        Status::OUT_OF_MEMORY => (c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
+        Status::NOT_INITIALIZED => (
+            c"CUDA_ERROR_NOT_INITIALIZED",
+            c"the simulated driver's settings are wrong (see stderr)",
+        ),
+        Status::INVALID_DEVICE => (c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
+        Status::INVALID_CONTEXT => (c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
+        Status(208) => (c"CUDA_ERROR_ALREADY_MAPPED", c"resource already mapped"),
+        Status(211) => (c"CUDA_ERROR_NOT_MAPPED", c"resource not mapped"),
+        Status::INVALID_HANDLE => (c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
+        Status(401) => (c"CUDA_ERROR_ILLEGAL_STATE", c"illegal state"),
+        Status::NOT_FOUND => (c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
+        Status::NOT_READY => (c"CUDA_ERROR_NOT_READY", c"device not ready"),
+        Status::ILLEGAL_ADDRESS => (c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access"),
+        Status::PEER_ENABLED => {
+            (c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", c"peer access is already enabled")
+        }
+        Status::NOT_SUPPORTED => (c"CUDA_ERROR_NOT_SUPPORTED", c"not simulated (see stderr)"),
+        Status::CAPTURE_UNSUPPORTED => (
+            c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+            c"operation not permitted when stream is capturing",
+        ),
+        Status(901) => (
+            c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+            c"operation failed due to a previous error during capture",
+        ),
+        Status(902) => (c"CUDA_ERROR_STREAM_CAPTURE_MERGE", c"two captures would merge"),
+        Status(903) => (c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", c"not the capture's first stream"),
+        Status(904) => (c"CUDA_ERROR_STREAM_CAPTURE_UNJOINED", c"a forked stream was not joined"),
+        Status::CAPTURE_ISOLATION => {
+            (c"CUDA_ERROR_STREAM_CAPTURE_ISOLATION", c"dependency on work outside the capture")
+        }
+        Status(907) => (c"CUDA_ERROR_CAPTURED_EVENT", c"the event was recorded in a capture"),
+        Status(908) => (c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", c"capture of another thread"),
+        Status::UNKNOWN => (c"CUDA_ERROR_UNKNOWN", c"unknown error"),
+        _ => return None,
+    })
+}
+
+driver! {
+    fn cuInit(_flags: u32) {
+        machine::fixed().map(|_| ())
+    }
+
+    fn cuDriverGetVersion(out: Out<c_int>) {
+        out.set(device::DRIVER_VERSION)
+    }
+
+    fn cuDeviceGetCount(out: Out<c_int>) {
+        out.set(c_int::from(machine::fixed()?.settings.devices))
+    }
+
+    fn cuDeviceGet(out: Out<c_int>, ordinal: c_int) {
+        out.set(c_int::from(machine::ordinal(ordinal)?))
+    }
+
+    fn cuDeviceGetName(out: Out<c_char>, room: c_int, ordinal: c_int) {
+        machine::ordinal(ordinal)?;
+        out.text(device::NAME, room)
+    }
+
+    fn cuDeviceGetUuid(out: Out<[u8; 16]>, ordinal: c_int) {
+        out.set(device::uuid(machine::ordinal(ordinal)?))
+    }
+
+    fn cuDeviceGetUuid_v2(out: Out<[u8; 16]>, ordinal: c_int) {
+        out.set(device::uuid(machine::ordinal(ordinal)?))
+    }
+
+    fn cuDeviceGetPCIBusId(out: Out<c_char>, room: c_int, ordinal: c_int) {
+        out.text(&device::pci_bus_id(machine::ordinal(ordinal)?), room)
+    }
+
+    fn cuDeviceTotalMem_v2(out: Out<usize>, ordinal: c_int) {
+        machine::ordinal(ordinal)?;
+        out.set(machine::fixed()?.settings.memory_bytes as usize)
+    }
+
+    fn cuDeviceGetAttribute(out: Out<c_int>, attribute: c_int, ordinal: c_int) {
+        out.set(device::attribute(attribute, machine::ordinal(ordinal)?))
+    }
+
+    fn cuDeviceCanAccessPeer(out: Out<c_int>, ordinal: c_int, peer: c_int) {
+        can_access_peer(out, ordinal, peer)
+    }
+
+    fn cuDevicePrimaryCtxGetState(ordinal: c_int, flags: Out<u32>, active: Out<c_int>) {
+        let ordinal = machine::ordinal(ordinal)?;
+        flags.set_if_wanted(0);
+        active.set(c_int::from(machine::is_active(ordinal)))
+    }
+
+    fn cuDevicePrimaryCtxRetain(out: Out<u64>, ordinal: c_int) {
+        let ordinal = machine::ordinal(ordinal)?;
+        machine::activate(ordinal);
+        out.set(context(ordinal))
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2(ordinal: c_int) {
+        machine::ordinal(ordinal).map(|_| ())
+    }
+
+    fn cuCtxGetCurrent(out: Out<u64>) {
+        out.set(current())
+    }
+
+    fn cuCtxSetCurrent(context: u64) {
+        machine::choose_device(device_of(context)?)
+    }
+
+    fn cuCtxPushCurrent_v2(context: u64) {
+        let below = machine::chosen_device();
+        machine::choose_device(device_of(context)?)?;
+        machine::push_device(below);
+        Ok(())
+    }
+
+    fn cuCtxPopCurrent_v2(out: Out<u64>) {
+        let popped = current();
+        machine::choose_device(machine::pop_device())?;
+        out.set_if_wanted(popped);
+        Ok(())
+    }
+
+    fn cuCtxGetDevice(out: Out<c_int>) {
+        out.set(c_int::from(machine::chosen_device().ok_or(Status::INVALID_CONTEXT)?))
+    }
+
+    fn cuCtxGetStreamPriorityRange(lowest: Out<c_int>, highest: Out<c_int>) {
+        lowest.set_if_wanted(device::STREAM_PRIORITIES.0);
+        highest.set_if_wanted(device::STREAM_PRIORITIES.1);
+        Ok(())
+    }
+
+    /// The driver has nothing to log.
+    fn cuLogsRegisterCallback(_callback: u64, _argument: u64, out: Out<u64>) {
+        out.set_if_wanted(machine::new_handle());
+        Ok(())
+    }
+
+    fn cuLogsUnregisterCallback(_callback: u64) {
+        Ok(())
+    }
+
+    fn cuCtxSynchronize() {
+        synchronize()
+    }
+
+    fn cuCtxEnablePeerAccess(context: u64, _flags: u32) {
+        enable_peer_access(device_of(context)?.ok_or(Status::INVALID_CONTEXT)?)
+    }
+
+    fn cuGetErrorName(code: u32, out: Out<*const c_char>) {
+        let found = describe(code);
+        out.set(found.map_or(std::ptr::null(), |(name, _)| name.as_ptr()))?;
+        found.map(|_| ()).ok_or(Status::INVALID_VALUE)
+    }
+
+    fn cuGetErrorString(code: u32, out: Out<*const c_char>) {
+        let found = describe(code);
+        out.set(found.map_or(std::ptr::null(), |(_, text)| text.as_ptr()))?;
+        found.map(|_| ()).ok_or(Status::INVALID_VALUE)
+    }
+}

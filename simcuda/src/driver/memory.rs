@@ -1,0 +1,191 @@
+//! Memory.
+
+use std::ffi::{c_int, c_void};
+
+use allocator::device::sim::SimConfig;
+
+use crate::abi::{Answer, In, Out, Status, driver};
+use crate::{copy, machine, memory};
+
+/// `CUmemLocation`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Location {
+    kind: u32,
+    id: c_int,
+}
+
+/// `CUmemAllocationProp`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct AllocationProperties {
+    kind: u32,
+    handle_types: u32,
+    location: Location,
+    win32_metadata: usize,
+    flags: [u8; 8],
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct AccessDescription {
+    location: Location,
+    flags: u32,
+}
+
+const _: () = assert!(size_of::<AllocationProperties>() == 32);
+const _: () = assert!(size_of::<AccessDescription>() == 12);
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const ON_DEVICE: u32 = 1;
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`.
+const PINNED: u32 = 1;
+/// `CU_MEM_HANDLE_TYPE_FABRIC`: refused as on a GPU without NVLink fabric; PyTorch then asks for a file descriptor.
+const FABRIC: u32 = 8;
+/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+const READ_WRITE: u32 = 3;
+
+/// The device that is meant; only memory of devices is simulated.
+fn device_at(location: Location) -> Answer<u16> {
+    if location.kind != ON_DEVICE {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    machine::ordinal(location.id)
+}
+
+driver! {
+    fn cuMemGetInfo_v2(free_bytes: Out<usize>, total_bytes: Out<usize>) {
+        memory::info(free_bytes, total_bytes)
+    }
+
+    fn cuMemAlloc_v2(out: Out<u64>, size_bytes: usize) {
+        if size_bytes == 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        memory::allocate(out, size_bytes)
+    }
+
+    fn cuMemFree_v2(addr: u64) {
+        memory::free(addr)
+    }
+
+    fn cuMemGetAddressRange_v2(start: Out<u64>, size_bytes: Out<usize>, addr: u64) {
+        let (found, found_bytes) = memory::range_of(addr)?;
+        start.set_if_wanted(found.0);
+        size_bytes.set_if_wanted(found_bytes as usize);
+        Ok(())
+    }
+
+    /// The alignment and the address that are wished for are not: addresses come as the simulated device gives them.
+    fn cuMemAddressReserve(
+        out: Out<u64>, size_bytes: usize, alignment: usize, _wanted: u64, _flags: u64,
+    ) {
+        if alignment as u64 > SimConfig::GRANULARITY_BYTES {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        memory::reserve(out, size_bytes)
+    }
+
+    fn cuMemAddressFree(addr: u64, size_bytes: usize) {
+        memory::unreserve(addr, size_bytes)
+    }
+
+    fn cuMemCreate(
+        out: Out<u64>, size_bytes: usize, properties: In<AllocationProperties>, _flags: u64,
+    ) {
+        let properties = properties.get()?;
+        if properties.kind != PINNED {
+            return Err(Status::INVALID_VALUE);
+        }
+        if properties.handle_types & FABRIC != 0 {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        memory::create(out, size_bytes, device_at(properties.location)?)
+    }
+
+    fn cuMemRelease(handle: u64) {
+        memory::release(handle)
+    }
+
+    fn cuMemMap(addr: u64, size_bytes: usize, offset_bytes: usize, handle: u64, _flags: u64) {
+        if offset_bytes != 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        memory::map(addr, size_bytes, handle)
+    }
+
+    fn cuMemUnmap(addr: u64, size_bytes: usize) {
+        memory::unmap(addr, size_bytes)
+    }
+
+    fn cuMemSetAccess(
+        addr: u64, size_bytes: usize, descriptions: In<AccessDescription>, count: usize,
+    ) {
+        for description in descriptions.list(count)? {
+            if description.flags != READ_WRITE {
+                return Err(Status::NOT_SUPPORTED);
+            }
+            memory::set_access(addr, size_bytes, device_at(description.location)?)?;
+        }
+        Ok(())
+    }
+
+    fn cuMemGetAllocationGranularity(
+        out: Out<usize>, _properties: In<AllocationProperties>, _recommended: u32,
+    ) {
+        out.set(SimConfig::GRANULARITY_BYTES as usize)
+    }
+
+    fn cuMemGetAllocationPropertiesFromHandle(out: Out<AllocationProperties>, handle: u64) {
+        let id = c_int::from(memory::handle_device(handle)?);
+        out.set(AllocationProperties {
+            kind: PINNED,
+            handle_types: 0,
+            location: Location { kind: ON_DEVICE, id },
+            win32_metadata: 0,
+            flags: [0; 8],
+        })
+    }
+
+    fn cuPointerGetAttribute(out: Out<c_void>, attribute: c_int, addr: u64) {
+        crate::pointer::attribute(out, attribute, addr)
+    }
+
+    fn cuMemcpyAsync(to: u64, from: u64, size_bytes: usize, stream: u64) {
+        copy::copy_async(to, from, size_bytes, stream)
+    }
+
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: u64, size_bytes: usize, stream: u64) {
+        copy::copy_async(to, from, size_bytes, stream)
+    }
+
+    fn cuMemcpyDtoHAsync_v2(to: u64, from: u64, size_bytes: usize, stream: u64) {
+        copy::copy_async(to, from, size_bytes, stream)
+    }
+
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size_bytes: usize, stream: u64) {
+        copy::copy_async(to, from, size_bytes, stream)
+    }
+
+    fn cuMemcpyHtoD_v2(to: u64, from: u64, size_bytes: usize) {
+        copy::copy(to, from, size_bytes)
+    }
+
+    fn cuMemcpyDtoH_v2(to: u64, from: u64, size_bytes: usize) {
+        copy::copy(to, from, size_bytes)
+    }
+
+    fn cuMemcpyDtoD_v2(to: u64, from: u64, size_bytes: usize) {
+        copy::copy(to, from, size_bytes)
+    }
+
+    fn cuMemsetD8Async(addr: u64, byte: u8, count: usize, stream: u64) {
+        copy::fill_async(addr, byte, count, stream)
+    }
+
+    /// Only ever device memory, which has no content: the value does not matter.
+    fn cuMemsetD32Async(addr: u64, _value: u32, count: usize, stream: u64) {
+        copy::fill_device_async(addr, count * 4, stream)
+    }
+}

@@ -1,0 +1,124 @@
+//! Events: a handle that may be recorded again and again, each time anew in the simulated device.
+
+use std::time::Instant;
+
+use allocator::device::{Device, EventId};
+use rustc_hash::FxHashMap;
+
+use crate::abi::{Answer, Out, Status};
+use crate::machine::{self, Machine};
+
+/// `cudaEventDisableTiming`.
+const DISABLE_TIMING: u32 = 2;
+
+/// The events that were made and not destroyed.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    live: FxHashMap<u64, Event>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    timing: bool,
+    recorded: Option<Recorded>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Recorded {
+    device: u16,
+    id: EventId,
+    at: Instant,
+}
+
+impl Machine {
+    fn recorded(&self, handle: u64) -> Answer<Option<Recorded>> {
+        let event = self.events.live.get(&handle).ok_or(Status::INVALID_HANDLE)?;
+        Ok(event.recorded)
+    }
+
+    fn forget_recorded(&mut self, recorded: Option<Recorded>) {
+        if let Some(recorded) = recorded
+            && let Ok(device) = self.device(recorded.device)
+        {
+            device.event_release(recorded.id);
+        }
+    }
+}
+
+pub(crate) fn create(out: Out<u64>, flags: u32) -> Answer {
+    machine::bind()?;
+    let handle = machine::new_handle();
+    machine::with(|machine| {
+        let event = Event { timing: flags & DISABLE_TIMING == 0, recorded: None };
+        machine.events.live.insert(handle, event);
+        Ok(())
+    })?;
+    out.set(handle)
+}
+
+pub(crate) fn destroy(handle: u64) -> Answer {
+    machine::with(|machine| {
+        let event = machine.events.live.remove(&handle).ok_or(Status::INVALID_HANDLE)?;
+        machine.forget_recorded(event.recorded);
+        Ok(())
+    })
+}
+
+pub(crate) fn record(handle: u64, stream: u64) -> Answer {
+    machine::with(|machine| {
+        let before = machine.recorded(handle)?;
+        let (device, stream) = machine.stream(stream)?;
+        let id = machine.device(device)?.event_record(stream)?;
+        machine.forget_recorded(before);
+        if let Some(event) = machine.events.live.get_mut(&handle) {
+            event.recorded = Some(Recorded { device, id, at: Instant::now() });
+        }
+        Ok(())
+    })
+}
+
+/// An event that was never recorded is done.
+pub(crate) fn query(handle: u64) -> Answer {
+    machine::with(|machine| {
+        let Some(recorded) = machine.recorded(handle)? else { return Ok(()) };
+        let done = machine.device(recorded.device)?.event_query(recorded.id)?;
+        if done { Ok(()) } else { Err(Status::NOT_READY) }
+    })
+}
+
+pub(crate) fn synchronize(handle: u64) -> Answer {
+    machine::with(|machine| {
+        let Some(recorded) = machine.recorded(handle)? else { return Ok(()) };
+        Ok(machine.device(recorded.device)?.event_synchronize(recorded.id)?)
+    })
+}
+
+/// Makes a stream wait. Across devices only captures are affected: neither side may capture.
+pub(crate) fn wait(stream: u64, handle: u64) -> Answer {
+    machine::with(|machine| {
+        let Some(recorded) = machine.recorded(handle)? else { return Ok(()) };
+        let (device, stream) = machine.stream(stream)?;
+        if device == recorded.device {
+            return Ok(machine.device(device)?.wait_event(stream, recorded.id)?);
+        }
+        if machine.device(recorded.device)?.is_captured(recorded.id)? {
+            crate::not_simulated("a stream capture over several devices");
+            return Err(Status::NOT_SUPPORTED);
+        }
+        let capturing = machine.device(device)?.capture(stream)?.is_some();
+        if capturing { Err(Status::CAPTURE_ISOLATION) } else { Ok(()) }
+    })
+}
+
+/// The host time between the two records, in milliseconds: nothing runs, so there is no device time.
+pub(crate) fn elapsed(out: Out<f32>, start: u64, end: u64) -> Answer {
+    let elapsed = machine::with(|machine| {
+        let time = |handle| {
+            let event = machine.events.live.get(&handle).ok_or(Status::INVALID_HANDLE)?;
+            let recorded = event.recorded.filter(|_| event.timing);
+            recorded.map(|recorded| recorded.at).ok_or(Status::INVALID_HANDLE)
+        };
+        Ok(time(end)?.saturating_duration_since(time(start)?))
+    })?;
+    out.set(elapsed.as_secs_f32() * 1e3)
+}

@@ -1,0 +1,64 @@
+//! Kernels, modules and occupancy. Code is accepted unread: nothing runs.
+
+use crate::abi::{Answer, Out, Status};
+use crate::{device, machine};
+
+/// What every kernel is said to use.
+pub(crate) const REGISTERS_PER_THREAD: i32 = 32;
+
+/// A handle for a module, library or kernel.
+pub(crate) fn load(out: Out<u64>) -> Answer {
+    out.set(machine::new_handle())
+}
+
+/// Refuses shapes that no GPU of this kind launches.
+pub(crate) fn check_shape(grid: [u32; 3], block: [u32; 3]) -> Answer {
+    /// `cudaErrorInvalidConfiguration`.
+    const INVALID_CONFIGURATION: Status = Status(9);
+    let fits = |size: [u32; 3], limit: [i32; 3]| {
+        size.iter().zip(limit).all(|(&size, limit)| size > 0 && size <= limit.unsigned_abs())
+    };
+    let threads = block.iter().map(|&size| u64::from(size)).product::<u64>();
+    let threads_fit = threads <= u64::from(device::MAX_THREADS_PER_BLOCK.unsigned_abs());
+    if fits(grid, device::MAX_GRID_DIM) && fits(block, device::MAX_BLOCK_DIM) && threads_fit {
+        return Ok(());
+    }
+    Err(INVALID_CONFIGURATION)
+}
+
+/// How many blocks fit on one multiprocessor, by threads, registers and shared memory.
+pub(crate) fn blocks_per_multiprocessor(block_threads: i32, shared_bytes: usize) -> Answer<i32> {
+    if block_threads <= 0 || block_threads > device::MAX_THREADS_PER_BLOCK {
+        return Err(Status::INVALID_VALUE);
+    }
+    let warps = (block_threads + device::WARP_SIZE - 1) / device::WARP_SIZE;
+    let threads = warps * device::WARP_SIZE;
+    let by_threads = device::MAX_THREADS_PER_MULTIPROCESSOR / threads;
+    let by_registers = device::REGISTERS / (threads * REGISTERS_PER_THREAD);
+    let shared = shared_bytes + device::SHARED_BYTES_RESERVED as usize;
+    let by_shared = device::SHARED_BYTES_PER_MULTIPROCESSOR as usize / shared;
+    let by_shared = i32::try_from(by_shared).unwrap_or(i32::MAX);
+    Ok(by_threads.min(by_registers).min(by_shared).min(device::MAX_BLOCKS_PER_MULTIPROCESSOR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn occupancy_is_bound_by_threads_registers_shared_memory_and_blocks() {
+        assert_eq!(blocks_per_multiprocessor(1024, 0), Ok(2));
+        assert_eq!(blocks_per_multiprocessor(33, 0), Ok(32));
+        assert_eq!(blocks_per_multiprocessor(128, 48 << 10), Ok(3));
+        assert_eq!(blocks_per_multiprocessor(128, 164 << 10), Ok(0));
+        assert_eq!(blocks_per_multiprocessor(0, 0), Err(Status::INVALID_VALUE));
+    }
+
+    #[test]
+    fn impossible_launches_are_refused() {
+        assert_eq!(check_shape([1, 1, 1], [1024, 1, 1]), Ok(()));
+        assert!(check_shape([1, 1, 1], [1024, 2, 1]).is_err());
+        assert!(check_shape([0, 1, 1], [32, 1, 1]).is_err());
+        assert!(check_shape([1, 65_536, 1], [32, 1, 1]).is_err());
+    }
+}

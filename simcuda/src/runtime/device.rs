@@ -1,0 +1,200 @@
+//! Devices and their properties.
+
+use std::ffi::{c_char, c_int};
+use std::mem::offset_of;
+
+use super::runtime;
+use crate::abi::{In, Out, Status};
+use crate::{device, driver, machine};
+
+/// `cudaDeviceProp` of CUDA 13 (`driver_types.h`), in its order. Limits of textures and surfaces are all 0.
+#[repr(C)]
+pub(super) struct DeviceProperties {
+    name: [c_char; 256],
+    uuid: [u8; 16],
+    luid: [c_char; 8],
+    luid_device_node_mask: u32,
+    total_global_mem: usize,
+    shared_mem_per_block: usize,
+    regs_per_block: c_int,
+    warp_size: c_int,
+    mem_pitch: usize,
+    max_threads_per_block: c_int,
+    max_threads_dim: [c_int; 3],
+    max_grid_size: [c_int; 3],
+    total_const_mem: usize,
+    major: c_int,
+    minor: c_int,
+    texture_alignment: usize,
+    texture_pitch_alignment: usize,
+    multi_processor_count: c_int,
+    integrated: c_int,
+    can_map_host_memory: c_int,
+    max_textures_and_surfaces: [c_int; 39],
+    surface_alignment: usize,
+    concurrent_kernels: c_int,
+    ecc_enabled: c_int,
+    pci_bus_id: c_int,
+    pci_device_id: c_int,
+    pci_domain_id: c_int,
+    tcc_driver: c_int,
+    async_engine_count: c_int,
+    unified_addressing: c_int,
+    memory_bus_width: c_int,
+    l2_cache_size: c_int,
+    persisting_l2_cache_max_size: c_int,
+    max_threads_per_multi_processor: c_int,
+    stream_priorities_supported: c_int,
+    global_l1_cache_supported: c_int,
+    local_l1_cache_supported: c_int,
+    shared_mem_per_multiprocessor: usize,
+    regs_per_multiprocessor: c_int,
+    managed_memory: c_int,
+    is_multi_gpu_board: c_int,
+    multi_gpu_board_group_id: c_int,
+    host_native_atomic_supported: c_int,
+    pageable_memory_access: c_int,
+    concurrent_managed_access: c_int,
+    compute_preemption_supported: c_int,
+    can_use_host_pointer_for_registered_mem: c_int,
+    cooperative_launch: c_int,
+    shared_mem_per_block_optin: usize,
+    pageable_memory_access_uses_host_page_tables: c_int,
+    direct_managed_mem_access_from_host: c_int,
+    max_blocks_per_multi_processor: c_int,
+    access_policy_max_window_size: c_int,
+    reserved_shared_mem_per_block: usize,
+    host_register_supported: c_int,
+    /// From `sparseCudaArraySupported` to the end: features that are not there.
+    rest: [c_int; 75],
+}
+
+// What `driver_types.h` of CUDA 13.0 and 13.2 has; tests/python/simcuda/layouts.py compiles it against the headers.
+const _: () = assert!(size_of::<DeviceProperties>() == 1008);
+const _: () = assert!(offset_of!(DeviceProperties, total_global_mem) == 288);
+const _: () = assert!(offset_of!(DeviceProperties, multi_processor_count) == 384);
+const _: () = assert!(offset_of!(DeviceProperties, shared_mem_per_block_optin) == 672);
+
+fn properties(ordinal: u16, memory_bytes: u64) -> DeviceProperties {
+    let mut name = [0; 256];
+    name.iter_mut().zip(device::NAME.bytes()).for_each(|(to, byte)| *to = byte as c_char);
+    DeviceProperties {
+        name,
+        uuid: device::uuid(ordinal),
+        luid: [0; 8],
+        luid_device_node_mask: 0,
+        total_global_mem: memory_bytes as usize,
+        shared_mem_per_block: device::SHARED_BYTES_PER_BLOCK as usize,
+        regs_per_block: device::REGISTERS,
+        warp_size: device::WARP_SIZE,
+        mem_pitch: i32::MAX as usize,
+        max_threads_per_block: device::MAX_THREADS_PER_BLOCK,
+        max_threads_dim: device::MAX_BLOCK_DIM,
+        max_grid_size: device::MAX_GRID_DIM,
+        total_const_mem: device::CONSTANT_BYTES as usize,
+        major: device::CAPABILITY.0,
+        minor: device::CAPABILITY.1,
+        texture_alignment: device::TEXTURE_ALIGNMENT_BYTES as usize,
+        texture_pitch_alignment: 32,
+        multi_processor_count: device::MULTIPROCESSORS,
+        integrated: 0,
+        can_map_host_memory: 1,
+        max_textures_and_surfaces: [0; 39],
+        surface_alignment: device::TEXTURE_ALIGNMENT_BYTES as usize,
+        concurrent_kernels: 1,
+        ecc_enabled: 0,
+        pci_bus_id: device::pci_bus(ordinal),
+        pci_device_id: 0,
+        pci_domain_id: 0,
+        tcc_driver: 0,
+        async_engine_count: device::COPY_ENGINES,
+        unified_addressing: 1,
+        memory_bus_width: device::MEMORY_BUS_BITS,
+        l2_cache_size: device::L2_BYTES,
+        persisting_l2_cache_max_size: 0,
+        max_threads_per_multi_processor: device::MAX_THREADS_PER_MULTIPROCESSOR,
+        stream_priorities_supported: 1,
+        global_l1_cache_supported: 1,
+        local_l1_cache_supported: 1,
+        shared_mem_per_multiprocessor: device::SHARED_BYTES_PER_MULTIPROCESSOR as usize,
+        regs_per_multiprocessor: device::REGISTERS,
+        managed_memory: 0,
+        is_multi_gpu_board: 0,
+        multi_gpu_board_group_id: 0,
+        host_native_atomic_supported: 0,
+        pageable_memory_access: 0,
+        concurrent_managed_access: 0,
+        compute_preemption_supported: 1,
+        can_use_host_pointer_for_registered_mem: 0,
+        cooperative_launch: 1,
+        shared_mem_per_block_optin: device::SHARED_BYTES_PER_BLOCK_OPTIN as usize,
+        pageable_memory_access_uses_host_page_tables: 0,
+        direct_managed_mem_access_from_host: 0,
+        max_blocks_per_multi_processor: device::MAX_BLOCKS_PER_MULTIPROCESSOR,
+        access_policy_max_window_size: 0,
+        reserved_shared_mem_per_block: device::SHARED_BYTES_RESERVED as usize,
+        host_register_supported: 1,
+        rest: [0; 75],
+    }
+}
+
+runtime! {
+    fn cudaDriverGetVersion(out: Out<c_int>) {
+        out.set(device::DRIVER_VERSION)
+    }
+
+    fn cudaGetDeviceCount(out: Out<c_int>) {
+        out.set(c_int::from(machine::fixed()?.settings.devices))
+    }
+
+    fn cudaGetDevice(out: Out<c_int>) {
+        machine::fixed()?;
+        out.set(c_int::from(machine::current_device()))
+    }
+
+    fn cudaSetDevice(ordinal: c_int) {
+        machine::choose_device(Some(machine::ordinal(ordinal)?))
+    }
+
+    fn cudaGetDeviceProperties(out: Out<DeviceProperties>, ordinal: c_int) {
+        let memory_bytes = machine::fixed()?.settings.memory_bytes;
+        out.set(properties(machine::ordinal(ordinal)?, memory_bytes))
+    }
+
+    fn cudaDeviceGetAttribute(out: Out<c_int>, attribute: c_int, ordinal: c_int) {
+        out.set(device::attribute(attribute, machine::ordinal(ordinal)?))
+    }
+
+    fn cudaDeviceGetPCIBusId(out: Out<c_char>, room: c_int, ordinal: c_int) {
+        out.text(&device::pci_bus_id(machine::ordinal(ordinal)?), room)
+    }
+
+    fn cudaDeviceGetByPCIBusId(out: Out<c_int>, id: In<c_char>) {
+        let found = device::from_pci_bus_id(&id.text()?, machine::fixed()?.settings.devices);
+        out.set(c_int::from(found.ok_or(Status::INVALID_DEVICE)?))
+    }
+
+    fn cudaDeviceGetStreamPriorityRange(lowest: Out<c_int>, highest: Out<c_int>) {
+        lowest.set_if_wanted(device::STREAM_PRIORITIES.0);
+        highest.set_if_wanted(device::STREAM_PRIORITIES.1);
+        Ok(())
+    }
+
+    fn cudaDeviceSynchronize() {
+        driver::context::synchronize()
+    }
+
+    fn cudaDeviceCanAccessPeer(out: Out<c_int>, ordinal: c_int, peer: c_int) {
+        driver::context::can_access_peer(out, ordinal, peer)
+    }
+
+    fn cudaDeviceEnablePeerAccess(peer: c_int, _flags: u32) {
+        driver::context::enable_peer_access(machine::ordinal(peer)?)
+    }
+
+    fn cudaGetDriverEntryPointByVersion(
+        name: In<c_char>, out: Out<usize>, _version: u32, _flags: u64, found: Out<c_int>,
+    ) {
+        driver::lookup::find(&name.text()?, out, found)
+    }
+}

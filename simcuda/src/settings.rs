@@ -1,0 +1,147 @@
+//! `VRAMTAPE_SIM_MEMORY`, `VRAMTAPE_SIM_DEVICES` and `VRAMTAPE_SIM_EVENT_LAG`.
+
+use std::env;
+
+/// What the simulated machine is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Memory of each device.
+    pub(crate) memory_bytes: u64,
+    /// Number of devices.
+    pub(crate) devices: u16,
+    /// Queries that a recorded event answers with "not ready".
+    pub(crate) event_lag: u32,
+}
+
+const MEMORY: &str = "VRAMTAPE_SIM_MEMORY";
+const DEVICES: &str = "VRAMTAPE_SIM_DEVICES";
+const EVENT_LAG: &str = "VRAMTAPE_SIM_EVENT_LAG";
+
+/// Below one granule nothing can be allocated; above, a device's part of the address space has no room for it.
+const MEMORY_RANGE: std::ops::RangeInclusive<u64> = 2 << 20..=1 << 40;
+const MAX_DEVICES: u32 = 16;
+const MAX_EVENT_LAG: u32 = 1_000_000;
+
+impl Settings {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// A sentence that names the variable, its value and what is accepted.
+    pub(crate) fn from_env() -> Result<Self, String> {
+        Self::from_lookup(|name| match env::var(name) {
+            Ok(value) => Ok(Some(value)),
+            Err(env::VarError::NotPresent) => Ok(None),
+            Err(env::VarError::NotUnicode(value)) => {
+                Err(format!("{name}={} is not text", value.display()))
+            }
+        })
+    }
+
+    fn from_lookup(
+        lookup: impl Fn(&str) -> Result<Option<String>, String>,
+    ) -> Result<Self, String> {
+        let memory = lookup(MEMORY)?;
+        let memory_bytes = memory.as_deref().map_or(Ok(80 << 30), parse_memory)?;
+        let devices = parse_count(DEVICES, lookup(DEVICES)?, 1, 1..=MAX_DEVICES)?;
+        let event_lag = parse_count(EVENT_LAG, lookup(EVENT_LAG)?, 0, 0..=MAX_EVENT_LAG)?;
+        Ok(Self { memory_bytes, devices: devices as u16, event_lag })
+    }
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let size = parse_size(text).filter(|size| MEMORY_RANGE.contains(size));
+    size.ok_or_else(|| {
+        format!(
+            "{MEMORY}={text}: write a size from 2MiB to 1024GiB with its unit, as 80GiB or 24GB or 512MiB"
+        )
+    })
+}
+
+/// A size with its unit: `KiB` is 1024 bytes, `KB` is 1000; fractions are allowed.
+fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: f64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "b" => 1.0,
+        "kib" => 1024.0,
+        "mib" => 1024_f64.powi(2),
+        "gib" => 1024_f64.powi(3),
+        "tib" => 1024_f64.powi(4),
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        _ => return None,
+    };
+    let digits = digits.trim_end();
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let value: f64 = digits.parse().ok().filter(|_| plain)?;
+    Some((value * unit) as u64)
+}
+
+fn parse_count(
+    name: &str,
+    value: Option<String>,
+    default: u32,
+    range: std::ops::RangeInclusive<u32>,
+) -> Result<u32, String> {
+    let Some(text) = value else { return Ok(default) };
+    text.trim().parse().ok().filter(|count| range.contains(count)).ok_or_else(|| {
+        format!("{name}={text}: write a whole number from {} to {}", range.start(), range.end())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> Result<Settings, String> {
+        Settings::from_lookup(|name| {
+            Ok(pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+        })
+    }
+
+    #[test]
+    fn without_settings_it_is_one_device_of_80_gib() {
+        let expected = Settings { memory_bytes: 80 << 30, devices: 1, event_lag: 0 };
+        assert_eq!(settings(&[]), Ok(expected));
+    }
+
+    #[test]
+    fn sizes_take_binary_and_decimal_units() {
+        for (text, bytes) in [
+            ("80GiB", 80 << 30),
+            ("24 gb", 24_000_000_000),
+            ("1.5GiB", 3 << 29),
+            ("512MiB", 512 << 20),
+            (" 1TiB ", 1 << 40),
+            ("2097152B", 2 << 20),
+        ] {
+            let memory = settings(&[(MEMORY, text)]).map(|settings| settings.memory_bytes);
+            assert_eq!(memory, Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_an_error_that_names_the_variable_and_the_value() {
+        for (name, text) in [
+            (MEMORY, ""),
+            (MEMORY, "lots"),
+            (MEMORY, "80"),
+            (MEMORY, "-1GiB"),
+            (MEMORY, "1e3GiB"),
+            (MEMORY, "80GiB!"),
+            (MEMORY, "1MiB"),
+            (MEMORY, "2TiB"),
+            (MEMORY, "nanGiB"),
+            (DEVICES, "0"),
+            (DEVICES, "17"),
+            (DEVICES, "two"),
+            (EVENT_LAG, "-1"),
+            (EVENT_LAG, "1.5"),
+        ] {
+            let error = settings(&[(name, text)]).unwrap_err();
+            assert!(error.starts_with(&format!("{name}={text}: write ")), "{error}");
+        }
+    }
+}
