@@ -6,6 +6,8 @@ mod any;
 mod clock;
 mod ring;
 mod tape;
+#[cfg(test)]
+mod testing;
 
 pub use any::AnyRecorder;
 pub use clock::{Calibration, Clock, Moment, SystemClock};

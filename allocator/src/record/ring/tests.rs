@@ -1,7 +1,6 @@
 //! The ring as a whole: its order, its loss, its readers, and its file after the worst.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use trace_format::{Addr, DeviceId, Event, MarkKind, PoolId, Record, StackId, Str
 use super::*;
 use crate::record::clock::SystemClock;
 use crate::record::clock::manual::ManualClock;
+use crate::record::testing::{self, Process, in_forked_child, in_forked_child_while};
 use crate::record::{Recorder, RingReader, RingRecorder};
 
 fn options(dir: &Path, slots: usize) -> RingOptions {
@@ -210,7 +210,7 @@ fn what_is_no_ring_is_refused_by_name() {
 #[test]
 #[ignore = "run by other tests as a process to kill"]
 fn process_that_records_until_killed() {
-    let dir = PathBuf::from(std::env::var_os("VRAMTAPE_TEST_RING_DIR").expect("run by a test"));
+    let dir = testing::process_dir();
     let mut recorder = RingRecorder::new(&options(&dir, 1 << 10), SystemClock::new()).unwrap();
     recorder.intern("doomed");
     for n in 0.. {
@@ -221,56 +221,28 @@ fn process_that_records_until_killed() {
     }
 }
 
-struct Doomed(Child);
-
-impl Doomed {
-    fn start(dir: &Path) -> Self {
-        let test = "record::ring::tests::process_that_records_until_killed";
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--ignored", "--nocapture"])
-            .env("VRAMTAPE_TEST_RING_DIR", dir)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self(child)
-    }
-
-    fn ring(&self, dir: &Path) -> RingReader {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            let ring = list_rings(dir).unwrap().first().and_then(|p| RingReader::open(p).ok());
-            match ring {
-                Some(reader) if reader.info().written > 5_000 => return reader,
-                _ => assert!(Instant::now() < deadline, "{} made no ring", self.0.id()),
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Doomed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn ring_of(process: &Process, dir: &Path) -> RingReader {
+    process.until("made a ring", || {
+        let reader = RingReader::open(list_rings(dir).unwrap().first()?).ok()?;
+        (reader.info().written > 5_000).then_some(reader)
+    })
 }
 
 #[test]
 fn a_killed_process_leaves_its_last_events() {
     let dir = tempdir().unwrap();
-    let mut doomed = Doomed::start(dir.path());
-    let mut live = doomed.ring(dir.path());
+    let doomed = Process::start("ring::tests::process_that_records_until_killed", dir.path());
+    let mut live = ring_of(&doomed, dir.path());
     assert!(live.is_live());
     let (records, _) = poll(&mut live);
     assert!(!records.is_empty(), "live, from another process");
     assert_eq!(remove_dead_rings(dir.path()).unwrap(), Vec::<PathBuf>::new());
 
-    doomed.0.kill().unwrap();
-    doomed.0.wait().unwrap();
+    let pid = doomed.kill();
     let path = list_rings(dir.path()).unwrap().remove(0);
     let mut dead = RingReader::open(&path).unwrap();
     assert!(!dead.is_live());
-    assert_eq!(dead.info().pid, doomed.0.id());
+    assert_eq!(dead.info().pid, pid);
     assert_eq!(dead.string(trace_format::StringId(1)), Some("doomed"));
     let (records, lost) = poll(&mut dead);
     let first = addrs(&records)[0];
@@ -284,40 +256,6 @@ fn a_killed_process_leaves_its_last_events() {
     assert!(path.exists());
     assert_eq!(remove_dead_rings(dir.path()).unwrap(), std::slice::from_ref(&path));
     assert!(!path.exists());
-}
-
-/// Runs `child` in a forked process, which must end by itself, and returns its exit status.
-fn in_forked_child(child: impl FnOnce() -> bool) -> i32 {
-    in_forked_child_while(child, || ())
-}
-
-/// The same, and runs `parent` meanwhile.
-#[allow(unsafe_code)]
-fn in_forked_child_while(child: impl FnOnce() -> bool, parent: impl FnOnce()) -> i32 {
-    // SAFETY: the child runs `child` and leaves by `_exit`: it returns into nothing of the test's.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        let passed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
-        // SAFETY: ends this process without running anything of the parent's.
-        unsafe { libc::_exit(i32::from(!passed)) };
-    }
-    assert!(pid > 0, "fork failed");
-    parent();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` outlives the call; `pid` is our child.
-        let done = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
-        if done == pid {
-            return status;
-        }
-        if Instant::now() > deadline {
-            // SAFETY: our own child, not yet waited for.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            panic!("the forked child hangs");
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]

@@ -6,6 +6,8 @@ mod rewind;
 mod save;
 mod signals;
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub use recorder::{TapeError, TapeRecorder, TapeSummary};
 pub use save::save_ring;

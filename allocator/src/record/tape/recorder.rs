@@ -15,6 +15,9 @@ use super::signals;
 use super::source::{Feed, TapeSource};
 use crate::record::clock::Clock;
 
+/// Records between two base states of a device: a reader that starts anywhere follows at most as many.
+const RECORDS_PER_BASE: u64 = 1_000_000;
+
 /// A reader of the growing tape sees records at most this much later, and a kill loses at most as many.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
@@ -113,7 +116,12 @@ impl TapeRecorder {
     /// Adds a ring. If nothing was recorded in it yet, all of it will be on the tape; else what comes after the base
     /// state that its owner gives.
     pub fn add(&self, source: TapeSource) {
-        self.shared.new_feeds().push(Feed::new(source));
+        self.add_with_bases(source, RECORDS_PER_BASE);
+    }
+
+    /// The same, with another distance between base states.
+    pub(super) fn add_with_bases(&self, source: TapeSource, records_per_base: u64) {
+        self.shared.new_feeds().push(Feed::new(source, records_per_base));
         if let Some(thread) = &self.thread {
             thread.thread().unpark();
         }

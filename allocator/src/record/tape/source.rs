@@ -35,9 +35,6 @@ impl fmt::Debug for TapeSource {
     }
 }
 
-/// Records between two base states of a device.
-const RECORDS_PER_BASE: u64 = 1_000_000;
-
 /// A source, and how far it is on tape.
 #[derive(Debug)]
 pub(super) struct Feed {
@@ -46,16 +43,18 @@ pub(super) struct Feed {
     cursor: Cursor,
     /// Number of the first record after the last base state; `None` before the first one, where one is needed.
     base_at: Option<u64>,
+    records_per_base: u64,
     pub(super) records: u64,
     pub(super) lost: u64,
 }
 
 impl Feed {
     /// A ring in which nothing was recorded starts from nothing; any other needs its heap's state first.
-    pub(super) fn new(source: TapeSource) -> Self {
+    pub(super) fn new(source: TapeSource, records_per_base: u64) -> Self {
         let base_at = (source.ring.sequence() == 0).then_some(0);
         let names = Names::new(Arc::clone(&source.ring));
-        Self { source, names, cursor: Cursor::default(), base_at, records: 0, lost: 0 }
+        let cursor = Cursor::default();
+        Self { source, names, cursor, base_at, records_per_base, records: 0, lost: 0 }
     }
 
     pub(super) fn ring(&self) -> &Ring {
@@ -76,7 +75,7 @@ impl Feed {
         let end = self.ring().sequence();
         if self.copy(writer, end)? == Reached::Gone {
             self.write_base(writer, Some(now_ns))
-        } else if end - base_at >= RECORDS_PER_BASE {
+        } else if end - base_at >= self.records_per_base {
             let base = (self.source.base)();
             // The state holds what was recorded while it was waited for; so must the tape before it.
             if self.copy(writer, base.1)? == Reached::Gone {
