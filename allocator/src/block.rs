@@ -3,6 +3,7 @@
 use trace_format::{Addr, StackId, Stream};
 
 use crate::expandable::RangeId;
+use crate::free_list::Entry;
 use crate::pool::PoolIndex;
 
 /// A block's place in the arena.
@@ -34,6 +35,9 @@ pub(crate) struct Block {
     pub(crate) stack: StackId,
     /// Stack of the call that made the segment; on the first block only.
     pub(crate) segment_stack: StackId,
+    /// The segment's place in the order of creation, which decides between blocks of one size: PyTorch 2.15 takes from
+    /// the older segment first. Zero for all under 2.11, which looks at addresses only.
+    pub(crate) segment_rank: u32,
 }
 
 impl Block {
@@ -55,7 +59,13 @@ impl Block {
             search_count_at_free: 0,
             stack: StackId::NONE,
             segment_stack: StackId::NONE,
+            segment_rank: 0,
         }
+    }
+
+    /// What the free list knows of it.
+    pub(crate) const fn entry(&self, id: BlockId) -> Entry {
+        Entry { size_bytes: self.size_bytes, addr: self.addr, segment_rank: self.segment_rank, id }
     }
 
     /// Whether the segment holds more than this block.

@@ -1,4 +1,4 @@
-//! Free blocks in PyTorch's best-fit order, (stream, size, address), and unmapped blocks in (stream, address) order.
+//! Free blocks in PyTorch's best-fit order, (stream, size, segment's age where 2.15 asks for it, address), and unmapped blocks in (stream, address) order.
 //!
 //! A sorted vector per stream: a few thousand 24-byte entries, where a binary search and a short move beat a tree, and
 //! nothing is allocated once the vectors have grown. Streams without free blocks keep their empty vector.
@@ -12,13 +12,15 @@ use crate::block::BlockId;
 pub(crate) struct Entry {
     pub(crate) size_bytes: u64,
     pub(crate) addr: Addr,
+    /// Age rank of the segment, see [`Block::segment_rank`](crate::block::Block).
+    pub(crate) segment_rank: u32,
     pub(crate) id: BlockId,
 }
 
 impl Entry {
     /// The order in which blocks are tried: `BlockComparatorSize` within one stream.
-    const fn key(&self) -> (u64, u64) {
-        (self.size_bytes, self.addr.0)
+    const fn key(&self) -> (u64, u32, u64) {
+        (self.size_bytes, self.segment_rank, self.addr.0)
     }
 }
 

@@ -10,13 +10,14 @@ mod steps;
 
 use std::fmt;
 
+use serde::Serialize;
 use trace_format::{Event, SegmentState};
 
 use pieces::Pieces;
 use steps::{Kind, Step, steps};
 
 /// What was compared, and where the two runs part.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Allocations at the same offset of the same segment.
     pub allocations: u64,
@@ -31,7 +32,7 @@ pub struct Report {
 }
 
 /// The first step in which two runs differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// How many steps were the same before it.
     pub after_steps: u64,

@@ -1,9 +1,15 @@
 //! Replay, import and export of vramtape tapes and PyTorch memory snapshots.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod diff;
+pub mod driver;
 pub mod import;
 pub mod pickle;
+pub mod report;
+pub mod run;
+pub mod script;
 pub mod snapshot;
 pub mod source;
 pub mod tape;
+pub mod verify;

@@ -19,8 +19,8 @@ pub use pytorch::Parsed;
 pub use tape_path::TapePath;
 pub use vramtape::{DeviceKind, RecordMode, Settings, Strategy};
 
-/// Which PyTorch's behaviour `native` reproduces. They differ in the capture gate and in deferred
-/// frees.
+/// Which PyTorch's behaviour `native` reproduces. They differ in the capture gate, in deferred frees,
+/// and in which of two equally large free blocks is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compat {
     /// PyTorch 2.11: an open pool scope of any kind counts as a capture.
@@ -28,6 +28,18 @@ pub enum Compat {
     /// PyTorch 2.15: only real captures hold back the retry chain and event processing.
     #[default]
     V2_15,
+}
+
+impl Compat {
+    /// The behaviour of a PyTorch version such as `2.11.0+cu130`: scopes and captures were separated
+    /// in 2.13. What cannot be read counts as the newest.
+    pub fn of_torch(version: &str) -> Self {
+        let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
+        match (parts.next().flatten(), parts.next().flatten()) {
+            (Some(major), Some(minor)) if (major, minor) < (2, 13) => Self::V2_11,
+            _ => Self::V2_15,
+        }
+    }
 }
 
 /// No limit, for sizes (`SIZE_MAX` in PyTorch; printed as -1).

@@ -47,6 +47,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
+    /// Lets a flush complete this free after all others begun with [`free_deferred`](Self::free_deferred): a tape knows
+    /// in which order a recorded flush did.
+    pub fn flush_last(&mut self, ticket: Ticket) {
+        self.pending.put_last(ticket);
+    }
+
     /// The half of a free that the caller asks for: the address is unknown from here on.
     fn begin_free(&mut self, id: BlockId, stack: StackId, pending: bool) {
         self.stack = stack;

@@ -5,6 +5,7 @@ use trace_format::{Addr, Event, PoolId};
 use super::malloc::Want;
 use super::{AllocError, Heap, OomReport};
 use crate::block::{Block, BlockId};
+use crate::config::Compat;
 use crate::device::{CaptureMode, Device, DeviceCall, DeviceError};
 use crate::pool::{PoolIndex, Pools, lock};
 use crate::record::Recorder;
@@ -86,10 +87,23 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             is_large: !is_small,
         });
         let segment_stack = self.stack;
+        let segment_rank = self.next_segment_rank();
         Ok(Some(self.blocks.insert(Block {
             segment_stack,
+            segment_rank,
             ..Block::new(addr, size_bytes, want.stream, want.pool)
         })))
+    }
+
+    /// The rank of a segment that begins now.
+    pub(super) fn next_segment_rank(&mut self) -> u32 {
+        match self.config.compat {
+            Compat::V2_11 => 0,
+            Compat::V2_15 => {
+                self.segments_begun = self.segments_begun.wrapping_add(1);
+                self.segments_begun
+            }
+        }
     }
 
     /// Memory from the pool's own source, else from the device.

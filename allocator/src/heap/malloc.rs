@@ -5,7 +5,6 @@ use trace_format::{Addr, Event, PoolId, StackId, Stream};
 use super::{AllocError, Heap};
 use crate::block::{Block, BlockId};
 use crate::device::Device;
-use crate::free_list::Entry;
 use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
 use crate::size;
@@ -184,6 +183,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             prev: self.blocks[rest].prev,
             next: Some(rest),
             range: self.blocks[rest].range,
+            segment_rank: self.blocks[rest].segment_rank,
             segment_stack: self.blocks[rest].segment_stack,
             ..Block::new(self.blocks[rest].addr, want.size_bytes, want.stream, want.pool)
         };
@@ -201,15 +201,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let block = &mut self.blocks[id];
         let pool = &mut self.pools[block.pool];
         block.search_count_at_free = pool.search_count;
-        pool.free
-            .insert(block.stream, Entry { size_bytes: block.size_bytes, addr: block.addr, id });
+        pool.free.insert(block.stream, block.entry(id));
     }
 
     /// Takes a block out of its pool's free list.
     pub(super) fn take_free(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        self.pools[block.pool]
-            .free
-            .remove(block.stream, Entry { size_bytes: block.size_bytes, addr: block.addr, id });
+        self.pools[block.pool].free.remove(block.stream, block.entry(id));
     }
 }

@@ -134,6 +134,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             prev: Some(id),
             next: block.next,
             range: block.range,
+            segment_rank: block.segment_rank,
             mapped: false,
             ..Block::new(addr, rest_bytes, stream, pool)
         };
@@ -163,6 +164,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 prev: block.prev,
                 next: Some(id),
                 range: block.range,
+                segment_rank: block.segment_rank,
                 segment_stack: block.segment_stack,
                 ..Block::new(addr, before_bytes, stream, pool)
             };
@@ -175,6 +177,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 prev: Some(id),
                 next: self.blocks[id].next,
                 range: self.blocks[id].range,
+                segment_rank: self.blocks[id].segment_rank,
                 ..Block::new(Addr(span.addr.0 + span.size_bytes), after_bytes, stream, pool)
             };
             let after = self.blocks.insert_linked(after);

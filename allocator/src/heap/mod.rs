@@ -56,6 +56,8 @@ pub struct Heap<D, R> {
     device_total_bytes: u64,
     /// The fraction's limit on `reserved_bytes`; `None` is no limit.
     allowed_bytes: Option<u64>,
+    /// Segments and expandable ranges so far; wraps after four thousand million of them.
+    segments_begun: u32,
     /// Segments and mapped pages, as the device counts them.
     reserved_bytes: u64,
     /// Stack of the call in progress, for the effects it records.
@@ -82,6 +84,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             peers: Vec::new(),
             device_total_bytes,
             allowed_bytes: None,
+            segments_begun: 0,
             reserved_bytes: 0,
             stack: StackId::NONE,
             config,

@@ -48,6 +48,13 @@ impl Pending {
         ticket
     }
 
+    /// Moves a ticket behind all others, in which order a flush completes them.
+    pub(super) fn put_last(&mut self, ticket: Ticket) {
+        if let Some(at) = self.told.iter().position(|(other, _)| *other == ticket) {
+            self.told[at..].rotate_left(1);
+        }
+    }
+
     /// The block of a ticket, unless a flush completed it.
     pub(super) fn take_word(&mut self, ticket: Ticket) -> Option<BlockId> {
         let at = self.told.iter().position(|(other, _)| *other == ticket)?;

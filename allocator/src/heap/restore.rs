@@ -188,6 +188,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         pieces: &[(Addr, Option<&SegmentState>)],
         restored: &mut Restored,
     ) {
+        let segment_rank = self.next_segment_rank();
         let mut prev = None;
         let mut chained: Vec<(BlockId, Option<&BlockState>)> = Vec::new();
         for (at, (addr, run)) in pieces.iter().enumerate() {
@@ -195,6 +196,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 let block = Block {
                     prev,
                     range,
+                    segment_rank,
                     mapped: state.is_some(),
                     ..Block::new(addr, size_bytes, stream, pool)
                 };
@@ -202,28 +204,24 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 prev = Some(id);
                 id
             };
-            match run {
-                Some(run) => {
-                    for state in &run.blocks {
-                        let addr = Addr(addr.0 + (state.addr.0 - run.addr.0));
-                        let id = link(self, addr, state.size_bytes, Some(state));
-                        self.blocks[id].segment_stack = run.stack;
-                        chained.push((id, Some(state)));
-                    }
+            if let Some(run) = run {
+                for state in &run.blocks {
+                    let addr = Addr(addr.0 + (state.addr.0 - run.addr.0));
+                    let id = link(self, addr, state.size_bytes, Some(state));
+                    self.blocks[id].segment_stack = run.stack;
+                    chained.push((id, Some(state)));
                 }
-                None => {
-                    let end = pieces.get(at + 1).map_or(range_end, |(next, _)| *next);
-                    chained.push((link(self, *addr, end.0 - addr.0, None), None));
-                }
+            } else {
+                let end = pieces.get(at + 1).map_or(range_end, |(next, _)| *next);
+                chained.push((link(self, *addr, end.0 - addr.0, None), None));
             }
         }
         for (id, state) in chained {
-            match state {
-                Some(state) => self.adopt(id, state, restored),
-                None => {
-                    let addr = self.blocks[id].addr;
-                    self.pools[pool].unmapped.insert(stream, addr, id);
-                }
+            if let Some(state) = state {
+                self.adopt(id, state, restored);
+            } else {
+                let addr = self.blocks[id].addr;
+                self.pools[pool].unmapped.insert(stream, addr, id);
             }
         }
     }

@@ -29,7 +29,7 @@ use crate::snapshot::{Action, Entry};
 /// A window and its cause.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Flush {
-    /// The entries; for a garbage collection from the first segment on.
+    /// The entries; from the first segment on unless a malloc was refused.
     pub(super) window: Range<usize>,
     pub(super) cause: Cause,
 }
@@ -50,9 +50,10 @@ impl Flush {
         !matches!(self.cause, Cause::Emptied { .. })
     }
 
-    /// Whether the frees completed in the window were waited for.
+    /// Whether the frees completed in the window must count as pending until then: the malloc searched before it waited
+    /// for them. Where the cache was emptied they may have been done before.
     pub(super) fn waited(&self) -> bool {
-        self.cause != Cause::Collected
+        matches!(self.cause, Cause::Refused { .. })
     }
 }
 
@@ -111,8 +112,8 @@ pub(super) fn find(
                 _ => Cause::Emptied { pool: only_pool(losses) },
             };
             let window = match cause {
-                Cause::Collected => first_loss(losses) + window.start..window.end,
-                _ => window.clone(),
+                Cause::Refused { .. } => window.clone(),
+                _ => first_loss(losses) + window.start..window.end,
             };
             flushes.push(Flush { window, cause });
         }

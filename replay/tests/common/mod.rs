@@ -28,6 +28,7 @@ pub(crate) fn all_traces() -> Vec<PathBuf> {
     traces
 }
 
+#[allow(dead_code, reason = "not every test file asks")]
 /// What the description beside a snapshot says about its run.
 pub(crate) fn known(snapshot: &Path) -> Known {
     let name = snapshot.file_name().expect("a file").to_string_lossy().into_owned();

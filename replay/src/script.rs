@@ -1,0 +1,101 @@
+//! The addresses a recorded device answered with, for the simulated one: ties in the best-fit order then break alike.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use allocator::device::sim::SimDevice;
+use allocator::heap::expandable_runs;
+use trace_format::{Addr, BaseState, Event, PoolId, Record, Stream};
+
+/// Recorded segment addresses, in the order in which the device was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// Answers to `cudaMalloc`.
+    pub malloc: VecDeque<Addr>,
+    /// Answers to `cuMemAddressReserve`: where each expandable segment begins.
+    pub reserve: VecDeque<Addr>,
+}
+
+impl Script {
+    /// The addresses on a tape, those of its start first.
+    pub fn from_tape(
+        base: &BaseState,
+        records: &[Record],
+        large_page_bytes: u64,
+        device_total_bytes: u64,
+    ) -> Self {
+        let plain = base.segments.iter().filter(|segment| !segment.is_expandable);
+        let mut script =
+            Self { malloc: plain.map(|segment| segment.addr).collect(), reserve: VecDeque::new() };
+        let mut hulls = Hulls::default();
+        for runs in expandable_runs(&base.segments, large_page_bytes, device_total_bytes) {
+            script.reserve.push_back(runs[0].addr);
+            for run in runs {
+                hulls.map(run.addr, run.size_bytes, (run.stream, run.pool, run.is_large));
+            }
+        }
+        for record in records {
+            match record.event {
+                Event::SegmentAlloc { addr, .. } => script.malloc.push_back(addr),
+                Event::SegmentMap { addr, size_bytes, stream, pool, is_large }
+                    if hulls.map(addr, size_bytes, (stream, pool, is_large)) =>
+                {
+                    script.reserve.push_back(addr);
+                }
+                Event::SegmentUnmap { addr, size_bytes, .. } => hulls.unmap(addr, size_bytes),
+                _ => {}
+            }
+        }
+        script
+    }
+
+    /// The lowest address on it, where the simulated device's addresses may begin.
+    pub fn lowest(&self) -> Option<Addr> {
+        self.malloc.iter().chain(&self.reserve).min().copied()
+    }
+
+    /// Hands the script to a device.
+    pub fn give_to(self, device: &mut SimDevice) {
+        device.set_scripts(self.malloc, self.reserve);
+    }
+}
+
+/// Whom an expandable segment serves: it serves nobody else as long as it lives.
+type Kind = (Stream, PoolId, bool);
+
+/// What of each expandable segment was ever mapped, by its first address.
+#[derive(Default)]
+struct Hulls(BTreeMap<u64, Hull>);
+
+struct Hull {
+    end: u64,
+    mapped_bytes: u64,
+    kind: Kind,
+}
+
+impl Hulls {
+    /// Maps pages; true if a new segment begins with them. A segment grows without holes beyond its hull, and its
+    /// addresses reach far further than it grows, so that no other begins where it ends.
+    fn map(&mut self, addr: Addr, size_bytes: u64, kind: Kind) -> bool {
+        let end = addr.0 + size_bytes;
+        if let Some((_, hull)) = self.0.range_mut(..=addr.0).next_back()
+            && hull.kind == kind
+            && addr.0 <= hull.end
+        {
+            hull.end = hull.end.max(end);
+            hull.mapped_bytes += size_bytes;
+            return false;
+        }
+        self.0.insert(addr.0, Hull { end, mapped_bytes: size_bytes, kind });
+        true
+    }
+
+    /// Unmaps pages; with its last page a segment ends.
+    fn unmap(&mut self, addr: Addr, size_bytes: u64) {
+        if let Some((&base, hull)) = self.0.range_mut(..=addr.0).next_back() {
+            hull.mapped_bytes = hull.mapped_bytes.saturating_sub(size_bytes);
+            if hull.mapped_bytes == 0 {
+                self.0.remove(&base);
+            }
+        }
+    }
+}

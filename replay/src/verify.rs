@@ -1,0 +1,213 @@
+//! Whether our allocator does what the recorded one did: the same segment calls in the same order, every allocation in
+//! the same place, and the same statistics at the end.
+
+use std::collections::BTreeMap;
+
+use allocator::config::{Compat, Config};
+use serde::{Deserialize, Serialize};
+use trace_format::{DeviceId, SegmentState};
+
+use crate::diff;
+use crate::driver::{DriveError, Follow};
+use crate::import::{Import, Known};
+use crate::run::{DeviceTape, Options, run_recording};
+
+/// A statistic that a recording cannot be held to: flushes that returned nothing left no trace in it.
+const UNTRACED_STAT: &str = "num_sync_all_streams";
+
+/// What a run says of itself beside its snapshot (`--meta`).
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct RecordedRun {
+    /// Version of the PyTorch that recorded.
+    pub torch: Option<String>,
+    /// Memory of its device.
+    pub device_total_bytes: Option<u64>,
+    /// `set_per_process_memory_fraction`.
+    pub fraction: Option<f64>,
+    /// `torch.cuda.memory_stats()` at the end.
+    pub memory_stats: Option<BTreeMap<String, i64>>,
+}
+
+impl RecordedRun {
+    /// Reads the description; unknown fields are left alone.
+    ///
+    /// # Errors
+    /// When it is not JSON, or its fields have other types.
+    pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(json)
+    }
+
+    /// The limits the run had.
+    pub fn known(&self) -> Known {
+        Known { capacity_bytes: self.device_total_bytes, memory_fraction: self.fraction }
+    }
+
+    /// Whose behaviour to expect; the newest where the run does not say.
+    pub fn compat(&self) -> Compat {
+        match &self.torch {
+            Some(version) => Compat::of_torch(version),
+            None => Compat::default(),
+        }
+    }
+}
+
+/// Replays every device of an imported snapshot under its recorded settings, and compares.
+///
+/// # Errors
+/// When the trace contradicts itself.
+pub fn verify(
+    import: &Import,
+    run: &RecordedRun,
+) -> Result<Vec<(DeviceId, Verification)>, DriveError> {
+    import
+        .devices
+        .iter()
+        .map(|device| Ok((device.device, verify_device(import, device, run)?)))
+        .collect()
+}
+
+fn verify_device(
+    import: &Import,
+    device: &crate::import::DeviceImport,
+    run: &RecordedRun,
+) -> Result<Verification, DriveError> {
+    let options = Options {
+        config: Config { compat: run.compat(), ..import.config.clone() },
+        capacity_bytes: run.device_total_bytes,
+        memory_fraction: None,
+        recorded_addresses: true,
+        follow: Follow::default(),
+    };
+    let text = |id: trace_format::StringId| {
+        import.stacks.strings.get(id.0 as usize).map_or("", String::as_str)
+    };
+    let tape = DeviceTape { base: &device.base, records: &device.records, text: &text };
+    let replayed = run_recording(tape, &options, |_| {})?;
+    let base = &device.base.segments;
+    let steps = diff::diff(
+        diff::Run { base, events: device.records.iter().map(|record| record.event) },
+        diff::Run { base, events: replayed.events.events.iter().map(|(_, event)| *event) },
+    );
+    let stats = run.memory_stats.as_ref().filter(|_| import.devices.len() == 1).map(|recorded| {
+        let recorded: Vec<_> = recorded.iter().map(|(key, value)| (key.clone(), *value)).collect();
+        compare_stats(&recorded, &replayed.stats, &[UNTRACED_STAT])
+    });
+    let final_state = Some(compare_segments(&device.final_segments, &replayed.segments));
+    Ok(Verification { steps, final_state, stats })
+}
+
+/// How two sequences compare.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Agreement {
+    /// Entries of the recorded sequence.
+    pub recorded: u64,
+    /// Entries of the replayed sequence.
+    pub replayed: u64,
+    /// The first place where they part, in words.
+    pub first_difference: Option<String>,
+}
+
+/// A statistic that ended elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StatDifference {
+    /// PyTorch's key.
+    pub key: String,
+    /// The recorded value; `None` where only ours has the key.
+    pub recorded: Option<i64>,
+    /// The replayed value; `None` where only the recording has the key.
+    pub replayed: Option<i64>,
+}
+
+/// The verdict over one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// Every segment call, allocation and half of a free, in order.
+    pub steps: diff::Report,
+    /// The blocks at the end; `None` where the recording has none to compare with.
+    pub final_state: Option<Agreement>,
+    /// Statistics that differ; `None` where the recording has none to compare with.
+    pub stats: Option<Vec<StatDifference>>,
+}
+
+impl Agreement {
+    /// Compares two sequences; `describe` puts an entry in words.
+    fn of<T: PartialEq>(recorded: &[T], replayed: &[T], describe: impl Fn(&T) -> String) -> Self {
+        let parts = recorded.iter().zip(replayed).position(|(ours, theirs)| ours != theirs);
+        let shorter = recorded.len().min(replayed.len());
+        let parts = parts.or((recorded.len() != replayed.len()).then_some(shorter));
+        let side = |entries: &[T], at: usize| entries.get(at).map_or("nothing".into(), &describe);
+        Self {
+            recorded: recorded.len() as u64,
+            replayed: replayed.len() as u64,
+            first_difference: parts.map(|at| {
+                format!(
+                    "entry {at}: recorded {}, replayed {}",
+                    side(recorded, at),
+                    side(replayed, at)
+                )
+            }),
+        }
+    }
+
+    /// Whether the sequences are the same.
+    pub fn holds(&self) -> bool {
+        self.first_difference.is_none()
+    }
+}
+
+impl Verification {
+    /// Whether everything that could be compared is the same.
+    pub fn holds(&self) -> bool {
+        self.steps.difference.is_none()
+            && self.final_state.as_ref().is_none_or(Agreement::holds)
+            && self.stats.as_ref().is_none_or(Vec::is_empty)
+    }
+}
+
+/// Compares the segments two runs ended with: sizes, streams, pools and blocks, in order of address.
+pub fn compare_segments(recorded: &[SegmentState], replayed: &[SegmentState]) -> Agreement {
+    let shape = |segments: &[SegmentState]| -> Vec<String> {
+        let blocks = segments.iter().flat_map(|segment| {
+            let head = format!(
+                "segment of {} bytes, stream {}, pool {}, large {}, expandable {}",
+                segment.size_bytes,
+                segment.stream,
+                segment.pool,
+                segment.is_large,
+                segment.is_expandable
+            );
+            let blocks = segment
+                .blocks
+                .iter()
+                .map(|block| format!("block of {} bytes, {:?}", block.size_bytes, block.status));
+            std::iter::once(head).chain(blocks).collect::<Vec<_>>()
+        });
+        blocks.collect()
+    };
+    Agreement::of(&shape(recorded), &shape(replayed), Clone::clone)
+}
+
+/// Compares final statistics key by key; `except` names keys that the recording cannot be held to.
+pub fn compare_stats(
+    recorded: &[(String, i64)],
+    replayed: &[(String, i64)],
+    except: &[&str],
+) -> Vec<StatDifference> {
+    let value = |side: &[(String, i64)], key: &str| {
+        side.iter().find(|(other, _)| other == key).map(|(_, value)| *value)
+    };
+    let mut keys: Vec<&str> =
+        recorded.iter().chain(replayed).map(|(key, _)| key.as_str()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.into_iter()
+        .filter(|key| !except.contains(key))
+        .map(|key| StatDifference {
+            key: key.to_owned(),
+            recorded: value(recorded, key),
+            replayed: value(replayed, key),
+        })
+        .filter(|difference| difference.recorded != difference.replayed)
+        .collect()
+}
