@@ -1,7 +1,8 @@
 """Runs an unmodified PyTorch script through vramtape: with_vramtape.py SCRIPT [ARGUMENTS...]
 
-Needs `cargo build --release -p ffi -p simcuda`. Where there is no GPU, the simulated driver takes its
-place: every allocation is the real one, kernels do nothing, and so the numbers a script prints mean nothing.
+Needs `cargo build --release -p ffi`. Where there is no GPU, the simulated driver takes its place (`cargo xtask demo`
+builds it, simcuda/README.md says how to): every allocation is the real one, kernels do nothing, and so the numbers a
+script prints mean nothing.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 //! What PyTorch loads: `libvramtape.so` and the simulated driver, built for release.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -27,6 +27,7 @@ impl Artefacts {
             bail!("the build failed; its errors are above");
         }
         let release = cargo::target()?.join("release");
+        assemble(&release.join("libsimcuda.so"), &release.join("simcuda"))?;
         let artefacts = Self {
             library: release.join("libvramtape.so"),
             simcuda: release.join("simcuda"),
@@ -46,4 +47,15 @@ impl Artefacts {
         command.env("VRAMTAPE_LIBRARY", &self.library).env("VRAMTAPE_SIMCUDA", &self.simcuda);
         command.env("VRAMTAPE_COMMAND", &self.vramtape);
     }
+}
+
+/// Puts the simulated driver together under the names that programs load.
+fn assemble(library: &Path, folder: &Path) -> Result<()> {
+    let script = cargo::root()?.join("simcuda/assemble.sh");
+    let status = Command::new(&script).arg(library).arg(folder).status();
+    let status = status.with_context(|| format!("cannot start {}", script.display()))?;
+    if !status.success() {
+        bail!("{} failed ({status}): does the C compiler (cc) work?", script.display());
+    }
+    Ok(())
 }
