@@ -47,7 +47,8 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         bail!("{} is a tape already: use it as it is", options.snapshot.display());
     }
     if to_stdout {
-        tape.write(Writer::new(std::io::stdout().lock(), "standard output", &tape.meta)?)?;
+        let stdout = std::io::stdout().lock();
+        drop(tape.write(Writer::new(stdout, "standard output", &tape.meta)?)?);
         return Ok(Verdict::Good);
     }
     tape.write(Writer::create(output, &tape.meta)?)?;
