@@ -1,4 +1,5 @@
-//! Free blocks in PyTorch's best-fit order, (stream, size, segment's age where 2.15 asks for it, address), and unmapped blocks in (stream, address) order.
+//! Free blocks in PyTorch's best-fit order, (stream, size, segment rank, address), and unmapped blocks in
+//! (stream, address) order.
 //!
 //! A sorted vector per stream: a few thousand 24-byte entries, where a binary search and a short move beat a tree, and
 //! nothing is allocated once the vectors have grown. Streams without free blocks keep their empty vector.

@@ -15,7 +15,8 @@ pub const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
 pub const MIN_LARGE_BYTES: u64 = 10 << 20;
 /// Segments of their own size are rounded up to this (`kRoundLarge`).
 pub const ROUND_LARGE_BYTES: u64 = 2 << 20;
-/// Requests from this size on are refused before anything is asked of the device (1 EiB; `NativeCachingAllocator::allocate`).
+/// Requests from this size on are refused before anything is asked of the device (1 EiB;
+/// `NativeCachingAllocator::allocate`).
 pub const MAX_REQUEST_BYTES: u64 = 1_152_921_504_606_846_976;
 
 /// Whether a block of this rounded size belongs to the small pool.

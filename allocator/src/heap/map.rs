@@ -207,8 +207,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.blocks[id].is_split() { Ok(()) } else { self.give_up_range(id, range_id) }
     }
 
-    /// Gives up the segments of a pool (of all, for the default) that never got a page, or whose addresses the device did
-    /// not take back.
+    /// Gives up the segments of a pool (of all, for the default) that never got a page, or whose addresses the
+    /// device did not take back.
     pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<(), DeviceError> {
         let unmapped = self.pools.halves().flat_map(|(_, half)| half.unmapped.iter());
         let in_pool = |block: &Block| pool.is_default() || self.pools.id_of(block.pool) == pool;

@@ -24,8 +24,8 @@ impl Stat {
         self.allocated += amount;
     }
 
-    /// Lowers the value by `amount`; below zero too, as PyTorch does: `max_split_size_mb` may change between an oversize
-    /// block's allocation and its free.
+    /// Lowers the value by `amount`; below zero too, as PyTorch does: `max_split_size_mb` may change between an
+    /// oversize block's allocation and its free.
     #[inline]
     pub fn decrease(&mut self, amount: i64) {
         self.current -= amount;

@@ -1,8 +1,8 @@
 //! Stream captures: which streams take part, and the graph so far.
 //!
 //! The rules are the driver's (`cuStreamBeginCapture`, `cuThreadExchangeStreamCaptureMode`): a call that a capture
-//! forbids fails and invalidates the captures it conflicts with; a wait on a captured event pulls the waiting stream in;
-//! every stream must be joined before the end.
+//! forbids fails and invalidates the captures it conflicts with; a wait on a captured event pulls the waiting stream
+//! in; every stream must be joined before the end.
 
 use std::thread::{self, ThreadId};
 

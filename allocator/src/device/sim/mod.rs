@@ -109,8 +109,8 @@ impl SimDevice {
         self.memory.peak_used_bytes()
     }
 
-    /// The addresses that the next calls of `malloc` and of `reserve` shall answer, in order. One that is taken when its
-    /// turn comes is skipped: that call falls back to first fit.
+    /// The addresses that the next calls of `malloc` and of `reserve` shall answer, in order. One that is taken when
+    /// its turn comes is skipped: that call falls back to first fit.
     pub fn set_scripts(&mut self, malloc: VecDeque<Addr>, reserve: VecDeque<Addr>) {
         self.memory.set_scripts(malloc, reserve);
     }

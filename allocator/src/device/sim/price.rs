@@ -24,8 +24,8 @@ impl Price {
 /// The price of each call.
 ///
 /// The default list is **estimated**, not measured: orders of magnitude for a data-centre GPU from what users report
-/// (`cudaMalloc` and `cudaFree` around 0.1 to 1 ms, a mapped 2 MiB page below 0.1 ms, events around 1 us). Use it to rank
-/// policies, not to predict seconds; put a measured list in its place where there is one.
+/// (`cudaMalloc` and `cudaFree` around 0.1 to 1 ms, a mapped 2 MiB page below 0.1 ms, events around 1 us). Use it to
+/// rank policies, not to predict seconds; put a measured list in its place where there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceList {
     prices: [Price; CALLS],
