@@ -102,9 +102,11 @@ pub unsafe extern "C-unwind" fn vramtape_begin_allocate_to_pool(
 }
 
 /// Ends what `vramtape_begin_allocate_to_pool` began (`set_end_allocate_to_pool_fn`).
+///
+/// Never throws: PyTorch 2.15 calls it in a graph's destructor too.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn vramtape_end_allocate_to_pool(device: c_int, pool_0: u64, pool_1: u64) {
-    guard::raise((), || Ok(process::heap(device)?.lock()?.end_pool(PoolId(pool_0, pool_1))?));
+pub extern "C" fn vramtape_end_allocate_to_pool(device: c_int, pool_0: u64, pool_1: u64) {
+    guard::answer((), || Ok(process::heap(device)?.lock()?.end_pool(PoolId(pool_0, pool_1))?));
 }
 
 /// One user fewer of the pool; without users its memory can be returned (`set_release_pool`).

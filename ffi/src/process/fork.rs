@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::sync::MutexGuard;
 
+use allocator::config::RecordMode;
 use allocator::record::AnyRecorder;
 use allocator::shared::Frozen;
 
@@ -16,7 +17,7 @@ use crate::error::Error;
 
 /// What the forking thread holds during its fork, in the order in which it took it.
 struct Held {
-    _process: MutexGuard<'static, Option<Process>>,
+    process: MutexGuard<'static, Option<Process>>,
     heaps: Vec<Frozen<'static, AnyDevice, AnyRecorder>>,
 }
 
@@ -39,7 +40,7 @@ extern "C" fn prepare() {
     // A thread whose locals are gone is ending, and forks unprotected.
     let _ = HELD.try_with(|held| {
         let process = lock();
-        held.replace(Some(Held { _process: process, heaps: heaps().map(Heap::freeze).collect() }));
+        held.replace(Some(Held { process, heaps: heaps().map(Heap::freeze).collect() }));
     });
 }
 
@@ -50,6 +51,11 @@ extern "C" fn parent() {
 extern "C" fn child() {
     let _ = HELD.try_with(|held| {
         if let Some(mut held) = held.take() {
+            // A child of a process that used no device yet is one of its own. Others cannot use
+            // CUDA, and what they open would only be litter.
+            if let (Some(process), false) = (&mut *held.process, held.heaps.is_empty()) {
+                process.settings.record = RecordMode::Off;
+            }
             for heap in &mut held.heaps {
                 if let Some(ring) = recorder::ring(heap.recorder_mut()) {
                     ring.after_fork_child();

@@ -76,7 +76,7 @@ extern "C" void vramtape_torch_raise(const char* mangled, const char* message, s
         throw std::runtime_error(text);
     }
     void* error = abi::__cxa_allocate_exception(kRoomForError);
-    construct(error, {"vramtape_malloc", "libvramtape.so", 0}, text);
+    construct(error, {"vramtape", "libvramtape.so", 0}, text);
     *static_cast<void**>(error) = static_cast<char*>(wanted.vtable) + kVtableHeader;
     abi::__cxa_throw(error, wanted.type, destroy);
 }
