@@ -150,6 +150,21 @@ fn events_that_cannot_have_happened_are_refused_and_change_nothing() {
 }
 
 #[test]
+fn an_address_is_looked_up_in_what_holds_it() {
+    let state = after(&[segment_alloc(PAGE, PAGE), alloc(PAGE + 512, 400, 512)]);
+    let block = state.block_at(Addr(PAGE + 512)).unwrap();
+    assert_eq!((block.size_bytes, block.status), (512, BlockStatus::Allocated));
+    assert_eq!(state.block_at(Addr(PAGE + 513)), None);
+    assert_eq!(state.segment_at(Addr(2 * PAGE - 1)).unwrap().addr, Addr(PAGE));
+    assert_eq!(state.segment_at(Addr(2 * PAGE)), None);
+    let free = |at: u64| state.free_bytes_at(Addr(at));
+    assert_eq!(free(PAGE), 512);
+    assert_eq!((free(PAGE + 512), free(PAGE + 1023)), (0, 0));
+    assert_eq!(free(PAGE + 1024), PAGE - 1024);
+    assert_eq!(free(2 * PAGE), 0);
+}
+
+#[test]
 fn segments_with_holes_or_overlaps_are_no_state() {
     let good = after(&[segment_alloc(PAGE, PAGE), alloc(PAGE, 1, 512)]).segments();
     let mut short = good.clone();
