@@ -5,7 +5,7 @@
 
 use std::io::Cursor;
 
-use trace_format::{Index, Item, Reader, State};
+use trace_format::{Index, Item, Reader, StackId, State};
 
 /// The file header of version 1.
 pub(crate) fn file_header() -> Vec<u8> {
@@ -38,15 +38,21 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     sealed
 }
 
-/// A tape whose last chunk holds `payload`, with five strings and two stacks before it.
+/// A tape whose last chunk holds `payload`, with the strings and stacks before it that such a chunk may name.
 pub(crate) fn tape_with(kind: u8, items: u32, payload: &[u8]) -> Vec<u8> {
     let strings = b"\0\x01a\x01b\x01c\x01d\x01e";
     let stacks = b"\0\x02\x01\x02\x07\x03\x04\x08\0\x01\x00\x02\x00\x01";
     let mut tape = file_header();
     tape.extend(chunk(1, 0, 0, 2, 1, b"{}"));
-    tape.extend(chunk(2, 0, 1, strings.len() as u32, 5, strings));
-    tape.extend(chunk(3, 0, 2, stacks.len() as u32, 2, stacks));
-    tape.extend(chunk(kind, 0, 3, payload.len() as u32, items, payload));
+    let mut sequence = 1;
+    for (before, items, payload) in [(2, 5, &strings[..]), (3, 2, &stacks[..])] {
+        // The first strings and the first stacks have nothing of their kind before them.
+        if kind > before || kind == 1 {
+            tape.extend(chunk(before, 0, sequence, payload.len() as u32, items, payload));
+            sequence += 1;
+        }
+    }
+    tape.extend(chunk(kind, 0, sequence, payload.len() as u32, items, payload));
     tape
 }
 
@@ -71,11 +77,7 @@ pub(crate) fn read(tape: &[u8]) {
     while let Some(item) = reader.next() {
         match item {
             Ok(Item::Event(_, record)) => {
-                let stack =
-                    reader.tables().stack(record.stack).expect("stacks are checked on reading");
-                for &frame in stack {
-                    assert!(reader.tables().frame(frame).is_some(), "so are frames");
-                }
+                assert!(reader.tables().stack(record.stack).is_some(), "checked on reading");
                 let before = state.active_bytes();
                 if state.apply(&record).is_ok() {
                     state.undo(&record).expect("what was applied can be undone");
@@ -84,6 +86,11 @@ pub(crate) fn read(tape: &[u8]) {
                 }
             }
             Ok(Item::Base(_, base)) => {
+                let blocks = base.segments.iter().flat_map(|segment| &segment.blocks);
+                let stacks = base.segments.iter().map(|segment| segment.stack);
+                for stack in stacks.chain(blocks.map(|block| block.stack)) {
+                    assert!(reader.tables().stack(stack).is_some(), "checked on reading");
+                }
                 if let Ok(base) = State::from_segments(&base.segments) {
                     let again = State::from_segments(&base.segments()).expect("a state is one");
                     assert_eq!(again, base);
@@ -92,6 +99,12 @@ pub(crate) fn read(tape: &[u8]) {
             }
             Ok(Item::Meta(_)) => {}
             Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    for id in 0..=reader.tables().stacks_len() {
+        let frames = reader.tables().stack(StackId(id)).expect("ids run to their number");
+        for &frame in frames {
+            assert!(reader.tables().frame(frame).is_some(), "frames are checked on reading too");
         }
     }
     assert!(reader.next().is_none(), "an ended reader stays ended");

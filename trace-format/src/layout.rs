@@ -17,6 +17,9 @@ pub const CHUNK_HEADER_BYTES: usize = 32;
 pub(crate) const CHUNK_MARK: [u8; 4] = [0xf5, b'C', b'h', b'k'];
 /// Most bytes of a payload, stored or unpacked. Bounds what a reader holds.
 pub(crate) const PAYLOAD_MAX_BYTES: u32 = 64 << 20;
+/// Most bytes that a tape's strings and stacks take in a reader's memory, so that a small hostile file cannot ask for
+/// all of it.
+pub(crate) const TABLES_MAX_BYTES: usize = 1 << 30;
 /// Most records of an events chunk. Bounds what a reader holds.
 pub(crate) const RECORDS_MAX: u32 = 1 << 20;
 

@@ -3,6 +3,38 @@
 //!
 //! [`Writer`] makes a tape and [`Reader`] reads it, also one whose writer was killed; [`State`] follows a device's
 //! memory through its events, forwards and backwards. `docs/trace-format.md` is the specification of the file.
+//!
+//! ```
+//! use trace_format::{Addr, DeviceId, Event, Item, Meta, Reader, Record};
+//! use trace_format::{Frame, PoolId, Stream, ThreadId, Writer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut writer = Writer::new(Vec::new(), "in memory", &Meta::default())?;
+//! let (name, filename) = (writer.string("forward")?, writer.string("model.py")?);
+//! let stack = writer.stack(&[Frame { name, filename, line: 7 }])?;
+//! let event = Event::Alloc {
+//!     addr: Addr(0x7f00_0000_0000),
+//!     requested_bytes: 1000,
+//!     size_bytes: 1024,
+//!     stream: Stream(0),
+//!     pool: PoolId::DEFAULT,
+//! };
+//! let record = Record { time_ns: 1_800_000_000_000_000_000, thread: ThreadId(1), stack, event };
+//! writer.push(DeviceId(0), &record)?;
+//! let tape = writer.finish()?;
+//!
+//! let mut reader = Reader::new(&tape[..], "in memory")?;
+//! while let Some(item) = reader.next() {
+//!     if let Item::Event(_, read) = item? {
+//!         assert_eq!(read, record);
+//!         let frame = reader.tables().stack(read.stack).unwrap()[0];
+//!         assert_eq!(reader.tables().frame(frame).unwrap().line, 7);
+//!     }
+//! }
+//! assert!(reader.recovered().finished);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod base;

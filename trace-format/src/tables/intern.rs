@@ -2,9 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Frame;
+use super::{Frame, frame_cost_bytes, stack_cost_bytes, string_cost_bytes};
 use crate::{
     ids::{FrameId, StackId, StringId},
+    layout::TABLES_MAX_BYTES,
     varint::{put, put_bytes},
 };
 
@@ -17,7 +18,13 @@ pub(crate) struct Interner {
     new_strings: Additions,
     new_frames: Additions,
     new_stacks: Additions,
+    /// What a reader will hold.
+    bytes: usize,
 }
+
+/// The tape's tables hold as much as a reader takes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Full;
 
 /// New entries of one table, encoded.
 #[derive(Debug, Default)]
@@ -42,28 +49,32 @@ impl Interner {
         self.new_strings.bytes.len() + self.new_frames.bytes.len() + self.new_stacks.bytes.len()
     }
 
-    pub(crate) fn string(&mut self, text: &str) -> StringId {
+    pub(crate) fn string(&mut self, text: &str) -> Result<StringId, Full> {
         if text.is_empty() {
-            return StringId(0);
+            return Ok(StringId(0));
         }
         if let Some(&id) = self.strings.get(text) {
-            return id;
+            return Ok(id);
         }
+        self.grow(string_cost_bytes(text))?;
         let id = StringId(self.strings_len() + 1);
         self.strings.insert(text.into(), id);
         put_bytes(&mut self.new_strings.bytes, text.as_bytes());
         self.new_strings.count += 1;
-        id
+        Ok(id)
     }
 
-    pub(crate) fn stack(&mut self, frames: &[Frame]) -> StackId {
+    pub(crate) fn stack(&mut self, frames: &[Frame]) -> Result<StackId, Full> {
         if frames.is_empty() {
-            return StackId::NONE;
+            return Ok(StackId::NONE);
         }
-        let ids: Box<[FrameId]> = frames.iter().map(|frame| self.frame(*frame)).collect();
+        let ids: Result<Box<[FrameId]>, Full> =
+            frames.iter().map(|frame| self.frame(*frame)).collect();
+        let ids = ids?;
         if let Some(&id) = self.stacks.get(&ids) {
-            return id;
+            return Ok(id);
         }
+        self.grow(stack_cost_bytes(ids.len()))?;
         let id = StackId(self.stacks_len() + 1);
         let out = &mut self.new_stacks.bytes;
         put(out, ids.len() as u64);
@@ -72,32 +83,42 @@ impl Interner {
         }
         self.new_stacks.count += 1;
         self.stacks.insert(ids, id);
-        id
+        Ok(id)
     }
 
-    fn frame(&mut self, frame: Frame) -> FrameId {
-        let next = FrameId(self.frames.len() as u32);
-        let id = *self.frames.entry(frame).or_insert(next);
-        if id == next {
-            let out = &mut self.new_frames.bytes;
-            put(out, frame.name.0.into());
-            put(out, frame.filename.0.into());
-            put(out, frame.line.into());
-            self.new_frames.count += 1;
+    fn frame(&mut self, frame: Frame) -> Result<FrameId, Full> {
+        if let Some(&id) = self.frames.get(&frame) {
+            return Ok(id);
         }
-        id
+        self.grow(frame_cost_bytes())?;
+        let id = FrameId(self.frames.len() as u32);
+        self.frames.insert(frame, id);
+        let out = &mut self.new_frames.bytes;
+        put(out, frame.name.0.into());
+        put(out, frame.filename.0.into());
+        put(out, frame.line.into());
+        self.new_frames.count += 1;
+        Ok(id)
     }
 
-    /// Appends the payload of a strings chunk to `out` and returns how many strings it adds.
-    pub(crate) fn take_strings(&mut self, out: &mut Vec<u8>) -> u32 {
+    fn grow(&mut self, bytes: usize) -> Result<(), Full> {
+        if self.bytes + bytes > TABLES_MAX_BYTES {
+            return Err(Full);
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Appends the payload of a strings chunk to `out` and returns how many strings it adds; `None` if there are none.
+    pub(crate) fn take_strings(&mut self, out: &mut Vec<u8>) -> Option<u32> {
         let count = std::mem::take(&mut self.new_strings.count);
         put(out, (self.strings_len() - count).into());
         out.append(&mut self.new_strings.bytes);
-        count
+        (count > 0).then_some(count)
     }
 
-    /// Appends the payload of a stacks chunk to `out` and returns how many stacks it adds.
-    pub(crate) fn take_stacks(&mut self, out: &mut Vec<u8>) -> u32 {
+    /// Appends the payload of a stacks chunk to `out` and returns how many stacks it adds; `None` if it adds nothing.
+    pub(crate) fn take_stacks(&mut self, out: &mut Vec<u8>) -> Option<u32> {
         let frames = std::mem::take(&mut self.new_frames.count);
         let count = std::mem::take(&mut self.new_stacks.count);
         put(out, self.frames.len() as u64 - u64::from(frames));
@@ -105,6 +126,34 @@ impl Interner {
         out.append(&mut self.new_frames.bytes);
         put(out, (self.stacks_len() - count).into());
         out.append(&mut self.new_stacks.bytes);
-        count
+        (frames > 0 || count > 0).then_some(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Tables, *};
+
+    /// What is refused at the limit leaves the tables of writer and reader the same.
+    #[test]
+    fn full_tables_refuse_what_is_new_and_know_what_is_old() {
+        let frame = |line| Frame { line, ..Frame::default() };
+        let room = string_cost_bytes("old") + 4 * frame_cost_bytes() + stack_cost_bytes(1) + 3;
+        let mut interner = Interner { bytes: TABLES_MAX_BYTES - room, ..Interner::default() };
+        assert_eq!(interner.string("old"), Ok(StringId(1)));
+        assert_eq!(interner.stack(&[frame(1)]), Ok(StackId(1)));
+        assert_eq!(interner.stack(&[frame(2), frame(3), frame(4)]), Err(Full));
+        assert_eq!(interner.string("new"), Err(Full));
+        assert_eq!(interner.string("old"), Ok(StringId(1)));
+        assert_eq!(interner.stack(&[frame(1)]), Ok(StackId(1)));
+        let mut tables = Tables::default();
+        let mut payload = Vec::new();
+        let strings = interner.take_strings(&mut payload).unwrap();
+        tables.add_strings(&payload, strings).unwrap();
+        payload.clear();
+        let stacks = interner.take_stacks(&mut payload).unwrap();
+        tables.add_stacks(&payload, stacks).unwrap();
+        assert_eq!((tables.strings_len(), tables.frames_len(), tables.stacks_len()), (1, 4, 1));
+        assert_eq!(interner.take_stacks(&mut payload), None);
     }
 }

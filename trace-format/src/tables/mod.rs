@@ -5,10 +5,10 @@
 mod intern;
 mod read;
 
-pub(crate) use intern::Interner;
+pub(crate) use intern::{Full, Interner};
 pub use read::{FrameText, Tables};
 
-use crate::ids::StringId;
+use crate::ids::{FrameId, StringId};
 
 /// One line of a call stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,4 +19,23 @@ pub struct Frame {
     pub filename: StringId,
     /// The line in that file; 0 where it is not known.
     pub line: u32,
+}
+
+// The specification's numbers.
+const _: () = assert!(size_of::<Box<str>>() == 16 && frame_cost_bytes() == 12);
+const _: () = assert!(stack_cost_bytes(0) == 8 && stack_cost_bytes(1) == 12);
+
+/// What a string takes in a reader's memory.
+fn string_cost_bytes(text: &str) -> usize {
+    size_of::<Box<str>>() + text.len()
+}
+
+/// What a frame takes in a reader's memory.
+const fn frame_cost_bytes() -> usize {
+    size_of::<Frame>()
+}
+
+/// What a stack of so many frames takes in a reader's memory.
+const fn stack_cost_bytes(depth: usize) -> usize {
+    size_of::<usize>() + depth * size_of::<FrameId>()
 }

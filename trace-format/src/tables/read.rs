@@ -1,13 +1,11 @@
 //! The reader's side: what the chunks so far have defined.
 
-use super::Frame;
+use super::{Frame, frame_cost_bytes, stack_cost_bytes, string_cost_bytes};
 use crate::{
     ids::{FrameId, StackId, StringId},
+    layout::TABLES_MAX_BYTES,
     varint::{Cursor, Malformed},
 };
-
-/// Most bytes that the tables may take, so that a small hostile file cannot ask for all memory.
-const TABLES_MAX_BYTES: usize = 1 << 30;
 
 /// Strings and stacks read so far.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +82,7 @@ impl Tables {
         }
         for _ in 0..count {
             let text = cursor.str()?;
-            self.grow(text.len() + size_of::<Box<str>>())?;
+            self.grow(string_cost_bytes(text))?;
             self.strings.push(text.into());
         }
         cursor.end()
@@ -98,7 +96,7 @@ impl Tables {
         for _ in 0..cursor.count()? {
             let name = self.known_string(cursor.u32()?)?;
             let filename = self.known_string(cursor.u32()?)?;
-            self.grow(size_of::<Frame>())?;
+            self.grow(frame_cost_bytes())?;
             self.frames.push(Frame { name, filename, line: cursor.u32()? });
         }
         if cursor.u64()? != self.stack_ends.len() as u64 {
@@ -106,7 +104,7 @@ impl Tables {
         }
         for _ in 0..count {
             let depth = cursor.count()?;
-            self.grow(size_of::<usize>() + depth * size_of::<FrameId>())?;
+            self.grow(stack_cost_bytes(depth))?;
             for _ in 0..depth {
                 let frame = cursor.u32()?;
                 if frame as usize >= self.frames.len() {

@@ -34,6 +34,11 @@ pub enum WriteCause {
         /// Most that fits.
         max_bytes: u64,
     },
+    /// No reader would take more strings and stacks than the tape has.
+    #[error(
+        "the tape has all the strings and stacks that a reader takes; write none, or another tape"
+    )]
+    TablesFull,
     /// A record names a string or a stack that this writer did not hand out.
     #[error("{what} {id} was not interned by this writer; map ids of other tapes first")]
     Undefined {

@@ -4,7 +4,11 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
 };
+
+/// Files started by this process, so that no two share a temporary name.
+static STARTED: AtomicU32 = AtomicU32::new(0);
 
 /// The step that makes a file written under a temporary name the tape. Dropped before that, it removes the file.
 #[derive(Debug)]
@@ -19,7 +23,8 @@ impl Commit {
     /// A new file beside `to`, and what is to be done with it at the end.
     pub(super) fn begin(to: &Path) -> io::Result<(File, Self)> {
         let mut name = to.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-        name.push(format!(".{}.part", std::process::id()));
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        name.push(format!(".{}-{number}.part", std::process::id()));
         let from = to.with_file_name(name);
         let file = File::create(&from)?;
         let commit = Self { file: file.try_clone()?, from, to: to.to_owned(), done: false };

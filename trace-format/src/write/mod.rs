@@ -21,7 +21,7 @@ use crate::{
     layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, PAYLOAD_MAX_BYTES, Packing, file_header},
     meta::Meta,
     state::State,
-    tables::{Frame, Interner},
+    tables::{Frame, Full, Interner},
 };
 use file::Commit;
 
@@ -122,10 +122,11 @@ impl<W: Write> Writer<W> {
     /// The number of `text` on this tape.
     ///
     /// # Errors
-    /// Where it is too long for a chunk, or a chunk that became full cannot be written.
+    /// Where it is too long for a chunk, the tape has all the strings it can have, or a chunk that became full cannot
+    /// be written.
     pub fn string(&mut self, text: &str) -> Result<StringId, WriteError> {
         self.fits("a string", text.len(), STRING_MAX_BYTES)?;
-        let id = self.tables.string(text);
+        let id = self.tables.string(text).map_err(|Full| self.error(WriteCause::TablesFull))?;
         self.flush_full_tables()?;
         Ok(id)
     }
@@ -133,7 +134,8 @@ impl<W: Write> Writer<W> {
     /// The number of a call stack on this tape, its innermost frame first; no frames are [`StackId::NONE`].
     ///
     /// # Errors
-    /// Where a frame names a string that is not on this tape, or a chunk that became full cannot be written.
+    /// Where a frame names a string that is not on this tape, the tape has all the stacks it can have, or a chunk that
+    /// became full cannot be written.
     pub fn stack(&mut self, frames: &[Frame]) -> Result<StackId, WriteError> {
         // A frame takes at most 5 bytes in its stack and 15 in the frame table.
         self.fits("a stack", frames.len() * 20, STRING_MAX_BYTES)?;
@@ -141,7 +143,7 @@ impl<W: Write> Writer<W> {
             self.knows_string(frame.name)?;
             self.knows_string(frame.filename)?;
         }
-        let id = self.tables.stack(frames);
+        let id = self.tables.stack(frames).map_err(|Full| self.error(WriteCause::TablesFull))?;
         self.flush_full_tables()?;
         Ok(id)
     }
@@ -252,15 +254,13 @@ impl<W: Write> Writer<W> {
     }
 
     fn flush_tables(&mut self) -> Result<(), WriteError> {
-        for (kind, take) in [
-            (ChunkKind::Strings, Interner::take_strings as fn(&mut Interner, &mut Vec<u8>) -> u32),
-            (ChunkKind::Stacks, Interner::take_stacks),
-        ] {
-            self.payload.clear();
-            let items = take(&mut self.tables, &mut self.payload);
-            if items > 0 {
-                self.write_chunk(entry(kind, DeviceId::default(), items))?;
-            }
+        self.payload.clear();
+        if let Some(strings) = self.tables.take_strings(&mut self.payload) {
+            self.write_chunk(entry(ChunkKind::Strings, DeviceId::default(), strings))?;
+        }
+        self.payload.clear();
+        if let Some(stacks) = self.tables.take_stacks(&mut self.payload) {
+            self.write_chunk(entry(ChunkKind::Stacks, DeviceId::default(), stacks))?;
         }
         Ok(())
     }
