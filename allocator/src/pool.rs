@@ -106,6 +106,11 @@ impl Pools {
         self.private[slot].as_mut().expect("a slot in use")
     }
 
+    /// Every private pool.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &PrivatePool> {
+        self.private.iter().flatten()
+    }
+
     /// Adds a private pool with one user.
     pub(crate) fn insert(&mut self, id: PoolId, source: Option<SharedSource>) -> usize {
         let pool = Some(PrivatePool { id, use_count: 1, segment_count: 0, source });

@@ -4,6 +4,7 @@
 //! the heap (`grow.rs`, `map.rs`) or releases what is cached (`release.rs`, `gc.rs`); a free merges (`free.rs`) or
 //! waits for other streams (`pending.rs`). It mirrors PyTorch's `DeviceCachingAllocator`, placement for placement.
 
+mod base;
 mod check;
 mod error;
 mod free;

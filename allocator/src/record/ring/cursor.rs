@@ -35,6 +35,12 @@ impl Cursor {
         self.next
     }
 
+    /// `time_ns`, or the last record's time if that is later: what is put between two records.
+    pub(in crate::record) fn not_before(&mut self, time_ns: u64) -> u64 {
+        self.last_ns = self.last_ns.max(time_ns);
+        self.last_ns
+    }
+
     /// Hands out the records before number `end`, which is not past the head.
     ///
     /// A slot that cannot be understood becomes [`Event::Lost`]. Times never run backwards, though the calibration may
@@ -58,8 +64,7 @@ impl Cursor {
             };
             self.next += 1;
             if let Some(mut record) = self.decode(payload.as_ref(), calibration) {
-                record.time_ns = record.time_ns.max(self.last_ns);
-                self.last_ns = record.time_ns;
+                record.time_ns = self.not_before(record.time_ns);
                 take(record)?;
             }
         }

@@ -12,8 +12,8 @@ use super::names::Names;
 use crate::record::ring::{Cursor, Reached, Ring};
 
 /// Gives the state of a heap, and the number of the first record that is not yet part of it; both under the heap's
-/// lock, so that no record falls between them.
-pub type BaseFn = Box<dyn Fn() -> (BaseState, u64) + Send>;
+/// lock, so that no record falls between them. `None` where the heap is broken.
+pub type BaseFn = Box<dyn Fn() -> Option<(BaseState, u64)> + Send>;
 
 /// A ring that is to go onto a tape.
 pub struct TapeSource {
@@ -65,51 +65,51 @@ impl Feed {
         &self.source.device
     }
 
-    /// Writes what was recorded until now. `now_ns` is the time of a loss.
+    /// Writes what was recorded until now, about `now_ns`.
     pub(super) fn drain(
         &mut self,
         writer: &mut Writer<File>,
         now_ns: u64,
     ) -> Result<(), WriteError> {
-        let Some(base_at) = self.base_at else { return self.write_base(writer, None) };
+        let Some(base_at) = self.base_at else { return self.start_again(writer, now_ns) };
         let end = self.ring().sequence();
         if self.copy(writer, end)? == Reached::Gone {
-            self.write_base(writer, Some(now_ns))
-        } else if end - base_at >= self.records_per_base {
-            let base = (self.source.base)();
-            // The state holds what was recorded while it was waited for; so must the tape before it.
-            if self.copy(writer, base.1)? == Reached::Gone {
-                return self.write_base(writer, Some(now_ns));
-            }
-            self.put_base(writer, base)
-        } else {
-            Ok(())
+            return self.start_again(writer, now_ns);
         }
+        if end - base_at >= self.records_per_base
+            && let Some((base, next)) = (self.source.base)()
+        {
+            // The state holds what was recorded while it was waited for; so must the tape before it.
+            if self.copy(writer, next)? == Reached::Gone {
+                return self.start_again(writer, now_ns);
+            }
+            self.put_base(writer, base, next, now_ns)?;
+        }
+        Ok(())
     }
 
-    /// Starts again from the heap's state, at the beginning or where records are lost.
-    fn write_base(
-        &mut self,
-        writer: &mut Writer<File>,
-        loss_at_ns: Option<u64>,
-    ) -> Result<(), WriteError> {
-        let base = (self.source.base)();
-        if let Some(time_ns) = loss_at_ns {
-            let count = base.1.saturating_sub(self.cursor.position());
+    /// Goes on from the heap's state, at the beginning or where records are lost.
+    fn start_again(&mut self, writer: &mut Writer<File>, now_ns: u64) -> Result<(), WriteError> {
+        let Some((base, next)) = (self.source.base)() else { return Ok(()) };
+        if self.base_at.is_some() {
+            let count = next.saturating_sub(self.cursor.position());
             self.lost += count;
             self.ring().add_lost_by_tape(count);
             let (thread, stack) = (ThreadId::default(), StackId::NONE);
-            let lost = Record { time_ns, thread, stack, event: Event::Lost { count } };
-            writer.push(self.device_id(), &lost)?;
+            let (time_ns, event) = (self.cursor.not_before(now_ns), Event::Lost { count });
+            writer.push(self.device_id(), &Record { time_ns, thread, stack, event })?;
         }
-        self.put_base(writer, base)
+        self.put_base(writer, base, next, now_ns)
     }
 
     fn put_base(
         &mut self,
         writer: &mut Writer<File>,
-        (base, next): (BaseState, u64),
+        mut base: BaseState,
+        next: u64,
+        now_ns: u64,
     ) -> Result<(), WriteError> {
+        base.time_ns = self.cursor.not_before(now_ns);
         let base = self.names.base(writer, base)?;
         writer.base(self.device_id(), &base)?;
         self.cursor.jump(next);

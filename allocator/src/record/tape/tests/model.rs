@@ -142,11 +142,12 @@ impl SharedModel {
         let (ring, model) = (self.ring(), Self(Arc::clone(&self.0)));
         let device =
             DeviceMeta { id: ring.device(), name: "a model".to_owned(), ..DeviceMeta::default() };
-        TapeSource { ring, base: Box::new(move || model.base()), device }
+        TapeSource { ring, base: Box::new(move || Some(model.base())), device }
     }
 
     pub(super) fn save(&self, path: &Path) -> TapeSummary {
-        let TapeSource { ring, base, device } = self.source();
-        save_ring(&ring, path, Meta::default(), device, &SystemClock::new(), base).unwrap()
+        let TapeSource { ring, device, .. } = self.source();
+        let clock = SystemClock::new();
+        save_ring(&ring, path, Meta::default(), device, &clock, || self.base()).unwrap()
     }
 }

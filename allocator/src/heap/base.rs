@@ -1,0 +1,35 @@
+//! The heap's whole state, as a tape carries it to start from; `restore.rs` is the way back.
+
+use trace_format::{BaseState, PoolId, PoolState, ScopeFilter, ScopeState};
+
+use super::Heap;
+use crate::device::Device;
+use crate::record::Recorder;
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// What all records so far have led to. The time is left to the caller, who has a clock.
+    pub fn base_state(&self) -> BaseState {
+        let scope = |scope: &super::Scope| ScopeState { pool: scope.pool, filter: scope.kind };
+        let captures = self.scopes.iter().filter(|scope| scope.kind == ScopeFilter::Capture);
+        BaseState {
+            time_ns: 0,
+            segments: self.segments(PoolId::DEFAULT),
+            pools: self.pools.all().map(|pool| self.pool_state(pool)).collect(),
+            scopes: self.scopes.iter().map(scope).collect(),
+            captures: captures.map(|scope| scope.pool).collect(),
+            settings: self.config.text.clone(),
+            memory_fraction: self.allowed_bytes.map(|_| self.memory_fraction()),
+            stats: None,
+        }
+    }
+
+    fn pool_state(&self, pool: &crate::pool::PrivatePool) -> PoolState {
+        PoolState {
+            pool: pool.id,
+            use_count: pool.use_count,
+            own_source: pool.source.is_some(),
+            use_on_oom: self.pools.use_on_oom.contains(&pool.id),
+            no_split: self.pools.no_split.contains(&pool.id),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A real heap on the simulated device, its ring, and its tape: what the tape tells is what the heap did.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allocator::config::Config;
+use allocator::device::sim::{SimConfig, SimDevice};
+use allocator::heap::{Heap, PoolChoice, Request};
+use allocator::record::{
+    AnyRecorder, Recorder, Ring, RingOptions, RingRecorder, SystemClock, TapeRecorder, TapeSource,
+    save_ring,
+};
+use allocator::shared::SharedHeap;
+use trace_format::{
+    Addr, BaseState, DeviceId, DeviceMeta, Event, Item, Meta, PoolId, Reader, ScopeFilter, StackId,
+    State, Stream,
+};
+
+const POOL: PoolId = PoolId(0, 1);
+
+type Shared = Arc<SharedHeap<SimDevice, AnyRecorder>>;
+
+fn heap(dir: &Path, slots: usize, expandable_segments: bool) -> (Shared, Arc<Ring>) {
+    let options = RingOptions { dir: dir.to_owned(), device: DeviceId(0), slots };
+    let recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
+    let ring = Arc::clone(recorder.ring());
+    let device = SimDevice::new(SimConfig::with_capacity(8 << 30));
+    let config = Config { expandable_segments, ..Config::default() };
+    let heap = Heap::new(device, config, AnyRecorder::Ring(recorder)).unwrap();
+    (Arc::new(SharedHeap::new(heap)), ring)
+}
+
+fn base_of(heap: &Shared, ring: &Ring) -> (BaseState, u64) {
+    let heap = heap.lock().unwrap();
+    (heap.base_state(), ring.sequence())
+}
+
+fn source(heap: &Shared, ring: &Arc<Ring>) -> TapeSource {
+    let base = {
+        let (heap, ring) = (Arc::clone(heap), Arc::clone(ring));
+        Box::new(move || Some(base_of(&heap, &ring)))
+    };
+    TapeSource { ring: Arc::clone(ring), base, device: DeviceMeta::default() }
+}
+
+/// Allocates and frees at random: two streams, a private pool, cross-stream frees that complete late, flushes.
+struct Workload {
+    live: Vec<Addr>,
+    random: u64,
+}
+
+impl Workload {
+    fn new(seed: u64) -> Self {
+        println!("seed {seed}");
+        Self { live: Vec::new(), random: seed }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below
+    }
+
+    fn run(&mut self, heap: &Shared, steps: usize) {
+        for _ in 0..steps {
+            let mut heap = heap.lock().unwrap();
+            match self.random(200) {
+                0 => heap.empty_cache(PoolId::DEFAULT, StackId::NONE).unwrap(),
+                1 => heap.device_mut().complete_all(),
+                2 => heap.reset_peak_stats(),
+                _ if self.live.is_empty() || self.random(100) < 52 => {
+                    let small = self.random(2) == 0;
+                    let requested_bytes = self.random(if small { 100_000 } else { 30 << 20 }) + 1;
+                    let in_pool = self.random(4) == 0;
+                    let pool = PoolChoice::Exactly(if in_pool { POOL } else { PoolId::DEFAULT });
+                    let (stream, stack) = (Stream(self.random(2)), StackId::NONE);
+                    let request = Request { requested_bytes, stream, pool, stack };
+                    // Out of memory is one of the things that can be on a tape.
+                    if let Ok(addr) = heap.malloc(&request) {
+                        self.live.push(addr);
+                    }
+                }
+                _ => {
+                    let at = self.random(self.live.len() as u64) as usize;
+                    let addr = self.live.swap_remove(at);
+                    if self.random(4) == 0 {
+                        heap.record_stream(addr, Stream(7)).unwrap();
+                    }
+                    heap.free(addr, StackId::NONE).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// The state at the end of a tape whose every record and base state fits what came before.
+fn follow(path: &Path) -> (State, Vec<BaseState>) {
+    let (mut state, mut bases, mut is_known) = (State::new(), Vec::new(), true);
+    for item in Reader::open(path).unwrap() {
+        match item.unwrap() {
+            Item::Meta(_) => {}
+            Item::Base(_, base) => {
+                let said = State::from_segments(&base.segments).unwrap();
+                assert!(!is_known || state.is_empty() || state == said, "base state differs");
+                (state, is_known) = (said, true);
+                bases.push(*base);
+            }
+            Item::Event(_, record) => match record.event {
+                Event::Lost { .. } => is_known = false,
+                _ => state.apply(&record).unwrap(),
+            },
+        }
+    }
+    (state, bases)
+}
+
+fn state_of(heap: &Shared) -> State {
+    State::from_segments(&heap.lock().unwrap().segments(PoolId::DEFAULT)).unwrap()
+}
+
+fn prepared(dir: &Path, slots: usize, expandable: bool) -> (Shared, Arc<Ring>, Workload) {
+    let (heap, ring) = heap(dir, slots, expandable);
+    heap.lock().unwrap().create_pool(POOL, None).unwrap();
+    (heap, ring, Workload::new(0x5eed + u64::from(expandable)))
+}
+
+#[test]
+fn a_tape_of_a_heap_leads_to_the_heaps_own_state() {
+    for expandable in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.vtape");
+        let (heap, ring, mut work) = prepared(dir.path(), 1 << 14, expandable);
+        work.run(&heap, 2_000);
+        let tape = TapeRecorder::start(&path, Meta::default(), SystemClock::new()).unwrap();
+        tape.add(source(&heap, &ring));
+        for _ in 0..30 {
+            work.run(&heap, 100);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let summary = tape.stop().unwrap();
+        assert!(summary.records > 0 && summary.lost == 0, "{summary:?}");
+        let (state, bases) = follow(&path);
+        assert_eq!(state, state_of(&heap));
+        assert_eq!(bases.len(), 1, "begun in the middle");
+        assert_eq!(bases[0].pools[0].pool, POOL);
+    }
+}
+
+#[test]
+fn a_ring_is_saved_from_the_heaps_state() {
+    for (expandable, slots) in [(false, 1 << 14), (false, 256), (true, 1 << 14), (true, 256)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("saved.vtape");
+        let (heap, ring, mut work) = prepared(dir.path(), slots, expandable);
+        work.run(&heap, 3_000);
+        let (meta, device, clock) = (Meta::default(), DeviceMeta::default(), SystemClock::new());
+        let end = || base_of(&heap, &ring);
+        let summary = save_ring(&ring, &path, meta, device, &clock, end).unwrap();
+        assert_eq!(summary.records, ring.sequence().min(slots as u64));
+        let (state, bases) = follow(&path);
+        assert_eq!(state, state_of(&heap));
+        let has_lost_its_head = ring.sequence() > slots as u64;
+        assert_eq!(bases[0].segments.is_empty(), !has_lost_its_head);
+        assert_eq!(bases[0].pools.is_empty(), !has_lost_its_head, "created on the tape");
+    }
+}
+
+#[test]
+fn an_open_scope_and_changed_settings_are_taken_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("saved.vtape");
+    let (heap, ring) = heap(dir.path(), 1 << 10, false);
+    {
+        let mut heap = heap.lock().unwrap();
+        heap.begin_pool(POOL, ScopeFilter::Thread, Arc::new(|_| true)).unwrap();
+        heap.set_no_split(POOL);
+        heap.set_use_on_oom(POOL, true);
+        heap.set_memory_fraction(0.5).unwrap();
+        let text = "max_split_size_mb:64".to_owned();
+        heap.set_config(Config { text, ..Config::default() });
+    }
+    let (end, sequence) = base_of(&heap, &ring);
+    assert_eq!((end.pools.len(), end.scopes.len()), (1, 1));
+    assert_eq!((end.settings.as_str(), end.memory_fraction), ("max_split_size_mb:64", Some(0.5)));
+    let meta = Meta { alloc_conf: "initial".to_owned(), ..Meta::default() };
+    let device = DeviceMeta::default();
+    save_ring(&ring, &path, meta, device, &SystemClock::new(), || (end, sequence)).unwrap();
+    let (_, bases) = follow(&path);
+    assert_eq!((bases[0].pools.len(), bases[0].scopes.len()), (0, 0));
+    assert_eq!((bases[0].settings.as_str(), bases[0].memory_fraction), ("initial", None));
+}
+
+#[test]
+fn a_recorder_that_is_off_takes_nothing() {
+    let mut off = AnyRecorder::Off(allocator::record::Off);
+    off.record(StackId::NONE, Event::ResetPeak);
+    assert_eq!(off.intern("text"), trace_format::StringId(0));
+}
