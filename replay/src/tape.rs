@@ -75,7 +75,7 @@ impl Tape {
 
     /// The text of a string that a record names; empty where the tape has none.
     pub fn text(&self, id: StringId) -> &str {
-        self.stacks.strings.get(id.0 as usize).map_or("", String::as_str)
+        self.stacks.text(id)
     }
 
     /// What the tape says about a device.
@@ -88,10 +88,7 @@ impl Tape {
     /// # Errors
     /// Where the recorded text does not parse.
     pub fn config(&self) -> Result<Config, ConfigError> {
-        let compat = match self.meta.compat.as_deref() {
-            Some("2.11") => Compat::V2_11,
-            _ => Compat::default(),
-        };
+        let compat = self.meta.compat.as_deref().and_then(Compat::from_name).unwrap_or_default();
         Ok(Config::parse(&self.meta.alloc_conf, compat)?.config)
     }
 
@@ -111,7 +108,7 @@ fn stretches(devices: &mut Vec<(DeviceId, Stretches)>, id: DeviceId) -> &mut Str
 
 fn stacks_of(tables: &Tables) -> Stacks {
     let string = |id| tables.string(StringId(id)).unwrap_or_default().to_owned();
-    let stack = |id| tables.stack(StackId(id)).unwrap_or_default().iter().map(|frame| frame.0);
+    let stack = |id| tables.stack(StackId(id)).unwrap_or_default().iter().copied();
     Stacks {
         strings: (0..=tables.strings_len()).map(string).collect(),
         frames: (0..tables.frames_len()).filter_map(|id| tables.frame_ids(FrameId(id))).collect(),

@@ -63,4 +63,4 @@ pub use segment::{BlockState, BlockStatus, SegmentState};
 pub use state::{Problem, State, StateError};
 pub use tables::{Frame, FrameText, Tables};
 pub use varint::Malformed;
-pub use write::{WriteCause, WriteError, Writer};
+pub use write::{Commit, WriteCause, WriteError, Writer};

@@ -40,6 +40,22 @@ impl Compat {
             _ => Self::V2_15,
         }
     }
+
+    /// All of them, oldest first.
+    pub const ALL: [Self; 2] = [Self::V2_11, Self::V2_15];
+
+    /// Its name in settings and files: the version of PyTorch.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V2_11 => "2.11",
+            Self::V2_15 => "2.15",
+        }
+    }
+
+    /// The one of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|compat| compat.name() == name)
+    }
 }
 
 /// No limit, for sizes (`SIZE_MAX` in PyTorch; printed as -1).

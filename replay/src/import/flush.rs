@@ -133,9 +133,7 @@ pub(super) fn inserts(flushes: &[Flush]) -> Vec<Insert> {
     };
     flushes
         .iter()
-        .filter_map(|flush| {
-            event(flush.cause).map(|event| Insert { before: flush.window.start, event })
-        })
+        .filter_map(|flush| event(flush.cause).map(|event| Insert::new(flush.window.start, event)))
         .collect()
 }
 

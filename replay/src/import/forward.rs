@@ -39,6 +39,7 @@ pub(super) fn write(
         let entry = entries.get(at);
         let time_us = entry.or(entries.last()).map_or(0, |entry| entry.time_us);
         while let Some(insert) = inserts.next_if(|insert| insert.before <= at) {
+            let time_us = insert.time_us.unwrap_or(time_us);
             writer.push(at, time_us, StackId::NONE, insert.event);
         }
         let Some(entry) = entry else { break };

@@ -9,7 +9,16 @@ use crate::snapshot::{Annotation, Entry, Stacks};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Insert {
     pub(super) before: usize,
+    /// When; `None` is the time of that entry.
+    pub(super) time_us: Option<u64>,
     pub(super) event: Event,
+}
+
+impl Insert {
+    /// An event at the time of the entry it stands before.
+    pub(super) fn new(before: usize, event: Event) -> Self {
+        Self { before, time_us: None, event }
+    }
 }
 
 /// All inserts by place; at one place, earlier lists come first.
@@ -39,7 +48,8 @@ pub(super) fn marks<'a>(
             let name = *names
                 .entry(annotation.name.as_str())
                 .or_insert_with(|| stacks.add_string(&annotation.name));
-            Insert { before, event: Event::Mark { kind, name } }
+            let time_us = Some(annotation.time_us);
+            Insert { before, time_us, event: Event::Mark { kind, name } }
         })
         .collect()
 }

@@ -1,5 +1,6 @@
 //! What is known about a recorded run from outside its snapshot.
 
+use allocator::config::Compat;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -10,6 +11,8 @@ pub struct Known {
     pub capacity_bytes: Option<u64>,
     /// `torch.cuda.set_per_process_memory_fraction`.
     pub memory_fraction: Option<f64>,
+    /// Whose behaviour was recorded; without it, the snapshot's own marks decide.
+    pub compat: Option<Compat>,
 }
 
 /// A `--meta` file that cannot be used.
@@ -27,9 +30,14 @@ impl Known {
         struct Meta {
             device_total_bytes: Option<u64>,
             fraction: Option<f64>,
+            torch: Option<String>,
         }
         let meta: Meta = serde_json::from_slice(json)?;
-        Ok(Self { capacity_bytes: meta.device_total_bytes, memory_fraction: meta.fraction })
+        Ok(Self {
+            capacity_bytes: meta.device_total_bytes,
+            memory_fraction: meta.fraction,
+            compat: meta.torch.as_deref().map(Compat::of_torch),
+        })
     }
 
     /// The most bytes the allocator could reserve.

@@ -15,7 +15,7 @@ mod walk_back;
 
 use std::path::Path;
 
-use allocator::config::{Config, UNLIMITED};
+use allocator::config::{Compat, Config, UNLIMITED};
 use thiserror::Error;
 use trace_format::{BaseState, BlockState, DeviceId, Record, SegmentState, StateError};
 
@@ -114,12 +114,14 @@ pub fn read_snapshot(path: &Path) -> Result<Snapshot, ImportError> {
 /// # Errors
 /// When the final segments contradict themselves.
 pub fn import(snapshot: &Snapshot, known: &Known) -> Result<Import, ImportError> {
-    let config = config_of(&snapshot.settings);
+    let compat = known.compat.or(snapshot.settings.compat);
+    let compat = compat.unwrap_or_else(|| compat_of(snapshot));
+    let (config, note) = config_of(&snapshot.settings, compat);
     let mut out = Import {
         devices: Vec::new(),
         stacks: snapshot.stacks.clone(),
         config,
-        inferred: Vec::new(),
+        inferred: note.into_iter().collect(),
     };
     let by_segment = snapshot.segments.iter().map(|segment| segment.device as usize + 1);
     let devices = by_segment.chain([snapshot.traces.len()]).max().unwrap_or(0);
@@ -180,16 +182,35 @@ fn import_device(
     })
 }
 
-/// The configuration that a snapshot's settings describe.
-fn config_of(settings: &Settings) -> Config {
-    Config {
+/// Which PyTorch wrote a snapshot: since 2.12 its events name their pool.
+fn compat_of(snapshot: &Snapshot) -> Compat {
+    let mut entries = snapshot.traces.iter().flatten();
+    match entries.next() {
+        Some(first) if first.pool.is_none() => Compat::V2_11,
+        _ => Compat::V2_15,
+    }
+}
+
+/// The configuration that a snapshot's settings describe, and what is wrong with them. The settings that are listed
+/// one by one stand above the text, which may have been set at run time by parts.
+fn config_of(settings: &Settings, compat: Compat) -> (Config, Option<String>) {
+    let text = settings.text.clone().unwrap_or_default();
+    let (parsed, note) = match Config::parse(&text, compat) {
+        Ok(parsed) => (parsed.config, None),
+        Err(error) => {
+            let note = format!("PYTORCH_CUDA_ALLOC_CONF is not understood and left out: {error}");
+            (Config { compat, ..Config::default() }, Some(note))
+        }
+    };
+    let config = Config {
         max_split_size_bytes: settings.max_split_size.unwrap_or(UNLIMITED),
         garbage_collection_threshold: settings.garbage_collection_threshold,
         roundup_power2_divisions: settings.roundup_power2_divisions,
         expandable_segments: settings.expandable_segments,
-        text: settings.text.clone().unwrap_or_default(),
-        ..Config::default()
-    }
+        text,
+        ..parsed
+    };
+    (config, note)
 }
 
 fn segment_state(segment: &Segment) -> SegmentState {

@@ -38,7 +38,7 @@ pub(super) fn find(entries: &[Entry], walked: &Walked, flushes: &[Flush]) -> Poo
         if let hashbrown::hash_map::Entry::Vacant(first) = first_use.entry(scope.pool) {
             first.insert(scope.from);
             let event = Event::PoolCreate { pool: scope.pool, own_source: false };
-            turns.push((Turn::Open, Insert { before: scope.from, event }));
+            turns.push((Turn::Open, Insert::new(scope.from, event)));
         }
         turns.extend(scope.events());
         last_use.insert(scope.pool, scope.to);
@@ -49,7 +49,7 @@ pub(super) fn find(entries: &[Entry], walked: &Walked, flushes: &[Flush]) -> Poo
             if last_use.get(&pool).is_some_and(|&last| last <= flush.window.start) {
                 last_use.remove(&pool);
                 let event = Event::PoolRelease { pool };
-                turns.push((Turn::LetGo, Insert { before: flush.window.start, event }));
+                turns.push((Turn::LetGo, Insert::new(flush.window.start, event)));
             }
         }
     }
@@ -93,7 +93,7 @@ impl Scope {
             Some(Event::PoolEnd { pool }),
             Some(Event::PoolRelease { pool }),
         ];
-        let place = |turn, before| move |event| (turn, Insert { before, event });
+        let place = |turn, before| move |event| (turn, Insert::new(before, event));
         let open = open.into_iter().flatten().map(place(Turn::Open, from));
         open.chain(close.into_iter().flatten().map(place(Turn::Close, to)))
     }

@@ -1,6 +1,7 @@
 //! What a PyTorch memory snapshot says, typed. Sizes are bytes, times microseconds since the Unix epoch.
 
-use trace_format::{BlockStatus, Frame, PoolId, StackId, Stream, StringId};
+use allocator::config::{Compat, ROUNDUP_INTERVALS};
+use trace_format::{BlockStatus, Frame, FrameId, PoolId, StackId, Stream, StringId};
 
 /// A whole snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -154,8 +155,10 @@ pub struct Settings {
     pub garbage_collection_threshold: f64,
     /// Whether new segments are expandable.
     pub expandable_segments: bool,
+    /// Whose behaviour the allocator had; only our own snapshots say.
+    pub compat: Option<Compat>,
     /// For 1 MiB, 2 MiB, ... 32 GiB.
-    pub roundup_power2_divisions: [u64; allocator::config::ROUNDUP_INTERVALS],
+    pub roundup_power2_divisions: [u64; ROUNDUP_INTERVALS],
 }
 
 /// One `external_annotations` entry.
@@ -179,7 +182,7 @@ pub struct Stacks {
     /// Frames of all stacks.
     pub frames: Vec<Frame>,
     /// Each stack as indices into `frames`; number 0 is empty.
-    pub stacks: Vec<Box<[u32]>>,
+    pub stacks: Vec<Box<[FrameId]>>,
 }
 
 impl Default for Stacks {
@@ -198,8 +201,23 @@ impl Stacks {
         StringId(self.strings.len() as u32 - 1)
     }
 
+    /// The text of a string; empty where the number is not known.
+    pub fn text(&self, id: StringId) -> &str {
+        self.strings.get(id.0 as usize).map_or("", String::as_str)
+    }
+
+    /// A frame; an empty one where the number is not known.
+    pub fn frame(&self, id: FrameId) -> Frame {
+        self.frames.get(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The numbers of a stack's frames; none where the stack is not known.
+    pub fn frame_ids_of(&self, stack: StackId) -> &[FrameId] {
+        self.stacks.get(stack.0 as usize).map_or(&[], AsRef::as_ref)
+    }
+
     /// The frames of a stack.
     pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = Frame> + '_ {
-        self.stacks[stack.0 as usize].iter().map(|&frame| self.frames[frame as usize])
+        self.frame_ids_of(stack).iter().map(|&frame| self.frame(frame))
     }
 }

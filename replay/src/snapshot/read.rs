@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use allocator::config::Compat;
 use thiserror::Error;
 use trace_format::{BlockStatus, PoolId, Stream};
 
@@ -287,6 +288,10 @@ fn read_settings(tree: &Tree, node: Node) -> Settings {
             _ => 0.0,
         },
         expandable_segments: get("expandable_segments") == Value::Bool(true),
+        compat: match get("vramtape_compat") {
+            Value::Text(text) => Compat::from_name(tree.text(text)),
+            _ => None,
+        },
         ..Settings::default()
     };
     if let Value::Dict(divisions) = get("roundup_power2_divisions") {

@@ -1,7 +1,7 @@
 //! Interns the frame lists of a pickle: by identity first, since PyTorch shares them, then by content.
 
 use hashbrown::HashMap;
-use trace_format::{Frame, StackId, StringId};
+use trace_format::{Frame, FrameId, StackId, StringId};
 
 use super::model::Stacks;
 use crate::pickle::{Node, Text, Tree, Value};
@@ -18,8 +18,8 @@ pub(super) struct StackReader<'a> {
     frame_of_node: Vec<u32>,
     stack_of_node: Vec<u32>,
     frame_ids: HashMap<Frame, u32>,
-    stack_ids: HashMap<Box<[u32]>, u32>,
-    scratch: Vec<u32>,
+    stack_ids: HashMap<Box<[FrameId]>, u32>,
+    scratch: Vec<FrameId>,
 }
 
 impl<'a> StackReader<'a> {
@@ -59,7 +59,7 @@ impl<'a> StackReader<'a> {
             id
         } else {
             let id = self.out.stacks.len() as u32;
-            let stack: Box<[u32]> = scratch.as_slice().into();
+            let stack: Box<[FrameId]> = scratch.as_slice().into();
             self.out.stacks.push(stack.clone());
             self.stack_ids.insert(stack, id);
             id
@@ -69,10 +69,10 @@ impl<'a> StackReader<'a> {
         StackId(id)
     }
 
-    fn frame(&mut self, node: Node) -> u32 {
+    fn frame(&mut self, node: Node) -> FrameId {
         let known = self.frame_of_node[node.index()];
         if known != UNSEEN {
-            return known;
+            return FrameId(known);
         }
         let [name, filename, line] = self.keys.read(self.tree, node);
         let frame = Frame {
@@ -86,7 +86,7 @@ impl<'a> StackReader<'a> {
             self.out.frames.push(frame);
         }
         self.frame_of_node[node.index()] = id;
-        id
+        FrameId(id)
     }
 
     fn string(&mut self, value: Value) -> StringId {

@@ -18,6 +18,7 @@ impl Tape {
             source: Source::Imported,
             producer: concat!("vramtape import ", env!("CARGO_PKG_VERSION")).to_owned(),
             strategy: Some("native".to_owned()), // Nothing else writes PyTorch's snapshots.
+            compat: Some(import.config.compat.name().to_owned()),
             alloc_conf: import.config.text,
             devices: import.devices.iter().map(device_meta).collect(),
             inferred: import.inferred,

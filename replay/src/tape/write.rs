@@ -41,7 +41,7 @@ impl Tape {
         for stack in &self.stacks.stacks {
             frames.clear();
             frames.extend(stack.iter().map(|&frame| {
-                let Frame { name, filename, line } = self.stacks.frames[frame as usize];
+                let Frame { name, filename, line } = self.stacks.frame(frame);
                 let (name, filename) = (strings[name.0 as usize], strings[filename.0 as usize]);
                 Frame { name, filename, line }
             }));

@@ -10,9 +10,9 @@ use std::{
 /// Files started by this process, so that no two share a temporary name.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-/// The step that makes a file written under a temporary name the tape. Dropped before that, it removes the file.
+/// The step that gives a file written under a temporary name its own. Dropped before that, it removes the file.
 #[derive(Debug)]
-pub(super) struct Commit {
+pub struct Commit {
     file: File,
     from: PathBuf,
     to: PathBuf,
@@ -21,7 +21,10 @@ pub(super) struct Commit {
 
 impl Commit {
     /// A new file beside `to`, and what is to be done with it at the end.
-    pub(super) fn begin(to: &Path) -> io::Result<(File, Self)> {
+    ///
+    /// # Errors
+    /// Where it cannot be created.
+    pub fn begin(to: &Path) -> io::Result<(File, Self)> {
         let mut name = to.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         name.push(format!(".{}-{number}.part", std::process::id()));
@@ -32,7 +35,10 @@ impl Commit {
     }
 
     /// Waits until the file is on its disk, then gives it its name.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Where the system refuses either.
+    pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.from, &self.to)?;
         self.done = true;

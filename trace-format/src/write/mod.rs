@@ -10,6 +10,7 @@ use std::{
 };
 
 pub use error::{WriteCause, WriteError};
+pub use file::Commit;
 
 use crate::{
     base::BaseState,
@@ -23,7 +24,6 @@ use crate::{
     state::State,
     tables::{Frame, Full, Interner},
 };
-use file::Commit;
 
 /// Records in a full events chunk. More compress a little better; fewer lose less when a process is killed.
 const RECORDS_PER_CHUNK: u32 = 1 << 16;
