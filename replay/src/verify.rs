@@ -40,7 +40,11 @@ impl RecordedRun {
 
     /// The limits the run had.
     pub fn known(&self) -> Known {
-        Known { capacity_bytes: self.device_total_bytes, memory_fraction: self.fraction }
+        Known {
+            capacity_bytes: self.device_total_bytes,
+            memory_fraction: self.fraction,
+            compat: self.torch.as_deref().map(Compat::of_torch),
+        }
     }
 
     /// Whose behaviour to expect; the newest where the run does not say.
