@@ -1,6 +1,7 @@
 //! What the benches share: a heap on the simulated device, as it ships, and workloads that a seed
 //! reproduces.
 
+mod traces;
 mod workload;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use allocator::record::{AnyRecorder, Off, RING_DIR, Ring, RingOptions, RingRecor
 use allocator::shared::SharedHeap;
 use trace_format::{Addr, DeviceId, StackId, Stream};
 
+pub use traces::Trace;
 pub use workload::{Random, mixed_sizes, training_records};
 
 /// The heap that the C ABI serves, over the simulated device.
