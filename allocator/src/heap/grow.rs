@@ -34,7 +34,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             size_bytes = want.segment_bytes,
             "device memory is short: cached memory is returned"
         );
-        self.release_cached_blocks(PoolId::DEFAULT)?;
+        self.release_cached_blocks(PoolId::DEFAULT, want.pool.private())?;
         if let Some(block) = self.allocate_block(want, true)? {
             return Ok(Some(block));
         }

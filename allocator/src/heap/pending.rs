@@ -181,6 +181,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         private: Option<usize>,
     ) -> Result<(), DeviceError> {
         self.stats.num_sync_all_streams += 1;
+        self.relaxed(|heap| heap.await_events(private))
+    }
+
+    fn await_events(&mut self, private: Option<usize>) -> Result<(), DeviceError> {
         self.insert_held_events()?;
         let concerns = |heap: &Self, id: BlockId| {
             private.is_none() || heap.blocks[id].pool.private() == private

@@ -189,19 +189,25 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.config.compat == Compat::V2_11 {
             return Ok(true);
         }
-        let takes = |scope: &Scope| match choice {
+        let takes = |scope: &&Scope| match choice {
             PoolChoice::Exactly(pool) => scope.pool == pool,
             PoolChoice::ByScope => (scope.filter)(stream),
         };
-        match self.scopes.iter().rev().find(|scope| takes(scope)).map(|scope| scope.kind) {
-            None | Some(ScopeFilter::Thread) => Ok(false),
-            Some(ScopeFilter::Capture) => Ok(true),
-            Some(ScopeFilter::Unknown) => match self.device.capture(stream) {
-                Ok(capture) => Ok(capture.is_some()),
-                // Without the means to ask, the careful answer.
-                Err(DeviceError::Unavailable { .. }) => Ok(true),
-                Err(error) => Err(error),
-            },
+        // Not the newest only: a MemPool opened inside a capture is part of it.
+        let kinds = self.scopes.iter().filter(takes).map(|scope| scope.kind);
+        let (mut captures, mut unknown) = (false, false);
+        for kind in kinds {
+            captures |= kind == ScopeFilter::Capture;
+            unknown |= kind == ScopeFilter::Unknown;
+        }
+        if captures || !unknown {
+            return Ok(captures);
+        }
+        match self.device.capture(stream) {
+            Ok(capture) => Ok(capture.is_some()),
+            // Without the means to ask, the careful answer.
+            Err(DeviceError::Unavailable { .. }) => Ok(true),
+            Err(error) => Err(error),
         }
     }
 

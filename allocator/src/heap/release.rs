@@ -21,24 +21,33 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.record(Event::EmptyCache { pool, inferred: false });
         self.give_up_empty_ranges(pool)?;
         if pool.is_default() && self.holds_back_flush() {
-            return self.release_freeable_pools(pool);
+            return self.release_freeable_pools(pool, None);
         }
-        self.release_cached_blocks(pool)
+        self.release_cached_blocks(pool, None)
     }
 
     /// Waits for pending frees and returns all unsplit segments and free pages (`release_cached_blocks`). Private pools
-    /// take part once nobody uses them.
-    pub(super) fn release_cached_blocks(&mut self, pool: PoolId) -> Result<(), DeviceError> {
+    /// take part once nobody uses them, and end when they are empty; `asking` is that of the request in progress, and
+    /// does not.
+    pub(super) fn release_cached_blocks(
+        &mut self,
+        pool: PoolId,
+        asking: Option<usize>,
+    ) -> Result<(), DeviceError> {
         if pool.is_default() {
             self.synchronize_and_free_events(None)?;
             self.release_blocks(Pools::index(None, false))?;
             self.release_blocks(Pools::index(None, true))?;
         }
-        self.release_freeable_pools(pool)
+        self.release_freeable_pools(pool, asking)
     }
 
     /// Returns what released private pools hold: of all of them for the default pool, else of the one named.
-    fn release_freeable_pools(&mut self, pool: PoolId) -> Result<(), DeviceError> {
+    fn release_freeable_pools(
+        &mut self,
+        pool: PoolId,
+        asking: Option<usize>,
+    ) -> Result<(), DeviceError> {
         for slot in self.pools.freeable.clone() {
             if !pool.is_default() {
                 if self.pools.get(slot).id != pool {
@@ -50,7 +59,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
             self.release_blocks(Pools::index(Some(slot), true))?;
             self.release_blocks(Pools::index(Some(slot), false))?;
-            if self.pools.get(slot).segment_count == 0 {
+            if self.pools.get(slot).segment_count == 0 && asking != Some(slot) {
                 self.pools.remove(slot);
             }
         }
@@ -78,8 +87,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Returns one unsplit segment (`release_block`).
     pub(super) fn release_block(&mut self, id: BlockId) -> Result<(), DeviceError> {
+        assert!(self.is_whole_segment(id), "a whole segment is released");
         let block = &self.blocks[id];
-        assert!(block.range.is_none() && !block.is_split(), "a whole segment is released");
         let (addr, size_bytes, stream, pool) =
             (block.addr, block.size_bytes, block.stream, block.pool);
         self.relaxed(|heap| heap.give_back_segment(pool, addr))?;
@@ -104,6 +113,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
+    fn is_whole_segment(&self, id: BlockId) -> bool {
+        self.blocks[id].range.is_none() && !self.blocks[id].is_split()
+    }
+
     /// To the pool's own source, else to the device.
     fn give_back_segment(&mut self, pool: PoolIndex, addr: Addr) -> Result<(), DeviceError> {
         match pool.private().and_then(|slot| self.pools.get(slot).source.as_ref()) {
@@ -113,7 +126,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Returns just enough oversize blocks of the stream for this request; false if there are not enough
-    /// (`release_available_cached_blocks`).
+    /// (`release_available_cached_blocks`). A part of a segment can be oversize too, where segments are larger than the
+    /// limit or the limit was lowered: it stays.
     pub(super) fn release_oversize_blocks(&mut self, want: &Want) -> Result<bool, DeviceError> {
         let max_split = self.config.max_split_size_bytes;
         if max_split == UNLIMITED {
@@ -123,9 +137,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let free = &self.pools[want.pool].free;
         let entries = free.of(want.stream);
         let fit = free.first_fit(want.stream, needed_bytes);
-        if let Some(entry) = entries.get(fit)
-            && self.blocks[entry.id].range.is_none()
-        {
+        if let Some(entry) = entries.get(fit).filter(|entry| self.is_whole_segment(entry.id)) {
             let id = entry.id;
             self.release_block(id)?;
             return Ok(true);
@@ -142,7 +154,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if released_bytes >= needed_bytes {
                 break;
             }
-            if self.blocks[entry.id].range.is_none() {
+            if self.is_whole_segment(entry.id) {
                 released_bytes += entry.size_bytes;
                 self.release_block(entry.id)?;
             }

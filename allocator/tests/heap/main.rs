@@ -1,0 +1,4 @@
+//! The heap from outside: against a naive reference, under faults, under threads, and behaviour by behaviour.
+
+mod model;
+mod support;

@@ -1,0 +1,276 @@
+//! The heap and the reference side by side: every call goes to both, and they must agree.
+
+use std::sync::{Arc, Mutex};
+
+use allocator::config::Config;
+use allocator::device::{CaptureMode, Device, DeviceError};
+use allocator::heap::{AllocError, PoolChoice, Request};
+use proptest::prelude::*;
+use trace_format::{Addr, PoolId, Record, ScopeFilter, StackId, State, Stream, ThreadId};
+
+use super::ops::{Op, POOLS, STREAMS};
+use super::reference::Reference;
+use crate::support::{MIB, Source, TestHeap, device, heap, request};
+
+pub(super) struct Pair {
+    heap: TestHeap,
+    reference: Reference,
+    live: Vec<Addr>,
+    /// The stream on which each open scope's capture began.
+    captures: Vec<(PoolId, Stream)>,
+    sources: Vec<Arc<Mutex<Source>>>,
+    tape: State,
+    taped: usize,
+}
+
+/// Whether a run goes on: a device error ends it, since PyTorch leaves open what holds after one.
+type Goes = Result<bool, TestCaseError>;
+
+impl Pair {
+    pub(super) fn new(capacity_bytes: u64, config: Config) -> Self {
+        Self {
+            heap: heap(capacity_bytes, config.clone()),
+            reference: Reference::new(device(capacity_bytes), config),
+            live: Vec::new(),
+            captures: Vec::new(),
+            sources: Vec::new(),
+            tape: State::new(),
+            taped: 0,
+        }
+    }
+
+    pub(super) fn run(mut self, ops: &[Op]) -> Result<(), TestCaseError> {
+        for op in ops {
+            if !self.step(op)? {
+                return Ok(());
+            }
+            self.compare()?;
+        }
+        self.wind_up()
+    }
+
+    fn step(&mut self, op: &Op) -> Goes {
+        match op.clone() {
+            Op::Malloc { bytes, stream } => self.malloc(bytes, stream, PoolChoice::ByScope),
+            Op::MallocIn { bytes, stream, pool } => {
+                self.malloc(bytes, stream, PoolChoice::Exactly(pool))
+            }
+            Op::Free(_) | Op::RecordStream(..) if self.live.is_empty() => Ok(true),
+            Op::Free(at) => {
+                let addr = self.live.swap_remove(at % self.live.len());
+                self.free(addr)
+            }
+            Op::FreeUnknown => self.free(Addr(12_345)),
+            Op::RecordStream(at, stream) => {
+                let addr = self.live[at % self.live.len()];
+                let (ours, theirs) = (
+                    self.heap.record_stream(addr, stream),
+                    self.reference.record_stream(addr, stream),
+                );
+                agree(ours, theirs)
+            }
+            Op::StreamDone(stream) => self.on_both(|device| match device.capture(stream) {
+                Ok(None) => device.stream_synchronize(stream),
+                _ => Ok(()),
+            }),
+            Op::EmptyCache(pool) => {
+                let ours = self.heap.empty_cache(pool, StackId::NONE);
+                agree(ours, self.reference.empty_cache(pool))
+            }
+            Op::Settings(change) => {
+                let mut config = self.heap.config().clone();
+                change.apply(&mut config);
+                self.reference.config = config.clone();
+                self.heap.set_config(config);
+                Ok(true)
+            }
+            Op::Fraction(fraction) => {
+                self.heap.set_memory_fraction(fraction).expect("in range");
+                self.reference.set_fraction(fraction);
+                Ok(true)
+            }
+            Op::AddPeer => {
+                let peer = trace_format::DeviceId(1);
+                agree(self.heap.add_peer(peer), self.reference.add_peer(peer))
+            }
+            Op::ResetPeaks => {
+                self.heap.reset_peak_stats();
+                self.reference.reset_peaks();
+                Ok(true)
+            }
+            Op::ResetAccumulated => {
+                self.heap.reset_accumulated_stats();
+                self.reference.reset_accumulated();
+                Ok(true)
+            }
+            Op::Launch(stream) => self.on_both(|device| device.launch(stream)),
+            Op::Join { from, to } => self.on_both(|device| {
+                let event = device.event_record(from)?;
+                let joined = device.wait_event(to, event);
+                device.event_release(event);
+                joined
+            }),
+            op => self.pool_step(op),
+        }
+    }
+
+    fn pool_step(&mut self, op: Op) -> Goes {
+        match op {
+            Op::CreatePool { pool, own_source } => {
+                let mut sources = (None, None);
+                if own_source {
+                    let number = self.sources.len() as u64;
+                    let ours = Source::shared(number, 150 * MIB);
+                    let theirs = Source::shared(number, 150 * MIB);
+                    self.sources.extend([ours.clone(), theirs.clone()]);
+                    sources = (Some(ours as allocator::SharedSource), Some(theirs));
+                }
+                let theirs = self.reference.create_pool(pool, sources.1);
+                agree(self.heap.create_pool(pool, sources.0), theirs)
+            }
+            Op::BeginPool { pool, kind, streams } => self.begin(pool, kind, streams),
+            Op::EndPool(pool) => self.end(pool),
+            Op::MarkCapture(pool, on) => {
+                let ours =
+                    if on { self.heap.capture_begin(pool) } else { self.heap.capture_end(pool) };
+                agree(ours, self.reference.set_capture(pool, on))
+            }
+            Op::ReleasePool(pool) => {
+                agree(self.heap.release_pool(pool), self.reference.release_pool(pool))
+            }
+            Op::UseOnOom(pool, on) => {
+                self.heap.set_use_on_oom(pool, on);
+                self.reference.set_use_on_oom(pool, on);
+                Ok(true)
+            }
+            Op::NoSplit(pool) => {
+                self.heap.set_no_split(pool);
+                self.reference.set_no_split(pool);
+                Ok(true)
+            }
+            other => unreachable!("{other:?} is no call about pools"),
+        }
+    }
+
+    fn malloc(&mut self, bytes: u64, stream: Stream, pool: PoolChoice) -> Goes {
+        let ours = self.heap.malloc(&Request { pool, ..request(bytes, stream) });
+        let exactly = match pool {
+            PoolChoice::Exactly(pool) => Some(pool),
+            PoolChoice::ByScope => None,
+        };
+        let theirs = self.reference.malloc(bytes, stream, exactly);
+        self.live.extend(ours.as_ref().ok());
+        agree(ours, theirs)
+    }
+
+    fn free(&mut self, addr: Addr) -> Goes {
+        agree(self.heap.free(addr, StackId::NONE), self.reference.free(addr))
+    }
+
+    /// A scope; one of kind `Capture` captures on its first stream that can.
+    fn begin(&mut self, pool: PoolId, kind: ScopeFilter, streams: Vec<Stream>) -> Goes {
+        let taken = streams.clone();
+        let filter = Arc::new(move |stream: Stream| taken.contains(&stream));
+        let ours = self.heap.begin_pool(pool, kind, filter);
+        let began = ours.is_ok();
+        let theirs = self.reference.begin_pool(pool, kind, streams.clone());
+        let origin = streams.into_iter().find(|stream| stream.0 != 0);
+        if let Some(origin) = origin.filter(|_| began && kind != ScopeFilter::Thread) {
+            let mode = CaptureMode::ThreadLocal;
+            if self.heap.device_mut().begin_capture(origin, mode).is_ok() {
+                self.reference.device.begin_capture(origin, mode).expect("as the other");
+                self.captures.push((pool, origin));
+            }
+        }
+        agree(ours, theirs)
+    }
+
+    fn end(&mut self, pool: PoolId) -> Goes {
+        if let Some(at) = self.captures.iter().position(|(other, _)| *other == pool) {
+            let (_, origin) = self.captures.remove(at);
+            // Streams that were not joined are an error of the capture, which is over in any case.
+            let ours = self.heap.device_mut().end_capture(origin);
+            prop_assert_eq!(ours, self.reference.device.end_capture(origin));
+        }
+        agree(self.heap.end_pool(pool), self.reference.end_pool(pool))
+    }
+
+    /// The same call on both devices, behind the heaps' backs.
+    fn on_both<T: PartialEq + std::fmt::Debug>(
+        &mut self,
+        call: impl Fn(&mut allocator::device::sim::SimDevice) -> Result<T, DeviceError>,
+    ) -> Goes {
+        let ours = call(self.heap.device_mut());
+        prop_assert_eq!(ours, call(&mut self.reference.device));
+        Ok(true)
+    }
+
+    fn compare(&mut self) -> Result<(), TestCaseError> {
+        self.heap.check().map_err(TestCaseError::fail)?;
+        prop_assert_eq!(self.heap.stats().flat(), self.reference.stats());
+        prop_assert_eq!(self.heap.segments(PoolId::DEFAULT), self.reference.snapshot());
+        prop_assert_eq!(self.heap.allocations(), self.reference.live());
+        for pool in POOLS {
+            prop_assert_eq!(self.heap.pool_use_count(pool).ok(), self.reference.users(pool));
+        }
+        let used = self.heap.device_mut().used_bytes();
+        prop_assert_eq!(used, self.reference.device.used_bytes());
+        self.follow_tape()
+    }
+
+    /// The recorded events tell the same story.
+    fn follow_tape(&mut self) -> Result<(), TestCaseError> {
+        let events = &self.heap.recorder_mut().events;
+        for (stack, event) in &events[self.taped..] {
+            let record = Record { time_ns: 0, thread: ThreadId(0), stack: *stack, event: *event };
+            self.tape.apply(&record).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        }
+        self.taped = events.len();
+        let stats = self.heap.stats();
+        prop_assert_eq!(self.tape.reserved_bytes() as i64, stats.reserved_bytes.all.current);
+        prop_assert_eq!(self.tape.allocated_bytes() as i64, stats.allocated_bytes.all.current);
+        prop_assert_eq!(self.tape.active_bytes() as i64, stats.active_bytes.all.current);
+        Ok(())
+    }
+
+    /// Everything given back, nothing is left on the device.
+    fn wind_up(mut self) -> Result<(), TestCaseError> {
+        for pool in POOLS {
+            prop_assert!(self.end(pool)?);
+        }
+        for addr in std::mem::take(&mut self.live) {
+            prop_assert!(self.free(addr)?);
+        }
+        for pool in POOLS {
+            while self.heap.pool_use_count(pool).is_ok_and(|users| users > 0) {
+                prop_assert!(self.pool_step(Op::ReleasePool(pool))?);
+            }
+        }
+        for stream in STREAMS {
+            prop_assert!(self.step(&Op::StreamDone(stream))?);
+        }
+        prop_assert!(self.step(&Op::EmptyCache(PoolId::DEFAULT))?);
+        self.compare()?;
+        prop_assert_eq!(self.heap.device_mut().check_empty(), Ok(()));
+        prop_assert!(self.tape.is_empty());
+        for source in &self.sources {
+            prop_assert_eq!(&source.lock().unwrap().live, &vec![]);
+        }
+        Ok(())
+    }
+}
+
+/// Both answered the same. A device error may differ in its words, and ends the run.
+fn agree<T, A, B>(ours: Result<T, A>, theirs: Result<T, B>) -> Goes
+where
+    T: PartialEq + std::fmt::Debug,
+    A: Into<AllocError>,
+    B: Into<AllocError>,
+{
+    let (ours, theirs) = (ours.map_err(Into::into), theirs.map_err(Into::into));
+    if let (Err(AllocError::Device(_)), Err(AllocError::Device(_))) = (&ours, &theirs) {
+        return Ok(false);
+    }
+    prop_assert_eq!(ours, theirs);
+    Ok(true)
+}
