@@ -18,6 +18,8 @@ pub(crate) struct Range {
     pub(crate) addr: Addr,
     pub(crate) page_bytes: u64,
     stream: Stream,
+    page_count: usize,
+    /// The pages up to the last that was ever mapped; those behind are empty.
     pages: Vec<Page>,
 }
 
@@ -51,11 +53,11 @@ impl Range {
     ) -> Result<Self, DeviceError> {
         let pages = (device_total_bytes + device_total_bytes / 8).div_ceil(page_bytes);
         let addr = device.reserve(pages * page_bytes)?;
-        Ok(Self { addr, page_bytes, stream, pages: vec![Page::Empty; pages as usize] })
+        Ok(Self { addr, page_bytes, stream, page_count: pages as usize, pages: Vec::new() })
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
-        self.pages.len() as u64 * self.page_bytes
+        self.page_count as u64 * self.page_bytes
     }
 
     /// Backs `size_bytes` from the page-aligned `addr` on, rounded up to whole pages. An empty span says that the
@@ -70,6 +72,10 @@ impl Range {
         let begin = self.page_at_or_before(addr);
         let end = self.page_at_or_after(Addr(addr.0 + size_bytes));
         assert_eq!(self.page_addr(begin), addr, "mapping begins at a page");
+        assert!(end <= self.page_count, "mapping stays within the addresses");
+        if self.pages.len() < end {
+            self.pages.resize(end, Page::Empty);
+        }
         if let Err(error) = self.open(device, begin, end, peers) {
             if let Err(error) = self.strip(device, begin, end) {
                 tracing::error!(%error, "memory that could not be mapped is not given back yet");
