@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         bail!("--json and the tape cannot both go to standard output: give -o a file");
     }
     options.output.check()?;
-    let tape = input::read(&options.snapshot, &input::known(options.meta.as_deref())?)?;
+    let tape = input::read(&options.snapshot, &input::recorded(options.meta.as_deref())?.known())?;
     if tape.meta.source != Source::Imported {
         bail!("{} is a tape already: use it as it is", options.snapshot.display());
     }

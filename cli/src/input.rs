@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use replay::import::Known;
 use replay::tape::{Device, Tape};
+use replay::verify::RecordedRun;
 
 /// Reads a run, and warns where part of it is missing.
 pub(crate) fn read(path: &Path, known: &Known) -> Result<Tape> {
@@ -34,8 +35,13 @@ fn gap(device: &Device) -> Option<String> {
 }
 
 /// Reads a `--meta` file: what is known about a snapshot's run from outside it.
-pub(crate) fn known(meta: Option<&Path>) -> Result<Known> {
-    let Some(path) = meta else { return Ok(Known::default()) };
-    let context = || format!("cannot use --meta {}", path.display());
-    Ok(Known::from_meta(&fs::read(path).with_context(context)?).with_context(context)?)
+pub(crate) fn recorded(meta: Option<&Path>) -> Result<RecordedRun> {
+    let Some(path) = meta else { return Ok(RecordedRun::default()) };
+    let context = || {
+        format!(
+            "cannot use --meta {}: it has to be the JSON object of a recorded run",
+            path.display()
+        )
+    };
+    RecordedRun::from_json(&fs::read(path).with_context(context)?).with_context(context)
 }

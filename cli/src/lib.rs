@@ -6,13 +6,17 @@
 
 mod bytes;
 mod clean;
+mod compare;
 mod diff;
 mod import;
 mod info;
 mod input;
 mod output;
 mod progress;
+mod replay;
+mod setting;
 mod table;
+mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -38,6 +42,12 @@ const ABOUT: &str = "Record, read and replay the GPU memory of a training run";
 enum Verb {
     /// Make a tape of a PyTorch memory snapshot
     Import(import::Options),
+    /// Say what a run would have reserved under one setting
+    Replay(replay::Options),
+    /// Print the table over strategies and settings for a run
+    Compare(compare::Options),
+    /// Say whether our allocator does what PyTorch's did
+    Verify(verify::Options),
     /// Say what a run holds
     #[command(visible_alias = "stats")]
     Info(info::Options),
@@ -84,6 +94,9 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
 fn dispatch(verb: &Verb) -> Result<Verdict> {
     match verb {
         Verb::Import(options) => import::run(options),
+        Verb::Replay(options) => replay::run(options),
+        Verb::Compare(options) => compare::run(options),
+        Verb::Verify(options) => verify::run(options),
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),
         Verb::Clean(options) => clean::run(options),

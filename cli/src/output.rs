@@ -32,22 +32,6 @@ pub(crate) fn check(output: &Path, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes `bytes` to standard output or, under a temporary name first, to `output`.
-pub(crate) fn write(output: &Path, bytes: &[u8]) -> Result<()> {
-    if output == Path::new("-") {
-        return Ok(io::stdout().lock().write_all(bytes)?);
-    }
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let context =
-        || format!("cannot write {}: is its folder there and writable?", output.display());
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(context)?;
-    file.write_all(bytes).with_context(context)?;
-    file.as_file().sync_all().with_context(context)?;
-    file.persist(output).map_err(|error| error.error).with_context(context)?;
-    Ok(())
-}
-
 /// Prints text.
 pub(crate) fn print(text: &str) -> Result<()> {
     Ok(io::stdout().lock().write_all(text.as_bytes())?)

@@ -155,3 +155,92 @@ fn clean_takes_only_what_is_dead() {
     let (text, code) = vramtape(&["clean", "--json", "--folder", here.to_str().unwrap()]);
     assert_eq!((text.as_str(), code), ("{\n  \"removed\": []\n}\n", Some(0)));
 }
+
+/// A snapshot kept in the repository, and what is known about its run.
+fn trace(name: &str) -> (String, String) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/traces");
+    let file = |end: &str| folder.join(format!("{name}{end}")).to_str().unwrap().to_owned();
+    (file(".pickle.zst"), file(".json"))
+}
+
+#[test]
+fn a_snapshot_and_its_tape_replay_the_same() {
+    let folder = Folder::new();
+    let (snapshot, meta) = trace("gpt2_train-default");
+    let tape = folder.path("gpt2.vtape").to_str().unwrap().to_owned();
+    let import = ["import", snapshot.as_str(), "--meta", &meta, "-o", &tape];
+    let (text, code) = vramtape(&import);
+    assert_eq!(code, Some(0), "{text}");
+    golden("import", &folder.scrub(&text));
+    let (text, code) = vramtape(&import);
+    assert_eq!(code, Some(2), "an existing file is kept: {text}");
+    golden("error-exists", &folder.scrub(&text));
+    assert_eq!(vramtape(&[&import[..], &["-f"]].concat()).1, Some(0));
+
+    let replay = |args: &[&str]| {
+        let (text, code) = vramtape(&[&["replay", "--json"], args].concat());
+        assert_eq!(code, Some(0), "{text}");
+        let mut report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(report["elapsed_s"].take().is_f64());
+        report
+    };
+    let from_snapshot = replay(&[&snapshot, "--meta", &meta]);
+    assert_eq!(from_snapshot, replay(&[&tape]));
+    let recorded: serde_json::Value = serde_json::from_slice(&fs::read(&meta).unwrap()).unwrap();
+    assert_eq!(from_snapshot["peak_reserved_bytes"], recorded["peak_reserved_bytes"]);
+    assert_eq!(from_snapshot["peak_allocated_bytes"], recorded["peak_allocated_bytes"]);
+    assert_eq!(from_snapshot["strategy"], "native");
+    let keys = ["strategy", "config", "peak_live_bytes", "efficiency", "device_allocs"];
+    let more = ["device_frees", "num_alloc_retries", "num_ooms", "events", "elapsed_s"];
+    for key in keys.iter().chain(&more) {
+        assert!(from_snapshot.get(key).is_some(), "no {key}");
+    }
+    let expandable = replay(&[&tape, "--strategy", "expandable"]);
+    assert_eq!(expandable["strategy"], "expandable");
+    assert_ne!(expandable["peak_reserved_bytes"], from_snapshot["peak_reserved_bytes"]);
+    let small = replay(&[&tape, "--capacity", "8GiB"]);
+    assert!(small["num_ooms"].as_i64() > Some(0), "{small}");
+}
+
+#[test]
+fn compare_prints_a_row_a_setting() {
+    let (snapshot, meta) = trace("gpt2_train-default");
+    let args = ["compare", &snapshot, "--meta", &meta, "--config", "max_split_size_mb:64"];
+    let (text, code) = vramtape(&args);
+    assert_eq!(code, Some(0), "{text}");
+    golden("compare", &text);
+    let (json, _) = vramtape(&[&args[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["rows"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn verify_is_0_where_our_allocator_does_what_pytorch_did_and_1_where_not() {
+    let folder = Folder::new();
+    let (snapshot, meta) = trace("gpt2_train-default");
+    let (text, code) = vramtape(&["verify", &snapshot, "--meta", &meta]);
+    assert_eq!(code, Some(0), "{text}");
+    golden("verify", &text);
+    let wrong = folder.path("wrong.json");
+    let other = r#"{"torch": "2.15.0", "memory_stats": {"num_ooms": 7}}"#;
+    fs::write(&wrong, other).unwrap();
+    let (text, code) = vramtape(&["verify", &snapshot, "--meta", wrong.to_str().unwrap()]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("num_ooms: recorded 7, replayed 0"), "{text}");
+}
+
+#[test]
+fn bad_flags_are_2_and_say_what_to_write() {
+    let (snapshot, _) = trace("gpt2_train-default");
+    let cases: [(&str, &[&str]); 4] = [
+        ("error-capacity", &["--capacity", "80GB"]),
+        ("error-settings", &["--config", "max_split_size_mb:3"]),
+        ("error-strategy", &["--strategy", "natve"]),
+        ("error-device", &["--device", "3"]),
+    ];
+    for (name, args) in cases {
+        let (text, code) = vramtape(&[&["replay", snapshot.as_str()], args].concat());
+        assert_eq!(code, Some(2), "{text}");
+        golden(name, &text);
+    }
+}

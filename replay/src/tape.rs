@@ -7,7 +7,7 @@ mod write;
 
 use std::io::Read;
 
-use allocator::config::{Compat, Config, ConfigError};
+use allocator::config::Compat;
 use trace_format::{
     BaseState, DeviceId, DeviceMeta, FrameId, Item, Meta, ReadError, Reader, Record, Recovery,
     StackId, StringId, Tables,
@@ -83,13 +83,11 @@ impl Tape {
         self.meta.devices.iter().find(|device| device.id == id)
     }
 
-    /// The settings it was recorded under, as the PyTorch that recorded it reads them.
-    ///
-    /// # Errors
-    /// Where the recorded text does not parse.
-    pub fn config(&self) -> Result<Config, ConfigError> {
-        let compat = self.meta.compat.as_deref().and_then(Compat::from_name).unwrap_or_default();
-        Ok(Config::parse(&self.meta.alloc_conf, compat)?.config)
+    /// Whose behaviour its allocator reproduced; the newest where the tape does not say.
+    pub fn compat(&self) -> Compat {
+        let named = self.meta.compat.as_deref().and_then(Compat::from_name);
+        let torch = self.meta.torch_version.as_deref().map(Compat::of_torch);
+        named.or(torch).unwrap_or_default()
     }
 
     /// Records of all devices.

@@ -1,0 +1,113 @@
+//! `vramtape compare RUN`: the table over strategies and settings.
+
+use allocator::config::Config;
+use anyhow::Result;
+use replay::compare::{USUAL_SETTINGS, compare};
+use replay::report::Report;
+use serde::Serialize;
+
+use crate::progress::Progress;
+use crate::setting::{Chosen, RunFlags};
+use crate::table::Table;
+use crate::{Verdict, bytes, output};
+
+/// The flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    run: RunFlags,
+    /// Settings to add to the table, as in PYTORCH_CUDA_ALLOC_CONF; may be given several times
+    #[arg(long, value_name = "SETTINGS")]
+    config: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Comparison {
+    device: u16,
+    /// Which row has the settings that the run was recorded with.
+    recorded_row: usize,
+    rows: Vec<Report>,
+}
+
+/// Replays under each and prints one row a setting.
+pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    let chosen = options.run.read()?;
+    let configs = configs(&chosen, &options.config)?;
+    let total = configs.len() as u64 * chosen.device().records.len() as u64;
+    let progress = Progress::start("comparing", total);
+    let each = chosen.device().records.len() as u64;
+    let rows = chosen.with_device(|device| {
+        compare(device, &configs, chosen.capacity_bytes, chosen.follow, |done| {
+            progress.at(done as u64 * each);
+        })
+    })?;
+    drop(progress);
+    let comparison = Comparison { device: chosen.device().id.0, recorded_row: 0, rows };
+    if options.json {
+        output::print_json(&comparison)?;
+    } else {
+        output::print(&text(&comparison, chosen.capacity_bytes))?;
+    }
+    Ok(Verdict::Good)
+}
+
+/// The recorded settings, the usual ones and the given ones, each once.
+fn configs(chosen: &Chosen, given: &[String]) -> Result<Vec<Config>> {
+    let mut configs = vec![chosen.config(None, None)?];
+    for text in USUAL_SETTINGS.into_iter().chain(given.iter().map(String::as_str)) {
+        let config = chosen.config(Some(text), None)?;
+        if configs.iter().all(|known| known.text != config.text) {
+            configs.push(config);
+        }
+    }
+    Ok(configs)
+}
+
+fn text(comparison: &Comparison, capacity_bytes: Option<u64>) -> String {
+    let heads =
+        ["strategy", "settings", ">reserved", ">efficiency", ">device calls", ">retries", ">OOMs"];
+    let mut table = Table::new(&heads);
+    for (at, row) in comparison.rows.iter().enumerate() {
+        let settings = if row.config.is_empty() { "PyTorch's defaults" } else { &row.config };
+        let recorded = if at == comparison.recorded_row { " (as recorded)" } else { "" };
+        table.row([
+            row.strategy.clone(),
+            format!("{settings}{recorded}"),
+            bytes::show(row.peak_reserved_bytes),
+            format!("{:.3}", row.efficiency),
+            (row.device_allocs + row.device_frees).to_string(),
+            row.num_alloc_retries.to_string(),
+            row.num_ooms.to_string(),
+        ]);
+    }
+    let mut text = table.render();
+    if let Some(row) = comparison.rows.first() {
+        let capacity = capacity_bytes.map_or("unlimited".to_owned(), bytes::show);
+        let live = bytes::show(row.peak_live_bytes);
+        text =
+            format!("peak live {live} (no policy can reserve less), capacity {capacity}\n\n{text}");
+    }
+    if let Some(better) = verdict(comparison) {
+        text.push_str(&better);
+    }
+    text
+}
+
+/// What the table says, in a sentence, where a setting reserves less than the recorded one did.
+fn verdict(comparison: &Comparison) -> Option<String> {
+    let recorded = comparison.rows.get(comparison.recorded_row)?;
+    let fits = |row: &&Report| row.num_ooms <= recorded.num_ooms;
+    let best = comparison.rows.iter().filter(fits).min_by_key(|row| row.peak_reserved_bytes)?;
+    let saved = recorded.peak_reserved_bytes.checked_sub(best.peak_reserved_bytes)?;
+    (saved > 0).then(|| {
+        let share = 100.0 * saved as f64 / recorded.peak_reserved_bytes as f64;
+        let settings = if best.config.is_empty() { "its defaults" } else { &best.config };
+        format!(
+            "\nleast with {settings}: {} less than recorded ({share:.1} %)\n",
+            bytes::show(saved)
+        )
+    })
+}

@@ -1,0 +1,152 @@
+//! Which run and which settings: the flags that `replay` and `compare` share, and what they add up to.
+
+use std::path::PathBuf;
+
+use allocator::config::{Compat, Config};
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use replay::driver::Follow;
+use replay::run::DeviceTape;
+use replay::tape::{Device, Tape};
+use trace_format::StringId;
+
+use crate::{bytes, input};
+
+/// The run, and the machine it is replayed on.
+#[derive(clap::Args)]
+pub(crate) struct RunFlags {
+    /// A tape or a snapshot
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// Memory of the simulated device, or `unlimited` [default: as recorded, if that is known]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) capacity: Option<String>,
+    /// Which device of the run, if it has several
+    #[arg(long, value_name = "N")]
+    device: Option<u16>,
+    /// JSON with what a snapshot does not hold: torch, device_total_bytes, fraction
+    #[arg(long, value_name = "META.json")]
+    meta: Option<PathBuf>,
+    /// Leave out cache flushes that the import only concluded
+    #[arg(long)]
+    drop_inferred_flushes: bool,
+    /// Whose behaviour to reproduce [default: as recorded, else 2.15]
+    #[arg(long, value_name = "VERSION")]
+    compat: Option<CompatFlag>,
+}
+
+/// A PyTorch whose behaviour is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CompatFlag {
+    #[value(name = "2.11")]
+    V2_11,
+    #[value(name = "2.15")]
+    V2_15,
+}
+
+/// A strategy by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StrategyFlag {
+    /// PyTorch's policy
+    Native,
+    /// The same with expandable_segments:True
+    Expandable,
+}
+
+/// A run that was read, and what was chosen for it.
+pub(crate) struct Chosen {
+    tape: Tape,
+    device: usize,
+    compat: Compat,
+    /// Memory of the simulated device.
+    pub(crate) capacity_bytes: Option<u64>,
+    /// Which inputs count.
+    pub(crate) follow: Follow,
+}
+
+impl RunFlags {
+    /// Reads the run.
+    pub(crate) fn read(&self) -> Result<Chosen> {
+        let recorded = input::recorded(self.meta.as_deref())?;
+        let tape = input::read(&self.run, &recorded.known())?;
+        let device = self.pick(&tape)?;
+        let compat = match (self.compat, &recorded.torch) {
+            (Some(CompatFlag::V2_11), _) => Compat::V2_11,
+            (Some(CompatFlag::V2_15), _) => Compat::V2_15,
+            (None, Some(torch)) => Compat::of_torch(torch),
+            (None, None) => tape.compat(),
+        };
+        let capacity_bytes = match self.capacity.as_deref() {
+            Some("unlimited") => None,
+            Some(text) => Some(bytes::parse(text).context("--capacity")?),
+            None => tape
+                .device_meta(tape.devices[device].id)
+                .and_then(|meta| meta.capacity_bytes.or(meta.total_bytes)),
+        };
+        let inferred_empty_cache = !self.drop_inferred_flushes;
+        let follow = Follow { inferred_empty_cache, ..Follow::default() };
+        Ok(Chosen { tape, device, compat, capacity_bytes, follow })
+    }
+
+    fn pick(&self, tape: &Tape) -> Result<usize> {
+        let ids: Vec<_> = tape.devices.iter().map(|device| device.id.0).collect();
+        match (self.device, ids.as_slice()) {
+            (_, []) => bail!("{} holds no device: record it again", self.run.display()),
+            (None, [_]) => Ok(0),
+            (None, _) => bail!("the run has devices {ids:?}: choose one with --device N"),
+            (Some(wanted), _) => ids
+                .iter()
+                .position(|id| *id == wanted)
+                .with_context(|| format!("the run has no device {wanted}, only {ids:?}")),
+        }
+    }
+}
+
+impl Chosen {
+    /// The chosen device.
+    pub(crate) fn device(&self) -> &Device {
+        &self.tape.devices[self.device]
+    }
+
+    /// Hands the chosen device to `replay`.
+    pub(crate) fn with_device<T>(&self, replay: impl FnOnce(DeviceTape<'_>) -> T) -> T {
+        let text = |id: StringId| self.tape.text(id);
+        let device = self.device();
+        replay(DeviceTape { base: &device.base, records: &device.records, text: &text })
+    }
+
+    /// Settings from `text`, or the recorded ones where it is `None`, under a strategy if one is asked for.
+    pub(crate) fn config(
+        &self,
+        text: Option<&str>,
+        strategy: Option<StrategyFlag>,
+    ) -> Result<Config> {
+        let text = text.unwrap_or(&self.tape.meta.alloc_conf);
+        let config = self.parse(text)?;
+        let flag = match strategy {
+            Some(StrategyFlag::Native) if config.expandable_segments => "expandable_segments:False",
+            Some(StrategyFlag::Expandable) if !config.expandable_segments => {
+                "expandable_segments:True"
+            }
+            _ => return Ok(config),
+        };
+        self.parse(
+            &[text, flag]
+                .iter()
+                .filter(|part| !part.is_empty())
+                .copied()
+                .collect::<Vec<_>>()
+                .join(","),
+        )
+    }
+
+    fn parse(&self, text: &str) -> Result<Config> {
+        // PyTorch's parsers give an error of their own type, which has no cause to lose.
+        let parsed =
+            Config::parse(text, self.compat).map_err(|error| anyhow::anyhow!("{error}"))?;
+        for warning in &parsed.warnings {
+            eprintln!("warning: {warning}");
+        }
+        Ok(parsed.config)
+    }
+}

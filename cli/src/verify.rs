@@ -1,0 +1,94 @@
+//! `vramtape verify SNAPSHOT --meta META.json`: whether our allocator does what PyTorch's did.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use replay::import::import_file;
+use replay::verify::{Agreement, Verification, verify};
+use serde::Serialize;
+
+use crate::{Verdict, input, output};
+
+/// The flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// A PyTorch memory snapshot
+    #[arg(value_name = "SNAPSHOT")]
+    snapshot: PathBuf,
+    /// JSON about its run: torch, device_total_bytes, fraction, memory_stats
+    #[arg(long, value_name = "META.json")]
+    meta: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    same: bool,
+    devices: Vec<DeviceReport>,
+}
+
+#[derive(Serialize)]
+struct DeviceReport {
+    device: u16,
+    same: bool,
+    #[serde(flatten)]
+    verification: Verification,
+}
+
+/// Replays under the recorded settings and compares.
+pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    let recorded = input::recorded(options.meta.as_deref())?;
+    let import = import_file(&options.snapshot, &recorded.known())
+        .context("verify needs a snapshot that PyTorch wrote; `vramtape diff` compares two runs")?;
+    let devices: Vec<_> = verify(&import, &recorded)?
+        .into_iter()
+        .map(|(device, verification)| DeviceReport {
+            device: device.0,
+            same: verification.holds(),
+            verification,
+        })
+        .collect();
+    let report = Report { same: devices.iter().all(|device| device.same), devices };
+    if options.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&report.devices.iter().map(text).collect::<String>())?;
+    }
+    Ok(if report.same { Verdict::Good } else { Verdict::Bad })
+}
+
+fn text(report: &DeviceReport) -> String {
+    let Verification { steps, final_state, stats } = &report.verification;
+    let verdict = if report.same { "the same as recorded" } else { "NOT as recorded" };
+    let mut lines = vec![format!("device {}: {verdict}", report.device)];
+    lines.push(format!(
+        "  {} allocations, {} halves of frees, {} segment events, {} refused requests",
+        steps.allocations, steps.frees, steps.segment_events, steps.ooms
+    ));
+    if let Some(difference) = &steps.difference {
+        lines.push(format!("  {difference}"));
+    }
+    match final_state {
+        Some(Agreement { first_difference: Some(found), .. }) => {
+            lines.push(format!("  segments at the end: {found}"));
+        }
+        Some(agreement) => {
+            lines.push(format!("  {} segments and blocks at the end", agreement.recorded));
+        }
+        None => {}
+    }
+    let shown = |value: Option<i64>| value.map_or("nothing".to_owned(), |value| value.to_string());
+    match stats {
+        None => lines.push("  statistics: none recorded to compare with (--meta)".to_owned()),
+        Some(differences) => {
+            lines.push(format!("  statistics: {} differ", differences.len()));
+            lines.extend(differences.iter().map(|stat| {
+                let (recorded, replayed) = (shown(stat.recorded), shown(stat.replayed));
+                format!("    {}: recorded {recorded}, replayed {replayed}", stat.key)
+            }));
+        }
+    }
+    lines.join("\n") + "\n"
+}
