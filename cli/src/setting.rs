@@ -70,11 +70,10 @@ impl RunFlags {
         let recorded = input::recorded(self.meta.as_deref())?;
         let tape = input::read(&self.run, &recorded.known())?;
         let device = self.pick(&tape)?;
-        let compat = match (self.compat, &recorded.torch) {
-            (Some(CompatFlag::V2_11), _) => Compat::V2_11,
-            (Some(CompatFlag::V2_15), _) => Compat::V2_15,
-            (None, Some(torch)) => Compat::of_torch(torch),
-            (None, None) => tape.compat(),
+        let compat = match self.compat {
+            Some(CompatFlag::V2_11) => Compat::V2_11,
+            Some(CompatFlag::V2_15) => Compat::V2_15,
+            None => tape.compat(),
         };
         let capacity_bytes = match self.capacity.as_deref() {
             Some("unlimited") => None,
