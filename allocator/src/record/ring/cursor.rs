@@ -55,6 +55,10 @@ impl Cursor {
         end: u64,
         mut take: impl FnMut(Record) -> Result<(), E>,
     ) -> Result<Reached, E> {
+        // Also what keeps a damaged head from sending a reader on an endless way.
+        if end.saturating_sub(self.next) > region.slots() {
+            return Ok(Reached::Gone);
+        }
         while self.next < end {
             let payload = match region.read(self.next) {
                 Found::Record(payload) => Some(payload),

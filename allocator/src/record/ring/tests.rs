@@ -206,6 +206,56 @@ fn what_is_no_ring_is_refused_by_name() {
     }
 }
 
+#[test]
+fn damage_is_loss_and_neither_panics_nor_hangs() {
+    let (dir, mut recorder) = ring(64);
+    let name = recorder.intern("optimizer");
+    (0..100).for_each(|n| recorder.record(StackId::NONE, alloc(n)));
+    let whole = std::fs::read(recorder.ring().path().unwrap()).unwrap();
+    let path = dir.path().join("damaged.ring");
+    let head = 8 * region::Word::Head as usize;
+    let mut random = 0x5eed_u64;
+    for round in 0..200 {
+        let mut bytes = whole.clone();
+        if round == 0 {
+            bytes[head..head + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+        }
+        for _ in 0..round {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Header, slots and the used part of the text log; not the numbers that open() checks.
+            let at = 64 + (random >> 33) as usize % (4_096 + 64 * 64);
+            bytes[at] ^= 1 << (random >> 60 & 7);
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        let mut reader = RingReader::open(&path).unwrap();
+        let (records, lost) = poll(&mut reader);
+        assert!(records.len() <= 64, "round {round}");
+        assert!(records.len() as u64 + lost >= 64.min(reader.info().written), "round {round}");
+        let _ = reader.string(name);
+    }
+}
+
+/// Not a test of its own: a process whose files may not be as large as a ring.
+#[test]
+#[ignore = "run by other tests as a process"]
+fn process_that_may_not_make_large_files() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let limit = Some(1 << 20);
+    setrlimit(Resource::Fsize, Rlimit { current: limit, maximum: limit }).unwrap();
+    let options = options(&testing::process_dir(), 64);
+    let mut recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
+    recorder.record(StackId::NONE, alloc(1));
+    assert_eq!((recorder.ring().path(), recorder.ring().sequence()), (None, 1));
+}
+
+#[test]
+fn a_limit_on_file_sizes_does_not_kill_the_process() {
+    let dir = tempdir().unwrap();
+    let name = "ring::tests::process_that_may_not_make_large_files";
+    assert!(Process::start(name, dir.path()).wait().success());
+    assert_eq!(list_rings(dir.path()).unwrap(), Vec::<PathBuf>::new());
+}
+
 /// Not a test of its own: what the crash tests run in another process, until it is killed.
 #[test]
 #[ignore = "run by other tests as a process to kill"]

@@ -4,7 +4,7 @@ mod model;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tempfile::tempdir;
@@ -66,7 +66,7 @@ fn follow(path: &Path) -> Followed {
     seen
 }
 
-fn start(path: &Path) -> TapeRecorder {
+fn start_tape(path: &Path) -> TapeRecorder {
     TapeRecorder::start(path, Meta::default(), SystemClock::new()).unwrap()
 }
 
@@ -75,7 +75,7 @@ fn a_tape_from_the_start_holds_everything_and_starts_from_nothing() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
     let model = SharedModel::new(dir.path(), 1 << 16);
-    let tape = start(&path);
+    let tape = start_tape(&path);
     tape.add(model.source());
     model.run(20_000);
     let summary = tape.stop().unwrap();
@@ -101,7 +101,7 @@ fn a_tape_begun_in_full_flight_is_cut_exactly_at_its_base() {
             }
         });
         for _ in 0..20 {
-            let tape = start(&path);
+            let tape = start_tape(&path);
             tape.add(model.source());
             std::thread::sleep(Duration::from_millis(3));
             tape.stop().unwrap();
@@ -117,7 +117,7 @@ fn a_tape_gets_a_base_state_again_and_again() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
     let model = SharedModel::new(dir.path(), 1 << 16);
-    let tape = start(&path);
+    let tape = start_tape(&path);
     tape.add_with_bases(model.source(), 1_000);
     for _ in 0..20 {
         model.run(500);
@@ -135,7 +135,7 @@ fn a_ring_that_laps_its_drainer_is_a_counted_loss_and_a_fresh_base() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
     let model = SharedModel::new(dir.path(), 64);
-    let tape = start(&path);
+    let tape = start_tape(&path);
     tape.add(model.source());
     while model.sequence() < 200_000 {
         model.run(1_000);
@@ -155,7 +155,7 @@ fn a_growing_tape_can_be_read_and_says_that_it_is_not_finished() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
     let model = SharedModel::new(dir.path(), 1 << 12);
-    let tape = start(&path);
+    let tape = start_tape(&path);
     tape.add(model.source());
     model.run(100);
     let written = model.sequence();
@@ -183,7 +183,7 @@ fn strings_and_stacks_arrive_under_the_tapes_own_numbers() {
     let _unused = ring.intern("never on tape");
     let (name, filename) = (ring.intern("forward"), ring.intern("model.py"));
     let stack = ring.intern_stack(&[Frame { name, filename, line: 41 }]);
-    let tape = start(&path);
+    let tape = start_tape(&path);
     tape.add(model.source());
     model.with(|model| {
         let event = Event::Mark { kind: MarkKind::Phase, name };
@@ -213,7 +213,7 @@ fn two_rings_share_a_tape() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
     let models = [1, 2].map(|device| SharedModel::on(dir.path(), 1 << 12, DeviceId(device)));
-    let tape = start(&path);
+    let tape = start_tape(&path);
     for model in &models {
         tape.add(model.source());
         model.run(300);
@@ -232,12 +232,12 @@ fn two_rings_share_a_tape() {
 fn a_path_where_another_tape_is_being_written_is_refused() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
-    let tape = start(&path);
+    let tape = start_tape(&path);
     let error = TapeRecorder::start(&path, Meta::default(), SystemClock::new()).unwrap_err();
     assert!(matches!(&error, TapeError::InUse { .. }), "{error}");
     assert!(error.to_string().contains("{pid}"), "{error}");
     tape.stop().unwrap();
-    start(&path).stop().unwrap();
+    start_tape(&path).stop().unwrap();
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_forked_child_can_neither_stop_its_parents_tape_nor_hang_on_it() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
     let model = SharedModel::new(dir.path(), 1 << 12);
-    let tape = start(&path);
+    let tape = start_tape(&path);
     tape.add(model.source());
     model.run(100);
     let mut tape = Some(tape);
@@ -312,7 +312,7 @@ fn a_ring_is_saved_while_it_turns() {
 fn process_that_writes_a_tape_until_killed() {
     let dir = testing::process_dir();
     let model = SharedModel::new(&dir, 1 << 16);
-    let tape = start(&dir.join("run.vtape"));
+    let tape = start_tape(&dir.join("run.vtape"));
     tape.add_with_bases(model.source(), 10_000);
     loop {
         model.run(200);
@@ -345,7 +345,7 @@ fn process_whose_disk_is_full() {
     let model = SharedModel::new(&dir, 1 << 16);
     let limit = Some(1 << 20);
     setrlimit(Resource::Fsize, Rlimit { current: limit, maximum: limit }).unwrap();
-    let tape = start(&dir.join("run.vtape"));
+    let tape = start_tape(&dir.join("run.vtape"));
     tape.add(model.source());
     while tape.is_recording() {
         model.run(1_000);
@@ -365,4 +365,37 @@ fn a_full_disk_stops_the_tape_and_nothing_else() {
     assert!(process.wait().success());
     let seen = follow(&dir.path().join("run.vtape"));
     assert!(seen.records > 0 && !seen.has_index, "{seen:?}");
+}
+
+/// Not a check but a figure: `cargo test --release -p allocator speed_of_a_tape -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn speed_of_a_tape() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.vtape");
+    let model = SharedModel::new(dir.path(), 1 << 20);
+    model.run(900_000);
+    let start = Instant::now();
+    let records = model.save(&path).records;
+    report("saved", records, start.elapsed(), &path);
+
+    let model = SharedModel::new(dir.path(), 1 << 20);
+    let tape = start_tape(&path);
+    tape.add(model.source());
+    let start = Instant::now();
+    (0..5_000).for_each(|_| model.run(1_000));
+    println!("{} records made in {:?}", model.sequence(), start.elapsed());
+    let summary = tape.stop().unwrap();
+    report("on tape", summary.records, start.elapsed(), &path);
+    println!("lost: {}", summary.lost);
+}
+
+fn report(what: &str, records: u64, elapsed: Duration, path: &Path) {
+    let bytes = std::fs::metadata(path).unwrap().len();
+    let each = |total: u128| total as f64 / records as f64;
+    println!(
+        "{what}: {records} records in {elapsed:?}, {:.1} ns and {:.1} bytes each",
+        each(elapsed.as_nanos()),
+        each(bytes.into())
+    );
 }
