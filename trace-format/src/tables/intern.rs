@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Frame, frame_cost_bytes, stack_cost_bytes, string_cost_bytes};
+use super::{FRAME_COST_BYTES, Frame, stack_cost_bytes, string_cost_bytes};
 use crate::{
     ids::{FrameId, StackId, StringId},
     layout::TABLES_MAX_BYTES,
@@ -90,7 +90,7 @@ impl Interner {
         if let Some(&id) = self.frames.get(&frame) {
             return Ok(id);
         }
-        self.grow(frame_cost_bytes())?;
+        self.grow(FRAME_COST_BYTES)?;
         let id = FrameId(self.frames.len() as u32);
         self.frames.insert(frame, id);
         let out = &mut self.new_frames.bytes;
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn full_tables_refuse_what_is_new_and_know_what_is_old() {
         let frame = |line| Frame { line, ..Frame::default() };
-        let room = string_cost_bytes("old") + 4 * frame_cost_bytes() + stack_cost_bytes(1) + 3;
+        let room = string_cost_bytes("old") + 4 * FRAME_COST_BYTES + stack_cost_bytes(1) + 3;
         let mut interner = Interner { bytes: TABLES_MAX_BYTES - room, ..Interner::default() };
         assert_eq!(interner.string("old"), Ok(StringId(1)));
         assert_eq!(interner.stack(&[frame(1)]), Ok(StackId(1)));

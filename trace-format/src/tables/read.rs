@@ -1,6 +1,6 @@
 //! The reader's side: what the chunks so far have defined.
 
-use super::{Frame, frame_cost_bytes, stack_cost_bytes, string_cost_bytes};
+use super::{FRAME_COST_BYTES, Frame, stack_cost_bytes, string_cost_bytes};
 use crate::{
     ids::{FrameId, StackId, StringId},
     layout::TABLES_MAX_BYTES,
@@ -96,7 +96,7 @@ impl Tables {
         for _ in 0..cursor.count()? {
             let name = self.known_string(cursor.u32()?)?;
             let filename = self.known_string(cursor.u32()?)?;
-            self.grow(frame_cost_bytes())?;
+            self.grow(FRAME_COST_BYTES)?;
             self.frames.push(Frame { name, filename, line: cursor.u32()? });
         }
         if cursor.u64()? != self.stack_ends.len() as u64 {
