@@ -4,6 +4,7 @@ use crate::{
     base::{BaseState, PoolState, ScopeState},
     events::{filter_code, filter_of},
     ids::{Addr, PoolId, StackId, Stream},
+    layout::JSON_MAX_BYTES,
     segment::{BlockState, BlockStatus, SegmentState},
     varint::{Cursor, Malformed, put, put_bytes, unzigzag, zigzag},
 };
@@ -16,8 +17,9 @@ const OWN_SOURCE: u8 = 1;
 const USE_ON_OOM: u8 = 2;
 const NO_SPLIT: u8 = 4;
 
-/// Appends the payload to `out`; a block's address is not written, as blocks tile their segment.
-pub(crate) fn encode(base: &BaseState, out: &mut Vec<u8>) {
+/// Appends the payload to `out`, `stats` being the statistics' JSON or empty. A block's address is not written, as
+/// blocks tile their segment.
+pub(crate) fn encode(base: &BaseState, stats: &str, out: &mut Vec<u8>) {
     put(out, base.time_ns);
     put_bytes(out, base.settings.as_bytes());
     match base.memory_fraction {
@@ -27,7 +29,6 @@ pub(crate) fn encode(base: &BaseState, out: &mut Vec<u8>) {
             out.extend_from_slice(&fraction.to_le_bytes());
         }
     }
-    let stats = base.stats.as_ref().map(ToString::to_string).unwrap_or_default();
     put_bytes(out, stats.as_bytes());
     put(out, base.pools.len() as u64);
     for pool in &base.pools {
@@ -92,6 +93,9 @@ pub(crate) fn decode(payload: &[u8], stacks: u32) -> Result<BaseState, Malformed
         base.memory_fraction = Some(f64::from_le_bytes(bytes));
     }
     let stats = cursor.str()?;
+    if stats.len() > JSON_MAX_BYTES {
+        return Err(Malformed::Range);
+    }
     if !stats.is_empty() {
         base.stats = Some(serde_json::from_str(stats).map_err(|_| Malformed::Text)?);
     }

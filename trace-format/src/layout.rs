@@ -17,6 +17,8 @@ pub const CHUNK_HEADER_BYTES: usize = 32;
 pub(crate) const CHUNK_MARK: [u8; 4] = [0xf5, b'C', b'h', b'k'];
 /// Most bytes of a payload, stored or unpacked. Bounds what a reader holds.
 pub(crate) const PAYLOAD_MAX_BYTES: u32 = 64 << 20;
+/// Most bytes of JSON in one place: parsed, it takes many times its length.
+pub(crate) const JSON_MAX_BYTES: usize = 1 << 20;
 /// Most bytes that a tape's strings and stacks take in a reader's memory, so that a small hostile file cannot ask for
 /// all of it.
 pub(crate) const TABLES_MAX_BYTES: usize = 1 << 30;
@@ -135,7 +137,11 @@ impl ChunkHeader {
             items: u32_at(bytes, 20),
             payload_crc: u32_at(bytes, 24),
         };
-        let fits = header.stored_bytes.max(header.unpacked_bytes) <= PAYLOAD_MAX_BYTES
+        let payload_max_bytes = match header.kind {
+            ChunkKind::Meta => JSON_MAX_BYTES as u32,
+            _ => PAYLOAD_MAX_BYTES,
+        };
+        let fits = header.stored_bytes.max(header.unpacked_bytes) <= payload_max_bytes
             && (header.kind != ChunkKind::Events || header.items <= RECORDS_MAX);
         fits.then_some(header)
     }

@@ -133,6 +133,12 @@ fn what_the_tape_does_not_define_is_refused() {
     assert!(writer.push(GPU, &stranger).unwrap_err().to_string().contains("string 1"));
     let frame = Frame { name: StringId(1), ..Frame::default() };
     assert!(writer.stack(&[frame]).is_err());
+    let hostname = Some("x".repeat(1 << 20));
+    let error = writer.meta(&Meta { hostname, ..Meta::default() }).unwrap_err().to_string();
+    assert!(error.contains("a description of 104"), "{error}");
+    let stats = Some(serde_json::Value::String("x".repeat(1 << 20)));
+    let error = writer.base(GPU, &BaseState { stats, ..BaseState::default() }).unwrap_err();
+    assert!(error.to_string().contains("a state's statistics of 104857"), "{error}");
     let block = BlockState {
         addr: Addr(512),
         size_bytes: 512,

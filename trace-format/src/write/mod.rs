@@ -19,7 +19,10 @@ use crate::{
     events::EventsEncoder,
     ids::{DeviceId, StackId, StringId},
     index::{Index, IndexEntry},
-    layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, PAYLOAD_MAX_BYTES, Packing, file_header},
+    layout::{
+        CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, JSON_MAX_BYTES, PAYLOAD_MAX_BYTES, Packing,
+        file_header,
+    },
     meta::Meta,
     state::State,
     tables::{Frame, Full, Interner},
@@ -111,9 +114,10 @@ impl<W: Write> Writer<W> {
     /// Replaces the tape's description.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Where it is over 1 MiB, or cannot be written.
     pub fn meta(&mut self, meta: &Meta) -> Result<(), WriteError> {
         let json = serde_json::to_vec(meta).map_err(|e| self.error(WriteCause::Json(e)))?;
+        self.fits("a description", json.len(), JSON_MAX_BYTES)?;
         self.payload.clear();
         self.payload.extend_from_slice(&json);
         self.write_chunk(entry(ChunkKind::Meta, DeviceId::default(), 1))
@@ -176,11 +180,13 @@ impl<W: Write> Writer<W> {
                 self.knows_stack(block.stack)?;
             }
         }
+        let stats = base.stats.as_ref().map(ToString::to_string).unwrap_or_default();
+        self.fits("a state's statistics", stats.len(), JSON_MAX_BYTES)?;
         let at = self.device(device);
         self.flush_device(at)?;
         self.flush_tables()?;
         self.payload.clear();
-        base_codec::encode(base, &mut self.payload);
+        base_codec::encode(base, &stats, &mut self.payload);
         let times = IndexEntry {
             first_time_ns: base.time_ns,
             last_time_ns: base.time_ns,
