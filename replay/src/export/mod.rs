@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use allocator::config::Config;
 use thiserror::Error;
-use trace_format::{Commit, DeviceId, Record, SegmentState};
+use trace_format::{Commit, DeviceId, Record, SegmentState, State, StateError};
 
 use crate::snapshot::Stacks;
 
@@ -56,6 +56,19 @@ pub struct ExportError {
     pub path: PathBuf,
     /// Why.
     pub source: io::Error,
+}
+
+/// The segments that `records` lead to from `base`: the end of a run whose source does not say it.
+///
+/// # Errors
+/// Where a record contradicts those before it.
+pub fn segments_after(
+    base: &[SegmentState],
+    records: &[Record],
+) -> Result<Vec<SegmentState>, StateError> {
+    let mut state = State::from_segments(base)?;
+    records.iter().try_for_each(|record| state.apply(record))?;
+    Ok(state.segments())
 }
 
 /// Writes a snapshot to `path`, where it appears when it is complete.

@@ -70,6 +70,14 @@ pub enum ImportError {
         /// What and where.
         error: PickleError,
     },
+    /// Not JSON, though it begins like it.
+    #[error("{path}: not a JSON snapshot: {error}")]
+    Json {
+        /// The file.
+        path: String,
+        /// What and where.
+        error: serde_json::Error,
+    },
     /// Not a memory snapshot.
     #[error("{path}: {error}")]
     Snapshot {
@@ -88,7 +96,7 @@ pub enum ImportError {
     },
 }
 
-/// Reads and imports a snapshot file (`-` is standard input; zstd and gzip are recognised).
+/// Reads and imports a snapshot file: a pickle or JSON, plain, zstd or gzip (`-` is standard input).
 ///
 /// # Errors
 /// When the file cannot be read, is not a snapshot, or contradicts itself.
@@ -103,10 +111,21 @@ pub fn import_file(path: &Path, known: &Known) -> Result<Import, ImportError> {
 pub fn read_snapshot(path: &Path) -> Result<Snapshot, ImportError> {
     let bytes = source::read_all(path, INPUT_BYTES_MAX)?;
     let path = || path.display().to_string();
-    let tree = pickle::read(&bytes, Limits::default())
-        .map_err(|error| ImportError::Pickle { path: path(), error })?;
+    let tree = if is_json(&bytes) {
+        pickle::read_json(&bytes, Limits::default())
+            .map_err(|error| ImportError::Json { path: path(), error })?
+    } else {
+        pickle::read(&bytes, Limits::default())
+            .map_err(|error| ImportError::Pickle { path: path(), error })?
+    };
     drop(bytes);
     snapshot::from_tree(&tree).map_err(|error| ImportError::Snapshot { path: path(), error })
+}
+
+/// Whether a snapshot is JSON; no pickle begins like this.
+pub(crate) fn is_json(bytes: &[u8]) -> bool {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    matches!(first, Some(b'{' | b'['))
 }
 
 /// Imports a snapshot, with what is known about its run from elsewhere.

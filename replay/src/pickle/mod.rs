@@ -3,6 +3,7 @@
 //! trusted, values live in an arena (nesting cannot overflow the stack), and memory is bounded by [`Limits`].
 
 mod error;
+mod json;
 mod machine;
 pub(crate) mod opcode;
 mod strings;
@@ -10,6 +11,7 @@ mod text;
 mod tree;
 
 pub use error::{PickleError, Problem};
+pub use json::read_json;
 pub use strings::Text;
 pub use tree::{Node, Tree, Value};
 

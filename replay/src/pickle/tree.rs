@@ -149,6 +149,13 @@ impl Tree {
         Ok(Node(id))
     }
 
+    /// A new node of these values.
+    pub(super) fn add_full_node(&mut self, values: &[Value]) -> Result<Node, Full> {
+        let node = self.add_node()?;
+        self.extend(node, values)?;
+        Ok(node)
+    }
+
     /// Adds `values` at the end of a node. A node that others have been written behind moves to the end of the
     /// arena, with room to double, so that growing it one by one stays linear in time and memory.
     pub(super) fn extend(&mut self, node: Node, values: &[Value]) -> Result<(), Full> {

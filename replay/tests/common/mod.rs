@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use replay::import::Known;
+use replay::export::{Format, SnapshotDevice, SnapshotSource, segments_after, write_to};
+use replay::import::{Import, Known};
 
 /// The snapshots kept in this repository.
 pub(crate) fn own_traces() -> Vec<PathBuf> {
@@ -37,6 +38,32 @@ pub(crate) fn known(snapshot: &Path) -> Known {
         Ok(json) => Known::from_meta(&json).unwrap_or_else(|e| panic!("{}: {e}", meta.display())),
         Err(_) => Known::default(),
     }
+}
+
+/// The bytes of an import's export.
+pub(crate) fn export(import: &Import, format: Format) -> Vec<u8> {
+    let ends: Vec<_> = import
+        .devices
+        .iter()
+        .map(|device| match device.unrecorded_frees {
+            0 => device.final_segments.clone(),
+            _ => segments_after(&device.base.segments, &device.records).unwrap(),
+        })
+        .collect();
+    let devices = import.devices.iter().zip(&ends).map(|(device, segments)| SnapshotDevice {
+        device: device.device,
+        base: &device.base.segments,
+        records: &device.records,
+        segments,
+    });
+    let source = SnapshotSource {
+        devices: devices.collect(),
+        stacks: &import.stacks,
+        config: &import.config,
+    };
+    let mut bytes = Vec::new();
+    write_to(&mut bytes, &source, format).unwrap();
+    bytes
 }
 
 fn snapshots_in(folder: &Path) -> Vec<PathBuf> {
