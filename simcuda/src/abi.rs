@@ -70,11 +70,14 @@ pub(crate) use driver;
 pub(crate) struct Out<T>(*mut T);
 
 impl<T> Out<T> {
+    /// Refuses null, before anything is made that could not be handed out.
+    pub(crate) fn wanted(&self) -> Answer {
+        if self.0.is_null() { Err(Status::INVALID_VALUE) } else { Ok(()) }
+    }
+
     /// Fills the place; null is an invalid value.
     pub(crate) fn set(self, value: T) -> Answer {
-        if self.0.is_null() {
-            return Err(Status::INVALID_VALUE);
-        }
+        self.wanted()?;
         self.set_if_wanted(value);
         Ok(())
     }

@@ -46,6 +46,7 @@ impl Machine {
 }
 
 pub(crate) fn create(out: Out<u64>, flags: u32) -> Answer {
+    out.wanted()?;
     machine::bind()?;
     let handle = machine::new_handle();
     machine::with(|machine| {

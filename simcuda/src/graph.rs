@@ -80,6 +80,7 @@ impl Object {
 
 /// An executable of the graph; it shares the graph's user objects.
 pub(crate) fn instantiate(out: Out<u64>, graph: u64) -> Answer {
+    out.wanted()?;
     let handle = machine::with(|machine| {
         let copy = machine.graphs.graph(graph)?.clone();
         for &(object, count) in &copy.objects {
@@ -150,6 +151,7 @@ pub(crate) fn create_object(
     destructor: Option<Destructor>,
     references: u32,
 ) -> Answer {
+    out.wanted()?;
     let destructor = destructor.ok_or(Status::INVALID_VALUE)?;
     if references == 0 {
         return Err(Status::INVALID_VALUE);

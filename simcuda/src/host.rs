@@ -50,6 +50,7 @@ fn remove(addr: u64, ours: bool) -> Answer {
 }
 
 pub(crate) fn allocate(out: Out<*mut c_void>, size_bytes: usize) -> Answer {
+    out.wanted()?;
     let mut memory = ptr::null_mut();
     // SAFETY: `memory` is a place for the result, and a page is a power of two and a multiple of a pointer's size.
     let failed = unsafe { libc::posix_memalign(&raw mut memory, PAGE_BYTES, size_bytes.max(1)) };

@@ -12,6 +12,7 @@ const DEVICE_SHIFT: u32 = 48;
 
 /// Allocates on the current device; nothing for no bytes, as `cudaMalloc`.
 pub(crate) fn allocate(out: Out<u64>, size_bytes: usize) -> Answer {
+    out.wanted()?;
     if size_bytes == 0 {
         return out.set(0);
     }
@@ -34,6 +35,7 @@ pub(crate) fn info(free_bytes: Out<usize>, total_bytes: Out<usize>) -> Answer {
 }
 
 pub(crate) fn reserve(out: Out<u64>, size_bytes: usize) -> Answer {
+    out.wanted()?;
     let addr = machine::with_current(|device| Ok(device.reserve(size_bytes as u64)?))?;
     out.set(addr.0)
 }
@@ -43,6 +45,7 @@ pub(crate) fn unreserve(addr: u64, size_bytes: usize) -> Answer {
 }
 
 pub(crate) fn create(out: Out<u64>, size_bytes: usize, device: u16) -> Answer {
+    out.wanted()?;
     let handle = machine::with(|machine| {
         Ok(machine.device(device)?.create(size_bytes as u64, HandleType::None)?)
     })?;

@@ -1,9 +1,10 @@
-//! NVML as on a machine whose GPUs have no NVLink fabric: devices are found, every other question is "not supported".
+//! NVML as on a machine whose GPUs have no NVLink fabric: devices and this process are found, every other question is
+//! "not supported".
 //! `libnvidia-ml.so.1` is a name for this library, see `assemble.sh`.
 
 use std::ffi::{c_char, c_int};
 
-use crate::abi::{Answer, In, Out, guarded};
+use crate::abi::{Answer, In, InOut, Out, Status, guarded};
 use crate::{device, machine};
 
 /// A device is this number plus the ordinal.
@@ -36,7 +37,7 @@ macro_rules! unsupported {
 }
 
 fn name(device: Option<u16>, out: Out<u64>) -> Answer {
-    out.set(DEVICE + u64::from(device.ok_or(crate::abi::Status::INVALID_DEVICE)?))
+    out.set(DEVICE + u64::from(device.ok_or(Status::INVALID_DEVICE)?))
 }
 
 /// As NVML writes it: in groups of 4, 2, 2, 2 and 6 bytes.
@@ -47,6 +48,39 @@ fn uuid(device: u16) -> String {
     let group = |range: std::ops::Range<usize>| digits.get(range).unwrap_or_default();
     let (first, last) = (group(0..8), group(20..32));
     format!("GPU-{first}-{}-{}-{}-{last}", group(8..12), group(12..16), group(16..20))
+}
+
+fn ordinal(device: u64) -> Answer<u16> {
+    machine::ordinal(device.wrapping_sub(DEVICE) as i32)
+}
+
+/// `nvmlProcessInfo_v1_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Process {
+    pid: u32,
+    used_bytes: u64,
+}
+
+const _: () = assert!(size_of::<Process>() == 16);
+
+/// The processes on a device: this one. PyTorch asks when it is out of memory.
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetComputeRunningProcesses(
+    device: u64,
+    count: InOut<u32>,
+    out: Out<Process>,
+) -> c_int {
+    const INSUFFICIENT_SIZE: c_int = 7;
+    let mut room = 0;
+    let answer = status(|| {
+        room = count.get()?;
+        let used_bytes =
+            machine::with(|machine| Ok(machine.device(ordinal(device)?)?.used_bytes()))?;
+        out.fill(&[Process { pid: std::process::id(), used_bytes }], room as usize);
+        count.set(1)
+    });
+    if answer == 0 && room == 0 { INSUFFICIENT_SIZE } else { answer }
 }
 
 nvml! {
@@ -77,13 +111,12 @@ nvml! {
     }
 
     fn nvmlDeviceGetUUID(device: u64, out: Out<c_char>, room: u32) {
-        let ordinal = machine::ordinal(device.wrapping_sub(DEVICE) as i32)?;
-        out.text(&uuid(ordinal), room as c_int)
+        out.text(&uuid(ordinal(device)?), room as c_int)
     }
 }
 
 unsupported! {
-    nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetComputeRunningProcesses_v3
+    nvmlDeviceGetComputeRunningProcesses_v3
     nvmlDeviceGetGpuFabricInfo nvmlDeviceGetGpuFabricInfoV
     nvmlDeviceGetNvLinkCapability nvmlDeviceGetNvLinkRemoteDeviceType
     nvmlDeviceGetNvLinkRemotePciInfo_v2 nvmlDeviceGetNvLinkState nvmlDeviceGetP2PStatus

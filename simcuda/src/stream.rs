@@ -53,6 +53,7 @@ impl Machine {
 }
 
 pub(crate) fn create(out: Out<u64>, flags: u32, priority: i32) -> Answer {
+    out.wanted()?;
     machine::bind()?;
     let device = machine::current_device();
     let handle = machine::new_handle();
@@ -210,6 +211,7 @@ pub(crate) fn begin_capture(handle: u64, mode_number: u32) -> Answer {
 }
 
 pub(crate) fn end_capture(handle: u64, out: Out<u64>) -> Answer {
+    out.wanted()?;
     let graph = machine::with(|machine| {
         let (device, stream) = machine.stream(handle)?;
         let ended = machine.device(device)?.end_capture(stream);

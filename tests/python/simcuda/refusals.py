@@ -1,0 +1,46 @@
+"""What is not simulated fails with a sentence on stderr; wrong settings do too; nothing crashes."""
+
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LOAD = "import common; libraries = common.load(); "
+TORCH = LOAD + "import torch; "
+FAILS = """
+def fails(body):
+    try: body()
+    except RuntimeError: return
+    raise AssertionError("an error was expected")
+"""
+UNSIMULATED = TORCH + FAILS + """
+image = torch.empty(1, 3, 8, 8, device="cuda")
+convolution = torch.nn.Conv2d(3, 8, 3).cuda()
+fails(lambda: convolution(image))
+torch.backends.cudnn.enabled = False
+convolution(image).sum().backward()
+fails(lambda: torch.fft.fft(torch.empty(64, device="cuda")))
+fails(lambda: torch.linalg.eigh(torch.empty(8, 8, device="cuda")))
+"""
+ASYNC = TORCH + FAILS + 'fails(lambda: torch.empty(1, device="cuda"))'
+INIT = LOAD + "assert libraries[0].cuInit(0) == 3; assert libraries[0].cuInit(0) == 3"
+CASES = [
+    # (settings, program that must succeed, what stderr must say)
+    ({}, UNSIMULATED, ["torch.backends.cudnn.enabled = False", "cufft", "cusolver"]),
+    ({"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, ASYNC, ["leave backend:native"]),
+    ({"VRAMTAPE_SIM_MEMORY": "a lot"}, ASYNC, ["VRAMTAPE_SIM_MEMORY=a lot: write a size"]),
+    ({"VRAMTAPE_SIM_MEMORY": "80"}, INIT, ["VRAMTAPE_SIM_MEMORY=80: write a size", "with its unit"]),
+    ({"VRAMTAPE_SIM_DEVICES": "0"}, INIT, ["VRAMTAPE_SIM_DEVICES=0: write a whole number from 1 to 16"]),
+    ({"VRAMTAPE_SIM_EVENT_LAG": "-1"}, INIT, ["VRAMTAPE_SIM_EVENT_LAG=-1: write a whole number from 0"]),
+]
+
+running = []
+for settings, program, sentences in CASES:
+    process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **settings}, cwd=HERE,
+                               stderr=subprocess.PIPE, text=True)
+    running.append((process, sentences))
+for process, sentences in running:
+    stderr = process.communicate(timeout=200)[1]
+    assert process.returncode == 0, (process.args, process.returncode, stderr)
+    for sentence in sentences:
+        assert stderr.count(sentence) == 1 or sentence in ("cufft", "cusolver") and sentence in stderr, stderr
