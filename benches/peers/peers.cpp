@@ -11,6 +11,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -78,26 +79,30 @@ void pairs(const Subject& subject, const Operation& operation, const Place& plac
   }
 }
 
-// Wall nanoseconds for each pair of all threads together.
+// Wall nanoseconds for each pair of all threads together, from when all of them are ready. They wait
+// spinning: a thread that slept would be timed waking up.
 double measure(const Subject& subject, const Operation& operation, long count) {
+  using Clock = std::chrono::steady_clock;
+  size_t size = operation.places.size();
   std::atomic<size_t> ready{0};
-  std::atomic<bool> go{false};
+  std::vector<Clock::time_point> begins(size), ends(size);
   std::vector<std::thread> threads;
-  for (const Place& place : operation.places) {
-    threads.emplace_back([&, place] {
+  for (size_t i = 0; i < size; ++i) {
+    threads.emplace_back([&, i] {
+      const Place& place = operation.places[i];
       c10::cuda::set_device(static_cast<c10::DeviceIndex>(place.device));
       pairs(subject, operation, place, kWarmUpPairs);
-      ++ready;
-      while (!go) std::this_thread::yield();
+      for (++ready; ready < size;) {
+      }
+      begins[i] = Clock::now();
       pairs(subject, operation, place, count);
+      ends[i] = Clock::now();
     });
   }
-  while (ready < threads.size()) std::this_thread::yield();
-  auto begin = std::chrono::steady_clock::now();
-  go = true;
   for (auto& thread : threads) thread.join();
-  std::chrono::duration<double, std::nano> wall = std::chrono::steady_clock::now() - begin;
-  return wall.count() / static_cast<double>(count * static_cast<long>(threads.size()));
+  std::chrono::duration<double, std::nano> wall =
+      *std::max_element(ends.begin(), ends.end()) - *std::min_element(begins.begin(), begins.end());
+  return wall.count() / static_cast<double>(count * static_cast<long>(size));
 }
 
 void* new_stream(int device) {

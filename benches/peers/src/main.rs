@@ -35,11 +35,11 @@ struct Options {
     /// The folder of the simulated driver
     #[arg(long, env = "VRAMTAPE_SIMCUDA", value_name = "FOLDER")]
     simcuda: PathBuf,
-    /// How often each measurement is repeated
-    #[arg(long, default_value_t = 15, value_name = "N")]
+    /// How often each measurement is repeated; the subjects take turns
+    #[arg(long, default_value_t = 201, value_name = "N")]
     rounds: u32,
-    /// Allocations and frees in each measurement
-    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    /// Allocations and frees in each measurement, few enough to end before the system interrupts most of them
+    #[arg(long, default_value_t = 2_000, value_name = "N")]
     pairs: u32,
     /// Print JSON in place of the table
     #[arg(long)]
