@@ -69,7 +69,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Enters a new range as one unmapped block.
     fn add_range(&mut self, range: Range, want: &Want) -> BlockId {
-        let block = Block::new(range.addr, range.size_bytes(), want.stream, want.pool);
+        let segment_rank = self.next_segment_rank();
+        let block = Block {
+            segment_rank,
+            ..Block::new(range.addr, range.size_bytes(), want.stream, want.pool)
+        };
         let addr = range.addr;
         let slot = self.ranges.iter().position(Option::is_none).unwrap_or_else(|| {
             self.ranges.push(None);

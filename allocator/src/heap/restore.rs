@@ -161,8 +161,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         addr: Addr,
         size_bytes: u64,
     ) -> Result<(), DeviceError> {
-        let span = range.map(&mut self.device, addr, size_bytes, &self.peers)?;
-        if span.size_bytes == 0 {
+        let fits = addr.0 + size_bytes <= range.addr.0 + range.size_bytes();
+        if !fits || range.map(&mut self.device, addr, size_bytes, &self.peers)?.size_bytes == 0 {
             return Err(DeviceError::OutOfMemory { call: DeviceCall::Create, size_bytes });
         }
         Ok(())

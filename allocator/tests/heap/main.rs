@@ -1,4 +1,5 @@
 //! The heap from outside: against a naive reference, under faults, under threads, and behaviour by behaviour.
 
+mod behaviour;
 mod model;
 mod support;

@@ -16,11 +16,18 @@ pub(super) struct Pair {
     heap: TestHeap,
     reference: Reference,
     live: Vec<Addr>,
-    /// The stream on which each open scope's capture began.
-    captures: Vec<(PoolId, Stream)>,
+    /// The captures of open scopes.
+    captures: Vec<Captured>,
     sources: Vec<Arc<Mutex<Source>>>,
     tape: State,
     taped: usize,
+}
+
+/// A capture: the stream it began on, and the streams that its scope takes.
+struct Captured {
+    pool: PoolId,
+    origin: Stream,
+    streams: Vec<Stream>,
 }
 
 /// Whether a run goes on: a device error ends it, since PyTorch leaves open what holds after one.
@@ -104,12 +111,7 @@ impl Pair {
                 Ok(true)
             }
             Op::Launch(stream) => self.on_both(|device| device.launch(stream)),
-            Op::Join { from, to } => self.on_both(|device| {
-                let event = device.event_record(from)?;
-                let joined = device.wait_event(to, event);
-                device.event_release(event);
-                joined
-            }),
+            Op::Join { from, to } => self.join(from, to),
             op => self.pool_step(op),
         }
     }
@@ -131,6 +133,9 @@ impl Pair {
             Op::BeginPool { pool, kind, streams } => self.begin(pool, kind, streams),
             Op::EndPool(pool) => self.end(pool),
             Op::MarkCapture(pool, on) => {
+                if !on {
+                    self.end_capture(pool)?;
+                }
                 let ours =
                     if on { self.heap.capture_begin(pool) } else { self.heap.capture_end(pool) };
                 agree(ours, self.reference.set_capture(pool, on))
@@ -174,25 +179,47 @@ impl Pair {
         let ours = self.heap.begin_pool(pool, kind, filter);
         let began = ours.is_ok();
         let theirs = self.reference.begin_pool(pool, kind, streams.clone());
-        let origin = streams.into_iter().find(|stream| stream.0 != 0);
+        let origin = streams.iter().copied().find(|stream| stream.0 != 0);
         if let Some(origin) = origin.filter(|_| began && kind != ScopeFilter::Thread) {
             let mode = CaptureMode::ThreadLocal;
             if self.heap.device_mut().begin_capture(origin, mode).is_ok() {
                 self.reference.device.begin_capture(origin, mode).expect("as the other");
-                self.captures.push((pool, origin));
+                self.captures.push(Captured { pool, origin, streams });
             }
         }
         agree(ours, theirs)
     }
 
     fn end(&mut self, pool: PoolId) -> Goes {
-        if let Some(at) = self.captures.iter().position(|(other, _)| *other == pool) {
-            let (_, origin) = self.captures.remove(at);
+        self.end_capture(pool)?;
+        agree(self.heap.end_pool(pool), self.reference.end_pool(pool))
+    }
+
+    fn end_capture(&mut self, pool: PoolId) -> Result<(), TestCaseError> {
+        if let Some(at) = self.captures.iter().position(|capture| capture.pool == pool) {
+            let origin = self.captures.remove(at).origin;
             // Streams that were not joined are an error of the capture, which is over in any case.
             let ours = self.heap.device_mut().end_capture(origin);
             prop_assert_eq!(ours, self.reference.device.end_capture(origin));
         }
-        agree(self.heap.end_pool(pool), self.reference.end_pool(pool))
+        Ok(())
+    }
+
+    /// Lets a stream wait for another. Into a capture goes only what its scope takes, as PyTorch's filters do.
+    fn join(&mut self, from: Stream, to: Stream) -> Goes {
+        let taken = self
+            .captures
+            .iter()
+            .any(|capture| capture.streams.contains(&from) && capture.streams.contains(&to));
+        if !taken || to.0 == 0 {
+            return Ok(true);
+        }
+        self.on_both(|device| {
+            let event = device.event_record(from)?;
+            let joined = device.wait_event(to, event);
+            device.event_release(event);
+            joined
+        })
     }
 
     /// The same call on both devices, behind the heaps' backs.

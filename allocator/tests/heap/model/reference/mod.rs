@@ -262,7 +262,8 @@ impl Reference {
         self.prev(at).is_some() || self.next(at).is_some()
     }
 
-    /// The free blocks of a pool and stream, smallest and lowest first.
+    /// The free blocks of a pool and stream, smallest first; of equal ones 2.11 prefers the lower address, 2.15 the
+    /// older segment.
     fn free_blocks(&self, pool: PoolId, small: bool, stream: Option<Stream>) -> Vec<usize> {
         let mut free: Vec<usize> = (0..self.blocks.len())
             .filter(|&at| {
@@ -274,7 +275,9 @@ impl Reference {
             })
             .collect();
         free.sort_by_key(|&at| {
-            (self.blocks[at].stream, self.blocks[at].size, self.blocks[at].addr)
+            let block = &self.blocks[at];
+            let age = if self.is_2_11() { 0 } else { block.segment };
+            (block.stream, block.size, age, block.addr)
         });
         free
     }

@@ -1,0 +1,12 @@
+//! One behaviour a test, each named by the sentence that it protects.
+
+mod best_fit;
+mod capture;
+mod expandable;
+mod garbage;
+mod misuse;
+mod oom;
+mod pools;
+mod restore;
+mod retry;
+mod streams;

@@ -1,0 +1,156 @@
+//! Starting from a recorded state.
+
+use allocator::config::Config;
+use allocator::heap::RestoredBlock;
+use trace_format::{
+    Addr, BaseState, PoolId, PoolState, ScopeFilter, SegmentState, StackId, Stream,
+};
+
+use crate::support::{Calls, GIB, KIB, MIB, TestHeap, heap};
+
+const POOL: PoolId = PoolId(0, 1);
+
+/// A heap with holes, several streams, a private pool, both kinds of segment and a free that waits.
+fn lived_in() -> (TestHeap, Vec<Addr>) {
+    let mut heap = heap(GIB, Config::default());
+    let mut live = Vec::new();
+    let mut holes = Vec::new();
+    for n in 0..30 {
+        let expandable_segments = n % 3 == 0;
+        heap.set_config(Config { expandable_segments, ..Config::default() });
+        let addr =
+            heap.take_on(n % 2 * 16, [300, 700 * KIB, 3 * MIB, 15 * MIB][n as usize % 4] + n);
+        if n % 5 < 2 { holes.push(addr) } else { live.push(addr) }
+    }
+    heap.begin_pool(POOL, ScopeFilter::Thread, std::sync::Arc::new(|_| true)).expect("a new pool");
+    live.push(heap.take(5 * MIB));
+    heap.end_pool(POOL).expect("open");
+    for addr in holes {
+        heap.give(addr);
+    }
+    heap.flush();
+    let pending = live.swap_remove(3);
+    heap.record_stream(pending, Stream(48)).expect("live");
+    heap.give(pending);
+    (heap, live)
+}
+
+fn base(heap: &TestHeap) -> BaseState {
+    let pool = PoolState {
+        pool: POOL,
+        use_count: 1,
+        own_source: false,
+        use_on_oom: false,
+        no_split: false,
+    };
+    BaseState {
+        segments: heap.segments(PoolId::DEFAULT),
+        pools: vec![pool],
+        ..BaseState::default()
+    }
+}
+
+/// A state without its addresses: for each segment in a fixed order, its blocks.
+fn shape(segments: &[SegmentState]) -> Vec<String> {
+    let mut shapes: Vec<_> = segments
+        .iter()
+        .map(|segment| {
+            let blocks: Vec<_> = segment
+                .blocks
+                .iter()
+                .map(|block| (block.size_bytes, block.requested_bytes, block.status))
+                .collect();
+            let key = (segment.stream, segment.pool, segment.is_large, segment.is_expandable);
+            format!("{key:?} {blocks:?}")
+        })
+        .collect();
+    shapes.sort_unstable();
+    shapes
+}
+
+#[test]
+fn a_restored_heap_looks_like_the_recorded_one() {
+    let (original, live) = lived_in();
+    let mut copy = heap(GIB, Config::default());
+    let restored = copy.restore(&base(&original)).expect("memory");
+    copy.check().expect("consistent");
+    let (ours, theirs) = (copy.segments(PoolId::DEFAULT), original.segments(PoolId::DEFAULT));
+    assert_eq!(shape(&ours), shape(&theirs));
+    assert_eq!(restored.len(), live.len() + 1, "and the pending free");
+    for stat in ["allocated_bytes", "active_bytes", "reserved_bytes", "inactive_split_bytes"] {
+        let key = format!("{stat}.all.current");
+        let of = |heap: &TestHeap| {
+            heap.stats().flat().into_iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+        };
+        assert_eq!(of(&copy), of(&original), "{stat}");
+    }
+}
+
+/// Where an allocation went: the shape of everything afterwards.
+#[test]
+fn a_restored_heap_places_as_the_recorded_one() {
+    let (mut original, live) = lived_in();
+    let mut copy = heap(GIB, Config::default());
+    let restored = copy.restore(&base(&original)).expect("memory");
+    let twin = |addr: &Addr| {
+        let (_, block) = restored.iter().find(|(recorded, _)| recorded == addr).expect("restored");
+        match block {
+            RestoredBlock::Allocated(twin) => *twin,
+            RestoredBlock::PendingFree(_) => panic!("{addr} was live"),
+        }
+    };
+    for (n, bytes) in [200, 2 * MIB, 14 * MIB, 40 * MIB, 900 * KIB, 5 * MIB].into_iter().enumerate()
+    {
+        let on = |expandable_segments| Config { expandable_segments, ..Config::default() };
+        for heap in [&mut original, &mut copy] {
+            heap.set_config(on(n % 2 == 0));
+            heap.take_on(16 * (n as u64 % 2), bytes);
+        }
+        original.give(live[n]);
+        copy.give(twin(&live[n]));
+        let (ours, theirs) = (copy.segments(PoolId::DEFAULT), original.segments(PoolId::DEFAULT));
+        assert_eq!(shape(&ours), shape(&theirs), "after request {n}");
+    }
+}
+
+#[test]
+fn a_restored_pending_free_waits_for_the_word() {
+    let (original, _) = lived_in();
+    let mut copy = heap(GIB, Config::default());
+    let restored = copy.restore(&base(&original)).expect("memory");
+    let ticket = restored.iter().find_map(|(_, block)| match block {
+        RestoredBlock::PendingFree(ticket) => Some(*ticket),
+        RestoredBlock::Allocated(_) => None,
+    });
+    let before = copy.stats().active.all.current;
+    copy.complete_free(ticket.expect("one free was pending"));
+    copy.check().expect("consistent");
+    assert_eq!(copy.stats().active.all.current, before - 1);
+}
+
+#[test]
+fn a_restored_heap_gives_everything_back() {
+    let (original, _) = lived_in();
+    let mut copy = heap(GIB, Config { max_split_size_bytes: 20 * MIB, ..Config::default() });
+    for (_, block) in copy.restore(&base(&original)).expect("memory") {
+        match block {
+            RestoredBlock::Allocated(addr) => copy.free(addr, StackId::NONE).expect("live"),
+            RestoredBlock::PendingFree(ticket) => copy.complete_free(ticket),
+        }
+    }
+    copy.release_pool(POOL).expect("its only user");
+    copy.flush();
+    assert_eq!(copy.device_mut().check_empty(), Ok(()));
+    assert_eq!(copy.stats().oversize_segments.current, 0);
+    assert_eq!(copy.stats().oversize_allocations.current, 0);
+}
+
+#[test]
+fn a_state_that_does_not_fit_is_an_error_and_leaves_no_range_behind() {
+    let mut original = heap(GIB, Config { expandable_segments: true, ..Config::default() });
+    original.take(300 * MIB);
+    let mut copy = heap(200 * MIB, Config::default());
+    assert!(copy.restore(&base(&original)).is_err());
+    copy.check().expect("consistent");
+    assert_eq!(copy.device_mut().check_empty(), Ok(()));
+}
