@@ -1,11 +1,8 @@
 //! Records into columns.
 
-use std::hash::Hash;
-
-use rustc_hash::FxHashMap;
-
 use super::{
     ADDRS, ARGS, COLUMNS, PLACES, SIZES, STACKS, THREADS,
+    dictionary::{Dictionary, gcd},
     kinds::{self, HAS_STACK, NEW_PLACE, NEW_THREAD},
 };
 use crate::{
@@ -16,33 +13,6 @@ use crate::{
 
 /// No index yet.
 const NONE: u32 = u32::MAX;
-
-/// Distinct values in the order of their first appearance.
-#[derive(Debug)]
-struct Dictionary<T> {
-    index_of: FxHashMap<T, u32>,
-    values: Vec<T>,
-}
-
-impl<T: Copy + Eq + Hash> Dictionary<T> {
-    fn new() -> Self {
-        Self { index_of: FxHashMap::default(), values: Vec::new() }
-    }
-
-    fn index(&mut self, value: T) -> u32 {
-        let next = self.values.len() as u32;
-        let index = *self.index_of.entry(value).or_insert(next);
-        if index == next {
-            self.values.push(value);
-        }
-        index
-    }
-
-    fn clear(&mut self) {
-        self.index_of.clear();
-        self.values.clear();
-    }
-}
 
 /// Collects the records of one device until a chunk is made of them.
 #[derive(Debug)]
@@ -281,13 +251,4 @@ impl EventsEncoder {
             last = place;
         }
     }
-}
-
-/// The greatest number that divides both; of a number and zero, the number.
-fn gcd(a: u64, b: u64) -> u64 {
-    let (mut a, mut b) = (a, b);
-    while b != 0 && a != 1 {
-        (a, b) = (b, a % b);
-    }
-    a
 }

@@ -1,6 +1,8 @@
 //! The payload of an events chunk: records by column, with dictionaries that hold for this chunk alone.
 
+mod columns;
 mod decode;
+mod dictionary;
 mod encode;
 mod kinds;
 

@@ -54,3 +54,8 @@ pub enum WriteCause {
     #[error("the tape's description cannot be written as JSON: {0}")]
     Json(serde_json::Error),
 }
+
+/// Adds the name of what was being written.
+pub(super) fn named<T>(name: &str, result: io::Result<T>) -> Result<T, WriteError> {
+    result.map_err(|e| WriteError { name: name.to_owned(), cause: WriteCause::Io(e) })
+}

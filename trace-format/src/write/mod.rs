@@ -1,13 +1,10 @@
 //! Writes a tape, chunk by chunk.
 
+mod chunks;
 mod error;
 mod file;
 
-use std::{
-    fs::File,
-    io::{self, Write},
-    path::Path,
-};
+use std::{fs::File, io::Write, path::Path};
 
 pub use error::{WriteCause, WriteError};
 pub use file::Commit;
@@ -18,15 +15,14 @@ use crate::{
     event::{Event, Record},
     events::EventsEncoder,
     ids::{DeviceId, StackId, StringId},
-    index::{Index, IndexEntry},
-    layout::{
-        CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, JSON_MAX_BYTES, PAYLOAD_MAX_BYTES, Packing,
-        file_header,
-    },
+    index::IndexEntry,
+    layout::{ChunkKind, JSON_MAX_BYTES, PAYLOAD_MAX_BYTES},
     meta::Meta,
     state::State,
     tables::{Frame, Full, Interner},
 };
+use chunks::{Chunks, entry};
+use error::named;
 
 /// Records in a full events chunk. More compress a little better; fewer lose less when a process is killed.
 const RECORDS_PER_CHUNK: u32 = 1 << 16;
@@ -34,8 +30,6 @@ const RECORDS_PER_CHUNK: u32 = 1 << 16;
 const TABLES_PENDING_BYTES: usize = 1 << 20;
 /// Longest text that fits a strings chunk.
 const STRING_MAX_BYTES: usize = (PAYLOAD_MAX_BYTES as usize) - TABLES_PENDING_BYTES - 64;
-/// The compression level: zstd's own default.
-const LEVEL: i32 = 3;
 
 /// Writes a tape to `W`.
 ///
@@ -43,18 +37,11 @@ const LEVEL: i32 = 3;
 /// are written before the first record that names them. Nothing is written behind a chunk that could not be written
 /// whole: after an error, what came before it is a readable tape and every later call fails.
 pub struct Writer<W: Write> {
-    sink: W,
-    name: String,
+    chunks: Chunks<W>,
     commit: Option<Commit>,
-    stopped: bool,
-    offset_bytes: u64,
-    index: Index,
     tables: Interner,
     devices: Vec<(DeviceId, EventsEncoder)>,
-    compressor: zstd::bulk::Compressor<'static>,
     payload: Vec<u8>,
-    packed: Vec<u8>,
-    chunk: Vec<u8>,
 }
 
 impl Writer<File> {
@@ -91,22 +78,14 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Where the header cannot be written.
     pub fn new(sink: W, name: impl Into<String>, meta: &Meta) -> Result<Self, WriteError> {
-        let name = name.into();
+        let chunks = Chunks::open(sink, name.into())?;
         let mut writer = Self {
-            compressor: named(&name, zstd::bulk::Compressor::new(LEVEL))?,
-            sink,
-            name,
+            chunks,
             commit: None,
-            stopped: false,
-            offset_bytes: 0,
-            index: Index::default(),
             tables: Interner::default(),
             devices: Vec::new(),
             payload: Vec::new(),
-            packed: Vec::new(),
-            chunk: Vec::new(),
         };
-        writer.write_out(&file_header())?;
         writer.meta(meta)?;
         Ok(writer)
     }
@@ -204,8 +183,7 @@ impl<W: Write> Writer<W> {
             self.flush_device(at)?;
         }
         self.flush_tables()?;
-        let flushed = self.sink.flush();
-        self.wrote(flushed)
+        self.chunks.flush()
     }
 
     /// Writes what waits, then the index, and gives a tape started with [`create`](Writer::create) its name.
@@ -214,15 +192,11 @@ impl<W: Write> Writer<W> {
     /// Where it cannot be written.
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.flush()?;
-        self.payload.clear();
-        self.index.encode(self.offset_bytes, &mut self.payload);
-        self.write_chunk(entry(ChunkKind::Index, DeviceId::default(), 1))?;
-        let flushed = self.sink.flush();
-        self.wrote(flushed)?;
+        self.chunks.write_index()?;
         if let Some(commit) = self.commit.take() {
-            named(&self.name, commit.finish())?;
+            named(self.chunks.name(), commit.finish())?;
         }
-        Ok(self.sink)
+        Ok(self.chunks.into_sink())
     }
 
     fn device(&mut self, device: DeviceId) -> usize {
@@ -274,52 +248,7 @@ impl<W: Write> Writer<W> {
     /// Writes `self.payload` as the chunk that `entry` describes, all but its place.
     fn write_chunk(&mut self, entry: IndexEntry) -> Result<(), WriteError> {
         self.fits("a chunk", self.payload.len(), PAYLOAD_MAX_BYTES as usize)?;
-        let unpacked_bytes = self.payload.len() as u32;
-        self.packed.clear();
-        self.packed.reserve(zstd::zstd_safe::compress_bound(self.payload.len()));
-        let compressed = self.compressor.compress_to_buffer(&self.payload, &mut self.packed);
-        named(&self.name, compressed)?;
-        // The index stays as it is: its last bytes are to be the file's.
-        let (packing, stored) =
-            if self.packed.len() < self.payload.len() && entry.kind != ChunkKind::Index {
-                (Packing::Zstd, &self.packed)
-            } else {
-                (Packing::Plain, &self.payload)
-            };
-        let header = ChunkHeader {
-            kind: entry.kind,
-            packing: Some(packing),
-            device: entry.device,
-            sequence: self.index.entries.len() as u32,
-            stored_bytes: stored.len() as u32,
-            unpacked_bytes,
-            items: entry.items,
-            payload_crc: crc32fast::hash(stored),
-        };
-        let mut chunk = std::mem::take(&mut self.chunk);
-        chunk.clear();
-        chunk.reserve(CHUNK_HEADER_BYTES + stored.len());
-        chunk.extend_from_slice(&header.encode());
-        chunk.extend_from_slice(stored);
-        self.index.entries.push(IndexEntry { offset_bytes: self.offset_bytes, ..entry });
-        let written = self.write_out(&chunk);
-        self.chunk = chunk;
-        written
-    }
-
-    fn write_out(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        if self.stopped {
-            return Err(self.error(WriteCause::Stopped));
-        }
-        let written = self.sink.write_all(bytes);
-        self.wrote(written)?;
-        self.offset_bytes += bytes.len() as u64;
-        Ok(())
-    }
-
-    fn wrote(&mut self, result: io::Result<()>) -> Result<(), WriteError> {
-        self.stopped |= result.is_err();
-        named(&self.name, result)
+        self.chunks.write(entry, &self.payload)
     }
 
     fn fits(&self, what: &'static str, size: usize, max: usize) -> Result<(), WriteError> {
@@ -345,15 +274,6 @@ impl<W: Write> Writer<W> {
     }
 
     fn error(&self, cause: WriteCause) -> WriteError {
-        WriteError { name: self.name.clone(), cause }
+        WriteError { name: self.chunks.name().to_owned(), cause }
     }
-}
-
-/// An index entry for a chunk whose place and times are not known yet.
-fn entry(kind: ChunkKind, device: DeviceId, items: u32) -> IndexEntry {
-    IndexEntry { kind, device, offset_bytes: 0, items, first_time_ns: 0, last_time_ns: 0 }
-}
-
-fn named<T>(name: &str, result: io::Result<T>) -> Result<T, WriteError> {
-    result.map_err(|e| WriteError { name: name.to_owned(), cause: WriteCause::Io(e) })
 }

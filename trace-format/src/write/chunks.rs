@@ -1,0 +1,125 @@
+//! Chunks onto a stream: packed, sealed, one write each, and nothing behind one that failed.
+
+use std::io::{self, Write};
+
+use super::{WriteCause, WriteError, error::named};
+use crate::{
+    ids::DeviceId,
+    index::{Index, IndexEntry},
+    layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Packing, file_header},
+};
+
+/// The compression level: zstd's own default.
+const LEVEL: i32 = 3;
+
+/// Writes chunks to `W` in order.
+pub(super) struct Chunks<W> {
+    sink: W,
+    name: String,
+    stopped: bool,
+    offset_bytes: u64,
+    index: Index,
+    packer: zstd::bulk::Compressor<'static>,
+    packed: Vec<u8>,
+    chunk: Vec<u8>,
+}
+
+impl<W: Write> Chunks<W> {
+    /// Writes the file header.
+    pub(super) fn open(sink: W, name: String) -> Result<Self, WriteError> {
+        let packer = named(&name, zstd::bulk::Compressor::new(LEVEL))?;
+        let mut chunks = Self {
+            sink,
+            name,
+            stopped: false,
+            offset_bytes: 0,
+            index: Index::default(),
+            packer,
+            packed: Vec::new(),
+            chunk: file_header().to_vec(),
+        };
+        chunks.write_out()?;
+        Ok(chunks)
+    }
+
+    /// What errors call the tape.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The stream.
+    pub(super) fn into_sink(self) -> W {
+        self.sink
+    }
+
+    /// Writes a chunk that `entry` describes, all but its place.
+    pub(super) fn write(&mut self, entry: IndexEntry, payload: &[u8]) -> Result<(), WriteError> {
+        self.packed.clear();
+        self.packed.reserve(zstd::zstd_safe::compress_bound(payload.len()));
+        let packed = self.packer.compress_to_buffer(payload, &mut self.packed);
+        named(&self.name, packed)?;
+        if self.packed.len() < payload.len() {
+            self.seal(entry, Packing::Zstd, payload.len());
+        } else {
+            self.packed.clear();
+            self.packed.extend_from_slice(payload);
+            self.seal(entry, Packing::Plain, payload.len());
+        }
+        self.write_out()
+    }
+
+    /// Writes the index as it is: its last bytes are to be the file's.
+    pub(super) fn write_index(&mut self) -> Result<(), WriteError> {
+        self.packed.clear();
+        self.index.encode(self.offset_bytes, &mut self.packed);
+        let unpacked_bytes = self.packed.len();
+        let entry = entry(ChunkKind::Index, DeviceId::default(), 1);
+        self.seal(entry, Packing::Plain, unpacked_bytes);
+        self.write_out()?;
+        self.flush()
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), WriteError> {
+        let flushed = self.sink.flush();
+        self.wrote(flushed)
+    }
+
+    /// Makes `self.chunk` of the payload that stands in `self.packed`.
+    fn seal(&mut self, entry: IndexEntry, packing: Packing, unpacked_bytes: usize) {
+        let header = ChunkHeader {
+            kind: entry.kind,
+            packing: Some(packing),
+            device: entry.device,
+            sequence: self.index.entries.len() as u32,
+            stored_bytes: self.packed.len() as u32,
+            unpacked_bytes: unpacked_bytes as u32,
+            items: entry.items,
+            payload_crc: crc32fast::hash(&self.packed),
+        };
+        self.index.entries.push(IndexEntry { offset_bytes: self.offset_bytes, ..entry });
+        self.chunk.clear();
+        self.chunk.reserve(CHUNK_HEADER_BYTES + self.packed.len());
+        self.chunk.extend_from_slice(&header.encode());
+        self.chunk.extend_from_slice(&self.packed);
+    }
+
+    fn write_out(&mut self) -> Result<(), WriteError> {
+        if self.stopped {
+            return Err(WriteError { name: self.name.clone(), cause: WriteCause::Stopped });
+        }
+        let written = self.sink.write_all(&self.chunk);
+        self.wrote(written)?;
+        self.offset_bytes += self.chunk.len() as u64;
+        Ok(())
+    }
+
+    fn wrote(&mut self, result: io::Result<()>) -> Result<(), WriteError> {
+        self.stopped |= result.is_err();
+        named(&self.name, result)
+    }
+}
+
+/// An index entry for a chunk whose place and times are not known yet.
+pub(super) fn entry(kind: ChunkKind, device: DeviceId, items: u32) -> IndexEntry {
+    IndexEntry { kind, device, offset_bytes: 0, items, first_time_ns: 0, last_time_ns: 0 }
+}
