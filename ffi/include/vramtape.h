@@ -27,6 +27,21 @@
 // raises it.
 #define VRAMTAPE_ABI_VERSION 1
 
+// A training step begins.
+#define VRAMTAPE_MARK_STEP 0
+
+// A phase (forward, backward, optimizer) begins.
+#define VRAMTAPE_MARK_PHASE 1
+
+// A named range begins.
+#define VRAMTAPE_MARK_RANGE_BEGIN 2
+
+// A named range ends.
+#define VRAMTAPE_MARK_RANGE_END 3
+
+// A named moment.
+#define VRAMTAPE_MARK_INSTANT 4
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -182,6 +197,36 @@ int64_t vramtape_snapshot(int device,
 
 // Looks through the device's whole heap for contradictions. An error names the first: a bug.
 int vramtape_check(int device);
+
+// Starts a tape of every device at `path`, in which `{rank}`, `{pid}` and `{device}` are filled in.
+// It begins with the state that memory is in. An error while another tape is being written.
+//
+// # Safety
+//
+// `path` is NULL, which is an error, or a terminated string.
+int vramtape_tape_start(const char *path);
+
+// Finishes the tape that the settings or `vramtape_tape_start` began; it has everything recorded
+// until now.
+int vramtape_tape_stop(void);
+
+// Waits until everything recorded until now is in the tape's file, where a reader finds it.
+int vramtape_flush(void);
+
+// Saves what the device's ring holds, the newest events and the state before them, as a tape at
+// `path`. Recording goes on.
+//
+// # Safety
+//
+// `path` is NULL, which is an error, or a terminated string.
+int vramtape_tape_save(int device, const char *path);
+
+// Records a mark on every device that was used: `kind` is one of `VRAMTAPE_MARK_*`.
+//
+// # Safety
+//
+// `name` is NULL, which is an error, or a terminated string.
+int vramtape_mark(int kind, const char *name);
 
 #ifdef __cplusplus
 }  // extern "C"

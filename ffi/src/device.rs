@@ -6,12 +6,24 @@ use allocator::device::{
     Capture, CaptureMode, Device, DeviceError, EventId, GraphNode, HandleType, MemoryInfo,
     PhysicalHandle, ShareableHandle,
 };
-use trace_format::{Addr, DeviceId, Stream};
+use trace_format::{Addr, DeviceId, DeviceMeta, Stream};
 
 /// One of the two devices, told apart by a branch.
 pub(crate) enum AnyDevice {
     Cuda(CudaDevice),
     Sim(Box<SimDevice>),
+}
+
+impl AnyDevice {
+    /// What a tape says about the device.
+    pub(crate) fn meta(&mut self) -> Result<DeviceMeta, DeviceError> {
+        let name = match self {
+            Self::Cuda(device) => device.name(),
+            Self::Sim(_) => "simulated".to_owned(),
+        };
+        let total_bytes = Some(self.memory_info()?.total_bytes);
+        Ok(DeviceMeta { id: self.id(), name, total_bytes, ..DeviceMeta::default() })
+    }
 }
 
 macro_rules! delegate {

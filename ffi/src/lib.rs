@@ -9,5 +9,6 @@ pub mod abi;
 mod device;
 mod error;
 mod guard;
+mod log;
 mod process;
 mod torch;

@@ -2,43 +2,142 @@
 //! `libvramtape.so` on the simulated device.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{env, fs};
+
+use allocator::record::{RING_DIR, list_rings};
+use trace_format::{BlockStatus, DeviceId, Event, Item, Reader, State};
 
 #[test]
 fn every_call_does_what_the_header_says() {
-    passes("calls", &[]);
+    passes("calls", &[], "device:sim");
 }
 
 #[test]
 fn misuse_is_a_recorded_error_and_changes_nothing() {
-    passes("misuse", &[]);
+    passes("misuse", &[], "device:sim");
 }
 
 #[test]
 fn threads_and_forks_neither_hang_nor_lose_memory() {
-    passes("threads", &[]);
+    passes("threads", &[], "device:sim");
 }
 
 #[test]
 fn they_do_so_without_a_recorder_too() {
-    passes("threads", &[("VRAMTAPE_CONF", "device:sim,record:off")]);
+    passes("threads", &[], "device:sim,record:off");
 }
 
-/// Builds `tests/c/NAME.c` and runs it; the test fails with what it printed.
-fn passes(name: &str, environment: &[(&str, &str)]) {
+#[test]
+fn the_settings_tape_is_finished_at_exit_and_has_everything() {
+    let folder = tempfile::tempdir().expect("a folder for the tapes");
+    let path = folder.path().join("{device}.vtape");
+    passes("threads", &[], &format!("device:sim,record:file,tape:\"{}\"", path.display()));
+    for device in [0, 1] {
+        let tape = Tape::read(&folder.path().join(format!("{device}.vtape")));
+        assert!(tape.allocations > 1000, "{} allocations", tape.allocations);
+        assert_eq!((tape.lost, tape.allocations), (0, tape.frees), "device {device}");
+        assert!(tape.end(device).is_empty(), "all was freed and returned");
+    }
+    let tapes = fs::read_dir(&folder).expect("the folder can be listed").count();
+    assert_eq!(tapes, 2, "a child of a fork wrote a tape");
+}
+
+#[test]
+fn a_tape_between_two_calls_starts_with_the_state_of_memory() {
+    let folder = tempfile::tempdir().expect("a folder for the tapes");
+    let (path, saved) = (folder.path().join("run.vtape"), folder.path().join("saved.vtape"));
+    passes("tape", &[&path, &saved], "device:sim");
+
+    let tape = Tape::read(&path);
+    assert_eq!(tape.marks, ["step 1"]);
+    assert_eq!((tape.allocations, tape.frees, tape.lost), (2, 2, 0), "both devices, no child");
+    assert_eq!(tape.based_on, 1, "allocated before the tape began");
+    assert!(!tape.end(0).is_empty() && !tape.end(1).is_empty());
+
+    let saved = Tape::read(&saved);
+    assert_eq!((saved.allocations, saved.frees, saved.lost), (3, 2, 0), "all that device 0 did");
+}
+
+/// What a tape says, every record of it applied to the state before.
+#[derive(Default)]
+struct Tape {
+    allocations: u64,
+    frees: u64,
+    lost: u64,
+    marks: Vec<String>,
+    /// Allocated blocks of the first base state.
+    based_on: usize,
+    states: Vec<(DeviceId, State)>,
+}
+
+impl Tape {
+    fn read(path: &Path) -> Self {
+        let mut tape = Self::default();
+        let mut reader = Reader::open(path).expect("the tape was written");
+        while let Some(item) = reader.next() {
+            match item.expect("a whole tape") {
+                Item::Meta(_) => {}
+                Item::Base(device, base) => {
+                    let blocks = base.segments.iter().flat_map(|segment| &segment.blocks);
+                    let held = blocks.filter(|block| block.status == BlockStatus::Allocated);
+                    if tape.states.is_empty() {
+                        tape.based_on = held.count();
+                    }
+                    let state = State::from_segments(&base.segments).expect("a whole state");
+                    *tape.state(device) = state;
+                }
+                Item::Event(device, record) => {
+                    tape.state(device).apply(&record).expect("a record that fits the state");
+                    match record.event {
+                        Event::Alloc { .. } => tape.allocations += 1,
+                        Event::Free { .. } => tape.frees += 1,
+                        Event::Lost { count } => tape.lost += count,
+                        Event::Mark { name, .. } => {
+                            tape.marks.extend(reader.tables().string(name).map(str::to_owned));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        tape
+    }
+
+    fn state(&mut self, device: DeviceId) -> &mut State {
+        let at = self.states.iter().position(|(known, _)| *known == device).unwrap_or_else(|| {
+            self.states.push((device, State::new()));
+            self.states.len() - 1
+        });
+        &mut self.states[at].1
+    }
+
+    fn end(&self, device: u16) -> &State {
+        let found = self.states.iter().find(|(known, _)| *known == DeviceId(device));
+        &found.expect("the device is on the tape").1
+    }
+}
+
+/// Builds `tests/c/NAME.c` and runs it; the test fails with what it printed, or if it left a ring.
+fn passes(name: &str, arguments: &[&Path], conf: &str) {
     let scratch = tempfile::tempdir().expect("a folder for the program");
     let program = build(name, scratch.path());
-    let output = Command::new(&program)
+    let child = Command::new(&program)
+        .args(arguments)
         .env_remove("PYTORCH_CUDA_ALLOC_CONF")
         .env_remove("PYTORCH_ALLOC_CONF")
-        .env("VRAMTAPE_CONF", "device:sim")
-        .envs(environment.iter().copied())
-        .output()
+        .env("VRAMTAPE_CONF", conf)
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("the program can be started");
+    let pid = child.id();
+    let output = child.wait_with_output().expect("the program ends");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {}\n{text}", output.status);
     assert!(text.is_empty(), "{name} printed:\n{text}");
+    let rings = list_rings(Path::new(RING_DIR)).expect("rings can be listed");
+    let is_its = |ring: &PathBuf| ring.to_string_lossy().contains(&format!("-{pid}-"));
+    assert!(!rings.iter().any(is_its), "{name} left a ring: {rings:?}");
 }
 
 fn build(name: &str, scratch: &Path) -> PathBuf {

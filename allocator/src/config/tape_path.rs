@@ -14,8 +14,11 @@ impl Default for TapePath {
 }
 
 impl TapePath {
-    /// Checks a path; on failure what is wrong with it and what to do.
-    pub(super) fn parse(path: &str) -> Result<Self, (String, String)> {
+    /// Checks a path.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to do.
+    pub fn parse(path: &str) -> Result<Self, (String, String)> {
         if path.is_empty() {
             return Err(("tape has no path".to_owned(), "write tape:run-{rank}.vtape".to_owned()));
         }

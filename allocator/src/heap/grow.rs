@@ -206,7 +206,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             private_cached_bytes,
             reserved_bytes: self.stats.reserved_bytes.all.current as u64,
         };
-        tracing::warn!(%report, "out of memory");
+        // The caller raises it, and may expect it: a warning besides would be noise.
+        tracing::info!(%report, "out of memory");
         Ok(AllocError::OutOfMemory(Box::new(report)))
     }
 }

@@ -9,6 +9,7 @@ pub mod memory;
 pub mod pool;
 pub mod settings;
 pub mod stats;
+pub mod tape;
 mod text;
 
 use std::ffi::c_int;

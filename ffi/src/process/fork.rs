@@ -11,7 +11,7 @@ use allocator::config::RecordMode;
 use allocator::record::AnyRecorder;
 use allocator::shared::Frozen;
 
-use super::{Heap, Process, heaps, lock, recorder};
+use super::{Heap, Process, heaps, lock};
 use crate::device::AnyDevice;
 use crate::error::Error;
 
@@ -50,17 +50,24 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     let _ = HELD.try_with(|held| {
-        if let Some(mut held) = held.take() {
-            // A child of a process that used no device yet is one of its own. Others cannot use
-            // CUDA, and what they open would only be litter.
-            if let (Some(process), false) = (&mut *held.process, held.heaps.is_empty()) {
-                process.settings.record = RecordMode::Off;
-            }
-            for heap in &mut held.heaps {
-                if let Some(ring) = recorder::ring(heap.recorder_mut()) {
-                    ring.after_fork_child();
-                }
-            }
+        if let Some(mut held) = held.take()
+            && let Some(process) = &mut *held.process
+        {
+            leave_recording(process, held.heaps.is_empty());
         }
     });
+}
+
+/// The rings and tapes are the parent's. A child of a process that used no device yet is one of its
+/// own and records; others cannot use CUDA, and what they recorded would only be litter.
+fn leave_recording(process: &mut Process, is_unused: bool) {
+    for recording in &process.recordings {
+        recording.ring.after_fork_child();
+    }
+    process.recordings.clear();
+    process.tapes.clear();
+    if !is_unused {
+        process.settings.record = RecordMode::Off;
+        process.tape_path = None;
+    }
 }

@@ -4,16 +4,18 @@
 //! nothing process-wide is locked or written on the way of an allocation.
 
 mod callbacks;
+mod exit;
 mod fork;
 mod open;
 mod recorder;
+pub(crate) mod tape;
 
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use allocator::config::{Config, Environment, Settings};
+use allocator::config::{Config, Environment, RecordMode, Settings, TapePath};
 use allocator::heap::{AllocError, HeapError};
-use allocator::record::{AnyRecorder, Ring};
+use allocator::record::AnyRecorder;
 use allocator::shared::SharedHeap;
 use allocator::stats::Stats;
 use trace_format::Addr;
@@ -21,9 +23,12 @@ use trace_format::Addr;
 pub(crate) use callbacks::Callback;
 pub(crate) use open::{heap, heap_for};
 
+use recorder::Recording;
+use tape::Tape;
+
 use crate::device::AnyDevice;
 use crate::error::Error;
-use crate::torch;
+use crate::{log, torch};
 
 /// One device's allocator. Never freed: threads use it until the very end of the process.
 pub(crate) type Heap = SharedHeap<AnyDevice, AnyRecorder>;
@@ -42,19 +47,26 @@ struct Process {
     /// PyTorch's settings in force, for heaps still to be opened too.
     config: Config,
     callbacks: Vec<Callback>,
-    rings: Vec<Arc<Ring>>,
+    recordings: Vec<Recording>,
+    /// Where tapes go; none while no tape is written.
+    tape_path: Option<TapePath>,
+    tapes: Vec<Tape>,
 }
 
 impl Process {
     fn begin() -> Result<Self, Error> {
+        log::start()?;
         let environment = Environment::read(|name| std::env::var_os(name), torch::running())?;
         for warning in environment.warnings {
-            eprintln!("vramtape: {warning}");
+            tracing::warn!("{warning}");
         }
-        let Environment { config, settings, .. } = environment;
         fork::register()?;
-        recorder::remove_rings_at_exit()?;
-        Ok(Self { settings, config, callbacks: Vec::new(), rings: Vec::new() })
+        exit::register()?;
+        let Environment { config, settings, .. } = environment;
+        let is_on_tape = settings.record == RecordMode::File;
+        let tape_path = is_on_tape.then(|| settings.tape.clone());
+        let (callbacks, recordings, tapes) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { settings, config, callbacks, recordings, tape_path, tapes })
     }
 }
 
@@ -126,7 +138,7 @@ pub(crate) fn set_settings(text: &str) -> Result<(), Error> {
     with(|process| {
         let parsed = process.config.reparse(text)?;
         for warning in parsed.warnings {
-            eprintln!("vramtape: {warning}");
+            tracing::warn!("{warning}");
         }
         for heap in heaps() {
             heap.lock()?.set_config(parsed.config.clone());

@@ -7,9 +7,10 @@ use allocator::device::cuda::CudaDevice;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::device::{Device, DeviceError};
 use allocator::shared::SharedHeap;
-use trace_format::{Addr, DeviceId, Stream};
+use trace_format::{Addr, DeviceId, DeviceMeta, Stream};
 
-use super::{Heap, Process, recorder, slot, with};
+use super::recorder::{self, Recording};
+use super::{Heap, Process, slot, with};
 use crate::device::AnyDevice;
 use crate::error::Error;
 use crate::torch;
@@ -56,7 +57,9 @@ fn open(device: c_int) -> Result<&'static Heap, Error> {
             return Ok(*heap);
         }
         torch::set_hooks();
-        let heap = make(process, DeviceId(device as u16))?;
+        let id = DeviceId(device as u16);
+        process.open_tape(id)?;
+        let heap = make(process, id)?;
         for callback in &process.callbacks {
             callback.add_to(heap);
         }
@@ -65,15 +68,23 @@ fn open(device: c_int) -> Result<&'static Heap, Error> {
 }
 
 fn make(process: &mut Process, id: DeviceId) -> Result<&'static Heap, Error> {
-    let device = match process.settings.device {
+    let mut device = match process.settings.device {
         DeviceKind::Cuda => AnyDevice::Cuda(CudaDevice::open(id)?),
         DeviceKind::Sim => AnyDevice::Sim(Box::new(simulated(id))),
     };
     let recorder = recorder::make(&process.settings, id)?;
     let ring = recorder::ring(&recorder);
+    let fraction = process.config.per_process_memory_fraction;
+    let memory_fraction = (fraction < 1.0).then_some(fraction);
+    let meta = DeviceMeta { memory_fraction, ..device.meta()? };
     let heap = allocator::heap::Heap::new(device, process.config.clone(), recorder)?;
-    process.rings.extend(ring);
-    Ok(Box::leak(Box::new(SharedHeap::new(heap))))
+    let heap: &Heap = Box::leak(Box::new(SharedHeap::new(heap)));
+    if let Some(ring) = ring {
+        let recording = Recording { heap, ring, device: meta };
+        process.record_on_tape(&recording);
+        process.recordings.push(recording);
+    }
+    Ok(heap)
 }
 
 /// Simulated devices lie side by side in one address space.

@@ -1,13 +1,45 @@
-//! The recorder of each heap, and what happens to its ring when the process ends or forks.
+//! The recorder of each heap: its ring, and what is known of the ring besides.
 
 use std::sync::Arc;
 
 use allocator::config::{RecordMode, Settings};
-use allocator::record::{AnyRecorder, Off, RING_DIR, Ring, RingOptions, RingRecorder, SystemClock};
-use trace_format::DeviceId;
+use allocator::record::{
+    AnyRecorder, Off, RING_DIR, Ring, RingOptions, RingRecorder, SystemClock, TapeSource,
+};
+use trace_format::{BaseState, DeviceId, DeviceMeta};
 
-use super::lock;
+use super::Heap;
 use crate::error::Error;
+
+/// A heap that records into a ring.
+pub(super) struct Recording {
+    pub heap: &'static Heap,
+    pub ring: Arc<Ring>,
+    pub device: DeviceMeta,
+}
+
+impl Recording {
+    /// The heap's state, and the number of the first record that is not part of it.
+    pub(super) fn base(&self) -> Option<(BaseState, u64)> {
+        base(self.heap, &self.ring)
+    }
+
+    /// What a tape needs to record the heap.
+    pub(super) fn source(&self) -> TapeSource {
+        let (heap, ring) = (self.heap, Arc::clone(&self.ring));
+        TapeSource {
+            ring: Arc::clone(&self.ring),
+            base: Box::new(move || base(heap, &ring)),
+            device: self.device.clone(),
+        }
+    }
+}
+
+fn base(heap: &Heap, ring: &Ring) -> Option<(BaseState, u64)> {
+    // The lock keeps records from falling between the two.
+    let heap = heap.lock().ok()?;
+    Some((heap.base_state(), ring.sequence()))
+}
 
 /// The recorder that the settings ask for.
 pub(super) fn make(settings: &Settings, device: DeviceId) -> Result<AnyRecorder, Error> {
@@ -18,8 +50,8 @@ pub(super) fn make(settings: &Settings, device: DeviceId) -> Result<AnyRecorder,
         RingOptions { dir: RING_DIR.into(), device, slots: settings.ring_events as usize };
     let ring = RingRecorder::new(&options, SystemClock::new()).map_err(|error| {
         Error::runtime(format_args!(
-            "no memory for device {device}'s ring of \
-            {} events: {error}; set ring_events in VRAMTAPE_CONF lower",
+            "no memory for device {device}'s ring of {} events: {error}; set ring_events in \
+             VRAMTAPE_CONF lower",
             settings.ring_events
         ))
     })?;
@@ -31,24 +63,5 @@ pub(super) fn ring(recorder: &AnyRecorder) -> Option<Arc<Ring>> {
     match recorder {
         AnyRecorder::Off(_) => None,
         AnyRecorder::Ring(recorder) => Some(Arc::clone(recorder.ring())),
-    }
-}
-
-/// Removes the rings' files when the process ends as it should: what is left of a ring tells that
-/// its process was killed.
-pub(super) fn remove_rings_at_exit() -> Result<(), Error> {
-    // SAFETY: the handler is a function of this library, which is never unloaded (PyTorch keeps
-    // pointers into it).
-    match unsafe { libc::atexit(remove_rings) } {
-        0 => Ok(()),
-        _ => Err(Error::runtime("atexit failed: out of host memory")),
-    }
-}
-
-extern "C" fn remove_rings() {
-    if let Some(process) = &*lock() {
-        for ring in &process.rings {
-            ring.remove();
-        }
     }
 }

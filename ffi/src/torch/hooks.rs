@@ -45,8 +45,8 @@ pub(crate) fn set_hooks() {
         if !obstacle.is_null() {
             // SAFETY: a constant string of hooks.cpp.
             let obstacle = unsafe { CStr::from_ptr(obstacle) }.to_string_lossy();
-            eprintln!(
-                "vramtape: {obstacle}, so its hooks could not be set. Without them \
+            tracing::warn!(
+                "{obstacle}, so its hooks could not be set. Without them \
                  Tensor.record_stream and CUDA graphs use memory again too early. Set them in \
                  Python: allocator.allocator().set_record_stream_fn(address of \
                  vramtape_record_stream) and so on for every set_* method, or call vramtape_malloc \

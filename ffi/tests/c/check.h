@@ -29,16 +29,25 @@
         vramtape_clear_error();                                                                   \
     } while (0)
 
-// Statistics and snapshots, in a buffer that the caller frees.
+// Statistics, in a buffer that the caller frees. Other threads may make them longer between two calls.
 static inline char *text_of_stats(int device) {
-    const int64_t length = vramtape_stats(device, NULL, 0);
+    int64_t length = vramtape_stats(device, NULL, 0);
     CHECK(length > 0);
-    char *text = malloc((size_t)length + 1);
-    CHECK(vramtape_stats(device, text, (size_t)length + 1) == length);
-    CHECK(strlen(text) == (size_t)length);
-    return text;
+    for (;;) {
+        const size_t capacity = (size_t)length + 1;
+        char *text = malloc(capacity);
+        length = vramtape_stats(device, text, capacity);
+        CHECK(length > 0);
+        if ((size_t)length < capacity) {
+            CHECK(strlen(text) == (size_t)length);
+            return text;
+        }
+        CHECK(text[0] == '\0');
+        free(text);
+    }
 }
 
+// The same of a pool's segments, while no other thread allocates.
 static inline char *text_of_snapshot(int device, uint64_t pool_0, uint64_t pool_1) {
     const int64_t length = vramtape_snapshot(device, pool_0, pool_1, NULL, 0);
     CHECK(length > 0);

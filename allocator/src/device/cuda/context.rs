@@ -1,6 +1,6 @@
 //! The primary context, and making it current.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 
 use cudarc::driver::sys;
@@ -28,6 +28,20 @@ impl Context {
         let code = unsafe { (driver.primary_retain)(&raw mut handle, device) };
         driver.check(DeviceCall::Init, code)?;
         Ok(Self { device, handle })
+    }
+
+    /// The device's product name; empty where the driver does not say.
+    pub(super) fn device_name(&self, driver: &Driver) -> String {
+        let mut name = [0; 256];
+        let Ok(device_name) = driver.device_name.get(DeviceCall::Init) else {
+            return String::new();
+        };
+        // SAFETY: the driver writes at most 256 bytes, the closing zero included.
+        let code = unsafe { device_name(name.as_mut_ptr().cast(), 256, self.device) };
+        match CStr::from_bytes_until_nul(&name) {
+            Ok(name) if code == SUCCESS => name.to_string_lossy().into_owned(),
+            _ => String::new(),
+        }
     }
 
     /// Whether the network card may reach physical memory that `cuMemCreate` makes, if it is asked

@@ -57,6 +57,11 @@ impl CudaDevice {
         device.granularity_bytes = device.smallest_page_bytes()?;
         Ok(device)
     }
+
+    /// The device's product name; empty where the driver does not say.
+    pub fn name(&self) -> String {
+        self.context.device_name(self.driver)
+    }
 }
 
 impl Device for CudaDevice {

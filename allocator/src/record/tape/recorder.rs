@@ -38,6 +38,8 @@ pub struct TapeRecorder {
 struct Shared {
     is_stopping: AtomicBool,
     new_feeds: Mutex<Vec<Feed>>,
+    /// Who waits for everything recorded until now to be in the file.
+    flushes: Mutex<Vec<mpsc::Sender<()>>>,
 }
 
 /// What is on a finished tape.
@@ -127,6 +129,18 @@ impl TapeRecorder {
         }
     }
 
+    /// Waits until everything recorded until now is in the file, and says whether it is. Not to be called under a
+    /// heap's lock, which the drainer may be waiting for.
+    pub fn flush(&self) -> bool {
+        let Some(thread) = self.thread.as_ref().filter(|_| self.is_recording()) else {
+            return false;
+        };
+        let (done, flushed) = mpsc::channel();
+        self.shared.flushes().push(done);
+        thread.thread().unpark();
+        flushed.recv().is_ok()
+    }
+
     /// Whether the tape is still being written.
     pub fn is_recording(&self) -> bool {
         self.pid == std::process::id() && self.thread.as_ref().is_some_and(|t| !t.is_finished())
@@ -174,6 +188,10 @@ impl Shared {
     fn new_feeds(&self) -> MutexGuard<'_, Vec<Feed>> {
         self.new_feeds.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn flushes(&self) -> MutexGuard<'_, Vec<mpsc::Sender<()>>> {
+        self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What the thread works with.
@@ -192,6 +210,7 @@ impl<C: Clock> Drainer<C> {
         loop {
             // Asked before draining, so that what was recorded before the stop is drained.
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
+            let flushes = std::mem::take(&mut *self.shared.flushes());
             self.take_new_feeds()?;
             for feed in &mut self.feeds {
                 feed.drain(&mut self.writer, self.clock.unix_ns())?;
@@ -199,11 +218,15 @@ impl<C: Clock> Drainer<C> {
             if is_stopping {
                 break;
             }
-            if flushed_at.elapsed() >= FLUSH_EVERY {
+            if flushed_at.elapsed() >= FLUSH_EVERY || !flushes.is_empty() {
                 self.writer.flush()?;
                 let now = self.clock.moment();
                 self.feeds.iter().for_each(|feed| feed.ring().recalibrate(now));
                 flushed_at = Instant::now();
+            }
+            for done in flushes {
+                // One who no longer listens needs no answer.
+                let _ = done.send(());
             }
             thread::park_timeout(self.pause());
         }

@@ -1,0 +1,179 @@
+//! The tapes that the process writes: as its settings say from the first allocation on, or between
+//! two calls.
+
+use std::path::Path;
+use std::{env, fs, mem, process};
+
+use allocator::config::{Compat, RecordMode, Strategy, TapePath};
+use allocator::record::{Recorder, SystemClock, TapeError, TapeRecorder, save_ring};
+use trace_format::{DeviceId, Event, MarkKind, Meta, Source, StackId};
+
+use super::recorder::Recording;
+use super::{Process, heaps, with};
+use crate::error::Error;
+
+/// A tape that is being written.
+pub(super) struct Tape {
+    path: String,
+    recorder: TapeRecorder,
+}
+
+impl From<TapeError> for Error {
+    fn from(error: TapeError) -> Self {
+        Self::runtime(error)
+    }
+}
+
+impl Process {
+    /// Opens the device's tape, if it is to have one. Before its heap, so that a path that cannot
+    /// be written is an error that leaves nothing behind.
+    pub(super) fn open_tape(&mut self, device: DeviceId) -> Result<(), Error> {
+        let Some(path) = self.tape_path.as_ref().map(|path| expand(path, device)) else {
+            return Ok(());
+        };
+        if !self.tapes.iter().any(|tape| tape.path == path) {
+            let recorder = TapeRecorder::start(Path::new(&path), self.meta(), SystemClock::new())?;
+            self.tapes.push(Tape { path, recorder });
+        }
+        Ok(())
+    }
+
+    /// Puts the heap's records onto its tape from here on, if it has one.
+    pub(super) fn record_on_tape(&self, recording: &Recording) {
+        let Some(path) = &self.tape_path else { return };
+        let path = expand(path, recording.device.id);
+        if let Some(tape) = self.tapes.iter().find(|tape| tape.path == path) {
+            tape.recorder.add(recording.source());
+        }
+    }
+
+    fn meta(&self) -> Meta {
+        let strategy = match self.settings.strategy {
+            Strategy::Native => "native",
+            Strategy::Expandable => "expandable",
+        };
+        let compat = match self.config.compat {
+            Compat::V2_11 => "2.11",
+            Compat::V2_15 => "2.15",
+        };
+        let variable = |name| env::var(name).ok();
+        let hostname = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        Meta {
+            source: Source::Recorded,
+            producer: concat!("vramtape ", env!("CARGO_PKG_VERSION")).to_owned(),
+            strategy: Some(strategy.to_owned()),
+            compat: Some(compat.to_owned()),
+            alloc_conf: self.config.text.clone(),
+            vramtape_conf: variable("VRAMTAPE_CONF").unwrap_or_default(),
+            pid: Some(process::id()),
+            rank: variable("RANK").and_then(|rank| rank.parse().ok()),
+            hostname: hostname.map(|name| name.trim().to_owned()),
+            clock: Some("unix".to_owned()),
+            ..Meta::default()
+        }
+    }
+}
+
+fn expand(path: &TapePath, device: DeviceId) -> String {
+    // torchrun and its like say which process of a job this is.
+    let rank = env::var("RANK").unwrap_or_else(|_| "0".to_owned());
+    path.expand(&rank, process::id(), device.0)
+}
+
+/// Starts a tape of all devices, those still to be opened included.
+pub(crate) fn start(path: &str) -> Result<(), Error> {
+    let path = TapePath::parse(path)
+        .map_err(|(message, advice)| Error::value(format!("{message}: {advice}")))?;
+    with(|process| {
+        if let Some(running) = process.tapes.first() {
+            return Err(Error::value(format!(
+                "a tape is being written already at {}: stop it first",
+                running.path
+            )));
+        }
+        if process.settings.record == RecordMode::Off {
+            return Err(Error::value(
+                "nothing is recorded in this process: VRAMTAPE_CONF says record:off, or it was \
+                 forked from one that uses the device",
+            ));
+        }
+        process.tape_path = Some(path);
+        let devices: Vec<_> = process.recordings.iter().map(|open| open.device.id).collect();
+        for device in devices {
+            if let Err(error) = process.open_tape(device) {
+                process.tape_path = None;
+                process.tapes.clear();
+                return Err(error);
+            }
+        }
+        for recording in &process.recordings {
+            process.record_on_tape(recording);
+        }
+        Ok(())
+    })
+}
+
+/// Finishes every tape with everything recorded until now.
+pub(crate) fn stop() -> Result<(), Error> {
+    let tapes = with(|process| {
+        if process.tape_path.take().is_none() {
+            return Err(Error::value("no tape is being written"));
+        }
+        Ok(mem::take(&mut process.tapes))
+    })?;
+    // Not under the process's lock: a tape's thread may wait for a heap.
+    for tape in tapes {
+        let summary = tape.recorder.stop()?;
+        if summary.lost > 0 {
+            tracing::warn!(
+                tape = tape.path,
+                lost = summary.lost,
+                "records were overwritten before they could be written; set ring_events higher"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Waits until everything recorded until now is in the tapes' files.
+pub(crate) fn flush() -> Result<(), Error> {
+    with(|process| {
+        for tape in &process.tapes {
+            if !tape.recorder.flush() {
+                return Err(Error::runtime(format_args!(
+                    "{} is not being written any more",
+                    tape.path
+                )));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Saves what the device's ring holds as a tape.
+pub(crate) fn save(device: DeviceId, path: &str) -> Result<(), Error> {
+    with(|process| {
+        let known = process.recordings.iter().find(|known| known.device.id == device);
+        let recording = known.ok_or_else(|| {
+            Error::value(format!(
+                "device {device} has no ring: it was never used, or record is off"
+            ))
+        })?;
+        let base = recording.base().ok_or_else(|| Error::runtime("the heap is broken"))?;
+        let (meta, device) = (process.meta(), recording.device.clone());
+        let (path, clock) = (Path::new(path), SystemClock::new());
+        save_ring(&recording.ring, path, meta, device, &clock, || base)?;
+        Ok(())
+    })
+}
+
+/// Records a mark on every device.
+pub(crate) fn mark(kind: MarkKind, name: &str) -> Result<(), Error> {
+    for heap in heaps() {
+        let mut heap = heap.lock()?;
+        let recorder = heap.recorder_mut();
+        let name = recorder.intern(name);
+        recorder.record(StackId::NONE, Event::Mark { kind, name });
+    }
+    Ok(())
+}
