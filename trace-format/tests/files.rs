@@ -3,6 +3,8 @@
 use std::{
     fs,
     io::{self, Write},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use trace_format::{
@@ -65,6 +67,51 @@ fn a_live_tape_is_read_while_written_and_survives_its_writer() {
     // A process that is killed runs no destructor.
     std::mem::forget(writer);
     assert_eq!(seen(), (100_000, unfinished));
+}
+
+/// Where the child of the test below writes its tape; without it, it is no child and does nothing.
+const CHILD_TAPE: &str = "TRACE_FORMAT_CHILD_TAPE";
+
+#[test]
+fn a_writer_that_is_killed_leaves_every_chunk_it_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("killed.vtape");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_child_that_is_killed"])
+        .env(CHILD_TAPE, &path)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while fs::metadata(&path).map_or(0, |file| file.len()) < 100_000 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the child writes nothing");
+        assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    let mut next = 0;
+    for item in reader.by_ref() {
+        assert_eq!(item.unwrap(), Item::Event(GPU, record(next)));
+        next += 1;
+    }
+    assert!(next > 1000, "{next} records");
+    let recovery = reader.recovered();
+    assert!(!recovery.finished);
+}
+
+/// Runs in a process of its own, until that is killed.
+#[test]
+fn the_child_that_is_killed() {
+    let Some(path) = std::env::var_os(CHILD_TAPE) else { return };
+    let mut writer = Writer::create_live(path, &Meta::default()).unwrap();
+    for n in 0.. {
+        writer.push(GPU, &record(n)).unwrap();
+        if n % 50 == 0 {
+            writer.flush().unwrap();
+        }
+    }
 }
 
 /// A disk with room for so many bytes.

@@ -37,6 +37,37 @@ mod tests {
         hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
     }
 
+    /// One record of a kind whose row in the specification has these cells, all its values zero.
+    fn zeros(kind: u8, cells: &[&str]) -> Vec<u8> {
+        let [addr, sizes, place] = [1, 2, 3].map(|cell: usize| u8::from(cells[cell] == "yes"));
+        let arguments = cells[4].split(", ").filter(|one| !one.is_empty());
+        let arguments: u8 = arguments.map(|one| if one == "pool" { 2 } else { 1 }).sum();
+        let (time, thread, stack) = (1, 1, 0);
+        let lengths = [time, thread, place, stack, addr, sizes, arguments];
+        // Time and unit; dictionaries of one thread, place, pair of sizes and address.
+        let mut payload = vec![0, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1, 1, 0];
+        payload.extend(lengths);
+        payload.push(kind | 0x40 | (place << 7));
+        payload.extend(vec![0; lengths.iter().sum::<u8>().into()]);
+        payload
+    }
+
+    #[test]
+    fn kinds_take_what_the_specification_says_and_are_what_it_names() {
+        let text = include_str!("../../../docs/trace-format.md");
+        let table = text.split("| kind | event |").nth(1).unwrap().split("\n\n").next().unwrap();
+        for (kind, row) in (0..27).zip(table.lines().skip(2)) {
+            let cells: Vec<&str> = row.split('|').skip(1).map(str::trim).collect();
+            assert_eq!(cells[0], kind.to_string());
+            let mut decoder = EventsDecoder::default();
+            *decoder.payload_mut() = zeros(kind, &cells[1..]);
+            decoder.start(1, Defined::default()).unwrap();
+            let record = decoder.next().unwrap_or_else(|e| panic!("kind {kind}: {e}")).unwrap();
+            assert_eq!(cells[1].split('`').nth(1), Some(record.event.name()), "kind {kind}");
+        }
+        assert_eq!(table.lines().skip(2).count(), 27);
+    }
+
     #[test]
     fn the_worked_example_is_what_is_written_and_read() {
         let (addr, stream, pool) = (Addr(0x7f00_0000_0000), Stream(0), PoolId::DEFAULT);
