@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod check;
 mod clean;
 mod compare;
 mod diff;
@@ -53,6 +54,8 @@ enum Verb {
     Info(info::Options),
     /// Say whether two runs put everything in the same places
     Diff(diff::Options),
+    /// Say whether a snapshot is one that PyTorch's viewer and tools can read
+    Check(check::Options),
     /// Remove the rings that dead processes left in memory
     Clean(clean::Options),
 }
@@ -99,6 +102,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Verify(options) => verify::run(options),
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),
+        Verb::Check(options) => check::run(options),
         Verb::Clean(options) => clean::run(options),
     }
 }

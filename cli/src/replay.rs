@@ -1,11 +1,15 @@
 //! `vramtape replay RUN`: what one setting would have reserved.
 
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
+use replay::export::{Format, SnapshotDevice, SnapshotSource, write_snapshot};
 use replay::report::Report;
-use replay::run::{Options as Setting, run as replay_run};
+use replay::run::{Options as Setting, Outcome, run as replay_run, run_recording};
 
 use crate::progress::Progress;
-use crate::setting::{RunFlags, StrategyFlag};
+use crate::setting::{Chosen, RunFlags, StrategyFlag};
 use crate::{Verdict, bytes, output};
 
 /// The flags.
@@ -19,6 +23,12 @@ pub(crate) struct Options {
     /// Settings as in PYTORCH_CUDA_ALLOC_CONF; empty is PyTorch's defaults [default: as recorded]
     #[arg(long, value_name = "SETTINGS")]
     config: Option<String>,
+    /// Also write what the allocator did as a PyTorch memory snapshot, for its viewer (.json: as JSON)
+    #[arg(long, value_name = "OUT.pickle")]
+    snapshot: Option<PathBuf>,
+    /// Replace the snapshot if it is there
+    #[arg(short, long, requires = "snapshot")]
+    force: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -26,6 +36,9 @@ pub(crate) struct Options {
 
 /// Replays and reports.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    if let Some(snapshot) = &options.snapshot {
+        output::check(snapshot, options.force)?;
+    }
     let chosen = options.run.read()?;
     let is_as_recorded = options.config.is_none() && options.strategy.is_none();
     let mut follow = chosen.follow;
@@ -38,8 +51,15 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         follow,
     };
     let progress = Progress::start("replaying", chosen.device().records.len() as u64);
-    let report =
-        chosen.with_device(|device| replay_run(device, &setting, |done| progress.at(done)))?;
+    let done = |records| progress.at(records);
+    let report = match &options.snapshot {
+        None => chosen.with_device(|device| replay_run(device, &setting, done))?,
+        Some(snapshot) => {
+            let outcome = chosen.with_device(|device| run_recording(device, &setting, done))?;
+            export(snapshot, &chosen, &setting, &outcome)?;
+            outcome.report
+        }
+    };
     drop(progress);
     if options.json {
         output::print_json(&report)?;
@@ -47,6 +67,25 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         output::print(&text(&report))?;
     }
     Ok(Verdict::Good)
+}
+
+fn export(path: &Path, chosen: &Chosen, setting: &Setting, outcome: &Outcome) -> Result<()> {
+    let device = chosen.device();
+    let source = SnapshotSource {
+        devices: vec![SnapshotDevice {
+            device: device.id,
+            base: &device.base.segments,
+            records: &outcome.records,
+            segments: &outcome.segments,
+        }],
+        stacks: &chosen.tape().stacks,
+        config: &setting.config,
+    };
+    let format = match path.extension().and_then(OsStr::to_str) {
+        Some("json") => Format::Json,
+        _ => Format::Pickle,
+    };
+    Ok(write_snapshot(path, &source, format)?)
 }
 
 fn text(report: &Report) -> String {

@@ -107,6 +107,11 @@ impl Chosen {
         &self.tape.devices[self.device]
     }
 
+    /// The whole run.
+    pub(crate) fn tape(&self) -> &Tape {
+        &self.tape
+    }
+
     /// Hands the chosen device to `replay`.
     pub(crate) fn with_device<T>(&self, replay: impl FnOnce(DeviceTape<'_>) -> T) -> T {
         let text = |id: StringId| self.tape.text(id);

@@ -203,6 +203,23 @@ fn a_snapshot_and_its_tape_replay_the_same() {
 }
 
 #[test]
+fn an_exported_replay_is_a_good_snapshot_of_the_same_run() {
+    let folder = Folder::new();
+    for name in ["gpt2_train-default", "cudagraph_pools-expandable", "resnet50_batchsweep-oom"] {
+        let (snapshot, meta) = trace(name);
+        let out = folder.path("out.pickle").to_str().unwrap().to_owned();
+        let args = ["replay", &snapshot, "--meta", &meta, "--snapshot", &out, "-f"];
+        assert_eq!(vramtape(&args).1, Some(0));
+        let (text, code) = vramtape(&["check", "--complete", &out]);
+        assert_eq!(code, Some(0), "{name}: {text}");
+        let (text, code) = vramtape(&["diff", &snapshot, &out]);
+        assert_eq!(code, Some(0), "{name}: {text}");
+        let (text, code) = vramtape(&["verify", &out, "--meta", &meta]);
+        assert_eq!(code, Some(0), "{name}: {text}");
+    }
+}
+
+#[test]
 fn compare_prints_a_row_a_setting() {
     let (snapshot, meta) = trace("gpt2_train-default");
     let args = ["compare", &snapshot, "--meta", &meta, "--config", "max_split_size_mb:64"];

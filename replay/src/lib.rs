@@ -14,4 +14,5 @@ pub mod script;
 pub mod snapshot;
 pub mod source;
 pub mod tape;
+mod timeline;
 pub mod verify;

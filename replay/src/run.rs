@@ -4,13 +4,14 @@ use std::time::Instant;
 
 use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
-use allocator::record::{Memory, Off, Recorder};
+use allocator::record::Off;
 use allocator::size;
 use trace_format::{Addr, BaseState, Event, Record, SegmentState, StringId};
 
 use crate::driver::{DriveError, Driver, Follow};
 use crate::report::{Report, Totals};
 use crate::script::Script;
+use crate::timeline::{Timeline, Witness};
 
 /// A device that nobody could fill: the capacity where none is known or asked for.
 pub const UNLIMITED_CAPACITY_BYTES: u64 = 1 << 44;
@@ -50,8 +51,8 @@ pub struct Options {
 pub struct Outcome {
     /// Peaks, sums and times.
     pub report: Report,
-    /// What the allocator did, if it was kept.
-    pub events: Memory,
+    /// What the allocator did, at the run's times, under the run's numbers of stacks and strings.
+    pub records: Vec<Record>,
     /// What it ended with.
     pub segments: Vec<SegmentState>,
     /// PyTorch's statistics at the end.
@@ -79,16 +80,16 @@ pub fn run_recording(
     options: &Options,
     progress: impl FnMut(u64),
 ) -> Result<Outcome, DriveError> {
-    let (report, mut driver) = drive(tape, options, Memory::default(), progress)?;
+    let (report, mut driver) = drive(tape, options, Timeline::default(), progress)?;
     Ok(Outcome {
         report,
         segments: driver.heap().segments(trace_format::PoolId::DEFAULT),
         stats: driver.heap().stats().flat(),
-        events: std::mem::take(driver.heap_mut().recorder_mut()),
+        records: std::mem::take(driver.heap_mut().recorder_mut()).records,
     })
 }
 
-fn drive<R: Recorder>(
+fn drive<R: Witness>(
     tape: DeviceTape<'_>,
     options: &Options,
     recorder: R,
@@ -111,6 +112,7 @@ fn drive<R: Recorder>(
             } else if matches!(record.event, Event::ResetAccumulated) {
                 totals.add_sums(driver.heap());
             }
+            driver.heap_mut().recorder_mut().at(record);
             driver.step(record, tape.text)?;
         }
     }

@@ -91,7 +91,7 @@ fn verify_device(
     let base = &device.base.segments;
     let steps = diff::diff(
         diff::Run { base, events: device.records.iter().map(|record| record.event) },
-        diff::Run { base, events: replayed.events.events.iter().map(|(_, event)| *event) },
+        diff::Run { base, events: replayed.records.iter().map(|record| record.event) },
     );
     let stats = run.memory_stats.as_ref().filter(|_| import.devices.len() == 1).map(|recorded| {
         let recorded: Vec<_> = recorded.iter().map(|(key, value)| (key.clone(), *value)).collect();

@@ -97,7 +97,7 @@ fn placements_do_not_depend_on_recorded_block_addresses() {
             let base = &device.base.segments;
             let report = diff(
                 Run { base, events: device.records.iter().map(|record| record.event) },
-                Run { base, events: blind.events.events.iter().map(|(_, event)| *event) },
+                Run { base, events: blind.records.iter().map(|record| record.event) },
             );
             assert_eq!(report.difference, None, "{name}");
             assert!(report.allocations > 0, "{name} has allocations");

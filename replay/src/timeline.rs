@@ -1,0 +1,47 @@
+//! What a replay did, at the times of the run it replays.
+
+use allocator::record::{Off, Recorder};
+use trace_format::{Event, Record, StackId, StringId, ThreadId};
+
+/// A recorder that is told which record of the run is being replayed.
+pub(crate) trait Witness: Recorder {
+    /// The allocator's next events are caused by `record`.
+    fn at(&mut self, record: &Record);
+}
+
+impl Witness for Off {
+    fn at(&mut self, _record: &Record) {}
+}
+
+/// Keeps the allocator's events with the time and thread of what caused them, and the run's marks between them.
+///
+/// Strings and stacks keep the numbers of the run. Changes of settings, whose text would be a new string, are kept
+/// without it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline {
+    time_ns: u64,
+    thread: ThreadId,
+    /// What happened.
+    pub(crate) records: Vec<Record>,
+}
+
+impl Witness for Timeline {
+    fn at(&mut self, record: &Record) {
+        self.time_ns = record.time_ns;
+        self.thread = record.thread;
+        if matches!(record.event, Event::Mark { .. } | Event::Snapshot { .. }) {
+            self.records.push(*record);
+        }
+    }
+}
+
+impl Recorder for Timeline {
+    fn record(&mut self, stack: StackId, event: Event) {
+        let Self { time_ns, thread, .. } = *self;
+        self.records.push(Record { time_ns, thread, stack, event });
+    }
+
+    fn intern(&mut self, _text: &str) -> StringId {
+        StringId::default()
+    }
+}
