@@ -1,5 +1,7 @@
 //! The heap from outside: against a naive reference, under faults, under threads, and behaviour by behaviour.
 
 mod behaviour;
+mod faults;
 mod model;
+mod storm;
 mod support;

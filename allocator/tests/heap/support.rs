@@ -129,3 +129,22 @@ pub(crate) fn seed(test: &str) -> u64 {
     println!("{test}: VRAMTAPE_SEED={seed}");
     seed
 }
+
+/// A small generator for tests that throw dice (SplitMix64: Steele, Lea, Flood 2014).
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    /// A size from every class: small, 1 to 10 MiB, larger.
+    pub(crate) fn bytes(&mut self) -> u64 {
+        let class = [MIB, 10 * MIB, 60 * MIB][self.below(3) as usize];
+        1 + self.below(class)
+    }
+}

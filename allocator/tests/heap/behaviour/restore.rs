@@ -2,9 +2,7 @@
 
 use allocator::config::Config;
 use allocator::heap::RestoredBlock;
-use trace_format::{
-    Addr, BaseState, PoolId, PoolState, ScopeFilter, SegmentState, StackId, Stream,
-};
+use trace_format::{Addr, PoolId, ScopeFilter, SegmentState, StackId, Stream};
 
 use crate::support::{Calls, GIB, KIB, MIB, TestHeap, heap};
 
@@ -35,21 +33,6 @@ fn lived_in() -> (TestHeap, Vec<Addr>) {
     (heap, live)
 }
 
-fn base(heap: &TestHeap) -> BaseState {
-    let pool = PoolState {
-        pool: POOL,
-        use_count: 1,
-        own_source: false,
-        use_on_oom: false,
-        no_split: false,
-    };
-    BaseState {
-        segments: heap.segments(PoolId::DEFAULT),
-        pools: vec![pool],
-        ..BaseState::default()
-    }
-}
-
 /// A state without its addresses: for each segment in a fixed order, its blocks.
 fn shape(segments: &[SegmentState]) -> Vec<String> {
     let mut shapes: Vec<_> = segments
@@ -72,7 +55,7 @@ fn shape(segments: &[SegmentState]) -> Vec<String> {
 fn a_restored_heap_looks_like_the_recorded_one() {
     let (original, live) = lived_in();
     let mut copy = heap(GIB, Config::default());
-    let restored = copy.restore(&base(&original)).expect("memory");
+    let restored = copy.restore(&original.base_state()).expect("memory");
     copy.check().expect("consistent");
     let (ours, theirs) = (copy.segments(PoolId::DEFAULT), original.segments(PoolId::DEFAULT));
     assert_eq!(shape(&ours), shape(&theirs));
@@ -86,12 +69,11 @@ fn a_restored_heap_looks_like_the_recorded_one() {
     }
 }
 
-/// Where an allocation went: the shape of everything afterwards.
 #[test]
 fn a_restored_heap_places_as_the_recorded_one() {
     let (mut original, live) = lived_in();
     let mut copy = heap(GIB, Config::default());
-    let restored = copy.restore(&base(&original)).expect("memory");
+    let restored = copy.restore(&original.base_state()).expect("memory");
     let twin = |addr: &Addr| {
         let (_, block) = restored.iter().find(|(recorded, _)| recorded == addr).expect("restored");
         match block {
@@ -117,7 +99,7 @@ fn a_restored_heap_places_as_the_recorded_one() {
 fn a_restored_pending_free_waits_for_the_word() {
     let (original, _) = lived_in();
     let mut copy = heap(GIB, Config::default());
-    let restored = copy.restore(&base(&original)).expect("memory");
+    let restored = copy.restore(&original.base_state()).expect("memory");
     let ticket = restored.iter().find_map(|(_, block)| match block {
         RestoredBlock::PendingFree(ticket) => Some(*ticket),
         RestoredBlock::Allocated(_) => None,
@@ -132,7 +114,7 @@ fn a_restored_pending_free_waits_for_the_word() {
 fn a_restored_heap_gives_everything_back() {
     let (original, _) = lived_in();
     let mut copy = heap(GIB, Config { max_split_size_bytes: 20 * MIB, ..Config::default() });
-    for (_, block) in copy.restore(&base(&original)).expect("memory") {
+    for (_, block) in copy.restore(&original.base_state()).expect("memory") {
         match block {
             RestoredBlock::Allocated(addr) => copy.free(addr, StackId::NONE).expect("live"),
             RestoredBlock::PendingFree(ticket) => copy.complete_free(ticket),
@@ -150,7 +132,7 @@ fn a_state_that_does_not_fit_is_an_error_and_leaves_no_range_behind() {
     let mut original = heap(GIB, Config { expandable_segments: true, ..Config::default() });
     original.take(300 * MIB);
     let mut copy = heap(200 * MIB, Config::default());
-    assert!(copy.restore(&base(&original)).is_err());
+    assert!(copy.restore(&original.base_state()).is_err());
     copy.check().expect("consistent");
     assert_eq!(copy.device_mut().check_empty(), Ok(()));
 }

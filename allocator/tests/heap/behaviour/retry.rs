@@ -61,6 +61,22 @@ fn one_oversize_block_that_is_large_enough_goes_alone() {
 }
 
 #[test]
+fn a_part_of_a_segment_stays_however_large_it_is() {
+    let config = Config {
+        max_split_size_bytes: 32 * MIB,
+        large_segment_size_bytes: 64 * MIB,
+        ..Config::default()
+    };
+    let mut heap = heap(100 * MIB, config);
+    let front = heap.take(5 * MIB);
+    assert!(matches!(heap.try_take(50 * MIB), Err(AllocError::OutOfMemory(_))));
+    assert_eq!(heap.stats().num_device_free, 0);
+    heap.give(front);
+    heap.take(50 * MIB);
+    assert_eq!(heap.stats().num_device_free, 1, "whole again, it goes");
+}
+
+#[test]
 fn a_fraction_refuses_without_asking_the_device() {
     let mut heap = heap(100 * MIB, Config::default());
     heap.set_memory_fraction(0.5).expect("a fraction");

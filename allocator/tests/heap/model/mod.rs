@@ -1,6 +1,7 @@
 //! Random calls to the heap and to a naive reference of PyTorch's rules, which must agree on every address, refusal,
 //! statistic and snapshot.
 
+mod agreement;
 mod ops;
 mod pair;
 mod reference;

@@ -6,21 +6,22 @@ use allocator::config::Config;
 use allocator::device::{CaptureMode, Device, DeviceError};
 use allocator::heap::{AllocError, PoolChoice, Request};
 use proptest::prelude::*;
-use trace_format::{Addr, PoolId, Record, ScopeFilter, StackId, State, Stream, ThreadId};
+use trace_format::{Addr, DeviceId, PoolId, ScopeFilter, StackId, State, Stream};
 
-use super::ops::{Op, POOLS, STREAMS};
+use super::ops::Op;
 use super::reference::Reference;
 use crate::support::{MIB, Source, TestHeap, device, heap, request};
 
 pub(super) struct Pair {
-    heap: TestHeap,
-    reference: Reference,
-    live: Vec<Addr>,
+    pub(super) heap: TestHeap,
+    pub(super) reference: Reference,
+    pub(super) live: Vec<Addr>,
     /// The captures of open scopes.
     captures: Vec<Captured>,
-    sources: Vec<Arc<Mutex<Source>>>,
-    tape: State,
-    taped: usize,
+    pub(super) sources: Vec<Arc<Mutex<Source>>>,
+    /// What the heap's events say, and how many of them were followed.
+    pub(super) tape: State,
+    pub(super) taped: usize,
 }
 
 /// A capture: the stream it began on, and the streams that its scope takes.
@@ -56,7 +57,7 @@ impl Pair {
         self.wind_up()
     }
 
-    fn step(&mut self, op: &Op) -> Goes {
+    pub(super) fn step(&mut self, op: &Op) -> Goes {
         match op.clone() {
             Op::Malloc { bytes, stream } => self.malloc(bytes, stream, PoolChoice::ByScope),
             Op::MallocIn { bytes, stream, pool } => {
@@ -97,7 +98,7 @@ impl Pair {
                 Ok(true)
             }
             Op::AddPeer => {
-                let peer = trace_format::DeviceId(1);
+                let peer = DeviceId(1);
                 agree(self.heap.add_peer(peer), self.reference.add_peer(peer))
             }
             Op::ResetPeaks => {
@@ -116,7 +117,7 @@ impl Pair {
         }
     }
 
-    fn pool_step(&mut self, op: Op) -> Goes {
+    pub(super) fn pool_step(&mut self, op: Op) -> Goes {
         match op {
             Op::CreatePool { pool, own_source } => {
                 let mut sources = (None, None);
@@ -168,7 +169,7 @@ impl Pair {
         agree(ours, theirs)
     }
 
-    fn free(&mut self, addr: Addr) -> Goes {
+    pub(super) fn free(&mut self, addr: Addr) -> Goes {
         agree(self.heap.free(addr, StackId::NONE), self.reference.free(addr))
     }
 
@@ -190,7 +191,7 @@ impl Pair {
         agree(ours, theirs)
     }
 
-    fn end(&mut self, pool: PoolId) -> Goes {
+    pub(super) fn end(&mut self, pool: PoolId) -> Goes {
         self.end_capture(pool)?;
         agree(self.heap.end_pool(pool), self.reference.end_pool(pool))
     }
@@ -230,60 +231,6 @@ impl Pair {
         let ours = call(self.heap.device_mut());
         prop_assert_eq!(ours, call(&mut self.reference.device));
         Ok(true)
-    }
-
-    fn compare(&mut self) -> Result<(), TestCaseError> {
-        self.heap.check().map_err(TestCaseError::fail)?;
-        prop_assert_eq!(self.heap.stats().flat(), self.reference.stats());
-        prop_assert_eq!(self.heap.segments(PoolId::DEFAULT), self.reference.snapshot());
-        prop_assert_eq!(self.heap.allocations(), self.reference.live());
-        for pool in POOLS {
-            prop_assert_eq!(self.heap.pool_use_count(pool).ok(), self.reference.users(pool));
-        }
-        let used = self.heap.device_mut().used_bytes();
-        prop_assert_eq!(used, self.reference.device.used_bytes());
-        self.follow_tape()
-    }
-
-    /// The recorded events tell the same story.
-    fn follow_tape(&mut self) -> Result<(), TestCaseError> {
-        let events = &self.heap.recorder_mut().events;
-        for (stack, event) in &events[self.taped..] {
-            let record = Record { time_ns: 0, thread: ThreadId(0), stack: *stack, event: *event };
-            self.tape.apply(&record).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        }
-        self.taped = events.len();
-        let stats = self.heap.stats();
-        prop_assert_eq!(self.tape.reserved_bytes() as i64, stats.reserved_bytes.all.current);
-        prop_assert_eq!(self.tape.allocated_bytes() as i64, stats.allocated_bytes.all.current);
-        prop_assert_eq!(self.tape.active_bytes() as i64, stats.active_bytes.all.current);
-        Ok(())
-    }
-
-    /// Everything given back, nothing is left on the device.
-    fn wind_up(mut self) -> Result<(), TestCaseError> {
-        for pool in POOLS {
-            prop_assert!(self.end(pool)?);
-        }
-        for addr in std::mem::take(&mut self.live) {
-            prop_assert!(self.free(addr)?);
-        }
-        for pool in POOLS {
-            while self.heap.pool_use_count(pool).is_ok_and(|users| users > 0) {
-                prop_assert!(self.pool_step(Op::ReleasePool(pool))?);
-            }
-        }
-        for stream in STREAMS {
-            prop_assert!(self.step(&Op::StreamDone(stream))?);
-        }
-        prop_assert!(self.step(&Op::EmptyCache(PoolId::DEFAULT))?);
-        self.compare()?;
-        prop_assert_eq!(self.heap.device_mut().check_empty(), Ok(()));
-        prop_assert!(self.tape.is_empty());
-        for source in &self.sources {
-            prop_assert_eq!(&source.lock().unwrap().live, &vec![]);
-        }
-        Ok(())
     }
 }
 

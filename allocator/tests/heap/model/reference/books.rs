@@ -152,8 +152,8 @@ impl Reference {
 
     pub(crate) fn reset_accumulated(&mut self) {
         for (key, value) in &mut self.books.values {
-            let counter = key.starts_with("num_");
-            if counter || key.ends_with(".allocated") || key.ends_with(".freed") {
+            let field = key.rsplit('.').next();
+            if key.starts_with("num_") || matches!(field, Some("allocated" | "freed")) {
                 *value = 0;
             }
         }

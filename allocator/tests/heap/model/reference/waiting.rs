@@ -61,13 +61,11 @@ impl Reference {
         let mut markers = Vec::new();
         if self.config.graph_capture_record_stream_reuse {
             for stream in streams {
-                match self.device.capture(stream) {
-                    Ok(Some(capture)) => markers.extend(capture.terminals),
-                    _ => {
-                        markers.clear();
-                        break;
-                    }
-                }
+                let Ok(Some(capture)) = self.device.capture(stream) else {
+                    markers.clear();
+                    break;
+                };
+                markers.extend(capture.terminals);
             }
         }
         self.deferred.push((addr, markers));

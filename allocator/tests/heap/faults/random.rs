@@ -1,0 +1,51 @@
+//! Random calls on a device that fails at random.
+
+use allocator::config::Config;
+use allocator::device::sim::Fault;
+
+use super::run::Run;
+use super::{CALLS, DRIVER};
+use crate::support::{Dice, seed};
+
+/// One run: a few hundred calls, each device call failing with a probability of its own.
+fn run(seed: u64) {
+    let mut dice = Dice(seed);
+    let mut run = Run::new();
+    for call in CALLS {
+        let fault = if dice.below(2) == 0 { DRIVER } else { Fault::OutOfMemory };
+        let probability = [0.0, 0.02, 0.2][dice.below(3) as usize];
+        run.heap.device_mut().faults_mut().fail_randomly(call, probability, fault);
+    }
+    for _ in 0..200 {
+        let picked = run.live.get(dice.below(run.live.len() as u64 + 1) as usize).copied();
+        match dice.below(20) {
+            0 => run.flush(),
+            1 => run.stream_done([0, 16, 32][dice.below(3) as usize]),
+            2 => {
+                let expandable_segments = dice.below(2) == 0;
+                run.heap.set_config(Config { expandable_segments, ..Run::config() });
+            }
+            3 => run.begin_capture_unless_open([16, 32]),
+            4 => run.end_capture(),
+            5 => run.launch(32),
+            6 => run.join(32, 16),
+            7..=9 => run.give(picked, Some([16, 32, 48][dice.below(3) as usize])),
+            10..=12 => run.give(picked, None),
+            _ => {
+                let stream = [0, 16, 32][dice.below(3) as usize];
+                let bytes = dice.bytes();
+                run.take(stream, bytes);
+            }
+        }
+    }
+    run.wind_up();
+}
+
+#[test]
+fn a_device_that_fails_at_random_breaks_and_leaks_nothing() {
+    let seed = seed("random faults");
+    for n in 0..60 {
+        println!("run {n}: seed {}", seed.wrapping_add(n));
+        run(seed.wrapping_add(n));
+    }
+}
