@@ -139,8 +139,11 @@ impl Ring {
         self.tables.stack(id)
     }
 
-    /// The ring's file, if it has one.
+    /// The ring's file, if it has one that is this process's own.
     pub fn path(&self) -> Option<PathBuf> {
+        if self.is_muted() {
+            return None;
+        }
         let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         place.as_ref().map(|place| place.path.clone())
     }
