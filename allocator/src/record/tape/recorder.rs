@@ -4,7 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -138,7 +139,14 @@ impl TapeRecorder {
         let (done, flushed) = mpsc::channel();
         self.shared.flushes().push(done);
         thread.thread().unpark();
-        flushed.recv().is_ok()
+        loop {
+            match flushed.recv_timeout(FLUSH_EVERY) {
+                Ok(()) => return true,
+                // Nobody answers who ended before the question came.
+                Err(RecvTimeoutError::Timeout) if !thread.is_finished() => {}
+                Err(_) => return false,
+            }
+        }
     }
 
     /// Whether the tape is still being written.

@@ -175,6 +175,21 @@ fn a_growing_tape_can_be_read_and_says_that_it_is_not_finished() {
 }
 
 #[test]
+fn what_was_flushed_is_in_the_file() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.vtape");
+    let model = SharedModel::new(dir.path(), 1 << 12);
+    let tape = start_tape(&path);
+    tape.add(model.source());
+    for _ in 0..20 {
+        model.run(50);
+        assert!(tape.flush());
+        let seen = follow(&path);
+        assert_eq!((seen.records, seen.state), (model.sequence(), model.state()));
+    }
+}
+
+#[test]
 fn strings_and_stacks_arrive_under_the_tapes_own_numbers() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
@@ -354,6 +369,7 @@ fn process_whose_disk_is_full() {
     let before = model.sequence();
     model.run(1_000);
     assert!(model.sequence() > before, "the allocator goes on");
+    assert!(!tape.flush());
     let error = tape.stop().unwrap_err().to_string();
     assert!(error.contains("run.vtape"), "{error}");
 }
