@@ -1,6 +1,7 @@
 //! Reads values out of a settings string's tokens, with PyTorch's words where it refuses one and a
 //! warning where it accepts a mistake.
 
+use super::Compat;
 use super::error::{ConfigError, Place, PyException, Warning};
 use super::number::{self, NoNumber, Prefix};
 use super::tokenizer::{Token, tokens};
@@ -9,19 +10,31 @@ use super::tokenizer::{Token, tokens};
 const MAX_WARNINGS: usize = 16;
 const LAST_WARNING: usize = MAX_WARNINGS - 1;
 
+/// When a string is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// From the environment, before anything else. C++'s own exceptions become Python's later and elsewhere than while
+    /// the program runs, and not the same way in each PyTorch.
+    Start(Compat),
+    /// While the program runs: the backend is chosen.
+    Running,
+}
+
 /// A settings string, its tokens and what looked wrong so far.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     variable: &'static str,
     text: &'a str,
+    /// When it is read.
+    pub moment: Moment,
     tokens: Vec<Token>,
     /// What looked wrong, in the order found.
     pub warnings: Vec<Warning>,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(variable: &'static str, text: &'a str) -> Self {
-        Self { variable, text, tokens: tokens(text), warnings: Vec::new() }
+    pub(super) fn new(variable: &'static str, text: &'a str, moment: Moment) -> Self {
+        Self { variable, text, moment, tokens: tokens(text), warnings: Vec::new() }
     }
 
     /// Number of tokens.
@@ -166,12 +179,19 @@ impl<'a> Cursor<'a> {
             }
             Err(NoNumber::NotANumber) => {
                 let message = format!("{function}: {text:?} is not {kind}");
-                Err(self.invalid(i, message, format!("write {kind} here")))
+                let exception = match self.moment {
+                    Moment::Start(_) => PyException::RuntimeError,
+                    Moment::Running => PyException::ValueError,
+                };
+                Err(self.error(i, exception, message, format!("write {kind} here")))
             }
             Err(NoNumber::OutOfRange) => {
                 let message = format!("{function}: {text:?} does not fit");
-                let advice = format!("write {kind} of a usual size");
-                Err(self.error(i, PyException::IndexError, message, advice))
+                let exception = match self.moment {
+                    Moment::Start(Compat::V2_11) => PyException::RuntimeError,
+                    Moment::Start(Compat::V2_15) | Moment::Running => PyException::IndexError,
+                };
+                Err(self.error(i, exception, message, format!("write {kind} of a usual size")))
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The values that PyTorch's keys take: how each is read and what is refused.
 
+use super::cursor::Moment;
 use super::error::{ConfigError, PyException};
-use super::pytorch::{Moment, Parser};
+use super::pytorch::Parser;
 
 const MIB: u64 = 1 << 20;
 
@@ -64,9 +65,9 @@ impl Parser<'_> {
     }
 
     pub(super) fn backend(&mut self, i: usize) -> Result<(), ConfigError> {
-        match (self.cursor.token(i)?, self.moment) {
+        match (self.cursor.token(i)?, self.cursor.moment) {
             ("native", _) => Ok(()),
-            ("cudaMallocAsync", Moment::Start) => {
+            ("cudaMallocAsync", Moment::Start(_)) => {
                 let message = "backend:cudaMallocAsync has no effect: vramtape is the allocator";
                 self.cursor.warn(i, message.to_owned());
                 Ok(())

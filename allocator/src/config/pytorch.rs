@@ -4,7 +4,7 @@
 //! CUDA's. Each skips the other's keys, and neither looks at what a separator is. Before both,
 //! `large_segment_size_mb` is searched for, because the limits of other keys depend on it.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Moment};
 use super::error::{ConfigError, Warning};
 use super::keys::{Key, Reader, advice_for_unknown};
 use super::{Compat, Config, ROUNDUP_INTERVALS, UNLIMITED, roundup};
@@ -18,13 +18,6 @@ pub struct Parsed {
     pub warnings: Vec<Warning>,
 }
 
-/// When a string is read: the backend can be chosen at the start only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
-    Start,
-    Running,
-}
-
 impl Config {
     /// Reads `text` as the PyTorch that `compat` names reads it at its start.
     ///
@@ -32,7 +25,7 @@ impl Config {
     /// What that PyTorch refuses, with its exception and its words.
     pub fn parse(text: &str, compat: Compat) -> Result<Parsed, ConfigError> {
         let base = Self { compat, ..Self::default() };
-        base.parse_as(text, "PYTORCH_CUDA_ALLOC_CONF", Moment::Start)
+        base.parse_variable(text, "PYTORCH_CUDA_ALLOC_CONF")
     }
 
     /// As [`parse`](Self::parse), with the settings in the environment variable that errors shall
@@ -42,7 +35,7 @@ impl Config {
         text: &str,
         variable: &'static str,
     ) -> Result<Parsed, ConfigError> {
-        self.parse_as(text, variable, Moment::Start)
+        self.parse_as(text, variable, Moment::Start(self.compat))
     }
 
     /// Reads `text` over these settings, as PyTorch does while it runs
@@ -71,7 +64,7 @@ impl Config {
             text: text.to_owned(),
             ..self.clone()
         };
-        let mut parser = Parser { cursor: Cursor::new(variable, text), config, moment };
+        let mut parser = Parser { cursor: Cursor::new(variable, text, moment), config };
         parser.cursor.warn_of_closed_up_tokens();
         parser.large_segment_size()?;
         parser.read(Reader::Common)?;
@@ -84,7 +77,6 @@ impl Config {
 pub(super) struct Parser<'a> {
     pub cursor: Cursor<'a>,
     pub config: Config,
-    pub moment: Moment,
 }
 
 impl Parser<'_> {

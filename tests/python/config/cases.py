@@ -133,3 +133,9 @@ SEQUENCES = [
 ]
 
 CASES = list(dict.fromkeys(tuple([text]) for text in ONE)) + [tuple(texts) for texts in SEQUENCES]
+
+# In the environment of a new process; PyTorch reads them once and later than it is imported.
+ENVIRONMENT = [
+    "", "max_split_size_mb:100", "max_split_size_mb:5", "max_split_size_mb:abc", "foo", "foo:1",
+    "garbage_collection_threshold:1e999", "roundup_power2_divisions:[64:2",
+]

@@ -11,12 +11,14 @@ Run by that PyTorch's own interpreter; no GPU is needed:
 import ctypes
 import json
 import os
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 
-from cases import CASES
+from cases import CASES, ENVIRONMENT
 
 
 def numbers_of_c10():
@@ -49,15 +51,36 @@ def values():
     }
 
 
+def refusal(error):
+    # An internal assertion names PyTorch's own file and line first.
+    message = str(error).split("please report a bug to PyTorch. ")[-1]
+    return {"type": type(error).__name__, "message": message}
+
+
 def apply(texts):
     for index, text in enumerate(texts):
         try:
             torch._C._accelerator_setAllocatorSettings(text)
         except Exception as error:
-            # An internal assertion names PyTorch's own file and line first.
-            message = str(error).split("please report a bug to PyTorch. ")[-1]
-            return {"refused_at": index, "type": type(error).__name__, "message": message}
+            return {"refused_at": index, **refusal(error)}
     return {"values": values()}
+
+
+def read_environment():
+    """What a process makes of its own environment, as its last line of output."""
+    try:
+        print(json.dumps({"values": values()}))
+    except Exception as error:
+        print(json.dumps(refusal(error)))
+
+
+def in_a_new_environment(text):
+    command = [sys.executable, __file__, "--environment"]
+    environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": text}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if run.returncode != 0:
+        return {"died": run.returncode}
+    return json.loads(run.stdout.splitlines()[-1])
 
 
 def in_a_fresh_process(texts):
@@ -77,12 +100,17 @@ def in_a_fresh_process(texts):
 
 
 def main():
+    if sys.argv[1:] == ["--environment"]:
+        return read_environment()
     for name in ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"]:
         if name in os.environ:
             sys.exit(f"unset {name} first: the golden file starts from PyTorch's defaults")
     version = ".".join(torch.__version__.split(".")[:2])
     path = Path(__file__).with_name(f"golden-{version}.jsonl")
     lines = [json.dumps({"settings": list(texts), **in_a_fresh_process(texts)}) for texts in CASES]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for text, answer in zip(ENVIRONMENT, pool.map(in_a_new_environment, ENVIRONMENT)):
+            lines.append(json.dumps({"environment": text, **answer}))
     if "--check" not in sys.argv[1:]:
         path.write_text("".join(line + "\n" for line in lines))
         print(f"{path}: {len(lines)} cases of torch {torch.__version__}")
