@@ -3,8 +3,8 @@
 
     python3 simcuda/entry_points.py VENV [VENV ...]    # virtual environments with torch; needs nm
 
-The imports are read from torch's own libraries, the driver functions that PyTorch looks up by name from their strings. Run
-it for every supported torch version at once, and again when an entry point is added to the sources here.
+The imports are read from torch's own libraries, the driver functions that PyTorch looks up by name from their strings.
+Run it for every supported torch version at once, and again when an entry point is added to the sources here.
 """
 
 import pathlib
@@ -15,8 +15,8 @@ import sys
 HERE = pathlib.Path(__file__).parent
 OUT = HERE / "src/not_simulated/list.rs"
 
-# Library -> what its functions are called here. Libraries that are not named stay real: NVRTC compiles on the host, cuFile,
-# CUPTI and NCCL are not part of training on one machine.
+# Library -> what its functions are called here. Libraries that are not named stay real: NVRTC compiles on the host,
+# cuFile, CUPTI and NCCL are not part of training on one machine.
 LIBRARIES = {
     "libcudart.so.13": "cudart",
     "libcublas.so.13": "cublas",
@@ -27,8 +27,10 @@ LIBRARIES = {
     "libcusparse.so.12": "cusparse",
 }
 # These work without a GPU in the real libraries: registration of kernels, versions, texts of errors.
-REAL = re.compile(r"__cudaRegister|__cudaUnregister|cudaRuntimeGetVersion|cudaGetError|GetVersion$|GetErrorString|"
-                  r"GetErrorName|cudnnGetCudartVersion|cudnnGetLastErrorString")
+REAL = re.compile(
+    r"__cudaRegister|__cudaUnregister|cudaRuntimeGetVersion|cudaGetError|GetVersion$|GetErrorString|GetErrorName|"
+    r"cudnnGetCudartVersion|cudnnGetLastErrorString"
+)
 DRIVER_NAME = re.compile(r"cu[A-Z][A-Za-z0-9]+(_v\d)?")
 NOT_DRIVER = re.compile(r"cu(File|blas|dnn|fft|rand|solver|sparse|pti|tlass)")
 

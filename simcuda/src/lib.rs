@@ -1,12 +1,12 @@
 //! A stand-in for `libcuda.so.1` over the simulated device, so that PyTorch runs with no GPU.
 //!
-//! Loaded before torch, it answers PyTorch's imports from the CUDA runtime, the driver, cuBLAS and NVML: memory, streams,
-//! events, captures and devices are simulated exactly ([`allocator::device::sim`]); kernels and copies do nothing, so
-//! values are meaningless and allocation is real. What would change allocation and is not simulated answers "not
-//! supported" and says so once on stderr. `README.md` says how it is assembled, loaded and set up.
+//! Loaded before torch, it answers PyTorch's imports from the CUDA runtime, the driver, cuBLAS and NVML: memory,
+//! streams, events, captures and devices are simulated exactly ([`allocator::device::sim`]); kernels and copies do
+//! nothing, so values are meaningless and allocation is real. What would change allocation and is not simulated answers
+//! "not supported" and says so once on stderr. `README.md` says how it is assembled, loaded and set up.
 //!
-//! `unsafe` is in [`abi`] (what C passes), [`copy`] and [`host`] (host memory), [`address_range`] (the reserved addresses)
-//! and [`driver`] (looking up a function of this library by name).
+//! `unsafe` is in [`abi`] (what C passes), [`copy`] and [`host`] (host memory), [`address_range`] (the reserved
+//! addresses) and [`driver`] (looking up a function of this library by name).
 
 mod abi;
 mod address_range;

@@ -6,7 +6,7 @@ common.load()
 
 import torch
 
-CAPACITY = 1024 * common.MIB  # run.py sets VRAMTAPE_SIM_MEMORY to this
+CAPACITY = 1024 * common.MIB  # test_simcuda.py sets VRAMTAPE_SIM_MEMORY to this
 
 assert torch.cuda.device_count() == 2
 assert torch.cuda.can_device_access_peer(0, 1)

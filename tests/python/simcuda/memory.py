@@ -8,7 +8,7 @@ import os
 
 import torch
 
-CAPACITY = 256 * common.MIB  # run.py sets VRAMTAPE_SIM_MEMORY to this
+CAPACITY = 256 * common.MIB  # test_simcuda.py sets VRAMTAPE_SIM_MEMORY to this
 EXPANDABLE = "expandable_segments:True" in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
 
 assert torch.cuda.mem_get_info() == (CAPACITY, CAPACITY)

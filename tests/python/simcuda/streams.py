@@ -7,7 +7,7 @@ common.load()
 import torch
 
 SIZE = 4 * common.MIB
-LAG = 5  # run.py sets VRAMTAPE_SIM_EVENT_LAG to this
+LAG = 5  # test_simcuda.py sets VRAMTAPE_SIM_EVENT_LAG to this
 
 main, side = torch.cuda.current_stream(), torch.cuda.Stream()
 

@@ -1,0 +1,36 @@
+"""simcuda under real PyTorch: every program of simcuda/, each in a process of its own because torch is set up once."""
+
+import sys
+
+from harness import run_cases, run_child
+
+EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+LAG = {"VRAMTAPE_SIM_EVENT_LAG": "5"}
+SMALL = {"VRAMTAPE_SIM_MEMORY": "256MiB"}
+TWO = {"VRAMTAPE_SIM_DEVICES": "2", "VRAMTAPE_SIM_MEMORY": "1GiB"}
+# Name -> program and settings.
+CASES = {
+    "driver": ("driver", {}),
+    "layouts": ("layouts", {}),
+    "training": ("training", {}),
+    "training_expandable": ("training", EXPANDABLE),
+    "operations": ("operations", {}),
+    "streams": ("streams", LAG),
+    "streams_expandable": ("streams", LAG | EXPANDABLE),
+    "graphs": ("graphs", {}),
+    "graphs_expandable": ("graphs", EXPANDABLE),
+    "memory": ("memory", SMALL),
+    "memory_expandable": ("memory", SMALL | EXPANDABLE),
+    "devices": ("devices", TWO),
+    "devices_expandable": ("devices", TWO | EXPANDABLE),
+    "refusals": ("refusals", {}),
+}
+
+
+def run(name):
+    program, settings = CASES[name]
+    output = run_child(f"simcuda/{program}.py", **settings)
+    return output.strip() if output.startswith("skipped") else ""
+
+
+run_cases([(f"simcuda.{name}", lambda name=name: run(name)) for name in sys.argv[1:] or CASES])
