@@ -116,3 +116,63 @@ impl UnmappedList {
         self.entries.partition_point(|entry| (entry.0, entry.1) < (stream, addr))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Block, Blocks};
+    use crate::pool::Pools;
+
+    /// A list of blocks given as (stream, size, segment's rank, address).
+    fn list(blocks: &[(u64, u64, u32, u64)]) -> FreeList {
+        let (mut arena, mut list) = (Blocks::default(), FreeList::default());
+        for &(stream, size_bytes, segment_rank, addr) in blocks {
+            let block = Block {
+                segment_rank,
+                ..Block::new(Addr(addr), size_bytes, Stream(stream), Pools::index(None, true))
+            };
+            let id = arena.insert(block);
+            list.insert(Stream(stream), arena[id].entry(id));
+        }
+        list
+    }
+
+    fn addresses(entries: &[Entry]) -> Vec<u64> {
+        entries.iter().map(|entry| entry.addr.0).collect()
+    }
+
+    #[test]
+    fn blocks_are_tried_by_size_then_segments_age_then_address() {
+        let list = list(&[(0, 2, 1, 10), (0, 1, 2, 20), (0, 1, 1, 40), (0, 1, 1, 30)]);
+        assert_eq!(addresses(list.of(Stream(0))), [30, 40, 20, 10]);
+    }
+
+    #[test]
+    fn the_first_fit_is_the_smallest_that_holds_the_request() {
+        let list = list(&[(0, 512, 0, 1), (0, 1024, 0, 2), (0, 4096, 0, 3)]);
+        for (wanted, at) in [(512, 0), (513, 1), (1024, 1), (2000, 2), (5000, 3)] {
+            assert_eq!(list.first_fit(Stream(0), wanted), at, "{wanted}");
+        }
+        assert_eq!(list.first_fit(Stream(7), 1), 0, "a stream without blocks");
+    }
+
+    #[test]
+    fn streams_follow_each_other_in_their_order() {
+        let list = list(&[(32, 1, 0, 3), (0, 9, 0, 1), (16, 5, 0, 2)]);
+        let all: Vec<_> = list.iter().map(|entry| entry.addr.0).collect();
+        assert_eq!(all, [1, 2, 3]);
+    }
+
+    #[test]
+    fn unmapped_blocks_are_in_address_order_per_stream() {
+        let mut arena = Blocks::default();
+        let mut list = UnmappedList::default();
+        for (stream, addr) in [(16, 1), (0, 9), (0, 5), (16, 0)] {
+            let pool = Pools::index(None, false);
+            let id = arena.insert(Block::new(Addr(addr), 1, Stream(stream), pool));
+            list.insert(Stream(stream), Addr(addr), id);
+        }
+        let of = |stream| list.of(Stream(stream)).map(|id| arena[id].addr.0).collect::<Vec<_>>();
+        assert_eq!((of(0), of(16)), (vec![5, 9], vec![0, 1]));
+    }
+}

@@ -10,6 +10,7 @@ mod error;
 mod free;
 mod gc;
 mod grow;
+mod held;
 mod malloc;
 mod map;
 mod pending;

@@ -1,8 +1,7 @@
 //! Frees that wait: a block that other streams used is reusable only when their work is done.
 //!
-//! Outside a capture, an event on each using stream tells (`insert_events`, `process_events`). During a graph capture
-//! nothing can be asked, so the free is held back until the capture is over, or until the graph's own order shows that
-//! whatever comes next comes after it (`graph_capture_record_stream_reuse`).
+//! An event on each using stream tells (`insert_events`, `process_events`). What a graph capture holds back is in
+//! `held.rs`.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -12,7 +11,7 @@ use trace_format::{Addr, Event, Stream};
 
 use super::{AllocError, Heap};
 use crate::block::BlockId;
-use crate::device::{Capture, CaptureId, Device, DeviceError, EventId, GraphNode};
+use crate::device::{CaptureId, Device, DeviceError, EventId, GraphNode};
 use crate::record::Recorder;
 
 type StreamsOf = HashMap<BlockId, Vec<Stream>, FxBuildHasher>;
@@ -30,13 +29,13 @@ pub(super) struct Pending {
     told: Vec<(Ticket, BlockId)>,
     next_ticket: u64,
     /// Blocks held back by a capture, each with the graph nodes that end its uses; without nodes, until the end.
-    held: Vec<(BlockId, Vec<GraphNode>)>,
+    pub(super) held: Vec<(BlockId, Vec<GraphNode>)>,
     /// The streams that used a block since it was handed out.
-    uses: StreamsOf,
+    pub(super) uses: StreamsOf,
     /// Those of them whose use was captured.
-    captured_uses: StreamsOf,
+    pub(super) captured_uses: StreamsOf,
     /// Graph nodes known to come before everything that a stream captures next.
-    passed: HashMap<(CaptureId, Stream), HashSet<GraphNode>, FxBuildHasher>,
+    pub(super) passed: HashMap<(CaptureId, Stream), HashSet<GraphNode>, FxBuildHasher>,
 }
 
 impl Pending {
@@ -62,7 +61,7 @@ impl Pending {
     }
 
     /// Whether every use of the block was captured.
-    fn only_captured_uses(&self, id: BlockId) -> bool {
+    pub(super) fn only_captured_uses(&self, id: BlockId) -> bool {
         let captured = self.captured_uses.get(&id);
         self.uses.get(&id).is_none_or(|uses| {
             uses.iter().all(|stream| captured.is_some_and(|captured| captured.contains(stream)))
@@ -120,22 +119,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    /// Whether a stream of the block is in a capture: an event recorded there can never be asked (pytorch#193982).
-    fn used_in_capture(&mut self, id: BlockId) -> Result<bool, DeviceError> {
-        if self.scopes.is_empty() {
-            return Ok(false);
-        }
-        let users = self.pending.uses.get(&id).cloned().unwrap_or_default();
-        for stream in std::iter::once(self.blocks[id].stream).chain(users) {
-            if self.stream_in_capture(stream)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// Records an event on each stream that used the block.
-    fn insert_events(&mut self, id: BlockId) -> Result<(), DeviceError> {
+    pub(super) fn insert_events(&mut self, id: BlockId) -> Result<(), DeviceError> {
         while let Some(&stream) = self.pending.uses.get(&id).and_then(|streams| streams.last()) {
             let event = self.device.event_record(stream)?;
             self.blocks[id].event_count += 1;
@@ -220,7 +205,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    fn complete(&mut self, id: BlockId) {
+    pub(super) fn complete(&mut self, id: BlockId) {
         let block = &self.blocks[id];
         self.record(Event::FreeCompleted {
             addr: block.addr,
@@ -228,109 +213,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             size_bytes: block.size_bytes,
         });
         self.finish_free(id);
-    }
-
-    /// Records the events of frees that a capture held back, once no capture is under way. Captured uses need none: the
-    /// capture is over, and its graph has an order of its own.
-    fn insert_held_events(&mut self) -> Result<(), DeviceError> {
-        if self.holds_back_flush() {
-            return Ok(());
-        }
-        while let Some((id, _)) = self.pending.held.first() {
-            let id = *id;
-            if let Some(captured) = self.pending.captured_uses.remove(&id)
-                && let Some(uses) = self.pending.uses.get_mut(&id)
-            {
-                uses.retain(|stream| !captured.contains(stream));
-            }
-            self.insert_events(id)?;
-            self.pending.held.remove(0);
-            if self.blocks[id].is_idle() {
-                self.complete(id);
-            }
-        }
-        Ok(())
-    }
-
-    /// Completes held-back frees of the stream whose last uses the graph has passed (`free_safe_blocks_in_capture`).
-    pub(super) fn free_safe_blocks_in_capture(
-        &mut self,
-        stream: Stream,
-    ) -> Result<(), DeviceError> {
-        let Some(capture) = self.device.capture(stream)? else { return Ok(()) };
-        if capture.terminals.is_empty() {
-            return Ok(());
-        }
-        let mut passed = self.pending.passed.remove(&(capture.id, stream)).unwrap_or_default();
-        self.walk_back(&capture, &mut passed)?;
-        let (safe, held) =
-            std::mem::take(&mut self.pending.held).into_iter().partition(|(id, nodes)| {
-                !nodes.is_empty()
-                    && self.blocks[*id].stream == stream
-                    && nodes.iter().all(|node| passed.contains(node))
-            });
-        self.pending.held = held;
-        self.pending.passed.insert((capture.id, stream), passed);
-        self.complete_held(safe);
-        Ok(())
-    }
-
-    /// Completes the held-back frees of a private pool at the end of its capture: its streams have joined (PyTorch
-    /// since 2.12, `graph_capture_record_stream_reuse` only). Those with a use outside the capture go on to wait for
-    /// it.
-    pub(super) fn free_held_blocks_of(&mut self, private: usize) {
-        let (done, held) =
-            std::mem::take(&mut self.pending.held).into_iter().partition(|(id, _)| {
-                self.blocks[*id].pool.private() == Some(private)
-                    && self.pending.only_captured_uses(*id)
-            });
-        self.pending.held = held;
-        self.complete_held(done);
-    }
-
-    fn complete_held(&mut self, held: Vec<(BlockId, Vec<GraphNode>)>) {
-        for (id, _) in held {
-            self.pending.forget_uses(id);
-            self.blocks[id].used_by_others = false;
-            if self.blocks[id].is_idle() {
-                self.complete(id);
-            }
-        }
-    }
-
-    /// Forgets what was learnt about captures that are over.
-    pub(super) fn forget_captures(&mut self) {
-        self.pending.passed.clear();
-    }
-
-    /// Adds everything before the stream's next operation to `passed`, stopping at what is there already.
-    fn walk_back(
-        &mut self,
-        capture: &Capture,
-        passed: &mut HashSet<GraphNode>,
-    ) -> Result<(), DeviceError> {
-        let mut ahead = capture.terminals.clone();
-        while let Some(node) = ahead.pop() {
-            if passed.insert(node) {
-                ahead.extend(self.device.dependencies(node)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// The nodes after which nothing in the graph uses the block; `None` if a stream that used it does not capture.
-    fn last_uses_in_graph(&mut self, id: BlockId) -> Option<Vec<GraphNode>> {
-        let own = self.blocks[id].stream;
-        let others = self.pending.uses.get(&id).cloned().unwrap_or_default();
-        let mut nodes = Vec::new();
-        for stream in std::iter::once(own).chain(others) {
-            for node in self.device.capture(stream).ok()??.terminals {
-                if !nodes.contains(&node) {
-                    nodes.push(node);
-                }
-            }
-        }
-        Some(nodes)
     }
 
     /// The blocks given back and not reusable yet.
