@@ -9,7 +9,7 @@ use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{
     AnyRecorder, Recorder, Ring, RingOptions, RingRecorder, SystemClock, TapeRecorder, TapeSource,
-    save_ring,
+    save_ring, tape_of_ring,
 };
 use allocator::shared::SharedHeap;
 use trace_format::{
@@ -164,6 +164,37 @@ fn a_ring_is_saved_from_the_heaps_state() {
         let has_lost_its_head = ring.sequence() > slots as u64;
         assert_eq!(bases[0].segments.is_empty(), !has_lost_its_head);
         assert_eq!(bases[0].pools.is_empty(), !has_lost_its_head, "created on the tape");
+    }
+}
+
+#[test]
+fn a_rings_file_alone_is_a_tape_of_what_it_holds() {
+    for slots in [1 << 14, 256] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("recovered.vtape");
+        let (heap, ring, mut work) = prepared(dir.path(), slots, false);
+        work.run(&heap, 3_000);
+        let text = "max_split_size_mb:64".to_owned();
+        heap.lock().unwrap().set_config(Config { text, ..Config::default() });
+        std::fs::write(&path, tape_of_ring(&ring.path().unwrap()).unwrap()).unwrap();
+        let mut reader = Reader::open(&path).unwrap();
+        let events: Vec<_> = reader
+            .by_ref()
+            .filter_map(|item| match item.unwrap() {
+                Item::Event(_, record) => Some(record.event),
+                _ => None,
+            })
+            .collect();
+        let Some(&Event::Settings { text }) = events.last() else { panic!("{:?}", events.last()) };
+        assert_eq!(reader.tables().string(text), Some("max_split_size_mb:64"));
+        let written = ring.sequence();
+        if written <= slots as u64 {
+            assert_eq!(events.len() as u64, written);
+            assert_eq!(follow(&path).0, state_of(&heap));
+        } else {
+            assert_eq!(events[0], Event::Lost { count: written - slots as u64 });
+            assert_eq!(events.len(), slots + 1);
+        }
     }
 }
 

@@ -12,10 +12,12 @@ mod testing;
 pub use any::AnyRecorder;
 pub use clock::{Calibration, Clock, Moment, SystemClock};
 pub use ring::{
-    RING_DIR, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, list_rings,
-    remove_dead_rings,
+    RING_DIR, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, is_ring,
+    list_rings, remove_dead_rings,
 };
-pub use tape::{BaseFn, TapeError, TapeRecorder, TapeSource, TapeSummary, save_ring};
+pub use tape::{
+    BaseFn, RecoverError, TapeError, TapeRecorder, TapeSource, TapeSummary, save_ring, tape_of_ring,
+};
 use trace_format::{Event, StackId, StringId};
 
 /// Takes the heap's events, in the heap's order, under the heap's lock.

@@ -1,9 +1,10 @@
-//! Opening a run: a tape or a PyTorch snapshot, told apart by its first bytes.
+//! Opening a run: a tape, the ring of a process or a PyTorch snapshot, told apart by its first bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use allocator::record::{RecoverError, is_ring, tape_of_ring};
 use thiserror::Error;
 use trace_format::{MAGIC, ReadError};
 
@@ -25,13 +26,16 @@ pub enum OpenError {
     /// It is a tape that cannot be read.
     #[error(transparent)]
     Tape(#[from] ReadError),
+    /// It is a ring that cannot be read.
+    #[error(transparent)]
+    Ring(#[from] RecoverError),
     /// It is no tape, and no snapshot that can be imported.
     #[error("{0}; give a .vtape file, or a snapshot written by torch.cuda.memory._dump_snapshot")]
     Snapshot(#[from] ImportError),
 }
 
 impl Tape {
-    /// Opens a tape, or imports a snapshot (plain, zstd or gzip) with what is `known` about its run. `-` is standard
+    /// Opens a tape, reads the ring of a process, living or killed, or imports a snapshot (plain, zstd or gzip) with what is `known` about its run. `-` is standard
     /// input.
     ///
     /// # Errors
@@ -50,8 +54,12 @@ impl Tape {
             return Self::import(path, known);
         }
         let mut input = BufReader::new(File::open(path).map_err(failed)?);
-        if input.fill_buf().map_err(failed)?.starts_with(&MAGIC[..1]) {
+        let start = input.fill_buf().map_err(failed)?;
+        if start.starts_with(&MAGIC[..1]) {
             return Ok(Self::read(input, name)?);
+        }
+        if is_ring(start) {
+            return Ok(Self::read(tape_of_ring(path)?.as_slice(), name)?);
         }
         Self::import(path, known)
     }

@@ -27,7 +27,7 @@ use super::clock::{Calibration, Moment};
 pub(super) use cursor::{Cursor, Reached};
 use place::Place;
 pub use place::{RING_DIR, list_rings, remove_dead_rings};
-pub use reader::{RingError, RingInfo, RingReader};
+pub use reader::{RingError, RingInfo, RingReader, is_ring};
 pub use recorder::RingRecorder;
 use region::{Region, Word};
 use tables::Tables;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use trace_format::{DeviceId, Frame, Record, StackId, StringId};
 
 use super::cursor::{Cursor, Reached};
-use super::region::{Region, Word};
+use super::region::{self, Region, Word};
 use super::{place, text};
 use crate::record::clock::{Clock, SystemClock};
 
@@ -40,6 +40,11 @@ pub struct RingInfo {
     pub lost_by_tape: u64,
     /// Strings and stacks that are not in the file because its text log is full.
     pub missing_texts: u64,
+}
+
+/// Whether a file that begins with these bytes means to be a ring.
+pub fn is_ring(start: &[u8]) -> bool {
+    start.starts_with(&region::MAGIC.to_le_bytes())
 }
 
 /// Reads a ring's file. The writer does not notice.

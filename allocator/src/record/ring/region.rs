@@ -13,7 +13,7 @@ use super::slot::{self, Found};
 use crate::record::clock::{Calibration, Moment};
 
 /// "VTRING" and two zero bytes.
-const MAGIC: u64 = u64::from_le_bytes(*b"VTRING\0\0");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"VTRING\0\0");
 /// Of the layout below, the slots' words and the text log.
 pub(super) const VERSION: u64 = 1;
 

@@ -2,6 +2,7 @@
 
 mod names;
 mod recorder;
+mod recover;
 mod rewind;
 mod save;
 mod signals;
@@ -10,5 +11,6 @@ mod source;
 mod tests;
 
 pub use recorder::{TapeError, TapeRecorder, TapeSummary};
+pub use recover::{RecoverError, tape_of_ring};
 pub use save::save_ring;
 pub use source::{BaseFn, TapeSource};

@@ -1,31 +1,59 @@
 //! A ring's numbers for strings and stacks as numbers of a tape.
 
-use std::fs::File;
+use std::io::Write;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use trace_format::{BaseState, Event, Frame, Record, StackId, StringId, WriteError, Writer};
 
-use crate::record::ring::Ring;
+use crate::record::ring::{Ring, RingReader};
+
+/// Where a ring's strings and stacks are found.
+pub(super) trait Texts {
+    /// The string behind a number.
+    fn string(&mut self, id: StringId) -> Option<Arc<str>>;
+    /// The frames behind a number.
+    fn stack(&mut self, id: StackId) -> Option<Arc<[Frame]>>;
+}
+
+impl Texts for Arc<Ring> {
+    fn string(&mut self, id: StringId) -> Option<Arc<str>> {
+        Ring::string(self, id)
+    }
+
+    fn stack(&mut self, id: StackId) -> Option<Arc<[Frame]>> {
+        Ring::stack(self, id)
+    }
+}
+
+impl Texts for RingReader {
+    fn string(&mut self, id: StringId) -> Option<Arc<str>> {
+        RingReader::string(self, id).map(Arc::from)
+    }
+
+    fn stack(&mut self, id: StackId) -> Option<Arc<[Frame]>> {
+        RingReader::stack(self, id).map(Arc::from)
+    }
+}
 
 /// What a tape already has of a ring's strings and stacks.
 #[derive(Debug)]
-pub(super) struct Names {
-    ring: Arc<Ring>,
+pub(super) struct Names<T> {
+    ring: T,
     strings: FxHashMap<StringId, StringId>,
     stacks: FxHashMap<StackId, StackId>,
 }
 
-impl Names {
-    pub(super) fn new(ring: Arc<Ring>) -> Self {
+impl<T: Texts> Names<T> {
+    pub(super) fn new(ring: T) -> Self {
         Self { ring, strings: FxHashMap::default(), stacks: FxHashMap::default() }
     }
 
     /// Makes a record of the ring a record of the tape.
     #[inline]
-    pub(super) fn record(
+    pub(super) fn record<W: Write>(
         &mut self,
-        writer: &mut Writer<File>,
+        writer: &mut Writer<W>,
         mut record: Record,
     ) -> Result<Record, WriteError> {
         record.stack = self.stack(writer, record.stack)?;
@@ -39,9 +67,9 @@ impl Names {
     }
 
     /// The same for a base state, whose blocks remember stacks.
-    pub(super) fn base(
+    pub(super) fn base<W: Write>(
         &mut self,
-        writer: &mut Writer<File>,
+        writer: &mut Writer<W>,
         mut base: BaseState,
     ) -> Result<BaseState, WriteError> {
         for segment in &mut base.segments {
@@ -53,7 +81,11 @@ impl Names {
         Ok(base)
     }
 
-    fn string(&mut self, writer: &mut Writer<File>, id: StringId) -> Result<StringId, WriteError> {
+    fn string<W: Write>(
+        &mut self,
+        writer: &mut Writer<W>,
+        id: StringId,
+    ) -> Result<StringId, WriteError> {
         if let Some(&known) = self.strings.get(&id) {
             return Ok(known);
         }
@@ -66,7 +98,11 @@ impl Names {
     }
 
     #[inline]
-    fn stack(&mut self, writer: &mut Writer<File>, id: StackId) -> Result<StackId, WriteError> {
+    fn stack<W: Write>(
+        &mut self,
+        writer: &mut Writer<W>,
+        id: StackId,
+    ) -> Result<StackId, WriteError> {
         if id == StackId::NONE {
             return Ok(id);
         }

@@ -39,7 +39,7 @@ impl fmt::Debug for TapeSource {
 #[derive(Debug)]
 pub(super) struct Feed {
     source: TapeSource,
-    names: Names,
+    names: Names<Arc<Ring>>,
     cursor: Cursor,
     /// Number of the first record after the last base state; `None` before the first one, where one is needed.
     base_at: Option<u64>,
