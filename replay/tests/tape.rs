@@ -4,9 +4,10 @@ mod common;
 
 use std::fs;
 
+use allocator::record::{Recorder, RingOptions, RingRecorder, SystemClock};
 use replay::import::Known;
 use replay::tape::{OpenError, Tape};
-use trace_format::{StackId, Writer};
+use trace_format::{DeviceId, Event, StackId, Writer};
 
 #[test]
 fn an_imported_snapshot_is_the_same_run_after_being_a_tape_file() {
@@ -37,6 +38,24 @@ fn an_imported_snapshot_is_the_same_run_after_being_a_tape_file() {
             }
         }
     }
+}
+
+#[test]
+fn the_ring_of_a_process_is_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, device) = (folder.path().to_owned(), DeviceId(2));
+    let options = RingOptions { dir, device, slots: 64 };
+    let mut recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
+    recorder.record(StackId::NONE, Event::ResetPeak);
+    let path = recorder.ring().path().unwrap();
+    let tape = Tape::open(&path, &Known::default()).unwrap();
+    assert_eq!((tape.devices[0].id, tape.devices[0].records.len()), (device, 1));
+    assert_eq!(tape.meta.pid, Some(std::process::id()));
+    let mut damaged = fs::read(&path).unwrap();
+    damaged.truncate(10_000);
+    let torn = folder.path().join("torn.ring");
+    fs::write(&torn, damaged).unwrap();
+    assert!(matches!(Tape::open(&torn, &Known::default()).unwrap_err(), OpenError::Ring(_)));
 }
 
 #[test]
