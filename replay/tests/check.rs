@@ -5,9 +5,12 @@ mod common;
 use std::fs::File;
 use std::io::Read;
 
+use allocator::config::Config;
 use replay::check::{Demand, Report, Rule, check};
-use replay::export::Format;
+use replay::driver::Follow;
+use replay::export::{Format, SnapshotDevice, SnapshotSource, write_to};
 use replay::import::import_file;
+use replay::run::{DeviceTape, Options, run_recording};
 use serde_json::{Value, json};
 
 #[test]
@@ -21,6 +24,46 @@ fn every_export_is_good() {
             let base_bytes: u64 = device.base.segments.iter().map(|s| s.size_bytes).sum();
             assert_eq!(span.start_reserved_bytes, base_bytes, "{name}");
             println!("{name}: {span}");
+        }
+    }
+}
+
+#[test]
+fn every_replay_exports_well() {
+    for path in common::all_traces() {
+        let name = path.display();
+        let import = import_file(&path, &common::known(&path)).unwrap();
+        for (device, expandable_segments) in
+            import.devices.iter().flat_map(|device| [(device, false), (device, true)])
+        {
+            let options = Options {
+                config: Config { expandable_segments, ..import.config.clone() },
+                capacity_bytes: None,
+                memory_fraction: None,
+                recorded_addresses: false,
+                follow: Follow::default(),
+            };
+            let base = &device.base.segments;
+            let tape = DeviceTape { base: &device.base, records: &device.records, text: &|_| "" };
+            let outcome = run_recording(tape, &options, |_| {}).unwrap();
+            let source = SnapshotSource {
+                devices: vec![SnapshotDevice {
+                    device: device.device,
+                    base,
+                    records: &outcome.records,
+                    segments: &outcome.segments,
+                }],
+                stacks: &import.stacks,
+                config: &options.config,
+            };
+            let mut bytes = Vec::new();
+            write_to(&mut bytes, &source, Format::Pickle).unwrap();
+            let report = check(&bytes, Demand::Complete).unwrap();
+            assert!(report.is_good(), "{name}, {expandable_segments}:\n{}", report.faults);
+            let span = report.spans[usize::from(device.device.0)];
+            let base_bytes: u64 = base.iter().map(|segment| segment.size_bytes).sum();
+            assert_eq!(span.start_reserved_bytes, base_bytes, "{name}, {expandable_segments}");
+            assert!(span.events > 0, "{name}");
         }
     }
 }
