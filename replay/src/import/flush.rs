@@ -102,7 +102,9 @@ pub(super) fn find(
             flushes.push(Flush { window: window.clone(), cause });
         } else if has_loss {
             let cause = match need {
-                Some(need) if reserved_before + need > limit => Cause::Refused { size_bytes: need },
+                Some(need) if reserved_before.saturating_add(need) > limit => {
+                    Cause::Refused { size_bytes: need }
+                }
                 Some(_)
                     if collects_above.is_some_and(|above| reserved_before > above)
                         && could_be_collected(losses) =>
@@ -210,3 +212,6 @@ fn only_pool(window: &[Entry]) -> PoolId {
     let first = pools.next().and_then(|entry| entry.pool).unwrap_or(PoolId::DEFAULT);
     if pools.all(|entry| entry.pool == Some(first)) { first } else { PoolId::DEFAULT }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,8 @@ mod forward;
 mod insert;
 mod known;
 mod pools;
+#[cfg(test)]
+mod sample;
 mod walk_back;
 
 use std::path::Path;

@@ -127,3 +127,6 @@ fn scopes(entries: &[Entry], kinds: &[Kind], flushes: &[Flush]) -> Vec<Scope> {
     }
     scopes
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,3 +78,11 @@ pub enum Problem {
     #[error("the pickle holds more than {0} values, the limit; raise the limit to read it")]
     TooManyValues(u64),
 }
+
+impl Problem {
+    /// Text that does not parse; the beginning of it is enough.
+    pub(super) fn bad_text(text: &[u8], what: &'static str) -> Self {
+        let shown = &text[..text.len().min(40)];
+        Self::BadText(String::from_utf8_lossy(shown).into_owned(), what)
+    }
+}

@@ -4,7 +4,7 @@ use super::error::Problem;
 
 /// A quoted `STRING` as Python's `repr` wrote it.
 pub(super) fn quoted(line: &[u8]) -> Result<String, Problem> {
-    let bad = || Problem::BadText(String::from_utf8_lossy(line).into_owned(), "quoted string");
+    let bad = || Problem::bad_text(line, "quoted string");
     let inner = match line {
         [open @ (b'\'' | b'"'), inner @ .., close] if open == close => inner,
         _ => return Err(bad()),
@@ -14,9 +14,7 @@ pub(super) fn quoted(line: &[u8]) -> Result<String, Problem> {
 
 /// A `UNICODE` line in Python's raw-unicode-escape.
 pub(super) fn raw_unicode(line: &[u8]) -> Result<String, Problem> {
-    unescape(line, b"uU").ok_or_else(|| {
-        Problem::BadText(String::from_utf8_lossy(line).into_owned(), "raw-unicode-escape string")
-    })
+    unescape(line, b"uU").ok_or_else(|| Problem::bad_text(line, "raw-unicode-escape string"))
 }
 
 /// Resolves the escapes in `known`; any other backslash stands for itself. Bytes are Latin-1.
@@ -61,5 +59,5 @@ pub(super) fn number<T: std::str::FromStr>(line: &[u8], what: &'static str) -> R
     std::str::from_utf8(line)
         .ok()
         .and_then(|text| text.trim().parse().ok())
-        .ok_or_else(|| Problem::BadText(String::from_utf8_lossy(line).into_owned(), what))
+        .ok_or_else(|| Problem::bad_text(line, what))
 }

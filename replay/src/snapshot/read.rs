@@ -50,6 +50,9 @@ pub fn from_tree(tree: &Tree) -> Result<Snapshot, SnapshotError> {
     Ok(out)
 }
 
+/// More devices than any machine has.
+const DEVICES_MAX: i64 = 1024;
+
 const SEGMENT_KEYS: [&str; 9] = [
     "device",
     "address",
@@ -137,9 +140,9 @@ impl Reader<'_> {
             let [device, address, total_size, stream, kind, pool, expandable, frames, blocks] =
                 self.segment.read(tree, segment);
             let address = integer(tree, place.key("address"), address)?;
-            let total_size = integer(tree, place.key("total_size"), total_size)?;
+            let total_size = size_of(tree, place.key("total_size"), total_size)?;
             let segment = Segment {
-                device: device.as_u64().unwrap_or(0) as u32,
+                device: device_of(tree, place.key("device"), device)?,
                 address,
                 total_size,
                 stream: stream_of(stream),
@@ -171,7 +174,7 @@ impl Reader<'_> {
                 return Err(mismatch(place.key("blocks"), "a list of dicts", tree, block));
             };
             let [size, requested, state, mut frames, history] = self.block.read(tree, block);
-            let size = integer(tree, place.key("blocks: size"), size)?;
+            let size = size_of(tree, place.key("blocks: size"), size)?;
             let mut requested = requested.as_u64();
             // PyTorch before 2.1 kept a history of uses in the block; the first is the current one.
             if let Some(&Value::Dict(last)) = items(tree, history).first() {
@@ -200,6 +203,7 @@ impl Reader<'_> {
         let traces = self.list("device_traces", value)?;
         for (device, &trace) in tree.cells(traces).iter().enumerate() {
             let place = Place::of("device_traces", device);
+            device_of(tree, place, Value::Int(device as i64))?;
             let trace = self.list(place, trace)?;
             let mut entries = Vec::with_capacity(tree.cells(trace).len());
             for (at, &entry) in tree.cells(trace).iter().enumerate() {
@@ -229,9 +233,9 @@ impl Reader<'_> {
             _ if has_addr => integer(tree, place.key("addr"), addr)?,
             _ => 0,
         };
-        let size = match size.as_u64() {
-            None if has_addr => integer(tree, place.key("size"), size)?,
-            size => size.unwrap_or(0),
+        let size = match size {
+            Value::None if !has_addr => 0,
+            size => size_of(tree, place.key("size"), size)?,
         };
         self.has_metadata |= is_metadata(tree, metadata, "") || is_metadata(tree, context, "N/A");
         Ok(Entry {
@@ -257,7 +261,11 @@ impl Reader<'_> {
             _ => "",
         };
         self.out.annotations.push(Annotation {
-            device: get("device").as_u64().unwrap_or(0) as u32,
+            device: device_of(
+                tree,
+                Place::of("external_annotations", at).key("device"),
+                get("device"),
+            )?,
             time_us: time_of(get("time_us")),
             is_start: text(get("stage")) == "START",
             name: text(get("name")).to_owned(),
@@ -343,6 +351,23 @@ fn is_metadata(tree: &Tree, value: Value, default: &str) -> bool {
         Value::None => false,
         Value::Text(text) => tree.text(text) != default,
         _ => true,
+    }
+}
+
+/// The size of something: below the 1 EiB that no allocator hands out, so that sums of a few cannot overflow.
+fn size_of(tree: &Tree, place: impl fmt::Display, value: Value) -> Result<u64, SnapshotError> {
+    match value.as_u64() {
+        Some(size) if size < allocator::size::MAX_REQUEST_BYTES => Ok(size),
+        _ => Err(mismatch(place, "a size below 1 EiB", tree, value)),
+    }
+}
+
+/// A device's number; a missing one is 0.
+fn device_of(tree: &Tree, place: impl fmt::Display, value: Value) -> Result<u32, SnapshotError> {
+    match value {
+        Value::None => Ok(0),
+        Value::Int(device @ 0..DEVICES_MAX) => Ok(device as u32),
+        other => Err(mismatch(place, "a device number below 1024", tree, other)),
     }
 }
 
