@@ -16,6 +16,7 @@ run_cases(
         case("out_of_memory", **SMALL),
         case("record_stream", **LAG),
         case("record_stream", "expandable", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True", **LAG),
+        case("record_stream", "opened-early", **LAG),
         case("graphs", **LAG),
         case("first_in_capture"),
         case("settings", "good", PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:64"),

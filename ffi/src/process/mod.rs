@@ -47,6 +47,8 @@ struct Process {
     /// PyTorch's settings in force, for heaps still to be opened too.
     config: Config,
     callbacks: Vec<Callback>,
+    /// Whether PyTorch's hooks are set, or cannot be.
+    are_hooks_set: bool,
     recordings: Vec<Recording>,
     /// Where tapes go; none while no tape is written.
     tape_path: Option<TapePath>,
@@ -66,7 +68,8 @@ impl Process {
         let is_on_tape = settings.record == RecordMode::File;
         let tape_path = is_on_tape.then(|| settings.tape.clone());
         let (callbacks, recordings, tapes) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { settings, config, callbacks, recordings, tape_path, tapes })
+        let are_hooks_set = false;
+        Ok(Self { settings, config, callbacks, are_hooks_set, recordings, tape_path, tapes })
     }
 }
 
@@ -86,7 +89,11 @@ fn with<T>(body: impl FnOnce(&mut Process) -> Result<T, Error>) -> Result<T, Err
 }
 
 fn slot(device: c_int) -> Result<&'static OnceLock<&'static Heap>, Error> {
-    usize::try_from(device).ok().and_then(|index| HEAPS.get(index)).ok_or_else(|| {
+    slot_of(&HEAPS, device)
+}
+
+fn slot_of<T>(slots: &'static [T; DEVICES_MAX], device: c_int) -> Result<&'static T, Error> {
+    usize::try_from(device).ok().and_then(|index| slots.get(index)).ok_or_else(|| {
         Error::value(format!("device {device} is not a device; expected 0 to {}", DEVICES_MAX - 1))
     })
 }

@@ -1,6 +1,7 @@
 //! Opening a device: its heap is made by the first call that needs it.
 
 use std::ffi::c_int;
+use std::sync::OnceLock;
 
 use allocator::config::DeviceKind;
 use allocator::device::cuda::CudaDevice;
@@ -10,7 +11,7 @@ use allocator::shared::SharedHeap;
 use trace_format::{Addr, DeviceId, DeviceMeta, Stream};
 
 use super::recorder::{self, Recording};
-use super::{Heap, Process, slot, with};
+use super::{DEVICES_MAX, Heap, Process, heaps, slot, slot_of, with};
 use crate::device::AnyDevice;
 use crate::error::Error;
 use crate::torch;
@@ -23,30 +24,43 @@ pub(crate) fn heap(device: c_int) -> Result<&'static Heap, Error> {
     }
 }
 
+/// The devices that allocated before: their first allocation went well, and so may the others.
+static SERVING: [OnceLock<&'static Heap>; DEVICES_MAX] = [const { OnceLock::new() }; DEVICES_MAX];
+
 /// As [`heap`], for an allocation on `stream`.
 pub(crate) fn heap_for(device: c_int, stream: Stream) -> Result<&'static Heap, Error> {
-    match slot(device)?.get() {
+    match slot_of(&SERVING, device)?.get() {
         Some(heap) => Ok(heap),
         None => first_allocation(device, stream),
     }
 }
 
-/// PyTorch announces a capture to its hooks before it begins. Where the hooks are set only now, the
-/// announcement went unheard: the graph's memory would be used again behind its back.
+/// Other calls may have opened the heap before; now PyTorch surely uses us, and its hooks can be
+/// set.
+///
+/// It announces a capture to the hooks before it begins. Where they are set only now, that went
+/// unheard: the graph's memory would be used again behind its back.
 #[cold]
 fn first_allocation(device: c_int, stream: Stream) -> Result<&'static Heap, Error> {
-    let heap = open(device)?;
-    let capture = match heap.lock()?.device_mut().capture(stream) {
-        Err(DeviceError::Unavailable { .. }) => None,
-        answer => answer?,
-    };
-    if capture.is_some() {
-        return Err(Error::runtime(
-            "the first allocation on this device is inside a graph capture, which had no pool to \
-             begin with; allocate anything on the device before the capture",
-        ));
+    let heap = heap(device)?;
+    with(|process| {
+        process.are_hooks_set = process.are_hooks_set || torch::set_hooks();
+        Ok(())
+    })?;
+    {
+        let mut heap = heap.lock()?;
+        let is_capturing = match heap.device_mut().capture(stream) {
+            Err(DeviceError::Unavailable { .. }) => false,
+            answer => answer?.is_some(),
+        };
+        if is_capturing && heap.base_state().scopes.is_empty() {
+            return Err(Error::runtime(
+                "the first allocation on this device is inside a graph capture, which had no pool \
+                 to begin with; allocate anything on the device before the capture",
+            ));
+        }
     }
-    Ok(heap)
+    Ok(slot_of(&SERVING, device)?.get_or_init(|| heap))
 }
 
 #[cold]
@@ -56,15 +70,34 @@ fn open(device: c_int) -> Result<&'static Heap, Error> {
         if let Some(heap) = slot.get() {
             return Ok(*heap);
         }
-        torch::set_hooks();
         let id = DeviceId(device as u16);
         process.open_tape(id)?;
         let heap = make(process, id)?;
         for callback in &process.callbacks {
             callback.add_to(heap);
         }
+        for other in heaps() {
+            share(heap, other)?;
+            share(other, heap)?;
+        }
         Ok(*slot.get_or_init(|| heap))
     })
+}
+
+/// Lets the peer's device use the heap's expandable segments if it can. PyTorch tells a pluggable
+/// allocator nothing of peers, and plain allocations are within their reach anyway.
+fn share(heap: &Heap, peer: &Heap) -> Result<(), Error> {
+    let id = heap.lock()?.device_mut().id();
+    let (peer, can_access) = {
+        let mut peer = peer.lock()?;
+        let peer = peer.device_mut();
+        (peer.id(), peer.can_access_peer(id))
+    };
+    match can_access {
+        Ok(true) => Ok(heap.lock()?.add_peer(peer)?),
+        Ok(false) | Err(DeviceError::Unavailable { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn make(process: &mut Process, id: DeviceId) -> Result<&'static Heap, Error> {

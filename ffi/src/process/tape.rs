@@ -47,6 +47,16 @@ impl Process {
         }
     }
 
+    fn flush_tapes(&self) -> Result<(), Error> {
+        match self.tapes.iter().find(|tape| !tape.recorder.flush()) {
+            None => Ok(()),
+            Some(broken) => {
+                let path = &broken.path;
+                Err(Error::runtime(format_args!("{path} is not being written any more")))
+            }
+        }
+    }
+
     fn meta(&self) -> Meta {
         let strategy = match self.settings.strategy {
             Strategy::Native => "native",
@@ -109,7 +119,9 @@ pub(crate) fn start(path: &str) -> Result<(), Error> {
         for recording in &process.recordings {
             process.record_on_tape(recording);
         }
-        Ok(())
+        // The state to begin with is taken on the tapes' threads: what is recorded after this call
+        // shall not be a part of it.
+        process.flush_tapes()
     })
 }
 
@@ -137,17 +149,7 @@ pub(crate) fn stop() -> Result<(), Error> {
 
 /// Waits until everything recorded until now is in the tapes' files.
 pub(crate) fn flush() -> Result<(), Error> {
-    with(|process| {
-        for tape in &process.tapes {
-            if !tape.recorder.flush() {
-                return Err(Error::runtime(format_args!(
-                    "{} is not being written any more",
-                    tape.path
-                )));
-            }
-        }
-        Ok(())
-    })
+    with(|process| process.flush_tapes())
 }
 
 /// Saves what the device's ring holds as a tape.

@@ -1,7 +1,7 @@
 //! Completing PyTorch's two-function set-up.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::Once;
+use std::ptr;
 
 use crate::abi;
 
@@ -20,38 +20,37 @@ struct Hooks {
 }
 
 unsafe extern "C" {
-    fn vramtape_torch_set_hooks(hooks: *const Hooks) -> *const c_char;
+    fn vramtape_torch_set_hooks(hooks: *const Hooks, obstacle: *mut *const c_char) -> bool;
 }
 
-/// Sets the hooks of PyTorch's current allocator if that is us. Once in a process; where it cannot
-/// be done, says so on standard error, since memory would be used again too early.
-pub(crate) fn set_hooks() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let hooks = Hooks {
-            malloc: abi::memory::vramtape_malloc as *const c_void,
-            init: abi::hooks::vramtape_init as *const c_void,
-            reset: abi::hooks::vramtape_empty_cache as *const c_void,
-            memory_fraction: abi::hooks::vramtape_set_memory_fraction as *const c_void,
-            base_alloc: abi::hooks::vramtape_base_alloc as *const c_void,
-            record_stream: abi::hooks::vramtape_record_stream as *const c_void,
-            begin_allocate_to_pool: abi::hooks::vramtape_begin_allocate_to_pool as *const c_void,
-            end_allocate_to_pool: abi::hooks::vramtape_end_allocate_to_pool as *const c_void,
-            release_pool: abi::hooks::vramtape_release_pool as *const c_void,
-        };
-        // SAFETY: the table is whole and outlives the call, and each entry has the signature that
-        // PyTorch's hook of that name has.
-        let obstacle = unsafe { vramtape_torch_set_hooks(&raw const hooks) };
-        if !obstacle.is_null() {
-            // SAFETY: a constant string of hooks.cpp.
-            let obstacle = unsafe { CStr::from_ptr(obstacle) }.to_string_lossy();
-            tracing::warn!(
-                "{obstacle}, so its hooks could not be set. Without them \
-                 Tensor.record_stream and CUDA graphs use memory again too early. Set them in \
-                 Python: allocator.allocator().set_record_stream_fn(address of \
-                 vramtape_record_stream) and so on for every set_* method, or call vramtape_malloc \
-                 directly."
-            );
-        }
-    });
+/// Sets the hooks of PyTorch's current allocator if that is us. Whether there is nothing more to do:
+/// where it cannot be done, says so, since memory would be used again too early. Not to be called
+/// again then; setting them twice could meet a thread that calls one.
+pub(crate) fn set_hooks() -> bool {
+    let hooks = Hooks {
+        malloc: abi::memory::vramtape_malloc as *const c_void,
+        init: abi::hooks::vramtape_init as *const c_void,
+        reset: abi::hooks::vramtape_empty_cache as *const c_void,
+        memory_fraction: abi::hooks::vramtape_set_memory_fraction as *const c_void,
+        base_alloc: abi::hooks::vramtape_base_alloc as *const c_void,
+        record_stream: abi::hooks::vramtape_record_stream as *const c_void,
+        begin_allocate_to_pool: abi::hooks::vramtape_begin_allocate_to_pool as *const c_void,
+        end_allocate_to_pool: abi::hooks::vramtape_end_allocate_to_pool as *const c_void,
+        release_pool: abi::hooks::vramtape_release_pool as *const c_void,
+    };
+    let mut obstacle = ptr::null();
+    // SAFETY: the table is whole and outlives the call, each entry has the signature that PyTorch's
+    // hook of that name has, and there is room for the obstacle.
+    let is_done = unsafe { vramtape_torch_set_hooks(&raw const hooks, &raw mut obstacle) };
+    if !obstacle.is_null() {
+        // SAFETY: a constant string of hooks.cpp.
+        let obstacle = unsafe { CStr::from_ptr(obstacle) }.to_string_lossy();
+        tracing::warn!(
+            "{obstacle}, so its hooks could not be set. Without them Tensor.record_stream and CUDA \
+             graphs use memory again too early. Set them in Python, \
+             allocator.allocator().set_record_stream_fn(address of vramtape_record_stream) and so \
+             on for every set_* method, or let PyTorch call vramtape_malloc directly."
+        );
+    }
+    is_done
 }

@@ -63,6 +63,10 @@ static void child(void) {
 }
 
 int main(void) {
+    // Before any fork, so that the children are those of a process that uses its devices.
+    for (int device = 0; device < 2; ++device) {
+        vramtape_free(vramtape_malloc(1, device, NULL), 1, device, NULL);
+    }
     pthread_t threads[kThreads];
     for (size_t i = 0; i < kThreads; ++i) {
         CHECK(pthread_create(&threads[i], NULL, storm, (void *)i) == 0);

@@ -13,11 +13,16 @@ harness.load_simcuda()
 
 import torch  # noqa: E402
 
+# PyDLL, not CDLL, would hold the GIL: the library never asks for it.
+library = ctypes.CDLL(harness.LIBRARY)
+if "opened-early" in sys.argv:
+    # Somebody asks the library something before PyTorch uses it.
+    library.vramtape_get_memory_fraction.restype = ctypes.c_double
+    assert library.vramtape_get_memory_fraction(0) == 1.0
+
 harness.use_vramtape()
 torch.backends.cudnn.enabled = False
 
-# PyDLL, not CDLL, would hold the GIL: the library never asks for it.
-library = ctypes.CDLL(harness.LIBRARY)
 library.vramtape_last_error.restype = ctypes.c_char_p
 library.vramtape_error_count.restype = ctypes.c_uint64
 library.vramtape_stats.restype = ctypes.c_int64

@@ -75,26 +75,31 @@ struct VramtapeHooks {
     void* release_pool;
 };
 
-// Null where the hooks are set now, or where PyTorch does not use us as its allocator; else what stands in the way.
-extern "C" const char* vramtape_torch_set_hooks(const VramtapeHooks* ours) {
+// Whether there is nothing more to do: the hooks are set, or `obstacle` says what stands in the way. There is more to
+// do while PyTorch does not use us as its allocator.
+extern "C" bool vramtape_torch_set_hooks(const VramtapeHooks* ours, const char** obstacle) {
+    *obstacle = nullptr;
     if (!is_loaded(kTorchCuda)) {
-        return nullptr;
+        return false;
     }
     auto current_allocator =
         reinterpret_cast<CurrentAllocator>(loaded_symbol(kTorchCuda, kCurrentAllocator));
     if (current_allocator == nullptr) {
-        return "this PyTorch does not export CUDAPluggableAllocator::getCurrentAllocator";
+        *obstacle = "this PyTorch does not export CUDAPluggableAllocator::getCurrentAllocator";
+        return true;
     }
     const std::shared_ptr<void> allocator = current_allocator();
     if (allocator == nullptr) {
-        return nullptr;
+        return false;
     }
     void* vtable = loaded_symbol(kTorchCuda, kVtable);
     if (vtable == nullptr || *static_cast<void**>(allocator.get()) != static_cast<void**>(vtable) + 2) {
-        return "PyTorch's current allocator is not a plain CUDAPluggableAllocator";
+        *obstacle = "PyTorch's current allocator is not a plain CUDAPluggableAllocator";
+        return true;
     }
     if (!calls(allocator.get(), ours->malloc)) {
-        return "PyTorch's current allocator does not call vramtape_malloc itself";
+        *obstacle = "PyTorch's current allocator does not call vramtape_malloc itself";
+        return true;
     }
     const Hook hooks[] = {
         {METHOD "11set_init_fnESt8functionIFviEE", ours->init, set<void(int)>},
@@ -117,13 +122,14 @@ extern "C" const char* vramtape_torch_set_hooks(const VramtapeHooks* ours) {
     for (std::size_t i = 0; i < kHooks; ++i) {
         setters[i] = loaded_symbol(kTorchCuda, hooks[i].setter);
         if (setters[i] == nullptr) {
-            return "this PyTorch's CUDAPluggableAllocator lacks one of the methods that set hooks";
+            *obstacle = "this PyTorch's CUDAPluggableAllocator lacks a method that sets a hook";
+            return true;
         }
     }
     for (std::size_t i = 0; i < kHooks; ++i) {
         hooks[i].set(setters[i], allocator.get(), hooks[i].function);
     }
-    return nullptr;
+    return true;
 }
 
 // Whether the process has a PyTorch that tells real captures from pool scopes, as 2.15 does: the release that began to
