@@ -50,6 +50,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
         }
         let page = page_bytes(want.pool.is_small(), &self.config);
+        if want.size_bytes > Range::reach_bytes(page, self.device_total_bytes) {
+            // PyTorch reserves here too, in vain, and once more with every such request.
+            return Ok(None);
+        }
         match Range::reserve(&mut self.device, want.stream, page, self.device_total_bytes) {
             Ok(range) => Ok(Some(self.add_range(range, want))),
             Err(DeviceError::OutOfMemory { .. }) => Ok(None),

@@ -19,11 +19,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub fn empty_cache(&mut self, pool: PoolId, stack: StackId) -> Result<(), DeviceError> {
         self.stack = stack;
         self.record(Event::EmptyCache { pool, inferred: false });
-        self.give_up_empty_ranges(pool)?;
-        if pool.is_default() && self.holds_back_flush() {
-            return self.release_freeable_pools(pool, None);
-        }
-        self.release_cached_blocks(pool, None)
+        let given_up = self.give_up_empty_ranges(pool);
+        let released = if pool.is_default() && self.holds_back_flush() {
+            self.release_freeable_pools(pool, None)
+        } else {
+            self.release_cached_blocks(pool, None)
+        };
+        given_up.and(released)
     }
 
     /// Waits for pending frees and returns all unsplit segments and free pages (`release_cached_blocks`). Private pools

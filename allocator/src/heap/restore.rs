@@ -36,7 +36,7 @@ pub fn expandable_runs(
     let mut groups: Vec<Vec<&SegmentState>> = Vec::new();
     for run in segments.iter().filter(|segment| segment.is_expandable) {
         let page = if run.is_large { large_page_bytes } else { SMALL_SEGMENT_BYTES };
-        let reach_bytes = (device_total_bytes + device_total_bytes / 8).next_multiple_of(page);
+        let reach_bytes = Range::reach_bytes(page, device_total_bytes);
         let holds = |group: &&mut Vec<&SegmentState>| {
             let first = group[0];
             let offset_bytes = run.addr.0 - first.addr.0;

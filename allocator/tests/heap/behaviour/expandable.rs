@@ -2,8 +2,9 @@
 
 use allocator::config::Config;
 use allocator::device::DeviceCall;
+use allocator::device::sim::Fault;
 use allocator::heap::AllocError;
-use trace_format::{DeviceId, PoolId};
+use trace_format::{DeviceId, PoolId, StackId};
 
 use crate::support::{Calls, GIB, MIB, TestHeap, heap};
 
@@ -109,6 +110,29 @@ fn pages_mapped_before_memory_ran_out_stay_mapped() {
 fn a_refused_first_page_leaves_no_addresses_after_a_flush() {
     let mut heap = growing(10 * MIB);
     assert!(matches!(heap.try_take(5 * MIB), Err(AllocError::OutOfMemory(_))));
+    heap.flush();
+    assert_eq!(heap.device_mut().check_empty(), Ok(()));
+}
+
+#[test]
+fn a_request_beyond_any_segment_reserves_no_addresses() {
+    let mut heap = growing(100 * MIB);
+    for _ in 0..3 {
+        assert!(matches!(heap.try_take(200 * MIB), Err(AllocError::OutOfMemory(_))));
+    }
+    assert_eq!(heap.device_mut().counts().of(DeviceCall::Reserve), 0);
+}
+
+#[test]
+fn addresses_that_the_device_does_not_take_back_go_with_the_next_flush() {
+    let mut heap = growing(GIB);
+    let block = heap.take(30 * MIB);
+    heap.give(block);
+    let fault = Fault::Driver(719);
+    heap.device_mut().faults_mut().fail_nth(DeviceCall::Unreserve, 1, fault);
+    assert!(heap.empty_cache(PoolId::DEFAULT, StackId::NONE).is_err());
+    heap.check().expect("consistent");
+    assert_eq!(heap.stats().reserved_bytes.all.current, 0, "the memory is back");
     heap.flush();
     assert_eq!(heap.device_mut().check_empty(), Ok(()));
 }

@@ -53,6 +53,9 @@ impl Reference {
         }
         let page = if want.small { 2 * MIB } else { self.config.large_segment_size_bytes };
         let pages = (self.total + self.total / 8).div_ceil(page);
+        if want.size > pages * page {
+            return Ok(None);
+        }
         let base = match self.device.reserve(pages * page) {
             Ok(base) => base.0,
             Err(DeviceError::OutOfMemory { .. }) => return Ok(None),
