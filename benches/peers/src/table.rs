@@ -36,9 +36,10 @@ struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[allow(clippy::struct_field_names, reason = "the unit is a part of each")]
 struct Times {
-    median_ns: f64,
     best_ns: f64,
-    worst_ns: f64,
+    lower_quartile_ns: f64,
+    median_ns: f64,
+    upper_quartile_ns: f64,
 }
 
 impl Table {
@@ -90,14 +91,19 @@ impl Times {
             bail!("{} measurements of {rounds}", ns.len());
         }
         ns.sort_by(f64::total_cmp);
-        Ok(Self { median_ns: ns[ns.len() / 2], best_ns: ns[0], worst_ns: ns[ns.len() - 1] })
+        Ok(Self {
+            best_ns: ns[0],
+            lower_quartile_ns: ns[ns.len() / 4],
+            median_ns: ns[ns.len() / 2],
+            upper_quartile_ns: ns[ns.len() * 3 / 4],
+        })
     }
 }
 
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format!("{:.0} ({:.0}-{:.0})", self.median_ns, self.best_ns, self.worst_ns);
-        f.pad(&text)
+        let Self { lower_quartile_ns, median_ns, upper_quartile_ns, .. } = self;
+        f.pad(&format!("{median_ns:.0} ({lower_quartile_ns:.0}-{upper_quartile_ns:.0})"))
     }
 }
 
@@ -106,7 +112,7 @@ impl fmt::Display for Table {
         writeln!(
             f,
             "PyTorch {} beside vramtape (record:ring), on the simulated driver.\n\
-             ns for an allocation and its free: median (best-worst) of {} rounds of {} each.\n",
+             ns for an allocation and its free: median (quartiles) of {} rounds of {} each.\n",
             self.torch, self.rounds, self.pairs
         )?;
         let columns = ["pytorch", "pytorch, history", "vramtape"];
@@ -131,14 +137,20 @@ mod tests {
     #[test]
     fn medians_and_ratios_come_from_the_rounds_of_each_subject() {
         let mut lines = Vec::new();
-        for round in [1.0, 3.0, 2.0] {
+        for round in [1.0, 3.0, 2.0, 9.0, 0.5] {
             for (subject, ns) in [(NATIVE, 200.0), (NATIVE_HISTORY, 300.0), (OURS, 50.0)] {
                 lines.push(format!("512 B\t{subject}\t{:.3}", ns * round));
             }
         }
-        let table = Table::read("2.11.0", 3, 7, &lines.join("\n")).unwrap();
+        let table = Table::read("2.11.0", 5, 7, &lines.join("\n")).unwrap();
         let row = &table.operations[0];
-        assert_eq!(row.vramtape, Times { median_ns: 100.0, best_ns: 50.0, worst_ns: 150.0 });
+        let expected = Times {
+            best_ns: 25.0,
+            lower_quartile_ns: 50.0,
+            median_ns: 100.0,
+            upper_quartile_ns: 150.0,
+        };
+        assert_eq!(row.vramtape, expected);
         assert!((row.ratio_to_history - 1.0 / 6.0).abs() < 1e-9);
         assert!((row.ratio_to_off - 0.25).abs() < 1e-9);
         assert!(table.to_string().contains("100 (50-150)        0.17    0.25"), "{table}");
