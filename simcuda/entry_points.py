@@ -2,6 +2,7 @@
 """Writes src/not_simulated/list.rs: what PyTorch imports from CUDA's libraries and simcuda does not define.
 
     python3 simcuda/entry_points.py VENV [VENV ...]    # virtual environments with torch; needs nm
+    python3 simcuda/entry_points.py --check VENV       # only says what is neither defined nor on the list
 
 The imports are read from torch's own libraries, the driver functions that PyTorch looks up by name from their strings.
 Run it for every supported torch version at once, and again when an entry point is added to the sources here.
@@ -69,26 +70,47 @@ def defined():
     return names
 
 
-def main(venvs):
-    if not venvs:
-        sys.exit(__doc__)
+def missing(venvs):
+    """Group -> names that are imported and not defined."""
     have = defined()
     # cuGetProcAddress finds the newest version of a name, so a defined one with a suffix serves it.
     have |= {re.sub(r"_v\d$", "", name) for name in have}
-    missing = {}
+    found = {}
     for venv in venvs:
         for group, name in imports(venv):
             if name not in have and not REAL.search(name):
-                missing.setdefault(group, set()).add(name)
+                found.setdefault(group, set()).add(name)
+    return found
+
+
+def check(venv):
+    listed = set(re.findall(r"^    (\w+)$", OUT.read_text(), re.M))
+    unlisted = {name for names in missing([venv]).values() for name in names} - listed
+    if unlisted:
+        sys.exit(f"{venv}: not in {OUT}: {', '.join(sorted(unlisted))}; write the list anew")
+
+
+def write(venvs):
+    found = missing(venvs)
     lines = ["//! Written by entry_points.py from the imports of PyTorch; do not edit.", "", "use super::answers;"]
-    for group in sorted(missing):
+    for group in sorted(found):
         lines += ["", f"answers! {{ {group}:"]
-        lines += [f"    {name}" for name in sorted(missing[group])]
+        lines += [f"    {name}" for name in sorted(found[group])]
         lines += ["}"]
     partial = OUT.with_suffix(".tmp")
     partial.write_text("\n".join(lines) + "\n")
     partial.replace(OUT)
-    print(f"{OUT}: {sum(map(len, missing.values()))} entry points")
+    print(f"{OUT}: {sum(map(len, found.values()))} entry points")
+
+
+def main(arguments):
+    if not arguments:
+        sys.exit(__doc__)
+    if arguments[0] == "--check":
+        for venv in arguments[1:]:
+            check(venv)
+    else:
+        write(arguments)
 
 
 if __name__ == "__main__":

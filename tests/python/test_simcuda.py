@@ -12,6 +12,7 @@ TWO = {"VRAMTAPE_SIM_DEVICES": "2", "VRAMTAPE_SIM_MEMORY": "1GiB"}
 CASES = {
     "driver": ("driver", {}),
     "layouts": ("layouts", {}),
+    "entry_points": ("entry_points", {}),
     "training": ("training", {}),
     "training_expandable": ("training", EXPANDABLE),
     "operations": ("operations", {}),

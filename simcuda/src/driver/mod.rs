@@ -2,6 +2,7 @@
 //! what programs on the driver alone (through cudarc, for one) need for memory, streams, events and captures.
 
 pub(crate) mod context;
+mod error;
 mod execution;
 pub(crate) mod lookup;
 mod memory;

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::{InOut, Out, driver};
-use crate::stream::{CaptureInfo, CaptureStatus};
+use crate::capture::{self, CaptureStatus};
 use crate::{event, graph, stream};
 
 driver! {
@@ -32,22 +32,22 @@ driver! {
     }
 
     fn cuStreamBeginCapture_v2(stream: u64, mode: u32) {
-        stream::begin_capture(stream, mode)
+        capture::begin(stream, mode)
     }
 
     fn cuStreamEndCapture(stream: u64, graph: Out<u64>) {
-        stream::end_capture(stream, graph)
+        capture::end(stream, graph)
     }
 
     fn cuStreamIsCapturing(stream: u64, status: Out<CaptureStatus>) {
-        status.set(stream::capture_status(stream)?)
+        status.set(capture::status(stream)?)
     }
 
     fn cuStreamGetCaptureInfo_v2(
         stream: u64, status: Out<CaptureStatus>, id: Out<u64>, graph: Out<u64>,
         terminals: Out<*const u64>, terminal_count: Out<usize>,
     ) {
-        stream::capture_info(stream, CaptureInfo { status, id, graph, terminals, terminal_count })
+        capture::info(stream, capture::Info { status, id, graph, terminals, terminal_count })
     }
 
     /// With edge data: dependencies are plain, so there is none.
@@ -56,11 +56,11 @@ driver! {
         terminals: Out<*const u64>, edges: Out<*const c_void>, terminal_count: Out<usize>,
     ) {
         edges.set_if_wanted(std::ptr::null());
-        stream::capture_info(stream, CaptureInfo { status, id, graph, terminals, terminal_count })
+        capture::info(stream, capture::Info { status, id, graph, terminals, terminal_count })
     }
 
     fn cuThreadExchangeStreamCaptureMode(mode: InOut<u32>) {
-        let before = stream::exchange_mode(mode.get()?)?;
+        let before = capture::exchange_mode(mode.get()?)?;
         mode.set(before)
     }
 

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::runtime;
 use crate::abi::{In, InOut, Out, Status};
-use crate::stream::{CaptureInfo, CaptureStatus};
+use crate::capture::{self, CaptureStatus};
 use crate::{event, not_simulated, stream};
 
 /// `cudaHostFn_t`.
@@ -56,7 +56,7 @@ runtime! {
     /// All work before is done, so the function runs at once.
     fn cudaLaunchHostFunc(stream: u64, function: Option<HostFunction>, argument: *mut c_void) {
         let function = function.ok_or(Status::INVALID_VALUE)?;
-        if stream::is_capturing(stream)? {
+        if capture::is_capturing(stream)? {
             not_simulated("a host function in a CUDA graph");
             return Err(Status::NOT_SUPPORTED);
         }
@@ -68,7 +68,7 @@ runtime! {
         stream: u64, function: Option<Callback>, argument: *mut c_void, _flags: u32,
     ) {
         let function = function.ok_or(Status::INVALID_VALUE)?;
-        if stream::is_capturing(stream)? {
+        if capture::is_capturing(stream)? {
             return Err(Status::CAPTURE_UNSUPPORTED);
         }
         function(stream, 0, argument);
@@ -76,15 +76,15 @@ runtime! {
     }
 
     fn cudaStreamBeginCapture(stream: u64, mode: u32) {
-        stream::begin_capture(stream, mode)
+        capture::begin(stream, mode)
     }
 
     fn cudaStreamEndCapture(stream: u64, graph: Out<u64>) {
-        stream::end_capture(stream, graph)
+        capture::end(stream, graph)
     }
 
     fn cudaStreamIsCapturing(stream: u64, status: Out<CaptureStatus>) {
-        status.set(stream::capture_status(stream)?)
+        status.set(capture::status(stream)?)
     }
 
     /// CUDA 13's, with edge data: dependencies are plain, so there is none.
@@ -93,17 +93,17 @@ runtime! {
         terminals: Out<*const u64>, edges: Out<*const c_void>, terminal_count: Out<usize>,
     ) {
         edges.set_if_wanted(std::ptr::null());
-        stream::capture_info(stream, CaptureInfo { status, id, graph, terminals, terminal_count })
+        capture::info(stream, capture::Info { status, id, graph, terminals, terminal_count })
     }
 
     fn cudaStreamUpdateCaptureDependencies(
         stream: u64, nodes: In<u64>, _edges: In<c_void>, count: usize, flags: u32,
     ) {
-        stream::update_dependencies(stream, &nodes.list(count)?, flags)
+        capture::update_dependencies(stream, &nodes.list(count)?, flags)
     }
 
     fn cudaThreadExchangeStreamCaptureMode(mode: InOut<u32>) {
-        let before = stream::exchange_mode(mode.get()?)?;
+        let before = capture::exchange_mode(mode.get()?)?;
         mode.set(before)
     }
 

@@ -6,50 +6,12 @@
 
 use std::thread::{self, ThreadId};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use trace_format::Stream;
 
+use super::sequence::{CapturedGraph, Position, Sequence};
 use super::{code, refuse};
 use crate::device::{Capture, CaptureId, CaptureMode, DeviceCall, DeviceError, GraphNode};
-
-/// A node of a captured graph and what it depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CapturedNode {
-    /// The node.
-    pub node: GraphNode,
-    /// Its dependencies, all earlier in the graph.
-    pub dependencies: Vec<GraphNode>,
-}
-
-/// What a capture recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CapturedGraph {
-    /// Which capture.
-    pub id: CaptureId,
-    /// Its nodes in the order of their creation.
-    pub nodes: Vec<CapturedNode>,
-}
-
-/// Where in a capture an event was recorded.
-#[derive(Clone, Debug)]
-pub(super) struct Position {
-    capture: CaptureId,
-    terminals: Vec<GraphNode>,
-}
-
-#[derive(Clone, Debug)]
-struct Sequence {
-    id: CaptureId,
-    origin: Stream,
-    mode: CaptureMode,
-    thread: ThreadId,
-    invalidated: bool,
-    /// Per stream that takes part, what its next operation depends on.
-    terminals: FxHashMap<Stream, Vec<GraphNode>>,
-    nodes: Vec<CapturedNode>,
-    /// Position of each node in `nodes`.
-    index: FxHashMap<GraphNode, usize>,
-}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Captures {
@@ -77,16 +39,7 @@ impl Captures {
         }
         self.begun += 1;
         let id = CaptureId(self.begun);
-        self.active.push(Sequence {
-            id,
-            origin: stream,
-            mode,
-            thread: thread::current().id(),
-            invalidated: false,
-            terminals: FxHashMap::from_iter([(stream, Vec::new())]),
-            nodes: Vec::new(),
-            index: FxHashMap::default(),
-        });
+        self.active.push(Sequence::new(id, stream, mode));
         Ok(id)
     }
 
@@ -123,9 +76,7 @@ impl Captures {
         }
         let node = GraphNode(self.last_node + 1);
         let Some(sequence) = self.of_mut(stream)? else { return Ok(None) };
-        let after = sequence.terminals.insert(stream, vec![node]);
-        sequence.index.insert(node, sequence.nodes.len());
-        sequence.nodes.push(CapturedNode { node, dependencies: after.unwrap_or_default() });
+        sequence.add(stream, node);
         self.last_node += 1;
         Ok(Some(node))
     }
@@ -180,7 +131,7 @@ impl Captures {
             let message = format!("stream {stream} does not capture");
             return Err(refuse(DeviceCall::Capture, code::ILLEGAL_STATE, message));
         };
-        if let Some(node) = nodes.iter().find(|node| !sequence.index.contains_key(node)) {
+        if let Some(node) = nodes.iter().find(|node| sequence.node(**node).is_none()) {
             return Err(foreign(DeviceCall::Capture, *node));
         }
         sequence.terminals.insert(stream, nodes.to_vec());
@@ -271,33 +222,6 @@ impl Captures {
             any = true;
         }
         any
-    }
-}
-
-impl Sequence {
-    fn takes(&self, stream: Stream) -> bool {
-        self.terminals.contains_key(&stream)
-    }
-
-    fn node(&self, node: GraphNode) -> Option<&CapturedNode> {
-        self.index.get(&node).and_then(|&at| self.nodes.get(at))
-    }
-
-    /// A stream with work that the origin stream does not wait for.
-    fn unjoined(&self) -> Option<Stream> {
-        let mut joined = FxHashSet::default();
-        let mut left = self.terminals.get(&self.origin).cloned().unwrap_or_default();
-        while let Some(node) = left.pop() {
-            if joined.insert(node) {
-                left.extend(self.node(node).into_iter().flat_map(|found| &found.dependencies));
-            }
-        }
-        let mut streams: Vec<_> = self.terminals.iter().collect();
-        streams.sort_unstable_by_key(|&(stream, _)| *stream);
-        streams
-            .into_iter()
-            .find(|(_, terminals)| terminals.iter().any(|node| !joined.contains(node)))
-            .map(|(&stream, _)| stream)
     }
 }
 

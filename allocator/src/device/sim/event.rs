@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 use trace_format::Stream;
 
-use super::capture::Position;
+use super::sequence::Position;
 use super::{EventPolicy, code, refuse};
 use crate::device::{DeviceCall, DeviceError, EventId};
 

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use trace_format::{Addr, DeviceId};
 
 use super::address_space::AddressSpace;
+use super::mapping::{Mapping, Mappings};
 use super::{SimConfig, code, refuse};
 use crate::device::{DeviceCall, DeviceError, MemoryInfo, PhysicalHandle};
 
@@ -15,14 +16,6 @@ struct Chunk {
     size_bytes: u64,
     handles: u32,
     mappings: u32,
-}
-
-/// A chunk at an address.
-#[derive(Clone, Debug)]
-struct Mapping {
-    size_bytes: u64,
-    handle: PhysicalHandle,
-    access: Vec<DeviceId>,
 }
 
 #[derive(Clone, Debug)]
@@ -37,7 +30,7 @@ pub(super) struct Memory {
     allocations: BTreeMap<u64, u64>,
     reservations: BTreeMap<u64, u64>,
     chunks: FxHashMap<PhysicalHandle, Chunk>,
-    mappings: BTreeMap<u64, Mapping>,
+    mappings: Mappings,
     next_handle: u64,
     malloc_script: VecDeque<Addr>,
     reserve_script: VecDeque<Addr>,
@@ -57,7 +50,7 @@ impl Memory {
             allocations: BTreeMap::new(),
             reservations: BTreeMap::new(),
             chunks: FxHashMap::default(),
-            mappings: BTreeMap::new(),
+            mappings: Mappings::default(),
             next_handle: 1,
             malloc_script: config.malloc_addresses.clone(),
             reserve_script: config.reserve_addresses.clone(),
@@ -147,7 +140,7 @@ impl Memory {
             let message = format!("{addr} + {size_bytes} is not a whole reservation");
             return Err(refuse(call, code::INVALID_VALUE, message));
         }
-        if let Some((&start, _)) = self.mapped_in(addr.0, size_bytes).next() {
+        if let Some(start) = self.mappings.first_in(addr.0, size_bytes) {
             let message = format!("{} inside the range is still mapped", Addr(start));
             return Err(refuse(call, code::INVALID_VALUE, message));
         }
@@ -210,23 +203,22 @@ impl Memory {
             let message = format!("{addr} + {size_bytes} is not inside a reservation");
             return Err(refuse(call, code::INVALID_VALUE, message));
         }
-        if let Some((&start, _)) = self.mapped_in(addr.0, size_bytes).next() {
+        if let Some(start) = self.mappings.first_in(addr.0, size_bytes) {
             let message = format!("{} is mapped already", Addr(start));
             return Err(refuse(call, code::ALREADY_MAPPED, message));
         }
         self.held(call, handle)?.mappings += 1;
-        self.mappings.insert(addr.0, Mapping { size_bytes, handle, access: Vec::new() });
+        self.mappings.insert(addr.0, Mapping::new(size_bytes, handle));
         Ok(())
     }
 
     pub(super) fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
         for start in self.whole_mappings(DeviceCall::Unmap, addr, size_bytes)? {
-            if let Some(mapping) = self.mappings.remove(&start) {
-                if let Some(chunk) = self.chunks.get_mut(&mapping.handle) {
-                    chunk.mappings -= 1;
-                }
-                self.drop_if_unused(mapping.handle);
+            let Some(handle) = self.mappings.remove(start) else { continue };
+            if let Some(chunk) = self.chunks.get_mut(&handle) {
+                chunk.mappings -= 1;
             }
+            self.drop_if_unused(handle);
         }
         Ok(())
     }
@@ -238,11 +230,7 @@ impl Memory {
         peer: DeviceId,
     ) -> Result<(), DeviceError> {
         for start in self.whole_mappings(DeviceCall::SetAccess, addr, size_bytes)? {
-            if let Some(mapping) = self.mappings.get_mut(&start)
-                && !mapping.access.contains(&peer)
-            {
-                mapping.access.push(peer);
-            }
+            self.mappings.grant(start, peer);
         }
         Ok(())
     }
@@ -261,10 +249,7 @@ impl Memory {
         if allocated.is_some_and(|(&start, &length)| addr.0 - start < length) {
             return device == owner;
         }
-        let mapped = self.mappings.range(..=addr.0).next_back();
-        mapped.is_some_and(|(&start, mapping)| {
-            addr.0 - start < mapping.size_bytes && mapping.access.contains(&device)
-        })
+        self.mappings.accessible(addr.0, device)
     }
 
     pub(super) fn leftovers(&self) -> Vec<String> {
@@ -325,14 +310,7 @@ impl Memory {
         }
     }
 
-    /// The mappings that touch the range.
-    fn mapped_in(&self, start: u64, size_bytes: u64) -> impl Iterator<Item = (&u64, &Mapping)> {
-        let first = self.mappings.range(..=start).next_back();
-        let first = first.filter(|(before, mapping)| *before + mapping.size_bytes > start);
-        first.into_iter().chain(self.mappings.range(start + 1..start + size_bytes))
-    }
-
-    /// The starts of the mappings that cover the range without a hole and without reaching out of it.
+    /// The starts of the mappings that make up the range.
     fn whole_mappings(
         &self,
         call: DeviceCall,
@@ -340,20 +318,10 @@ impl Memory {
         size_bytes: u64,
     ) -> Result<Vec<u64>, DeviceError> {
         self.whole_granules(call, addr.0, size_bytes)?;
-        let mut next = addr.0;
-        let mut starts = Vec::new();
-        for (&start, mapping) in self.mapped_in(addr.0, size_bytes) {
-            if start != next {
-                break;
-            }
-            starts.push(start);
-            next += mapping.size_bytes;
-        }
-        if next == addr.0 + size_bytes {
-            return Ok(starts);
-        }
-        let message = format!("{addr} + {size_bytes} is not made of whole mappings");
-        Err(refuse(call, code::NOT_MAPPED, message))
+        self.mappings.whole(addr.0, size_bytes).ok_or_else(|| {
+            let message = format!("{addr} + {size_bytes} is not made of whole mappings");
+            refuse(call, code::NOT_MAPPED, message)
+        })
     }
 }
 

@@ -11,8 +11,10 @@ mod config;
 mod driver;
 mod event;
 mod faults;
+mod mapping;
 mod memory;
 mod price;
+mod sequence;
 #[cfg(test)]
 mod tests;
 
@@ -22,12 +24,12 @@ use trace_format::{Addr, DeviceId, Stream};
 
 use super::{CaptureId, CaptureMode, DeviceCall, DeviceError, EventId, GraphNode, PhysicalHandle};
 use capture::Captures;
-pub use capture::{CapturedGraph, CapturedNode};
 pub use config::{EventPolicy, SimConfig};
 use event::Events;
 pub use faults::{Fault, Faults};
 use memory::Memory;
 pub use price::{Counts, Price, PriceList};
+pub use sequence::{CapturedGraph, CapturedNode};
 
 /// `CUresult` codes that the simulated device answers with.
 pub mod code {
