@@ -2,7 +2,7 @@
 //!
 //! Source: `ExpandableSegment` in `c10/cuda/CUDACachingAllocator.cpp`. Every operation either does all of what it
 //! says, or takes its part back and reports why. What a failing device does not take back stays noted with its page:
-//! the next mapping uses it, and [`Range::unreserve`] tries again. So nothing leaks.
+//! the next mapping uses it, and every flush tries again. So nothing leaks.
 
 use trace_format::{Addr, DeviceId, Stream};
 
@@ -83,9 +83,7 @@ impl Range {
             self.pages.resize(end, Page::Empty);
         }
         if let Err(error) = self.open(device, begin, end, peers) {
-            if let Err(error) = self.strip(device, begin, end) {
-                tracing::error!(%error, "memory that could not be mapped is not given back yet");
-            }
+            self.strip_or_log(device, begin, end);
             return match error {
                 DeviceError::OutOfMemory { .. } => Ok(self.span(begin, begin)),
                 error => Err(error),
@@ -116,9 +114,7 @@ impl Range {
                 return (self.span(begin, page), Err(error));
             }
             self.pages[page] = Page::Created(handle);
-            if let Err(error) = self.strip(device, page, page + 1) {
-                tracing::error!(%error, "unmapped memory is not given back yet");
-            }
+            self.strip_or_log(device, page, page + 1);
         }
         (self.span(begin, end), Ok(()))
     }
@@ -138,6 +134,11 @@ impl Range {
             page += run + 1;
         }
         Ok(())
+    }
+
+    /// Gives back what earlier failures left behind, as far as the device lets it.
+    pub(crate) fn take_back<D: Device>(&mut self, device: &mut D) {
+        self.strip_or_log(device, 0, self.pages.len());
     }
 
     /// Gives the addresses back; nothing is mapped any more.
@@ -204,6 +205,12 @@ impl Range {
             }
         }
         answer
+    }
+
+    fn strip_or_log<D: Device>(&mut self, device: &mut D, begin: usize, end: usize) {
+        if let Err(error) = self.strip(device, begin, end) {
+            tracing::error!(%error, addr = %self.addr, "memory is not given back yet");
+        }
     }
 
     fn page_addr(&self, page: usize) -> Addr {

@@ -215,6 +215,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.blocks[id].is_split() { Ok(()) } else { self.give_up_range(id, range_id) }
     }
 
+    /// Tries once more to give back the memory of pages that an earlier failure left behind.
+    pub(super) fn take_back_pages(&mut self) {
+        for range in self.ranges.iter_mut().flatten() {
+            range.take_back(&mut self.device);
+        }
+    }
+
     /// Gives up the segments of a pool (of all, for the default) that never got a page, or whose addresses the
     /// device did not take back.
     pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<(), DeviceError> {

@@ -41,7 +41,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.release_blocks(Pools::index(None, false))?;
             self.release_blocks(Pools::index(None, true))?;
         }
-        self.release_freeable_pools(pool, asking)
+        self.release_freeable_pools(pool, asking)?;
+        self.take_back_pages();
+        Ok(())
     }
 
     /// Returns what released private pools hold: of all of them for the default pool, else of the one named.

@@ -82,6 +82,8 @@ fn a_fraction_refuses_without_asking_the_device() {
     heap.set_memory_fraction(0.5).expect("a fraction");
     assert!(matches!(heap.try_take(60 * MIB), Err(AllocError::OutOfMemory(_))));
     assert_eq!(heap.device_mut().counts().of(DeviceCall::Malloc), 0);
+    let within = heap.take(50 * MIB);
+    heap.give(within);
     heap.set_memory_fraction(1.0).expect("no limit");
     heap.take(60 * MIB);
 }
