@@ -19,6 +19,13 @@ fn misuse_is_a_recorded_error_and_changes_nothing() {
 }
 
 #[test]
+fn random_calls_never_break_a_heap() {
+    for seed in ["1", "20261120", "987654321"] {
+        passes("random", &[Path::new(seed)], "device:sim");
+    }
+}
+
+#[test]
 fn threads_and_forks_neither_hang_nor_lose_memory() {
     passes("threads", &[], "device:sim");
 }

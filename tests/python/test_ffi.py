@@ -19,6 +19,7 @@ run_cases(
         case("record_stream", "opened-early", **LAG),
         case("graphs", **LAG),
         case("first_in_capture"),
+        case("indirect"),
         case("settings", "good", PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:64"),
         case("settings", "bad-pytorch", PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:3"),
         case("settings", "bad-vramtape", VRAMTAPE_CONF="recor:off"),
