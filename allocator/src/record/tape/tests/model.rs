@@ -92,6 +92,7 @@ impl Model {
 }
 
 /// The model behind its lock.
+#[derive(Clone)]
 pub(super) struct SharedModel(Arc<Mutex<Model>>);
 
 impl SharedModel {
@@ -139,7 +140,7 @@ impl SharedModel {
     }
 
     pub(super) fn source(&self) -> TapeSource {
-        let (ring, model) = (self.ring(), Self(Arc::clone(&self.0)));
+        let (ring, model) = (self.ring(), self.clone());
         let device =
             DeviceMeta { id: ring.device(), name: "a model".to_owned(), ..DeviceMeta::default() };
         TapeSource { ring, base: Box::new(move || Some(model.base())), device }
