@@ -29,7 +29,8 @@ if len(sys.argv) < 2:
     sys.exit(__doc__)
 if not has_gpu():
     print("no GPU: on the simulated driver (losses are meaningless, allocations are real)", flush=True)
-    ctypes.CDLL(os.path.join(SIMCUDA, "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
+    for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
+        ctypes.CDLL(os.path.join(SIMCUDA, name), mode=ctypes.RTLD_GLOBAL)
 
 import torch  # noqa: E402  The simulated driver has to come first.
 

@@ -3,7 +3,8 @@
 //! Both are walked in step. Addresses may differ, as two processes get their segments elsewhere, so every segment
 //! event also says which of the one run's memory is which of the other's; an allocation is the same when it lies at
 //! the same offset of the same segment. Both halves of every free are compared too: a block that becomes reusable at
-//! another moment is a difference, though it may not show in the placements of this run.
+//! another moment is a difference, though it may not show in the placements of this run. Frees that complete together
+//! may do so in any order: PyTorch goes through streams in the order of a hash table.
 
 mod pieces;
 mod steps;
@@ -14,7 +15,7 @@ use serde::Serialize;
 use trace_format::{Event, SegmentState};
 
 use pieces::Pieces;
-use steps::{Kind, Step, steps};
+use steps::{Kind, Ordered, Step};
 
 /// What was compared, and where the two runs part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -90,13 +91,14 @@ pub fn diff(
         report.difference = Some(Difference { after_steps: 0, expected, actual });
         return report;
     }
-    let mut expected = steps(expected.events);
-    let mut actual = steps(actual.events);
+    let mut expected = Ordered::of(expected.events);
+    let mut actual = Ordered::of(actual.events);
     loop {
-        let (one, other) = match (expected.next(), actual.next()) {
-            (None, None) => return report,
-            pair => pair,
-        };
+        let one = expected.next(|step| pieces.place_of_expected(step));
+        let other = actual.next(|step| pieces.place_of_actual(step));
+        if one.is_none() && other.is_none() {
+            return report;
+        }
         let same = match (one, other) {
             (Some(one), Some(other)) => one.is_like(&other) && pieces.accept(&one, &other),
             _ => false,

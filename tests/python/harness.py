@@ -20,7 +20,8 @@ COMMAND = os.environ.get("VRAMTAPE_COMMAND", os.path.join(BUILT, "vramtape"))
 def load_simcuda():
     """Puts the simulated driver where PyTorch will find it. Has to come before `import torch`."""
     assert "torch" not in sys.modules, "the simulated driver has to be loaded before torch"
-    return ctypes.CDLL(os.path.join(SIMCUDA, "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
+    for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):  # PyTorch and cudarc look for all three.
+        ctypes.CDLL(os.path.join(SIMCUDA, name), mode=ctypes.RTLD_GLOBAL)
 
 
 def use_vramtape():
@@ -51,7 +52,8 @@ def run_child(script, *arguments, timeout=300, **settings):
         stderr=subprocess.STDOUT,
     )
     if child.returncode != 0:
-        raise AssertionError(f"{os.path.basename(script)} {' '.join(arguments)} ended with {child.returncode}:\n{child.stdout}")
+        command = " ".join([os.path.basename(script), *arguments])
+        raise AssertionError(f"{command} ended with {child.returncode}:\n{child.stdout}")
     return child.stdout
 
 

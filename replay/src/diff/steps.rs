@@ -1,5 +1,8 @@
 //! A run as the steps that both runs must share.
 
+use std::cmp::Reverse;
+use std::iter::Peekable;
+
 use trace_format::{Addr, Event, SegmentState};
 
 /// What a step does.
@@ -52,8 +55,49 @@ impl Step {
     }
 }
 
+/// Segment and offset in it.
+pub(super) type Place = (u64, u64);
+
+/// A run's steps, those frees that complete together in order of place.
+pub(super) struct Ordered<I: Iterator<Item = Step>> {
+    steps: Peekable<I>,
+    /// Frees that completed together, the last in order first.
+    together: Vec<Step>,
+}
+
+impl Ordered<std::iter::Empty<Step>> {
+    /// The steps of these events.
+    pub(super) fn of(
+        events: impl IntoIterator<Item = Event>,
+    ) -> Ordered<impl Iterator<Item = Step>> {
+        Ordered { steps: steps(events).peekable(), together: Vec::new() }
+    }
+}
+
+impl<I: Iterator<Item = Step>> Ordered<I> {
+    /// The next step; `place` says where a step is, and does not change while frees complete.
+    pub(super) fn next(&mut self, place: impl Fn(&Step) -> Option<Place>) -> Option<Step> {
+        if let Some(step) = self.together.pop() {
+            return Some(step);
+        }
+        let is_completed = |step: &Step| step.kind == Kind::FreeCompleted;
+        let first = self.steps.next()?;
+        if !is_completed(&first) {
+            return Some(first);
+        }
+        self.together.push(first);
+        while let Some(next) = self.steps.next_if(is_completed) {
+            self.together.push(next);
+        }
+        if self.together.len() > 1 {
+            self.together.sort_by_cached_key(|step| Reverse(place(step)));
+        }
+        self.together.pop()
+    }
+}
+
 /// The steps of a run. Inputs that move no memory by themselves are left out.
-pub(super) fn steps(events: impl IntoIterator<Item = Event>) -> impl Iterator<Item = Step> {
+fn steps(events: impl IntoIterator<Item = Event>) -> impl Iterator<Item = Step> {
     events.into_iter().flat_map(|event| {
         let [first, second] = of_event(&event);
         first.into_iter().chain(second)

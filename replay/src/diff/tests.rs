@@ -85,6 +85,19 @@ fn a_free_completed_at_another_moment_is_a_difference() {
 }
 
 #[test]
+fn frees_that_complete_together_may_do_so_in_any_order() {
+    let run = |base: u64, order: [u64; 2]| {
+        let begin = [segment(base, 2 * MIB), alloc(base, 512), alloc(base + 512, 512)];
+        let freed = [free(base, 512, true), free(base + 512, 512, true)];
+        let done = order.map(|offset| completed(base + offset, 512));
+        [&begin[..], &freed, &done, &[alloc(base, 1024)]].concat()
+    };
+    assert_eq!(compare(&run(0, [0, 512]), &run(1 << 40, [512, 0])).difference, None);
+    let one_only = [&run(0, [0, 512])[..6], &[alloc(0, 512), completed(512, 512)]].concat();
+    assert!(compare(&run(0, [0, 512]), &one_only).difference.is_some());
+}
+
+#[test]
 fn a_block_may_lie_across_pieces_that_were_mapped_apart() {
     let run =
         |base: u64| [map(base, 20 * MIB), map(base + 20 * MIB, 20 * MIB), alloc(base, 30 * MIB)];

@@ -1,9 +1,10 @@
 """Runs one workload: record.py FUNCTION native SNAPSHOT.pickle | record.py FUNCTION vramtape
 
-Under `native` PyTorch's own allocator serves and its history is dumped; under `vramtape` ours serves and writes the tape
-that VRAMTAPE_CONF names. Both start from an initialised device without memory.
+Under `native` PyTorch's own allocator serves and its history is dumped; under `vramtape` ours serves and writes the
+tape that VRAMTAPE_CONF names. Both start from an initialised device without memory.
 """
 
+import ctypes
 import gc
 import os
 import pickle
@@ -24,11 +25,14 @@ if side == "vramtape":
 import workloads  # noqa: E402
 
 torch.backends.cudnn.enabled = False
+torch.autograd.set_multithreading_enabled(False)  # Two threads that free at once have no order to compare.
 torch.cuda.init()
 if side == "native":
     torch.cuda.memory._record_memory_history("all", context=None, stacks="python", max_entries=3_000_000)
 alive = getattr(workloads, function)()
 gc.collect()
+if side == "vramtape":  # What the process frees while it ends is on no snapshot.
+    assert ctypes.CDLL(harness.LIBRARY).vramtape_tape_stop() == 0
 if side == "native":
     with open(sys.argv[3], "wb") as file:
         pickle.dump(torch.cuda.memory._snapshot(), file, protocol=4)
