@@ -55,7 +55,7 @@ fn every_protocol_holds_the_same_values() {
     let newest = whole(&values(5)).unwrap();
     let expected = show(&newest, newest.root());
     for sample in [
-        "18446744073709551615, ]",
+        "18446744073709551615, -1, ",
         "-1099511627776",
         "-2147483648",
         "-2.25e300",

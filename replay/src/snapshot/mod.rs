@@ -7,6 +7,8 @@ pub(crate) mod fields;
 mod model;
 mod read;
 mod stacks;
+mod values;
 
 pub use model::{Action, Annotation, Block, Entry, Segment, Settings, Snapshot, Stacks};
-pub use read::{SnapshotError, from_tree};
+pub use read::from_tree;
+pub use values::SnapshotError;

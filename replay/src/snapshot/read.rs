@@ -3,28 +3,16 @@
 use std::fmt;
 
 use allocator::config::Compat;
-use thiserror::Error;
-use trace_format::{BlockStatus, PoolId, Stream};
+use trace_format::PoolId;
 
 use super::fields::Fields;
 use super::model::{Action, Annotation, Block, Entry, Segment, Settings, Snapshot};
 use super::stacks::StackReader;
+use super::values::{
+    Place, SnapshotError, device_of, integer, is_metadata, items, mismatch, pool_of, size_of,
+    status_of, stream_of, time_of,
+};
 use crate::pickle::{Node, Tree, Value};
-
-/// A readable pickle that is not a memory snapshot, and where it departs.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "{place}: {needs} is needed, found {found}; is this a file of \
-     torch.cuda.memory._dump_snapshot?"
-)]
-pub struct SnapshotError {
-    /// Path in the object, such as `device_traces[0][17].addr`.
-    pub place: String,
-    /// What should be there.
-    pub needs: &'static str,
-    /// What is there.
-    pub found: String,
-}
 
 /// Reads a snapshot out of a pickle.
 ///
@@ -49,9 +37,6 @@ pub fn from_tree(tree: &Tree) -> Result<Snapshot, SnapshotError> {
     }
     Ok(out)
 }
-
-/// More devices than any machine has.
-const DEVICES_MAX: i64 = 1024;
 
 const SEGMENT_KEYS: [&str; 9] = [
     "device",
@@ -274,14 +259,6 @@ impl Reader<'_> {
     }
 }
 
-/// The values of a list or tuple; anything else has none.
-fn items(tree: &Tree, value: Value) -> &[Value] {
-    match value {
-        Value::List(node) | Value::Tuple(node) => tree.cells(node),
-        _ => &[],
-    }
-}
-
 fn read_settings(tree: &Tree, node: Node) -> Settings {
     let get = |key| tree.get(node, key).unwrap_or(Value::None);
     let mut settings = Settings {
@@ -309,116 +286,4 @@ fn read_settings(tree: &Tree, node: Node) -> Settings {
         }
     }
     settings
-}
-
-fn status_of(state: &str) -> Option<BlockStatus> {
-    match state {
-        "active_allocated" => Some(BlockStatus::Allocated),
-        // The second is what PyTorch's documentation calls it.
-        "active_pending_free" | "active_awaiting_free" => Some(BlockStatus::PendingFree),
-        "inactive" => Some(BlockStatus::Inactive),
-        _ => None,
-    }
-}
-
-/// A raw handle; negative where it came as a signed pointer.
-fn stream_of(value: Value) -> Stream {
-    match value {
-        Value::Int(handle) => Stream(handle as u64),
-        Value::Big(handle) => Stream(handle),
-        _ => Stream(0),
-    }
-}
-
-fn time_of(value: Value) -> u64 {
-    match value {
-        Value::Float(time) => time as u64,
-        value => value.as_u64().unwrap_or(0),
-    }
-}
-
-fn pool_of(tree: &Tree, value: Value) -> Option<PoolId> {
-    let (Value::List(node) | Value::Tuple(node)) = value else { return None };
-    match tree.cells(node) {
-        [a, b] => Some(PoolId(a.as_u64()?, b.as_u64()?)),
-        _ => None,
-    }
-}
-
-/// Whether metadata says more than its default.
-fn is_metadata(tree: &Tree, value: Value, default: &str) -> bool {
-    match value {
-        Value::None => false,
-        Value::Text(text) => tree.text(text) != default,
-        _ => true,
-    }
-}
-
-/// The size of something: below the 1 EiB that no allocator hands out, so that sums of a few cannot overflow.
-fn size_of(tree: &Tree, place: impl fmt::Display, value: Value) -> Result<u64, SnapshotError> {
-    match value.as_u64() {
-        Some(size) if size < allocator::size::MAX_REQUEST_BYTES => Ok(size),
-        _ => Err(mismatch(place, "a size below 1 EiB", tree, value)),
-    }
-}
-
-/// A device's number; a missing one is 0.
-fn device_of(tree: &Tree, place: impl fmt::Display, value: Value) -> Result<u32, SnapshotError> {
-    match value {
-        Value::None => Ok(0),
-        Value::Int(device @ 0..DEVICES_MAX) => Ok(device as u32),
-        other => Err(mismatch(place, "a device number below 1024", tree, other)),
-    }
-}
-
-fn integer(tree: &Tree, place: impl fmt::Display, value: Value) -> Result<u64, SnapshotError> {
-    value.as_u64().ok_or_else(|| mismatch(place, "an integer of at least 0", tree, value))
-}
-
-fn mismatch(
-    place: impl fmt::Display,
-    needs: &'static str,
-    tree: &Tree,
-    found: Value,
-) -> SnapshotError {
-    let found = match found {
-        Value::None => "nothing".to_owned(),
-        Value::Text(text) => format!("{:?}", tree.text(text)),
-        Value::Int(value) => value.to_string(),
-        other => other.type_name().to_owned(),
-    };
-    SnapshotError { place: place.to_string(), needs, found }
-}
-
-/// A place in the snapshot; formatted only for an error.
-#[derive(Clone, Copy)]
-struct Place {
-    list: &'static str,
-    at: usize,
-    inner: Option<usize>,
-    key: Option<&'static str>,
-}
-
-impl Place {
-    fn of(list: &'static str, at: usize) -> Self {
-        Self { list, at, inner: None, key: None }
-    }
-
-    fn at(self, inner: usize) -> Self {
-        Self { inner: Some(inner), ..self }
-    }
-
-    fn key(self, key: &'static str) -> Self {
-        Self { key: Some(key), ..self }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}[{}]", self.list, self.at)?;
-        if let Some(inner) = self.inner {
-            write!(f, "[{inner}]")?;
-        }
-        self.key.map_or(Ok(()), |key| write!(f, ".{key}"))
-    }
 }

@@ -35,8 +35,8 @@ pub enum OpenError {
 }
 
 impl Tape {
-    /// Opens a tape, reads the ring of a process, living or killed, or imports a snapshot (plain, zstd or gzip) with what is `known` about its run. `-` is standard
-    /// input.
+    /// Opens a tape, reads the ring of a process, living or killed, or imports a snapshot (plain, zstd or gzip) with
+    /// what is `known` about its run. `-` is standard input.
     ///
     /// # Errors
     /// Where the file cannot be read or is neither.
