@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use allocator::record::{Recorder, RingReader};
+use allocator::record::{RING_DIR, Recorder, RingReader};
 use benches::{ring_recorder, training_records};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use trace_format::DeviceId;
@@ -34,7 +34,10 @@ fn read(criterion: &mut Criterion) {
     for record in &records {
         recorder.record(record.stack, record.event);
     }
-    let path = recorder.ring().path().expect("the ring has a file");
+    let Some(path) = recorder.ring().path() else {
+        println!("ring/read_100k skipped: no room for a ring's file in {RING_DIR}");
+        return;
+    };
     let mut group = criterion.benchmark_group("ring");
     group.throughput(Throughput::Elements(EVENTS as u64));
     group.bench_function("read_100k", |bencher| {

@@ -118,9 +118,8 @@ mod tests {
     fn values_end_at_commas_unless_quoted() {
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let text = r#" tape : "/a,b: \"c\" \\" , record:file ,x:/p:q r , "#;
-        let text = text.replace(r"\\", r"\\");
         assert_eq!(
-            cut(&text),
+            cut(text),
             Ok(vec![pair("tape", "/a,b: \"c\" \\"), pair("record", "file"), pair("x", "/p:q r")])
         );
         assert_eq!(cut(""), Ok(vec![]));
