@@ -1,4 +1,4 @@
-//! The end of the process: tapes are finished, and the rings' files removed.
+//! The end of the process: the rings' files are removed, and tapes finished.
 //!
 //! What is left of a ring tells that its process was killed.
 
@@ -18,12 +18,15 @@ pub(super) fn register() -> Result<(), Error> {
 
 extern "C" fn at_exit() {
     guard::answer((), || {
-        let is_on_tape = lock().as_ref().is_some_and(|process| process.tape_path.is_some());
-        if is_on_tape && let Err(error) = tape::stop() {
-            tracing::error!("{}", error.message);
-        }
+        // The rings first: finishing a tape takes its time, and another thread may end the process
+        // meanwhile.
+        let mut is_on_tape = false;
         if let Some(process) = &*lock() {
             process.recordings.iter().for_each(|recording| recording.ring.remove());
+            is_on_tape = process.tape_path.is_some();
+        }
+        if is_on_tape && let Err(error) = tape::stop() {
+            tracing::error!("{}", error.message);
         }
         Ok(())
     });
