@@ -1,4 +1,4 @@
-"""A library between PyTorch and vramtape: hooks that cannot be set are said once, with what to do; nothing is touched."""
+"""A library between PyTorch and vramtape: that the hooks cannot be set is said once, with what to do."""
 
 import os
 import subprocess
