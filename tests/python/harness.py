@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILT = os.path.join(ROOT, "target", "release")
@@ -58,15 +59,24 @@ def run_child(script, *arguments, timeout=300, **settings):
 
 
 def run_cases(cases):
-    """Runs (name, function) pairs; prints one PASS or FAIL line for each and exits with 1 if one failed."""
+    """Runs (name, function) pairs, a few at a time, for each is a child process or two. Prints one PASS or FAIL line
+    for each, in order, and exits with 1 if one failed.
+    """
     failed = 0
-    for name, case in cases:
-        start = time.monotonic()
-        try:
-            note = case() or ""
-        except Exception as error:  # A case reports; the next one still runs.
-            failed += 1
-            print(f"FAIL {name}: {error}", flush=True)
-        else:
-            print(f"PASS {name} {time.monotonic() - start:.1f} s {note}".rstrip(), flush=True)
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        for name, result in [(name, pool.submit(run_case, case)) for name, case in cases]:
+            seconds, note, error = result.result()
+            failed += error is not None
+            line = f"PASS {name} {seconds:.1f} s {note}" if error is None else f"FAIL {name}: {error}"
+            print(line.rstrip(), flush=True)
     sys.exit(1 if failed else 0)
+
+
+def run_case(case):
+    """Runs one case: how long it took, what it has to say and what went wrong, if anything."""
+    start = time.monotonic()
+    try:
+        note, error = case() or "", None
+    except Exception as found:  # A case reports; the others still run.
+        note, error = "", found
+    return time.monotonic() - start, note, error
