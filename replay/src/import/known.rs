@@ -1,8 +1,6 @@
 //! What is known about a recorded run from outside its snapshot.
 
 use allocator::config::Compat;
-use serde::Deserialize;
-use thiserror::Error;
 
 /// The limits a run had. Without them, flushes are told apart by what the trace itself shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -15,31 +13,7 @@ pub struct Known {
     pub compat: Option<Compat>,
 }
 
-/// A `--meta` file that cannot be used.
-#[derive(Debug, Error)]
-#[error("not a run description (a JSON object with device_total_bytes and fraction): {0}")]
-pub struct MetaError(#[from] serde_json::Error);
-
 impl Known {
-    /// Reads the JSON description beside a recorded trace.
-    ///
-    /// # Errors
-    /// When it is not JSON, or its fields have other types.
-    pub fn from_meta(json: &[u8]) -> Result<Self, MetaError> {
-        #[derive(Deserialize)]
-        struct Meta {
-            device_total_bytes: Option<u64>,
-            fraction: Option<f64>,
-            torch: Option<String>,
-        }
-        let meta: Meta = serde_json::from_slice(json)?;
-        Ok(Self {
-            capacity_bytes: meta.device_total_bytes,
-            memory_fraction: meta.fraction,
-            compat: meta.torch.as_deref().map(Compat::of_torch),
-        })
-    }
-
     /// The most bytes the allocator could reserve.
     pub(super) fn limit_bytes(&self) -> Option<u64> {
         let capacity = self.capacity_bytes?;

@@ -21,7 +21,7 @@ use allocator::config::{Compat, Config, UNLIMITED};
 use thiserror::Error;
 use trace_format::{BaseState, BlockState, DeviceId, Record, SegmentState, StateError};
 
-pub use known::{Known, MetaError};
+pub use known::Known;
 
 use crate::pickle::{self, Limits, PickleError};
 use crate::snapshot::{self, Segment, Settings, Snapshot, SnapshotError, Stacks};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use replay::export::{Format, SnapshotDevice, SnapshotSource, segments_after, write_to};
 use replay::import::{Import, Known};
+use replay::verify::RecordedRun;
 
 /// The snapshots kept in this repository.
 pub(crate) fn own_traces() -> Vec<PathBuf> {
@@ -35,7 +36,7 @@ pub(crate) fn known(snapshot: &Path) -> Known {
     let name = snapshot.file_name().expect("a file").to_string_lossy().into_owned();
     let meta = snapshot.with_file_name(name.replace(".pickle.zst", ".json"));
     match fs::read(&meta) {
-        Ok(json) => Known::from_meta(&json).unwrap_or_else(|e| panic!("{}: {e}", meta.display())),
+        Ok(json) => RecordedRun::from_json(&json).expect("a run description").known(),
         Err(_) => Known::default(),
     }
 }
