@@ -105,7 +105,8 @@ def tight():
 def limited():
     """A memory fraction with garbage collection: old cached segments go before the limit is reached."""
     rng = random.Random(3)
-    live = [block(512)]  # With two functions the hooks are set at the first allocation; no fraction gets through before.
+    # With two functions the hooks are set at the first allocation; no fraction gets through before.
+    live = [block(512)]
     torch.cuda.set_per_process_memory_fraction(0.5)
     for _ in range(600):
         live.append(block(rng.randrange(1, 36 * MIB)))
