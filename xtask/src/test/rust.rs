@@ -26,7 +26,12 @@ pub(super) fn run(tally: &mut Tally) {
     }
     // The documentation is built with its private rooms, so links may lead into them.
     let doc = ["doc", "-q", "--workspace", "--no-deps", "--document-private-items"];
-    lint(tally, "documentation", &doc, &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")]);
+    lint(
+        tally,
+        "documentation",
+        &doc,
+        &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")],
+    );
     if cargo::has("deny") {
         let deny = ["deny", "check", "licenses", "bans", "sources"];
         lint(tally, "licences and sources", &deny, &[]);
