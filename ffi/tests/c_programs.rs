@@ -21,25 +21,26 @@ fn misuse_is_a_recorded_error_and_changes_nothing() {
 #[test]
 fn random_calls_never_break_a_heap() {
     for seed in ["1", "20261120", "987654321"] {
-        passes("random", &[Path::new(seed)], "device:sim");
+        passes("random", &[seed], "device:sim");
     }
 }
 
 #[test]
 fn threads_and_forks_neither_hang_nor_lose_memory() {
     passes("threads", &[], "device:sim");
+    passes_plain("threads", FORKS, "device:sim");
 }
 
 #[test]
 fn they_do_so_without_a_recorder_too() {
-    passes("threads", &[], "device:sim,record:off");
+    passes_plain("threads", FORKS, "device:sim,record:off");
 }
 
 #[test]
 fn the_settings_tape_is_finished_at_exit_and_has_everything() {
     let folder = tempfile::tempdir().expect("a folder for the tapes");
     let path = folder.path().join("{device}.vtape");
-    passes("threads", &[], &format!("device:sim,record:file,tape:\"{}\"", path.display()));
+    passes_plain("threads", FORKS, &format!("device:sim,record:file,tape:\"{}\"", path.display()));
     for device in [0, 1] {
         let tape = Tape::read(&folder.path().join(format!("{device}.vtape")));
         assert!(tape.allocations > 1000, "{} allocations", tape.allocations);
@@ -54,7 +55,9 @@ fn the_settings_tape_is_finished_at_exit_and_has_everything() {
 fn a_tape_between_two_calls_starts_with_the_state_of_memory() {
     let folder = tempfile::tempdir().expect("a folder for the tapes");
     let (path, saved) = (folder.path().join("run.vtape"), folder.path().join("saved.vtape"));
-    passes("tape", &[&path, &saved], "device:sim");
+    let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
+    // It forks while the library's tape thread runs: see `FORKS`.
+    passes_plain("tape", &[&text(&path), &text(&saved)], "device:sim");
 
     let tape = Tape::read(&path);
     assert_eq!(tape.marks, ["step 1"]);
@@ -125,10 +128,23 @@ impl Tape {
     }
 }
 
-/// Builds `tests/c/NAME.c` and runs it; the test fails with what it printed, or if it left a ring.
-fn passes(name: &str, arguments: &[&Path], conf: &str) {
+/// How often `threads` forks. Only in a plain program: the address sanitizer of gcc before 14 does not take its own
+/// locks around a fork, so that a child of a process with threads may wait for one for ever.
+const FORKS: &[&str] = &["12"];
+
+/// Builds `tests/c/NAME.c` with sanitizers and runs it; the test fails with what it printed, or if it left a ring.
+fn passes(name: &str, arguments: &[&str], conf: &str) {
+    passes_built(&["-fsanitize=address,undefined"], name, arguments, conf);
+}
+
+/// The same without sanitizers.
+fn passes_plain(name: &str, arguments: &[&str], conf: &str) {
+    passes_built(&[], name, arguments, conf);
+}
+
+fn passes_built(sanitizers: &[&str], name: &str, arguments: &[&str], conf: &str) {
     let scratch = tempfile::tempdir().expect("a folder for the program");
-    let program = build(name, scratch.path());
+    let program = build(name, scratch.path(), sanitizers);
     let child = Command::new(&program)
         .args(arguments)
         .env_remove("PYTORCH_CUDA_ALLOC_CONF")
@@ -147,12 +163,12 @@ fn passes(name: &str, arguments: &[&Path], conf: &str) {
     assert!(!rings.iter().any(is_its), "{name} left a ring: {rings:?}");
 }
 
-fn build(name: &str, scratch: &Path) -> PathBuf {
+fn build(name: &str, scratch: &Path, sanitizers: &[&str]) -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
-    let sanitizers = "-fsanitize=address,undefined";
     let filter = scratch.join("filter.o");
     run(Command::new("c++")
-        .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", sanitizers, "-c"])
+        .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", "-c"])
+        .args(sanitizers)
         .arg(tests.join("filter.cpp"))
         .arg("-o")
         .arg(&filter));
@@ -160,7 +176,8 @@ fn build(name: &str, scratch: &Path) -> PathBuf {
     let library = library();
     let folder = library.parent().expect("a library lies in a folder");
     run(Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", sanitizers])
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g"])
+        .args(sanitizers)
         .args(["-fno-sanitize-recover=undefined", "-pthread", "-I"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"))
         .arg(tests.join(format!("{name}.c")))

@@ -1,12 +1,14 @@
-// Threads on two devices and several streams, and a fork in the middle: nothing is lost, no child hangs.
+// Threads on two devices and several streams, and forks in the middle: nothing is lost, no child hangs.
+// threads [FORKS]
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
 
-enum { kThreads = 8, kRounds = 4000, kLive = 32, kForks = 12 };
+enum { kThreads = 8, kRounds = 4000, kLive = 32 };
 
 // A child that takes longer hangs on a lock.
 enum { kChildSeconds = 30 };
@@ -62,7 +64,8 @@ static void child(void) {
     _exit(0);
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    const int forks = count > 1 ? atoi(arguments[1]) : 0;
     // Before any fork, so that the children are those of a process that uses its devices.
     for (int device = 0; device < 2; ++device) {
         vramtape_free(vramtape_malloc(1, device, NULL), 1, device, NULL);
@@ -71,7 +74,7 @@ int main(void) {
     for (size_t i = 0; i < kThreads; ++i) {
         CHECK(pthread_create(&threads[i], NULL, storm, (void *)i) == 0);
     }
-    for (int i = 0; i < kForks; ++i) {
+    for (int i = 0; i < forks; ++i) {
         const pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {
