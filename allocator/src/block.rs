@@ -5,10 +5,18 @@ use trace_format::{Addr, StackId, Stream};
 use crate::expandable::RangeId;
 use crate::free_list::Entry;
 use crate::pool::PoolIndex;
+use crate::record::BlockSlot;
 
 /// A block's place in the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BlockId(u32);
+
+impl BlockId {
+    /// Its place as the recorder knows it.
+    pub(crate) const fn slot(self) -> BlockSlot {
+        BlockSlot(self.0)
+    }
+}
 
 /// A contiguous piece of a segment: handed out, waiting for events, free, or (expandable segments) unmapped.
 #[derive(Clone, Debug)]

@@ -64,7 +64,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let is_small = block.pool.is_small();
         self.allocated.remove(&addr.0);
         self.stats.on_free_requested(is_small, size_bytes);
-        self.record(Event::Free { addr, requested_bytes, size_bytes, pending });
+        self.record_block(id, Event::Free { addr, requested_bytes, size_bytes, pending });
         if self.is_oversize(size_bytes) {
             self.stats.oversize_allocations.decrease(1);
         }

@@ -166,13 +166,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.is_oversize(size_bytes) {
             self.stats.oversize_allocations.increase(1);
         }
-        self.record(Event::Alloc {
+        let event = Event::Alloc {
             addr,
             requested_bytes: want.requested_bytes,
             size_bytes,
             stream: want.stream,
             pool: self.pools.id_of(want.pool),
-        });
+        };
+        self.record_block(id, event);
         addr
     }
 

@@ -216,4 +216,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn record(&mut self, event: Event) {
         self.recorder.record(self.stack, event);
     }
+
+    fn record_block(&mut self, id: BlockId, event: Event) {
+        self.recorder.record_block(id.slot(), self.stack, event);
+    }
 }

@@ -207,11 +207,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     pub(super) fn complete(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        self.record(Event::FreeCompleted {
+        let event = Event::FreeCompleted {
             addr: block.addr,
             requested_bytes: block.requested_bytes,
             size_bytes: block.size_bytes,
-        });
+        };
+        self.record_block(id, event);
         self.finish_free(id);
     }
 

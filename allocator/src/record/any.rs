@@ -2,7 +2,7 @@
 
 use trace_format::{Event, StackId, StringId};
 
-use super::{Off, Recorder, RingRecorder};
+use super::{BlockSlot, Off, Recorder, RingRecorder};
 
 /// Off or on; an enum, so that recording is no call through a pointer.
 ///
@@ -22,6 +22,14 @@ impl Recorder for AnyRecorder {
         match self {
             Self::Off(off) => off.record(stack, event),
             Self::Ring(ring) => ring.record(stack, event),
+        }
+    }
+
+    #[inline]
+    fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
+        match self {
+            Self::Off(off) => off.record_block(slot, stack, event),
+            Self::Ring(ring) => ring.record_block(slot, stack, event),
         }
     }
 

@@ -20,10 +20,21 @@ pub use tape::{
 };
 use trace_format::{Event, StackId, StringId};
 
+/// A block's place in its heap's arena, its own from [`Event::Alloc`] until its free is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSlot(pub u32);
+
 /// Takes the heap's events, in the heap's order, under the heap's lock.
 pub trait Recorder: Send {
     /// Records one event with the caller's stack.
     fn record(&mut self, stack: StackId, event: Event);
+    /// Records what becomes of one block: [`Event::Alloc`], [`Event::Free`], [`Event::FreeCompleted`]. The slot is for
+    /// recorders that keep a table of what is allocated.
+    #[inline]
+    fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
+        let _ = slot;
+        self.record(stack, event);
+    }
     /// The id of `text` on this tape. Slow path only.
     fn intern(&mut self, text: &str) -> StringId;
 }
