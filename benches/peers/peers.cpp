@@ -1,8 +1,9 @@
 // Times PyTorch's own CUDA caching allocator and libvramtape.so in one process, on whatever CUDA the
 // process finds, and prints one line for each measurement: operation, subject, nanoseconds.
 //
-//     peers LIBVRAMTAPE_SO ROUNDS PAIRS
+//     peers LIBVRAMTAPE_SO ROUNDS PAIRS [ONLY]...
 //
+// Only the operations whose name contains one of ONLY are run.
 // An operation is an allocation and its free. The subjects take turns, round by round, so that what
 // disturbs the machine disturbs all of them.
 
@@ -115,23 +116,28 @@ void* new_stream(int device) {
 std::vector<Operation> operations(int devices) {
   Place first{0, new_stream(0)}, second{0, new_stream(0)};
   std::vector<Operation> all = {
-      {"512 B", 512, {first}},
-      {"64 KiB", 64 << 10, {first}},
-      {"4 MiB", 4 << 20, {first}},
-      {"64 MiB", 64 << 20, {first}},
-      {"4 MiB, 2 threads, 2 streams, 1 device", 4 << 20, {first, second}},
+      {"pair 512 B", 512, {first}},
+      {"pair 64 KiB", 64 << 10, {first}},
+      {"pair 4 MiB", 4 << 20, {first}},
+      {"pair 64 MiB", 64 << 20, {first}},
+      {"threads 4 MiB, 2 threads, 1 device", 4 << 20, {first, second}},
   };
   if (devices > 1) {
     Place other{1, new_stream(1)};
-    all.push_back({"4 MiB, 2 threads, 2 devices", 4 << 20, {first, other}});
+    all.push_back({"threads 4 MiB, 2 threads, 2 devices", 4 << 20, {first, other}});
   }
   return all;
+}
+
+bool is_wanted(const Operation& operation, const std::vector<std::string>& only) {
+  auto is_in = [&](const std::string& part) { return operation.name.find(part) != std::string::npos; };
+  return only.empty() || std::any_of(only.begin(), only.end(), is_in);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) fail("usage: peers LIBVRAMTAPE_SO ROUNDS PAIRS");
+  if (argc < 4) fail("usage: peers LIBVRAMTAPE_SO ROUNDS PAIRS [ONLY]...");
   long rounds = std::atol(argv[2]), count = std::atol(argv[3]);
   if (rounds < 1 || count < 1) fail("ROUNDS and PAIRS are numbers above 0");
   void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
@@ -151,7 +157,10 @@ int main(int argc, char** argv) {
       {"pytorch, history on", true, native_allocate, native_release},
       {"vramtape", false, vramtape_malloc, vramtape_free},
   };
-  const auto all = operations(devices);
+  auto all = operations(devices);
+  const std::vector<std::string> only(argv + 4, argv + argc);
+  std::erase_if(all, [&](const Operation& operation) { return !is_wanted(operation, only); });
+  if (all.empty()) fail("no operation has such a name");
   for (long round = 0; round < rounds; ++round) {
     for (const Operation& operation : all) {
       for (const Subject& subject : subjects) {

@@ -17,6 +17,15 @@ pub(crate) struct Options {
     /// The PyTorch of --peers (2.11.0 or 2.15.0)
     #[arg(long, default_value = torch::DEFAULT, value_name = "VERSION")]
     torch: String,
+    /// Of --peers only the operations whose name contains this, and none of the criterion benches; may be repeated
+    #[arg(long, requires = "peers", value_name = "PART")]
+    only: Vec<String>,
+    /// How often --peers repeats each measurement
+    #[arg(long, requires = "peers", value_name = "N")]
+    rounds: Option<u32>,
+    /// Print --peers as JSON
+    #[arg(long, requires = "peers")]
+    json: bool,
     /// Only the benches whose name contains this
     #[arg(value_name = "FILTER")]
     filter: Option<String>,
@@ -24,22 +33,36 @@ pub(crate) struct Options {
 
 /// Runs them; criterion's output goes straight through.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let torch = torch::find(&options.torch)?;
-    let mut criterion = cargo::command(&["bench", "-p", "benches", "--benches"])?;
-    if let Some(filter) = &options.filter {
-        criterion.args(["--", filter]);
+    if options.only.is_empty() {
+        let mut criterion = cargo::command(&["bench", "-p", "benches", "--benches"])?;
+        if let Some(filter) = &options.filter {
+            criterion.args(["--", filter]);
+        }
+        check(&mut criterion, "the benches")?;
     }
-    check(&mut criterion, "the benches")?;
     if options.peers {
-        let artefacts = Artefacts::build()?;
-        let venv = Venv::ensure(torch)?;
-        venv.ensure_cuda_headers()?;
-        let mut peers = cargo::command(&["run", "--release", "-q", "-p", "peers", "--"])?;
-        peers.arg(venv.site_packages()?);
-        artefacts.announce(&mut peers);
-        check(&mut peers, "the peers bench")?;
+        peers(options)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn peers(options: &Options) -> Result<()> {
+    let artefacts = Artefacts::build()?;
+    let venv = Venv::ensure(torch::find(&options.torch)?)?;
+    venv.ensure_cuda_headers()?;
+    let mut peers = cargo::command(&["run", "--release", "-q", "-p", "peers", "--"])?;
+    peers.arg(venv.site_packages()?);
+    for part in &options.only {
+        peers.args(["--only", part]);
+    }
+    if let Some(rounds) = options.rounds {
+        peers.args(["--rounds", &rounds.to_string()]);
+    }
+    if options.json {
+        peers.arg("--json");
+    }
+    artefacts.announce(&mut peers);
+    check(&mut peers, "the peers bench")
 }
 
 fn check(command: &mut Command, what: &str) -> Result<()> {

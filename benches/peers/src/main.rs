@@ -41,6 +41,9 @@ struct Options {
     /// Allocations and frees in each measurement, few enough to end before the system interrupts most of them
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     pairs: u32,
+    /// Only the operations whose name contains this; may be repeated
+    #[arg(long, value_name = "PART")]
+    only: Vec<String>,
     /// Print JSON in place of the table
     #[arg(long)]
     json: bool,
@@ -70,6 +73,7 @@ fn run(program: &Path, options: &Options) -> Result<String> {
     }
     let mut command = Command::new(program);
     command.arg(&options.library).args([options.rounds, options.pairs].map(|n| n.to_string()));
+    command.args(&options.only);
     for variable in STEERING {
         command.env_remove(variable);
     }
