@@ -1,11 +1,14 @@
 //! The C ABI from C: programs built with AddressSanitizer and UndefinedBehaviorSanitizer that use
 //! `libvramtape.so` on the simulated device.
 
+mod common;
+
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, fs};
 
 use allocator::record::{RING_DIR, list_rings};
+use common::build;
 use trace_format::{BlockStatus, DeviceId, Event, Item, Reader, State};
 
 #[test]
@@ -161,43 +164,4 @@ fn passes_built(sanitizers: &[&str], name: &str, arguments: &[&str], conf: &str)
     let rings = list_rings(Path::new(RING_DIR)).expect("rings can be listed");
     let is_its = |ring: &PathBuf| ring.to_string_lossy().contains(&format!("-{pid}-"));
     assert!(!rings.iter().any(is_its), "{name} left a ring: {rings:?}");
-}
-
-fn build(name: &str, scratch: &Path, sanitizers: &[&str]) -> PathBuf {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
-    let filter = scratch.join("filter.o");
-    run(Command::new("c++")
-        .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", "-c"])
-        .args(sanitizers)
-        .arg(tests.join("filter.cpp"))
-        .arg("-o")
-        .arg(&filter));
-    let program = scratch.join(name);
-    let library = library();
-    let folder = library.parent().expect("a library lies in a folder");
-    run(Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g"])
-        .args(sanitizers)
-        .args(["-fno-sanitize-recover=undefined", "-pthread", "-I"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"))
-        .arg(tests.join(format!("{name}.c")))
-        .args([&filter, &library])
-        .arg(format!("-Wl,-rpath,{}", folder.display()))
-        .args(["-lstdc++", "-o"])
-        .arg(&program));
-    program
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().expect("a C compiler is installed (cc and c++)");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}:\n{text}");
-}
-
-/// The shared library that cargo built beside this test.
-fn library() -> PathBuf {
-    let test = env::current_exe().expect("the path of this test");
-    let library = test.with_file_name("libvramtape.so");
-    assert!(fs::exists(&library).is_ok_and(|is| is), "cargo built no {}", library.display());
-    library
 }

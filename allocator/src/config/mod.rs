@@ -6,6 +6,7 @@ mod environment;
 mod error;
 mod keys;
 mod limits;
+mod metrics;
 mod number;
 mod pytorch;
 mod roundup;
@@ -15,6 +16,7 @@ mod vramtape;
 
 pub use environment::Environment;
 pub use error::{ConfigError, Place, PyException, Warning};
+pub use metrics::{MetricsPath, MetricsTarget, PortOffset};
 pub use pytorch::Parsed;
 pub use tape_path::TapePath;
 pub use vramtape::{DeviceKind, RecordMode, Settings, Strategy};

@@ -22,17 +22,7 @@ impl TapePath {
         if path.is_empty() {
             return Err(("tape has no path".to_owned(), "write tape:run-{rank}.vtape".to_owned()));
         }
-        let mut rest = path;
-        while let Some(open) = rest.find(['{', '}']) {
-            let name = rest[open..].strip_prefix('{').and_then(|inside| inside.split_once('}'));
-            match name {
-                Some((name, after)) if PLACEHOLDERS.contains(&name) => rest = after,
-                _ => {
-                    let message = format!("{:?} is no placeholder of a tape's path", &rest[open..]);
-                    return Err((message, "write {rank}, {pid} or {device}".to_owned()));
-                }
-            }
-        }
+        check_placeholders(path, &PLACEHOLDERS, "a tape's path")?;
         Ok(Self(path.to_owned()))
     }
 
@@ -48,6 +38,28 @@ impl TapePath {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// That every brace of `path` belongs to one of the placeholders of `what`.
+pub(super) fn check_placeholders(
+    path: &str,
+    placeholders: &[&str],
+    what: &str,
+) -> Result<(), (String, String)> {
+    let mut rest = path;
+    while let Some(open) = rest.find(['{', '}']) {
+        let name = rest[open..].strip_prefix('{').and_then(|inside| inside.split_once('}'));
+        match name {
+            Some((name, after)) if placeholders.contains(&name) => rest = after,
+            _ => {
+                let message = format!("{:?} is no placeholder of {what}", &rest[open..]);
+                let names: Vec<_> = placeholders.iter().map(|name| format!("{{{name}}}")).collect();
+                let (last, others) = names.split_last().map_or(("", &[][..]), |(l, o)| (l, o));
+                return Err((message, format!("write {} or {last}", others.join(", "))));
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use super::entries::{Entries, Entry, place, refuse};
 use super::error::{ConfigError, Warning};
 use super::keys::nearest;
-use super::{Compat, TapePath};
+use super::{Compat, MetricsTarget, TapePath};
 
 /// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 8] = [
+pub(super) const KEYS: [&str; 9] = [
     "strategy",
     "compat",
     "record",
@@ -15,6 +15,7 @@ pub(super) const KEYS: [&str; 8] = [
     "stacks",
     "device",
     "search_after_flush",
+    "metrics",
 ];
 
 /// Records that a ring holds unless `ring_events` says otherwise.
@@ -28,6 +29,16 @@ pub enum Strategy {
     Native,
     /// The same with `expandable_segments:True`.
     Expandable,
+}
+
+impl Strategy {
+    /// Its name in settings and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Expandable => "expandable",
+        }
+    }
 }
 
 /// Where events go.
@@ -69,6 +80,8 @@ pub struct Settings {
     pub device: DeviceKind,
     /// `search_after_flush`; none means on when live, off where PyTorch's behaviour is reproduced.
     pub search_after_flush: Option<bool>,
+    /// `metrics`; none means that nothing is exported.
+    pub metrics: Option<MetricsTarget>,
 }
 
 impl Default for Settings {
@@ -81,6 +94,7 @@ impl Default for Settings {
             ring_events: DEFAULT_RING_EVENTS,
             device: DeviceKind::default(),
             search_after_flush: None,
+            metrics: None,
         }
     }
 }
@@ -120,6 +134,7 @@ impl Settings {
                     settings.device =
                         value.one_of(&[("cuda", DeviceKind::Cuda), ("sim", DeviceKind::Sim)])?;
                 }
+                "metrics" => settings.metrics = Some(value.metrics()?),
                 _ => {
                     settings.search_after_flush =
                         Some(value.one_of(&[("True", true), ("False", false)])?);
@@ -171,6 +186,10 @@ impl Value<'_> {
 
     fn tape(&self) -> Result<TapePath, ConfigError> {
         TapePath::parse(self.written).map_err(|(message, advice)| self.refuse(message, advice))
+    }
+
+    fn metrics(&self) -> Result<MetricsTarget, ConfigError> {
+        MetricsTarget::parse(self.written).map_err(|(message, advice)| self.refuse(message, advice))
     }
 
     fn ring_events(&self) -> Result<u64, ConfigError> {
@@ -234,7 +253,8 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "strategy:expandable, compat:2.11,record:file,tape:\"/t/{rank},{pid}.vtape\",\
-                    ring_events:4096,stacks:none,device:sim,search_after_flush:False";
+                    ring_events:4096,stacks:none,device:sim,search_after_flush:False,\
+                    metrics:9400";
         let read = settings(text);
         assert_eq!(read.strategy, Strategy::Expandable);
         assert_eq!(read.compat, Some(Compat::V2_11));
@@ -243,6 +263,7 @@ mod tests {
         assert_eq!(read.ring_events, 4096);
         assert_eq!(read.device, DeviceKind::Sim);
         assert_eq!(read.search_after_flush, Some(false));
+        assert_eq!(read.metrics, MetricsTarget::parse("127.0.0.1:9400").ok());
     }
 
     #[test]
@@ -275,6 +296,7 @@ mod tests {
             ("max_split_size_mb:64", "unknown key", 1, "PYTORCH_CUDA_ALLOC_CONF"),
             ("tape:{host}", "no placeholder", 6, "{rank}"),
             ("record:ring,record:off", "record is given twice", 13, "keep one"),
+            ("metrics:a.txt", "neither an address nor", 9, "9400"),
             ("search_after_flush:true", "cannot be \"true\"", 20, "True, False"),
         ] {
             let error = Settings::parse(text).unwrap_err();

@@ -1,4 +1,5 @@
-//! The end of the process: the rings' files are removed, and tapes finished.
+//! The end of the process: the rings' files are removed, tapes finished, and metrics written for the
+//! last time.
 //!
 //! What is left of a ring tells that its process was killed.
 
@@ -27,6 +28,10 @@ extern "C" fn at_exit() {
         }
         if is_on_tape && let Err(error) = tape::stop() {
             tracing::error!("{}", error.message);
+        }
+        let metrics = lock().as_mut().and_then(|process| process.metrics.take());
+        if let Some(metrics) = metrics {
+            metrics.finish();
         }
         Ok(())
     });

@@ -1,4 +1,5 @@
-//! Fork: the child finds every lock free and every heap whole, and writes to no tape of its parent.
+//! Fork: the child finds every lock free and every heap whole, writes to no tape of its parent and
+//! exports no metrics in its place.
 //!
 //! The locks are taken in one order (process, then the heaps by device) before the fork and given
 //! back after it, in parent and child. CUDA itself does not survive a fork; what the child frees of
@@ -66,6 +67,9 @@ fn leave_recording(process: &mut Process, is_unused: bool) {
     }
     process.recordings.clear();
     process.tapes.clear();
+    if let Some(metrics) = process.metrics.take() {
+        metrics.after_fork_child();
+    }
     if !is_unused {
         process.settings.record = RecordMode::Off;
         process.tape_path = None;

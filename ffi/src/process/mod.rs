@@ -6,6 +6,7 @@
 mod callbacks;
 mod exit;
 mod fork;
+mod metrics;
 mod open;
 mod recorder;
 pub(crate) mod tape;
@@ -23,6 +24,7 @@ use trace_format::Addr;
 pub(crate) use callbacks::Callback;
 pub(crate) use open::{heap, heap_for};
 
+use metrics::Metrics;
 use recorder::Recording;
 use tape::Tape;
 
@@ -53,6 +55,8 @@ struct Process {
     /// Where tapes go; none while no tape is written.
     tape_path: Option<TapePath>,
     tapes: Vec<Tape>,
+    /// What is exported; none before the first device is opened.
+    metrics: Option<Metrics>,
 }
 
 impl Process {
@@ -68,8 +72,16 @@ impl Process {
         let is_on_tape = settings.record == RecordMode::File;
         let tape_path = is_on_tape.then(|| settings.tape.clone());
         let (callbacks, recordings, tapes) = (Vec::new(), Vec::new(), Vec::new());
-        let are_hooks_set = false;
-        Ok(Self { settings, config, callbacks, are_hooks_set, recordings, tape_path, tapes })
+        Ok(Self {
+            settings,
+            config,
+            callbacks,
+            are_hooks_set: false,
+            recordings,
+            tape_path,
+            tapes,
+            metrics: None,
+        })
     }
 }
 

@@ -80,6 +80,7 @@ fn open(device: c_int) -> Result<&'static Heap, Error> {
             share(heap, other)?;
             share(other, heap)?;
         }
+        process.start_metrics();
         Ok(*slot.get_or_init(|| heap))
     })
 }

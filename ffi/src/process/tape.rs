@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::{env, fs, mem, process};
 
-use allocator::config::{Compat, RecordMode, Strategy, TapePath};
+use allocator::config::{RecordMode, TapePath};
 use allocator::record::{Recorder, SystemClock, TapeError, TapeRecorder, save_ring};
 use trace_format::{DeviceId, Event, MarkKind, Meta, Source, StackId};
 
@@ -47,6 +47,13 @@ impl Process {
         }
     }
 
+    /// Whether the device's tape is being written; none where none was asked for.
+    pub(super) fn is_on_tape(&self, device: DeviceId) -> Option<bool> {
+        let path = expand(self.tape_path.as_ref()?, device);
+        let tape = self.tapes.iter().find(|tape| tape.path == path)?;
+        Some(tape.recorder.is_recording())
+    }
+
     fn flush_tapes(&self) -> Result<(), Error> {
         match self.tapes.iter().find(|tape| !tape.recorder.flush()) {
             None => Ok(()),
@@ -58,21 +65,13 @@ impl Process {
     }
 
     fn meta(&self) -> Meta {
-        let strategy = match self.settings.strategy {
-            Strategy::Native => "native",
-            Strategy::Expandable => "expandable",
-        };
-        let compat = match self.config.compat {
-            Compat::V2_11 => "2.11",
-            Compat::V2_15 => "2.15",
-        };
         let variable = |name| env::var(name).ok();
         let hostname = fs::read_to_string("/proc/sys/kernel/hostname").ok();
         Meta {
             source: Source::Recorded,
             producer: concat!("vramtape ", env!("CARGO_PKG_VERSION")).to_owned(),
-            strategy: Some(strategy.to_owned()),
-            compat: Some(compat.to_owned()),
+            strategy: Some(self.settings.strategy.name().to_owned()),
+            compat: Some(self.config.compat.name().to_owned()),
             alloc_conf: self.config.text.clone(),
             vramtape_conf: variable("VRAMTAPE_CONF").unwrap_or_default(),
             pid: Some(process::id()),

@@ -196,6 +196,11 @@ impl Ring {
         self.region.word(Word::LostByTape).fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Records that a tape lost.
+    pub fn lost_by_tape(&self) -> u64 {
+        self.region.get(Word::LostByTape)
+    }
+
     #[inline]
     fn is_muted(&self) -> bool {
         self.is_muted.load(Ordering::Relaxed)

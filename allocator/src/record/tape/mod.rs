@@ -13,4 +13,5 @@ mod tests;
 pub use recorder::{TapeError, TapeRecorder, TapeSummary};
 pub use recover::{RecoverError, tape_of_ring};
 pub use save::save_ring;
+pub use signals::block as block_signals;
 pub use source::{BaseFn, TapeSource};

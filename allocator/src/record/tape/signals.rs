@@ -3,7 +3,7 @@
 /// Blocks all signals on this thread. The program's handlers run on its own threads, and a file that grows over
 /// `ulimit -f` is an error of the write, not a signal that kills.
 #[allow(unsafe_code)]
-pub(super) fn block() {
+pub fn block() {
     let mut all = std::mem::MaybeUninit::uninit();
     // SAFETY: `all` is memory for one signal set, which the call fills.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };

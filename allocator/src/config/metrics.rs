@@ -1,0 +1,160 @@
+//! Where metrics go: an address that Prometheus asks, or a file that node exporter reads.
+
+use std::net::Ipv6Addr;
+use std::path::Path;
+
+use super::tape_path::check_placeholders;
+
+/// Where metrics go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricsTarget {
+    /// An HTTP endpoint of this process.
+    Endpoint {
+        /// A name or an address, an IPv6 address without its brackets.
+        host: String,
+        /// The port, or the first of the ports of a job's processes.
+        port: u16,
+        /// What is added to the port.
+        offset: Option<PortOffset>,
+    },
+    /// A file in Prometheus' text format.
+    File(MetricsPath),
+}
+
+/// A path with `{rank}` and `{pid}` in it, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsPath(String);
+
+/// Which number of a process tells its port from those of the other processes of its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortOffset {
+    /// `RANK`: the process's number in the job.
+    Rank,
+    /// `LOCAL_RANK`: its number on this machine.
+    LocalRank,
+}
+
+/// Who may ask unless told otherwise: programs of this machine.
+const HOST: &str = "127.0.0.1";
+
+const OFFSETS: [(&str, PortOffset); 2] =
+    [("{rank}", PortOffset::Rank), ("{local_rank}", PortOffset::LocalRank)];
+
+impl MetricsTarget {
+    /// Reads a target: what ends in `.prom` is a file, all else `port` or `host:port`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to do.
+    pub fn parse(text: &str) -> Result<Self, (String, String)> {
+        if Path::new(text).extension().is_some_and(|extension| extension == "prom") {
+            check_placeholders(text, &["rank", "pid"], "a metrics file's path")?;
+            return Ok(Self::File(MetricsPath(text.to_owned())));
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => (host, port),
+            None => (HOST, text),
+        };
+        let (port, offset) = match port.split_once('+') {
+            Some((port, name)) => {
+                let found = OFFSETS.iter().find(|(known, _)| *known == name);
+                (port, Some(found.ok_or_else(|| refused(text))?.1))
+            }
+            None => (port, None),
+        };
+        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+        let port = port.parse().ok().filter(|port| is_number && *port > 0);
+        match (bare_host(host), port) {
+            (Some(host), Some(port)) => Ok(Self::Endpoint { host: host.to_owned(), port, offset }),
+            _ => Err(refused(text)),
+        }
+    }
+}
+
+impl MetricsPath {
+    /// The path of one process.
+    pub fn expand(&self, rank: &str, pid: u32) -> String {
+        self.0.replace("{rank}", rank).replace("{pid}", &pid.to_string())
+    }
+
+    /// The placeholders' names and what they stand for: what tells this file's values from those of
+    /// other processes.
+    pub fn labels(&self, rank: &str, pid: u32) -> Vec<(&'static str, String)> {
+        let known = [("{rank}", "rank", rank.to_owned()), ("{pid}", "pid", pid.to_string())];
+        let used = known.into_iter().filter(|(placeholder, ..)| self.0.contains(placeholder));
+        used.map(|(_, name, value)| (name, value)).collect()
+    }
+}
+
+/// A host without the brackets that an IPv6 address has beside a port.
+fn bare_host(host: &str) -> Option<&str> {
+    if let Some(inside) = host.strip_prefix('[') {
+        let inside = inside.strip_suffix(']')?;
+        return inside.parse::<Ipv6Addr>().is_ok().then_some(inside);
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    (!host.is_empty() && host.chars().all(is_name)).then_some(host)
+}
+
+fn refused(text: &str) -> (String, String) {
+    let message = format!("{text:?} is neither an address nor a file whose name ends in .prom");
+    let advice = "write metrics:9400, metrics:0.0.0.0:9400, metrics:9400+{local_rank} or \
+                  metrics:/path/vramtape-{rank}.prom";
+    (message, advice.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(text: &str) -> (String, u16, Option<PortOffset>) {
+        match MetricsTarget::parse(text).unwrap() {
+            MetricsTarget::Endpoint { host, port, offset } => (host, port, offset),
+            MetricsTarget::File(_) => panic!("{text} is a file"),
+        }
+    }
+
+    #[test]
+    fn a_port_alone_is_open_to_this_machine_only() {
+        assert_eq!(endpoint("9400"), ("127.0.0.1".to_owned(), 9400, None));
+        assert_eq!(endpoint("0.0.0.0:80"), ("0.0.0.0".to_owned(), 80, None));
+        assert_eq!(endpoint("[::1]:9400"), ("::1".to_owned(), 9400, None));
+    }
+
+    #[test]
+    fn the_processes_of_a_job_have_ports_of_their_own() {
+        let local = Some(PortOffset::LocalRank);
+        assert_eq!(endpoint("9400+{local_rank}"), ("127.0.0.1".to_owned(), 9400, local));
+        assert_eq!(endpoint("node:1+{rank}"), ("node".to_owned(), 1, Some(PortOffset::Rank)));
+    }
+
+    #[test]
+    fn a_name_that_ends_in_prom_is_a_file() {
+        let Ok(MetricsTarget::File(path)) = MetricsTarget::parse("/x:9/{rank}.prom") else {
+            panic!("it is no file");
+        };
+        assert_eq!(path.expand("3", 77), "/x:9/3.prom");
+        assert_eq!(path.labels("3", 77), [("rank", "3".to_owned())]);
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_what_to_write() {
+        for text in [
+            "",
+            "x",
+            "0",
+            "+5",
+            "65536",
+            "9400+1",
+            "9400+{pid}",
+            "a/b:9400",
+            "host:",
+            ":9400",
+            "/tmp/vramtape.txt",
+            "{host}.prom",
+            "{rank.prom",
+        ] {
+            let (_, advice) = MetricsTarget::parse(text).expect_err(text);
+            assert!(advice.contains("{rank}"), "{text:?}: {advice}");
+        }
+    }
+}

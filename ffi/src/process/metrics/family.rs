@@ -1,0 +1,60 @@
+//! One metric and its values, as the library that encodes them wants them.
+
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+
+/// A label.
+pub(super) type Label = (&'static str, String);
+
+/// A metric without its values.
+pub(super) struct Family<'a> {
+    name: &'static str,
+    help: &'static str,
+    kind: MetricType,
+    /// Put on every value.
+    common: &'a [Label],
+}
+
+/// A value that goes up and down.
+pub(super) fn gauge<'a>(name: &'static str, help: &'static str, common: &'a [Label]) -> Family<'a> {
+    Family { name, help, kind: MetricType::GAUGE, common }
+}
+
+/// A value that only grows; its name ends in `_total`.
+pub(super) fn counter<'a>(
+    name: &'static str,
+    help: &'static str,
+    common: &'a [Label],
+) -> Family<'a> {
+    Family { name, help, kind: MetricType::COUNTER, common }
+}
+
+impl Family<'_> {
+    /// The metric with its values, each with the labels that tell them apart.
+    pub(super) fn of(&self, values: impl IntoIterator<Item = (Vec<Label>, f64)>) -> MetricFamily {
+        let metrics = values.into_iter().map(|(labels, value)| {
+            let labels = self.common.iter().cloned().chain(labels).map(|(name, value)| {
+                let mut pair = LabelPair::default();
+                pair.set_name(name.to_owned());
+                pair.set_value(value);
+                pair
+            });
+            let mut metric = Metric::from_label(labels.collect());
+            if self.kind == MetricType::COUNTER {
+                let mut counter = Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+            } else {
+                let mut gauge = Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
+            }
+            metric
+        });
+        let mut family = MetricFamily::default();
+        family.set_name(self.name.to_owned());
+        family.set_help(self.help.to_owned());
+        family.set_field_type(self.kind);
+        family.set_metric(metrics.collect());
+        family
+    }
+}

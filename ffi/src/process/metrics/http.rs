@@ -1,0 +1,117 @@
+//! As much of HTTP as an endpoint needs: one request and its answer, in bytes.
+
+/// Bytes of a request that are looked at: Prometheus sends a few hundred.
+pub(super) const REQUEST_MAX_BYTES: usize = 8 << 10;
+const HEADERS_MAX: usize = 64;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// More of the request is to come.
+    Incomplete,
+    /// The metrics.
+    Metrics {
+        /// Only the headers of the answer are wanted.
+        is_head: bool,
+    },
+    /// Where the metrics are.
+    Root,
+    /// Something that is not here.
+    Elsewhere,
+    /// A method that changes things.
+    Method,
+    /// No HTTP request.
+    Malformed,
+}
+
+/// Reads the request that `bytes` begin.
+pub(super) fn asked(bytes: &[u8]) -> Asked {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) if bytes.len() < REQUEST_MAX_BYTES => {
+            return Asked::Incomplete;
+        }
+        Ok(httparse::Status::Partial) | Err(_) => return Asked::Malformed,
+    }
+    let is_head = match request.method {
+        Some("GET") => false,
+        Some("HEAD") => true,
+        _ => return Asked::Method,
+    };
+    let path = request.path.unwrap_or_default().split('?').next();
+    match path {
+        Some("/metrics") => Asked::Metrics { is_head },
+        Some("/") => Asked::Root,
+        _ => Asked::Elsewhere,
+    }
+}
+
+/// The whole answer; `metrics` is called only where they are asked for.
+pub(super) fn answer(asked: Asked, metrics: impl FnOnce() -> String) -> Vec<u8> {
+    let (status, body) = match asked {
+        Asked::Metrics { .. } => ("200 OK", metrics()),
+        Asked::Root => ("200 OK", "vramtape: the metrics are at /metrics\n".to_owned()),
+        Asked::Elsewhere => ("404 Not Found", "there is only /metrics\n".to_owned()),
+        Asked::Method => ("405 Method Not Allowed", "GET it\n".to_owned()),
+        Asked::Malformed | Asked::Incomplete => {
+            ("400 Bad Request", "no HTTP request of a usual size\n".to_owned())
+        }
+    };
+    let kind = match asked {
+        Asked::Metrics { .. } => "text/plain; version=0.0.4; charset=utf-8",
+        _ => "text/plain; charset=utf-8",
+    };
+    let allow = if asked == Asked::Method { "Allow: GET, HEAD\r\n" } else { "" };
+    let length = body.len();
+    let mut bytes = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}\
+         Connection: close\r\n\r\n"
+    )
+    .into_bytes();
+    if asked != (Asked::Metrics { is_head: true }) {
+        bytes.extend_from_slice(body.as_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scrape_is_answered_with_the_metrics() {
+        let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: text/plain\r\n\r\n";
+        assert_eq!(asked(request), Asked::Metrics { is_head: false });
+        for part in 0..request.len() {
+            assert_eq!(asked(&request[..part]), Asked::Incomplete, "{part} bytes");
+        }
+        let answered = String::from_utf8(answer(asked(request), || "a 1\n".to_owned())).unwrap();
+        assert!(answered.starts_with("HTTP/1.1 200 OK\r\n"), "{answered}");
+        assert!(answered.contains("\r\nContent-Length: 4\r\n"), "{answered}");
+        assert!(answered.ends_with("\r\n\r\na 1\n"), "{answered}");
+    }
+
+    #[test]
+    fn whatever_else_is_sent_has_an_answer_and_no_metrics() {
+        for (request, status) in [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "200"),
+            (b"GET /metrics/../etc HTTP/1.0\r\n\r\n", "404"),
+            (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "400"),
+            (&[b'a'; REQUEST_MAX_BYTES], "400"),
+        ] {
+            let answered = answer(asked(request), || panic!("nobody asked for metrics"));
+            let line = answered.split(|byte| *byte == b'\r').next().unwrap();
+            assert!(String::from_utf8_lossy(line).contains(status), "{request:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_headers_are_sent_to_one_who_asks_for_them_only() {
+        let request = b"HEAD /metrics?x=1 HTTP/1.1\r\n\r\n";
+        let answered = answer(asked(request), || "a 1\n".to_owned());
+        assert!(answered.ends_with(b"\r\n\r\n"));
+    }
+}
