@@ -50,7 +50,9 @@ fn peers(options: &Options) -> Result<()> {
     let artefacts = Artefacts::build()?;
     let venv = Venv::ensure(torch::find(&options.torch)?)?;
     venv.ensure_cuda_headers()?;
-    let mut peers = cargo::command(&["run", "--release", "-q", "-p", "peers", "--"])?;
+    let build = ["build", "--release", "-q", "-p", "peers", "--bins", "--features", "scale"];
+    check(&mut cargo::command(&build)?, "the build of the peers bench")?;
+    let mut peers = Command::new(cargo::target()?.join("release/peers"));
     peers.arg(venv.site_packages()?);
     for part in &options.only {
         peers.args(["--only", part]);

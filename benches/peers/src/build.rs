@@ -1,4 +1,4 @@
-//! Compiles `peers.cpp` against an installed PyTorch.
+//! Compiles `cpp/peers.cpp` against an installed PyTorch.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers.cpp");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cpp/peers.cpp");
 
 /// An installed PyTorch.
 pub(crate) struct Torch {

@@ -1,0 +1,10 @@
+//! mimalloc.
+
+use mimalloc::MiMalloc;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+fn main() {
+    peers::main("mimalloc");
+}
