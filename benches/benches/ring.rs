@@ -24,7 +24,7 @@ fn record(criterion: &mut Criterion) {
             count += 1;
         });
     });
-    assert_eq!(recorder.ring().sequence(), count, "every event is in the ring");
+    assert!(recorder.ring().sequence() >= count, "every event is in the ring");
     recorder.ring().remove();
 }
 

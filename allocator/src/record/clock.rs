@@ -1,14 +1,19 @@
 //! Time for records: ticks that cost little to read, and what turns them into Unix time later.
+//!
+//! Unix time here is the wall clock as it stood when the process first looked, and steady from there on: it goes on
+//! while the machine is suspended and does not jump when somebody sets the clock.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Ticks and the wall clock, passed in so that a test decides what time it is.
 pub trait Clock: Clone + Send + Sync + 'static {
     /// A counter that rises steadily, the same on every core. Read once per record.
     fn ticks(&self) -> u64;
 
-    /// Nanoseconds since the Unix epoch. Read only to calibrate.
+    /// Nanoseconds since the Unix epoch, never less than before. Read only to calibrate.
     fn unix_ns(&self) -> u64;
 
     /// Both at once.
@@ -29,7 +34,7 @@ pub trait Clock: Clone + Send + Sync + 'static {
 }
 
 /// One moment on both clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// [`Clock::ticks`].
     pub ticks: u64,
@@ -99,13 +104,17 @@ impl Clock for SystemClock {
             #[allow(unsafe_code)]
             return unsafe { core::arch::x86_64::_rdtsc() };
         }
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+        read_ns(ClockId::Monotonic)
     }
 
     fn unix_ns(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+        /// The wall clock when the machine booted, as the process first saw it.
+        static BOOT_UNIX_NS: OnceLock<u64> = OnceLock::new();
+        let booted = BOOT_UNIX_NS.get_or_init(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            (since.as_nanos() as u64).saturating_sub(read_ns(ClockId::Boottime))
+        });
+        booted + read_ns(ClockId::Boottime)
     }
 
     fn calibration(&self) -> Calibration {
@@ -122,6 +131,11 @@ impl Clock for SystemClock {
         };
         Calibration { start: self.moment(), ns_per_tick }
     }
+}
+
+fn read_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
 /// Whether the time stamp counter runs at one rate in every power state ("invariant TSC").
@@ -145,21 +159,44 @@ pub(super) mod manual {
 
     use super::{Calibration, Clock, Moment};
 
-    /// A tick is a nanosecond, and one passes at every look.
+    /// A tick is a nanosecond, and one passes at every look; the rest a test decides.
     #[derive(Clone, Debug, Default)]
-    pub(in crate::record) struct ManualClock(Arc<AtomicU64>);
+    pub(in crate::record) struct ManualClock {
+        ticks: Arc<AtomicU64>,
+        unix_ns: Arc<AtomicU64>,
+    }
+
+    impl ManualClock {
+        /// Time passes.
+        pub(in crate::record) fn pass(&self, ns: u64) {
+            self.ticks.fetch_add(ns, Ordering::Relaxed);
+            self.suspend(ns);
+        }
+
+        /// Time passes while the machine sleeps and no ticks are counted.
+        pub(in crate::record) fn suspend(&self, ns: u64) {
+            self.unix_ns.fetch_add(ns, Ordering::Relaxed);
+        }
+
+        /// Ticks count from here on, as after a wake-up that began them anew.
+        pub(in crate::record) fn set_ticks(&self, ticks: u64) {
+            self.ticks.store(ticks, Ordering::Relaxed);
+        }
+    }
 
     impl Clock for ManualClock {
         fn ticks(&self) -> u64 {
-            self.0.fetch_add(1, Ordering::Relaxed)
+            self.unix_ns.fetch_add(1, Ordering::Relaxed);
+            self.ticks.fetch_add(1, Ordering::Relaxed)
         }
 
         fn unix_ns(&self) -> u64 {
-            self.ticks()
+            self.unix_ns.load(Ordering::Relaxed)
         }
 
         fn calibration(&self) -> Calibration {
-            Calibration { start: Moment { ticks: 0, unix_ns: 0 }, ns_per_tick: 1.0 }
+            let (ticks, unix_ns) = (self.ticks.load(Ordering::Relaxed), self.unix_ns());
+            Calibration { start: Moment { ticks, unix_ns }, ns_per_tick: 1.0 }
         }
     }
 }

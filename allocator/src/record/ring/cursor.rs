@@ -1,17 +1,28 @@
 //! Reading a ring in order, beside its writer.
 
-use trace_format::{Event, PoolId, Record, StackId, ThreadId};
+use trace_format::{Event, PoolId, Record, StackId, Stream, ThreadId};
 
-use super::pack::{self, POOL_IS_WIDE, WIDE_POOL};
-use super::region::{Payload, Region};
-use super::slot::Found;
-use crate::record::clock::Calibration;
+use super::contexts::{self, Context};
+use super::layout::{Payload, Word};
+use super::moments;
+use super::pack::{self, MOMENT, MORE};
+use super::region::Region;
+use super::words::{self, MORE_SLOTS, Slot, WIDE};
+use crate::record::clock::{Calibration, Moment};
 
-/// A place in a ring's sequence of records.
+/// Slots that are copied before they are looked at.
+const BATCH: usize = 64;
+
+/// A place in a ring's sequence of slots.
 #[derive(Clone, Debug, Default)]
 pub(in crate::record) struct Cursor {
     next: u64,
-    wide_pool: Option<PoolId>,
+    /// The moment from which ticks count; `None` after a jump.
+    moment: Option<Moment>,
+    /// Words for the next event, and how many of their slots there were.
+    more: [[u64; 3]; MORE_SLOTS],
+    more_slots: usize,
+    last_context: Option<(u16, Context)>,
     last_ns: u64,
 }
 
@@ -20,17 +31,17 @@ pub(in crate::record) struct Cursor {
 pub(in crate::record) enum Reached {
     /// All that it asked for.
     End,
-    /// A record that is no longer there.
+    /// A slot that is no longer there.
     Gone,
 }
 
 impl Cursor {
-    /// Goes to record number `next`; times go on from where they were.
+    /// Goes to slot number `next`; times go on from where they were.
     pub(in crate::record) fn jump(&mut self, next: u64) {
-        (self.next, self.wide_pool) = (next, None);
+        (self.next, self.moment, self.more_slots) = (next, None, 0);
     }
 
-    /// The number of the next record.
+    /// The number of the next slot.
     pub(in crate::record) fn position(&self) -> u64 {
         self.next
     }
@@ -41,66 +52,125 @@ impl Cursor {
         self.last_ns
     }
 
-    /// Hands out the records before number `end`, which is not past the head.
+    /// Hands out the records before slot number `end`, which is not past the head.
     ///
-    /// A slot that cannot be understood becomes [`Event::Lost`]. Times never run backwards, though the calibration may
-    /// change between two calls.
+    /// A slot that cannot be understood becomes [`Event::Lost`]. Times never run backwards.
     ///
     /// # Errors
     /// What `take` returns, at once.
     pub(super) fn read<E>(
         &mut self,
         region: &Region,
-        calibration: &Calibration,
         end: u64,
         mut take: impl FnMut(Record) -> Result<(), E>,
     ) -> Result<Reached, E> {
-        // Also what keeps a damaged head from sending a reader on an endless way.
-        if end.saturating_sub(self.next) > region.slots() {
-            return Ok(Reached::Gone);
-        }
+        let mut batch = [Payload::default(); BATCH];
         while self.next < end {
-            let payload = match region.read(self.next) {
-                Found::Record(payload) => Some(payload),
-                Found::Overwritten => return Ok(Reached::Gone),
-                // Below the head there is none such but in a damaged file.
-                Found::NotYet => None,
+            // Also what keeps a damaged head from sending a reader on an endless way.
+            if end - self.next >= region.slots() {
+                return Ok(Reached::Gone);
+            }
+            let moment = match self.moment.or_else(|| moments::before(region, self.next)) {
+                Some(moment) => moment,
+                // Overwritten on the way there; or damaged, where a wrong time is better than none.
+                None if self.next < region.oldest(region.head()) => return Ok(Reached::Gone),
+                None => moments::newest(region).moment,
             };
-            self.next += 1;
-            if let Some(mut record) = self.decode(payload.as_ref(), calibration) {
-                record.time_ns = self.not_before(record.time_ns);
-                take(record)?;
+            self.moment = Some(moment);
+            let count = (end - self.next).min(BATCH as u64) as usize;
+            if !region.copy(self.next, &mut batch[..count]) {
+                return Ok(Reached::Gone);
+            }
+            for words in &batch[..count] {
+                self.next += 1;
+                if let Some(mut record) = self.decode(region, words) {
+                    record.time_ns = self.not_before(record.time_ns);
+                    take(record)?;
+                }
             }
         }
         Ok(Reached::End)
     }
 
-    /// Goes to the oldest record that is still there and returns how many it left out.
+    /// Goes to the oldest slot that is still there and returns how many it left out.
     pub(super) fn skip_overwritten(&mut self, region: &Region) -> u64 {
-        let oldest = region.head().saturating_sub(region.slots());
-        let skipped = oldest.max(self.next + 1) - self.next;
+        let skipped = region.oldest(region.head()).max(self.next + 1) - self.next;
         self.jump(self.next + skipped);
         skipped
     }
 
-    /// `None` for the slot that carries the pool of the next one.
-    fn decode(&mut self, payload: Option<&Payload>, calibration: &Calibration) -> Option<Record> {
-        let lost = Event::Lost { count: 1 };
-        let Some(&[ticks, who, tag, args @ ..]) = payload else {
-            let (thread, stack) = <_>::default();
-            return Some(Record { time_ns: self.last_ns, thread, stack, event: lost });
+    /// `None` for a slot that is no event of its own.
+    fn decode(&mut self, region: &Region, words: &Payload) -> Option<Record> {
+        let slot = words::decode(words);
+        match slot.kind {
+            MORE => {
+                self.take_more(slot.detail, words);
+                return None;
+            }
+            MOMENT => {
+                (self.moment, self.more_slots) = (Some(moments::in_slot(words)), 0);
+                return None;
+            }
+            _ => {}
+        }
+        let Slot { low_ticks, kind, detail, stack, mut args, context } = slot;
+        let context = if context == WIDE {
+            self.wide_context(&mut args)
+        } else {
+            self.context(region, context)
         };
-        if tag == WIDE_POOL {
-            self.wide_pool = Some(PoolId(args[0], args[1]));
+        self.more_slots = 0;
+        let event = context.and_then(|context| {
+            let place: (Stream, PoolId) = (context.stream, context.pool);
+            pack::unpack(kind, detail, place, args)
+        });
+        let (thread, stack) = match event {
+            Some(_) => (context.unwrap_or_default().thread, stack),
+            None => (ThreadId::default(), StackId::NONE),
+        };
+        let start = self.moment.unwrap_or_default();
+        let ns_per_tick = f64::from_bits(region.get(Word::NsPerTick));
+        let ticks = words::full_ticks(low_ticks, start.ticks);
+        Some(Record {
+            time_ns: Calibration { start, ns_per_tick }.unix_ns(ticks),
+            thread,
+            stack,
+            event: event.unwrap_or(Event::Lost { count: 1 }),
+        })
+    }
+
+    fn take_more(&mut self, at: u8, words: &Payload) {
+        if at == 0 {
+            self.more_slots = 0;
+        }
+        if self.more_slots == usize::from(at)
+            && let Some(more) = self.more.get_mut(usize::from(at))
+        {
+            more.copy_from_slice(&words[1..]);
+            self.more_slots += 1;
+        }
+    }
+
+    /// Context and arguments of a wide event, if all its slots were there.
+    fn wide_context(&self, args: &mut [u64; 3]) -> Option<Context> {
+        if self.more_slots < MORE_SLOTS {
             return None;
         }
-        let wide_pool = self.wide_pool.take();
-        let pool = if tag & POOL_IS_WIDE == 0 { Some(pack::tag_pool(tag)) } else { wide_pool };
-        Some(Record {
-            time_ns: calibration.unix_ns(ticks),
-            thread: ThreadId(who as u32),
-            stack: StackId((who >> 32) as u32),
-            event: pool.and_then(|pool| pack::unpack(tag, pool, args)).unwrap_or(lost),
-        })
+        let [[thread, stream, major], [minor, number, size]] = self.more;
+        [args[1], args[2]] = [number, size];
+        let (stream, pool) = (Stream(stream), PoolId(major, minor));
+        Some(Context { thread: ThreadId(thread as u32), stream, pool })
+    }
+
+    #[inline]
+    fn context(&mut self, region: &Region, number: u16) -> Option<Context> {
+        if let Some((last, context)) = self.last_context
+            && last == number
+        {
+            return Some(context);
+        }
+        let context = contexts::get(region, number)?;
+        self.last_context = Some((number, context));
+        Some(context)
     }
 }

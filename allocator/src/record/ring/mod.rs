@@ -4,7 +4,11 @@
 //! tape, and other processes. The file holds the records and the strings they name; it is never truncated, and all
 //! its pages exist before it is used, so writing to it cannot fail.
 
+mod contexts;
 mod cursor;
+#[allow(dead_code, reason = "the tables of what is live come next")]
+mod layout;
+mod moments;
 mod pack;
 mod place;
 mod reader;
@@ -15,6 +19,8 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
+#[allow(dead_code, reason = "the tables of what is live come next")]
+mod words;
 
 use std::io;
 use std::path::PathBuf;
@@ -25,6 +31,8 @@ use trace_format::{DeviceId, Frame, Record, StackId, StringId};
 
 use super::clock::{Calibration, Moment};
 pub(super) use cursor::{Cursor, Reached};
+use layout::Shape;
+use moments::Noted;
 use place::Place;
 pub use place::{RING_DIR, list_rings, remove_dead_rings};
 pub use reader::{RingError, RingInfo, RingReader, is_ring};
@@ -32,6 +40,8 @@ pub use recorder::RingRecorder;
 use region::{Region, Word};
 use tables::Tables;
 
+/// Fewer slots than this hold no whole wide event.
+const SLOTS_MIN: usize = 16;
 /// Bytes of a ring's text log.
 const TEXT_BYTES: usize = 4 << 20;
 
@@ -47,7 +57,7 @@ pub struct RingOptions {
     pub dir: PathBuf,
     /// Device whose events it takes.
     pub device: DeviceId,
-    /// Records it holds, rounded up to a power of two. Each takes 64 bytes.
+    /// Records it holds, rounded up to a power of two. Each takes 32 bytes; a rare one takes several.
     pub slots: usize,
 }
 
@@ -63,13 +73,13 @@ pub struct Ring {
 }
 
 impl Ring {
-    fn create(options: &RingOptions, calibration: Calibration) -> io::Result<Self> {
-        let slots = options.slots.checked_next_power_of_two().unwrap_or(usize::MAX);
-        let text_words = TEXT_BYTES / 8;
-        let size_bytes = Region::size_bytes(slots, text_words).ok_or(io::ErrorKind::OutOfMemory)?;
+    fn create(options: &RingOptions, calibration: &Calibration) -> io::Result<Self> {
+        let slots = options.slots.max(SLOTS_MIN).checked_next_power_of_two().unwrap_or(usize::MAX);
+        let shape = Shape::new(slots, TEXT_BYTES / 8);
+        let size_bytes = Region::size_bytes(shape).ok_or(io::ErrorKind::OutOfMemory)?;
         let in_file = || {
             let (place, file) = Place::create(&options.dir, options.device, size_bytes)?;
-            match Region::in_file(&file, slots, text_words) {
+            match Region::in_file(&file, shape) {
                 Ok(region) => Ok((Some(place), region)),
                 Err(error) => {
                     place.remove();
@@ -84,13 +94,14 @@ impl Ring {
                     dir = %options.dir.display(), size_bytes, %error,
                     "no room for the ring's file: the last events will not survive this process"
                 );
-                (None, Region::anonymous(slots, text_words)?)
+                (None, Region::anonymous(shape)?)
             }
         };
         region.set(Word::Pid, u64::from(std::process::id()));
         region.set(Word::ProcessStart, process_start_ticks());
         region.set(Word::Device, u64::from(options.device.0));
-        region.set_calibration(&calibration);
+        region.set(Word::NsPerTick, calibration.ns_per_tick.to_bits());
+        moments::set_newest(&region, Noted { number: 0, moment: calibration.start });
         region.seal();
         let (place, is_muted) = (Mutex::new(place), AtomicBool::new(false));
         Ok(Self { region, tables: Tables::default(), place, is_muted })
@@ -106,7 +117,7 @@ impl Ring {
         self.region.slots()
     }
 
-    /// Records written so far. Under the heap's lock: the number of the next one.
+    /// Slots written so far, nearly all of them records. Under the heap's lock: the number of the next one.
     pub fn sequence(&self) -> u64 {
         self.region.head()
     }
@@ -178,7 +189,7 @@ impl Ring {
         end: u64,
         take: impl FnMut(Record) -> Result<(), E>,
     ) -> Result<Reached, E> {
-        cursor.read(&self.region, &self.region.calibration(), end, take)
+        cursor.read(&self.region, end, take)
     }
 
     /// Goes to the oldest record that is still there.
@@ -186,9 +197,11 @@ impl Ring {
         cursor.skip_overwritten(&self.region)
     }
 
-    /// Makes times more exact, for all readers.
-    pub(super) fn recalibrate(&self, now: Moment) {
-        self.region.set_calibration(&self.region.calibration().refined(now));
+    /// Makes the length of a tick more exact, for all readers.
+    fn refine(&self, start: Moment, now: Moment) {
+        let ns_per_tick = f64::from_bits(self.region.get(Word::NsPerTick));
+        let refined = Calibration { start, ns_per_tick }.refined(now);
+        self.region.set(Word::NsPerTick, refined.ns_per_tick.to_bits());
     }
 
     /// Adds to the records that a tape lost.

@@ -1,45 +1,25 @@
-//! An event as the words of a slot, and back.
-//!
-//! The tag word is `kind | detail << 8 | pool.0 << 16 | pool.1 << 40`. A pool id that does not fit 24 + 24 bits (none
-//! of PyTorch's does) goes into a slot of its own before the event's, and the tag says so.
+//! An event taken apart into numbers, and put together again.
 
 use trace_format::{Addr, Event, MarkKind, PoolId, ScopeFilter, Stream, StringId};
 
 /// An event taken apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Packed {
-    /// Kind and detail.
-    pub(super) tag: u64,
-    /// The pool; the default one where the event has none.
-    pub(super) pool: PoolId,
-    /// The rest.
-    pub(super) args: [u64; 4],
+    /// What happened; below 32.
+    pub(super) kind: u8,
+    /// How; below 8.
+    pub(super) detail: u8,
+    /// Where; `None` for events that say nothing of streams and pools.
+    pub(super) place: Option<(Stream, PoolId)>,
+    /// The rest: anything at all, then a number that is rarely as large as 2^48, then a size that is nearly always a
+    /// multiple of 512.
+    pub(super) args: [u64; 3],
 }
 
-/// Tag of the slot that carries a wide pool for the next one: `args` are its two numbers.
-pub(super) const WIDE_POOL: u64 = 0xff;
-/// Bit of the tag: the pool stands in the slot before.
-pub(super) const POOL_IS_WIDE: u64 = 0x8000;
-
-const POOL_BITS: u32 = 24;
-const POOL_MASK: u64 = (1 << POOL_BITS) - 1;
-
-/// The pool's bits of the tag, if it fits.
-#[inline]
-pub(super) fn pool_bits(pool: PoolId) -> Option<u64> {
-    let fits = (pool.0 | pool.1) <= POOL_MASK;
-    fits.then_some(pool.0 << 16 | pool.1 << (16 + POOL_BITS))
-}
-
-/// The pool in a tag.
-pub(super) fn tag_pool(tag: u64) -> PoolId {
-    PoolId(tag >> 16 & POOL_MASK, tag >> (16 + POOL_BITS))
-}
-
-const ALLOC: u8 = 1;
-const FREE: u8 = 2;
+pub(super) const ALLOC: u8 = 1;
+pub(super) const FREE: u8 = 2;
 const RECORD_STREAM: u8 = 3;
-const FREE_COMPLETED: u8 = 4;
+pub(super) const FREE_COMPLETED: u8 = 4;
 const EMPTY_CACHE: u8 = 5;
 const POOL_CREATE: u8 = 6;
 const POOL_BEGIN: u8 = 7;
@@ -62,61 +42,73 @@ const OOM: u8 = 23;
 const SNAPSHOT: u8 = 24;
 const MARK: u8 = 25;
 const LOST: u8 = 26;
+/// Not an event: words for the one that follows.
+pub(super) const MORE: u8 = 30;
+/// Not an event: both clocks at one moment.
+pub(super) const MOMENT: u8 = 31;
 
 /// Takes an event apart.
 #[inline]
 pub(super) fn pack(event: &Event) -> Packed {
-    let none = PoolId::DEFAULT;
-    let (kind, detail, pool, args) = match *event {
+    let in_pool = |pool| Some((Stream(0), pool));
+    let (kind, detail, place, args) = match *event {
         Event::Alloc { addr, requested_bytes, size_bytes, stream, pool } => {
-            (ALLOC, 0, pool, [addr.0, requested_bytes, size_bytes, stream.0])
+            (ALLOC, 0, Some((stream, pool)), [addr.0, requested_bytes, size_bytes])
         }
         Event::Free { addr, requested_bytes, size_bytes, pending } => {
-            (FREE, u8::from(pending), none, [addr.0, requested_bytes, size_bytes, 0])
+            (FREE, u8::from(pending), None, [addr.0, requested_bytes, size_bytes])
         }
-        Event::RecordStream { addr, stream } => (RECORD_STREAM, 0, none, [addr.0, stream.0, 0, 0]),
+        Event::RecordStream { addr, stream } => {
+            (RECORD_STREAM, 0, Some((stream, PoolId::DEFAULT)), [addr.0, 0, 0])
+        }
         Event::FreeCompleted { addr, requested_bytes, size_bytes } => {
-            (FREE_COMPLETED, 0, none, [addr.0, requested_bytes, size_bytes, 0])
+            (FREE_COMPLETED, 0, None, [addr.0, requested_bytes, size_bytes])
         }
-        Event::EmptyCache { pool, inferred } => (EMPTY_CACHE, u8::from(inferred), pool, [0; 4]),
-        Event::PoolCreate { pool, own_source } => (POOL_CREATE, u8::from(own_source), pool, [0; 4]),
+        Event::EmptyCache { pool, inferred } => {
+            (EMPTY_CACHE, u8::from(inferred), in_pool(pool), [0; 3])
+        }
+        Event::PoolCreate { pool, own_source } => {
+            (POOL_CREATE, u8::from(own_source), in_pool(pool), [0; 3])
+        }
         Event::PoolBegin { pool, filter } => {
             let filter = match filter {
                 ScopeFilter::Capture => 0,
                 ScopeFilter::Thread => 1,
                 ScopeFilter::Unknown => 2,
             };
-            (POOL_BEGIN, filter, pool, [0; 4])
+            (POOL_BEGIN, filter, in_pool(pool), [0; 3])
         }
-        Event::PoolEnd { pool } => (POOL_END, 0, pool, [0; 4]),
-        Event::PoolRelease { pool } => (POOL_RELEASE, 0, pool, [0; 4]),
-        Event::PoolUseOnOom { pool, enabled } => (POOL_USE_ON_OOM, u8::from(enabled), pool, [0; 4]),
-        Event::PoolNoSplit { pool } => (POOL_NO_SPLIT, 0, pool, [0; 4]),
-        Event::CaptureBegin { pool } => (CAPTURE_BEGIN, 0, pool, [0; 4]),
-        Event::CaptureEnd { pool } => (CAPTURE_END, 0, pool, [0; 4]),
-        Event::Settings { text } => (SETTINGS, 0, none, [u64::from(text.0), 0, 0, 0]),
+        Event::PoolEnd { pool } => (POOL_END, 0, in_pool(pool), [0; 3]),
+        Event::PoolRelease { pool } => (POOL_RELEASE, 0, in_pool(pool), [0; 3]),
+        Event::PoolUseOnOom { pool, enabled } => {
+            (POOL_USE_ON_OOM, u8::from(enabled), in_pool(pool), [0; 3])
+        }
+        Event::PoolNoSplit { pool } => (POOL_NO_SPLIT, 0, in_pool(pool), [0; 3]),
+        Event::CaptureBegin { pool } => (CAPTURE_BEGIN, 0, in_pool(pool), [0; 3]),
+        Event::CaptureEnd { pool } => (CAPTURE_END, 0, in_pool(pool), [0; 3]),
+        Event::Settings { text } => (SETTINGS, 0, None, [u64::from(text.0), 0, 0]),
         Event::MemoryFraction { fraction } => {
-            (MEMORY_FRACTION, 0, none, [fraction.to_bits(), 0, 0, 0])
+            (MEMORY_FRACTION, 0, None, [fraction.to_bits(), 0, 0])
         }
-        Event::ResetPeak => (RESET_PEAK, 0, none, [0; 4]),
-        Event::ResetAccumulated => (RESET_ACCUMULATED, 0, none, [0; 4]),
+        Event::ResetPeak => (RESET_PEAK, 0, None, [0; 3]),
+        Event::ResetAccumulated => (RESET_ACCUMULATED, 0, None, [0; 3]),
         Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large } => {
-            (SEGMENT_ALLOC, u8::from(is_large), pool, [addr.0, size_bytes, stream.0, 0])
+            (SEGMENT_ALLOC, u8::from(is_large), Some((stream, pool)), [addr.0, 0, size_bytes])
         }
         Event::SegmentFree { addr, size_bytes, stream, pool, is_large } => {
-            (SEGMENT_FREE, u8::from(is_large), pool, [addr.0, size_bytes, stream.0, 0])
+            (SEGMENT_FREE, u8::from(is_large), Some((stream, pool)), [addr.0, 0, size_bytes])
         }
         Event::SegmentMap { addr, size_bytes, stream, pool, is_large } => {
-            (SEGMENT_MAP, u8::from(is_large), pool, [addr.0, size_bytes, stream.0, 0])
+            (SEGMENT_MAP, u8::from(is_large), Some((stream, pool)), [addr.0, 0, size_bytes])
         }
         Event::SegmentUnmap { addr, size_bytes, stream, pool, is_large } => {
-            (SEGMENT_UNMAP, u8::from(is_large), pool, [addr.0, size_bytes, stream.0, 0])
+            (SEGMENT_UNMAP, u8::from(is_large), Some((stream, pool)), [addr.0, 0, size_bytes])
         }
-        Event::DriverRefused { size_bytes } => (DRIVER_REFUSED, 0, none, [size_bytes, 0, 0, 0]),
+        Event::DriverRefused { size_bytes } => (DRIVER_REFUSED, 0, None, [size_bytes, 0, 0]),
         Event::Oom { requested_bytes, size_bytes, device_free_bytes, stream, pool } => {
-            (OOM, 0, pool, [requested_bytes, size_bytes, device_free_bytes, stream.0])
+            (OOM, 0, Some((stream, pool)), [device_free_bytes, requested_bytes, size_bytes])
         }
-        Event::Snapshot { active_bytes } => (SNAPSHOT, 0, none, [active_bytes, 0, 0, 0]),
+        Event::Snapshot { active_bytes } => (SNAPSHOT, 0, None, [active_bytes, 0, 0]),
         Event::Mark { kind, name } => {
             let kind = match kind {
                 MarkKind::Step => 0,
@@ -125,26 +117,30 @@ pub(super) fn pack(event: &Event) -> Packed {
                 MarkKind::RangeEnd => 3,
                 MarkKind::Instant => 4,
             };
-            (MARK, kind, none, [u64::from(name.0), 0, 0, 0])
+            (MARK, kind, None, [u64::from(name.0), 0, 0])
         }
-        Event::Lost { count } => (LOST, 0, none, [count, 0, 0, 0]),
+        Event::Lost { count } => (LOST, 0, None, [count, 0, 0]),
     };
-    Packed { tag: u64::from(kind) | u64::from(detail) << 8, pool, args }
+    Packed { kind, detail, place, args }
 }
 
-/// Puts an event together; `None` for words that no [`pack`] of this version wrote.
-pub(super) fn unpack(tag: u64, pool: PoolId, args: [u64; 4]) -> Option<Event> {
-    let [kind, detail, ..] = tag.to_le_bytes();
-    let detail = detail & 0x7f;
+/// Puts an event together; `None` for numbers that no [`pack`] of this version made. The place matters only where
+/// [`pack`] gives one.
+pub(super) fn unpack(
+    kind: u8,
+    detail: u8,
+    (stream, pool): (Stream, PoolId),
+    args: [u64; 3],
+) -> Option<Event> {
     let flag = detail != 0;
-    let [a, b, c, d] = args;
+    let [a, requested_bytes, size_bytes] = args;
     let addr = Addr(a);
     let string = StringId(a as u32);
     Some(match kind {
-        ALLOC => Event::Alloc { addr, requested_bytes: b, size_bytes: c, stream: Stream(d), pool },
-        FREE => Event::Free { addr, requested_bytes: b, size_bytes: c, pending: flag },
-        RECORD_STREAM => Event::RecordStream { addr, stream: Stream(b) },
-        FREE_COMPLETED => Event::FreeCompleted { addr, requested_bytes: b, size_bytes: c },
+        ALLOC => Event::Alloc { addr, requested_bytes, size_bytes, stream, pool },
+        FREE => Event::Free { addr, requested_bytes, size_bytes, pending: flag },
+        RECORD_STREAM => Event::RecordStream { addr, stream },
+        FREE_COMPLETED => Event::FreeCompleted { addr, requested_bytes, size_bytes },
         EMPTY_CACHE => Event::EmptyCache { pool, inferred: flag },
         POOL_CREATE => Event::PoolCreate { pool, own_source: flag },
         POOL_BEGIN => {
@@ -166,23 +162,12 @@ pub(super) fn unpack(tag: u64, pool: PoolId, args: [u64; 4]) -> Option<Event> {
         MEMORY_FRACTION => Event::MemoryFraction { fraction: f64::from_bits(a) },
         RESET_PEAK => Event::ResetPeak,
         RESET_ACCUMULATED => Event::ResetAccumulated,
-        SEGMENT_ALLOC | SEGMENT_FREE | SEGMENT_MAP | SEGMENT_UNMAP => {
-            let (size_bytes, stream, is_large) = (b, Stream(c), flag);
-            match kind {
-                SEGMENT_ALLOC => Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large },
-                SEGMENT_FREE => Event::SegmentFree { addr, size_bytes, stream, pool, is_large },
-                SEGMENT_MAP => Event::SegmentMap { addr, size_bytes, stream, pool, is_large },
-                _ => Event::SegmentUnmap { addr, size_bytes, stream, pool, is_large },
-            }
-        }
+        SEGMENT_ALLOC => Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large: flag },
+        SEGMENT_FREE => Event::SegmentFree { addr, size_bytes, stream, pool, is_large: flag },
+        SEGMENT_MAP => Event::SegmentMap { addr, size_bytes, stream, pool, is_large: flag },
+        SEGMENT_UNMAP => Event::SegmentUnmap { addr, size_bytes, stream, pool, is_large: flag },
         DRIVER_REFUSED => Event::DriverRefused { size_bytes: a },
-        OOM => Event::Oom {
-            requested_bytes: a,
-            size_bytes: b,
-            device_free_bytes: c,
-            stream: Stream(d),
-            pool,
-        },
+        OOM => Event::Oom { requested_bytes, size_bytes, device_free_bytes: a, stream, pool },
         SNAPSHOT => Event::Snapshot { active_bytes: a },
         MARK => {
             let kind = match detail {
@@ -201,20 +186,16 @@ pub(super) fn unpack(tag: u64, pool: PoolId, args: [u64; 4]) -> Option<Event> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn pools() -> impl Strategy<Value = PoolId> {
-        (0..1_u64 << 24, 0..1_u64 << 24).prop_map(|(a, b)| PoolId(a, b))
-    }
-
-    /// Whatever `unpack` accepts is an event, so any tag and any words reach every event there is.
-    fn events() -> impl Strategy<Value = Event> {
-        (1..=LOST, 0..5_u8, pools(), any::<[u64; 4]>()).prop_filter_map(
+    /// Whatever `unpack` accepts is an event, so any numbers reach every event there is.
+    pub(in crate::record::ring) fn events() -> impl Strategy<Value = Event> {
+        (1..=LOST, 0..5_u8, any::<(u64, u64, u64)>(), any::<[u64; 3]>()).prop_filter_map(
             "detail of another kind",
-            |(kind, detail, pool, args)| {
-                unpack(u64::from(kind) | u64::from(detail) << 8, pool, args)
+            |(kind, detail, (stream, major, minor), args)| {
+                unpack(kind, detail, (Stream(stream), PoolId(major, minor)), args)
             },
         )
     }
@@ -222,23 +203,16 @@ mod tests {
     proptest! {
         #[test]
         fn every_event_comes_back_as_it_went(event in events()) {
-            let Packed { tag, pool, args } = pack(&event);
-            let bits = pool_bits(pool).expect("a small pool");
-            let back = unpack(tag | bits, tag_pool(tag | bits), args).expect("a known kind");
+            let Packed { kind, detail, place, args } = pack(&event);
+            prop_assert!(kind < MORE && detail < 8);
+            let back = unpack(kind, detail, place.unwrap_or_default(), args).expect("a known kind");
             // As text, so that a fraction that is not a number equals itself.
             prop_assert_eq!(format!("{back:?}"), format!("{event:?}"));
         }
 
         #[test]
-        fn no_words_make_it_panic(tag: u64, args: [u64; 4]) {
-            let _ = unpack(tag, tag_pool(tag), args);
+        fn no_numbers_make_it_panic(kind: u8, detail: u8, args: [u64; 3]) {
+            let _ = unpack(kind, detail, <_>::default(), args);
         }
-    }
-
-    #[test]
-    fn a_wide_pool_is_not_squeezed_into_the_tag() {
-        assert_eq!(pool_bits(PoolId(1 << 24, 0)), None);
-        assert_eq!(pool_bits(PoolId(0, u64::MAX)), None);
-        assert_eq!(tag_pool(pool_bits(PoolId(7, POOL_MASK)).unwrap()), PoolId(7, POOL_MASK));
     }
 }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use trace_format::{DeviceId, Frame, Record, StackId, StringId};
 
 use super::cursor::{Cursor, Reached};
-use super::region::{self, Region, Word};
+use super::layout::{self, Word};
+use super::region::Region;
 use super::{place, text};
-use crate::record::clock::{Clock, SystemClock};
 
 /// Why a ring cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,7 @@ pub struct RingInfo {
 
 /// Whether a file that begins with these bytes means to be a ring.
 pub fn is_ring(start: &[u8]) -> bool {
-    start.starts_with(&region::MAGIC.to_le_bytes())
+    start.starts_with(&layout::MAGIC.to_le_bytes())
 }
 
 /// Reads a ring's file. The writer does not notice.
@@ -110,11 +110,9 @@ impl RingReader {
             take(record);
             Ok(())
         };
-        // On the machine that recorded, our clock gives the line a longer base.
-        let calibration = self.region.calibration().refined(SystemClock::new().moment());
         let end = self.region.head();
         let mut lost = 0;
-        while let Ok(Reached::Gone) = self.cursor.read(&self.region, &calibration, end, &mut take) {
+        while let Ok(Reached::Gone) = self.cursor.read(&self.region, end, &mut take) {
             lost += self.cursor.skip_overwritten(&self.region);
         }
         lost

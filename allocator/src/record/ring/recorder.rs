@@ -4,9 +4,13 @@ use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
-use trace_format::{Event, PoolId, StackId, StringId};
+use trace_format::{Event, PoolId, StackId, Stream, StringId, ThreadId};
 
-use super::pack::{self, POOL_IS_WIDE, Packed, WIDE_POOL};
+use super::contexts::{self, Context};
+use super::layout::Payload;
+use super::moments::{self, Noted, TICKS_BETWEEN};
+use super::pack::{self, Packed};
+use super::words::{self, WIDE};
 use super::{Ring, RingOptions};
 use crate::record::Recorder;
 use crate::record::clock::{Clock, SystemClock};
@@ -19,6 +23,9 @@ pub struct RingRecorder<C: Clock = SystemClock> {
     ring: Arc<Ring>,
     clock: C,
     next: u64,
+    noted: Noted,
+    /// The context of the last record, and its number.
+    last: (Context, u16),
 }
 
 impl<C: Clock> RingRecorder<C> {
@@ -27,8 +34,11 @@ impl<C: Clock> RingRecorder<C> {
     /// # Errors
     /// Where there is no memory either.
     pub fn new(options: &RingOptions, clock: C) -> io::Result<Self> {
-        let ring = Arc::new(Ring::create(options, clock.calibration())?);
-        Ok(Self { ring, clock, next: 0 })
+        let calibration = clock.calibration();
+        let ring = Arc::new(Ring::create(options, &calibration)?);
+        let noted = Noted { number: 0, moment: calibration.start };
+        // No thread has id 0: the first record looks for its context.
+        Ok(Self { ring, clock, next: 0, noted, last: <_>::default() })
     }
 
     /// The ring, for readers of this process.
@@ -36,16 +46,74 @@ impl<C: Clock> RingRecorder<C> {
         &self.ring
     }
 
-    #[cold]
-    fn put_wide_pool(&mut self, ticks: u64, pool: PoolId) -> u64 {
-        self.put(&[ticks, 0, WIDE_POOL, pool.0, pool.1, 0, 0]);
-        POOL_IS_WIDE
+    /// Writes the event's slots and returns the words of the last.
+    #[inline]
+    fn put_event(&mut self, stack: StackId, event: &Event) -> Payload {
+        let mut ticks = self.clock.ticks();
+        // Also where ticks begin anew, as they do on some machines after a suspend.
+        if ticks.wrapping_sub(self.noted.moment.ticks) >= TICKS_BETWEEN {
+            ticks = self.note_moment();
+        }
+        let Packed { kind, detail, place, mut args } = pack::pack(event);
+        let mut context = self.context(place);
+        if context == WIDE || !words::fits(&args) {
+            context = WIDE;
+            self.put_wide(ticks, place, &args);
+            args = [args[0], 0, 0];
+        }
+        let words = words::encode(ticks, (kind, detail), stack, &args, context);
+        self.put(&words);
+        words
     }
 
     #[inline]
-    fn put(&mut self, payload: &super::region::Payload) {
-        self.ring.region.publish(self.next, payload);
+    fn put(&mut self, words: &Payload) {
+        self.ring.region.publish(self.next, words);
         self.next += 1;
+    }
+
+    /// The number of this thread's context; its stream and pool do not matter where there is no place.
+    #[inline]
+    fn context(&mut self, place: Option<(Stream, PoolId)>) -> u16 {
+        let thread = ThreadId(thread_id());
+        let (last, number) = self.last;
+        let is_here = |(stream, pool)| stream == last.stream && pool == last.pool;
+        if thread == last.thread && place.is_none_or(is_here) {
+            return number;
+        }
+        let (stream, pool) = place.unwrap_or_default();
+        self.find_context(Context { thread, stream, pool })
+    }
+
+    #[inline(never)]
+    fn find_context(&mut self, context: Context) -> u16 {
+        let number = contexts::number_of(&self.ring.region, context).unwrap_or(WIDE);
+        self.last = (context, number);
+        number
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_wide(&mut self, ticks: u64, place: Option<(Stream, PoolId)>, args: &[u64; 3]) {
+        let thread = ThreadId(thread_id());
+        for words in words::wide(ticks, thread, place.unwrap_or_default(), args) {
+            self.put(&words);
+        }
+    }
+
+    /// Notes both clocks and returns the ticks now.
+    #[cold]
+    #[inline(never)]
+    fn note_moment(&mut self) -> u64 {
+        let now = self.clock.moment();
+        let number = self.next;
+        for words in moments::slots(self.noted, now) {
+            self.put(&words);
+        }
+        self.ring.refine(self.noted.moment, now);
+        self.noted = Noted { number, moment: now };
+        moments::set_newest(&self.ring.region, self.noted);
+        self.clock.ticks()
     }
 }
 
@@ -55,14 +123,7 @@ impl<C: Clock> Recorder for RingRecorder<C> {
         if self.ring.is_muted() {
             return;
         }
-        let ticks = self.clock.ticks();
-        let Packed { tag, pool, args: [a, b, c, d] } = pack::pack(&event);
-        let pool_bits = match pack::pool_bits(pool) {
-            Some(bits) => bits,
-            None => self.put_wide_pool(ticks, pool),
-        };
-        let who = u64::from(thread_id()) | u64::from(stack.0) << 32;
-        self.put(&[ticks, who, tag | pool_bits, a, b, c, d]);
+        self.put_event(stack, &event);
     }
 
     fn intern(&mut self, text: &str) -> StringId {

@@ -1,7 +1,7 @@
-//! The ring's memory: a header, the slots, and the text log, as words that several processes may look at.
+//! The ring's memory, as words that several processes may look at.
 //!
 //! Everything is an atomic 64-bit word, so that the writer, the drainer and readers of other processes may look at
-//! the same pages without undefined behaviour. Only [`Region::words`] is unsafe.
+//! the same pages without undefined behaviour. Only [`Region::words`] and [`Region::slot`] are unsafe.
 
 use std::fs::File;
 use std::io;
@@ -9,87 +9,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
-use super::slot::{self, Found};
-use crate::record::clock::{Calibration, Moment};
-
-/// "VTRING" and two zero bytes.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"VTRING\0\0");
-/// Of the layout below, the slots' words and the text log.
-pub(super) const VERSION: u64 = 1;
-
-const HEADER_WORDS: usize = 512;
-pub(super) const SLOT_WORDS: usize = 8;
-/// The words of a slot besides its mark.
-pub(super) type Payload = [u64; SLOT_WORDS - 1];
-
-/// The header's words. Those that different threads write lie on different cache lines.
-#[derive(Clone, Copy)]
-pub(super) enum Word {
-    Magic = 0,
-    Version = 1,
-    Pid = 2,
-    ProcessStart = 3,
-    Device = 4,
-    Slots = 5,
-    TextWords = 6,
-    /// Records written so far: the number of the next one.
-    Head = 8,
-    /// Records that the tape's drainer found overwritten.
-    LostByTape = 16,
-    /// Words of the text log in use.
-    TextLen = 24,
-    /// Strings and stacks that the text log had no room for.
-    TextMissing = 25,
-    /// The calibration's start, which never changes.
-    StartTicks = 32,
-    StartUnixNs = 33,
-    /// Its slope, a double's bits.
-    NsPerTick = 34,
-}
-
-/// Where things are; checked once, against the memory's true size.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    slots: usize,
-    text_words: usize,
-}
-
-impl Shape {
-    fn words(self) -> Option<usize> {
-        self.slots.checked_mul(SLOT_WORDS)?.checked_add(HEADER_WORDS)?.checked_add(self.text_words)
-    }
-}
+pub(super) use super::layout::Word;
+use super::layout::{HEADER_WORDS, MAGIC, Part, Payload, SLOT_WORDS, Shape, VERSION};
+use super::slot;
 
 /// Mapped memory with a ring in it.
 #[derive(Debug)]
 pub(super) struct Region {
     map: MmapRaw,
+    /// Checked once, against the memory's true size.
     shape: Shape,
 }
 
 impl Region {
     /// Bytes of a ring; `None` where no machine has as many.
-    pub(super) fn size_bytes(slots: usize, text_words: usize) -> Option<u64> {
-        let words = Shape { slots, text_words }.words()? as u64;
-        words.checked_mul(8).filter(|bytes| i64::try_from(*bytes).is_ok())
+    pub(super) fn size_bytes(shape: Shape) -> Option<u64> {
+        (shape.words()? as u64).checked_mul(8).filter(|bytes| i64::try_from(*bytes).is_ok())
     }
 
-    /// Maps `file`, which has a ring's size and holds zeros. `slots` is a power of two.
-    pub(super) fn in_file(file: &File, slots: usize, text_words: usize) -> io::Result<Self> {
-        let map = MmapOptions::new().populate().map_raw(file)?;
-        Self::new(map, Shape { slots, text_words })
+    /// Maps `file`, which has a ring's size and holds zeros. The number of slots is a power of two.
+    pub(super) fn in_file(file: &File, shape: Shape) -> io::Result<Self> {
+        Self::new(MmapOptions::new().populate().map_raw(file)?, shape)
     }
 
     /// The same in memory that nobody else sees.
-    pub(super) fn anonymous(slots: usize, text_words: usize) -> io::Result<Self> {
-        let size_bytes = Self::size_bytes(slots, text_words).ok_or(io::ErrorKind::OutOfMemory)?;
+    pub(super) fn anonymous(shape: Shape) -> io::Result<Self> {
+        let size_bytes = Self::size_bytes(shape).ok_or(io::ErrorKind::OutOfMemory)?;
         let map: MmapMut = MmapOptions::new().len(size_bytes as usize).populate().map_anon()?;
-        Self::new(map.into(), Shape { slots, text_words })
+        Self::new(map.into(), shape)
     }
 
     fn new(map: MmapRaw, shape: Shape) -> io::Result<Self> {
         let fits = shape.words().is_some_and(|words| words <= map.len() / 8);
-        if !(fits && shape.slots.is_power_of_two()) {
+        if !(fits && shape.slots.is_power_of_two() && shape.contexts.is_power_of_two()) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "its size contradicts its header",
@@ -105,7 +57,7 @@ impl Region {
             return Err(invalid("it is too short"));
         }
         let map = MmapOptions::new().map_raw_read_only(file)?;
-        let mut region = Self { map, shape: Shape { slots: 1, text_words: 0 } };
+        let region = Self { map, shape: Shape::new(0, 0) };
         if region.word(Word::Magic).load(Ordering::Acquire) != MAGIC {
             return Err(invalid("it does not begin with a ring's magic number"));
         }
@@ -113,16 +65,27 @@ impl Region {
             return Err(invalid("it is of another version of vramtape"));
         }
         let size = |word| usize::try_from(region.get(word)).unwrap_or(usize::MAX);
-        let shape = Shape { slots: size(Word::Slots), text_words: size(Word::TextWords) };
-        region = Self::new(region.map, shape)?;
-        Ok(region)
+        let shape = Shape {
+            slots: size(Word::Slots),
+            contexts: size(Word::Contexts),
+            blocks: size(Word::Blocks),
+            segments: size(Word::Segments),
+            manners_words: size(Word::MannersWords),
+            text_words: size(Word::TextWords),
+        };
+        Self::new(region.map, shape)
     }
 
     /// Completes the header. Nothing is a ring before this.
     pub(super) fn seal(&self) {
+        let Shape { slots, contexts, blocks, segments, manners_words, text_words } = self.shape;
         self.set(Word::Version, VERSION);
-        self.set(Word::Slots, self.shape.slots as u64);
-        self.set(Word::TextWords, self.shape.text_words as u64);
+        self.set(Word::Slots, slots as u64);
+        self.set(Word::Contexts, contexts as u64);
+        self.set(Word::Blocks, blocks as u64);
+        self.set(Word::Segments, segments as u64);
+        self.set(Word::MannersWords, manners_words as u64);
+        self.set(Word::TextWords, text_words as u64);
         self.word(Word::Magic).store(MAGIC, Ordering::Release);
     }
 
@@ -142,6 +105,11 @@ impl Region {
         &self.words()[word as usize]
     }
 
+    /// The word `at` places behind another of the header.
+    pub(super) fn word_behind(&self, word: Word, at: usize) -> &AtomicU64 {
+        &self.words()[..HEADER_WORDS][word as usize + at]
+    }
+
     /// A header word, relaxed.
     pub(super) fn get(&self, word: Word) -> u64 {
         self.word(word).load(Ordering::Relaxed)
@@ -156,26 +124,43 @@ impl Region {
         self.shape.slots as u64
     }
 
+    /// The words of a part, in rows of `N`.
     #[inline]
-    fn slot(&self, sequence: u64) -> (&AtomicU64, &[AtomicU64; SLOT_WORDS - 1]) {
+    pub(super) fn rows<const N: usize>(&self, part: Part) -> &[[AtomicU64; N]] {
+        let (start, words) = self.shape.part(part);
+        self.words()[start..start + words].as_chunks::<N>().0
+    }
+
+    /// The text log's words.
+    pub(super) fn text(&self) -> &[AtomicU64] {
+        self.rows::<1>(Part::Text).as_flattened()
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> &[AtomicU64; SLOT_WORDS] {
         let (slots, _) = self.words()[HEADER_WORDS..].as_chunks::<SLOT_WORDS>();
-        let [mark, words @ ..] = &slots[sequence as usize & (self.shape.slots - 1)];
-        (mark, words)
+        let at = number as usize & (self.shape.slots - 1);
+        // SAFETY: the slots lie first behind the header and `new` checked that all of them fit into the mapping; their
+        // number is a power of two, so that `at` is below it.
+        #[allow(unsafe_code)]
+        unsafe {
+            slots.get_unchecked(at)
+        }
     }
 
-    /// Writes record number `sequence` and tells readers. One writer at a time.
+    /// Writes record `number` and tells readers. One writer at a time.
     #[inline]
-    pub(super) fn publish(&self, sequence: u64, payload: &Payload) {
-        let (mark, words) = self.slot(sequence);
-        slot::publish(mark, words, sequence, payload);
-        self.word(Word::Head).store(sequence + 1, Ordering::Release);
+    pub(super) fn publish(&self, number: u64, words: &Payload) {
+        slot::publish(self.word(Word::Head), self.slot(number), number, words);
     }
 
-    /// Looks for record number `sequence`.
-    #[inline]
-    pub(super) fn read(&self, sequence: u64) -> Found<{ SLOT_WORDS - 1 }> {
-        let (mark, words) = self.slot(sequence);
-        slot::read(mark, words, sequence)
+    /// Fills `into` with the records from `number` on, which are below the head; false where the first of them was
+    /// overwritten, perhaps just now.
+    pub(super) fn copy(&self, number: u64, into: &mut [Payload]) -> bool {
+        for (at, words) in (0..).zip(into) {
+            *words = slot::copy(self.slot(number.wrapping_add(at)));
+        }
+        slot::is_intact(self.word(Word::Head), self.slots(), number)
     }
 
     /// Records written so far.
@@ -183,23 +168,8 @@ impl Region {
         self.word(Word::Head).load(Ordering::Acquire)
     }
 
-    /// The text log's words.
-    pub(super) fn text(&self) -> &[AtomicU64] {
-        let start = HEADER_WORDS + self.shape.slots * SLOT_WORDS;
-        &self.words()[start..start + self.shape.text_words]
-    }
-
-    /// What turns ticks into time.
-    pub(super) fn calibration(&self) -> Calibration {
-        let start =
-            Moment { ticks: self.get(Word::StartTicks), unix_ns: self.get(Word::StartUnixNs) };
-        Calibration { start, ns_per_tick: f64::from_bits(self.get(Word::NsPerTick)) }
-    }
-
-    /// Before the ring is sealed, or a refinement of the one it was sealed with.
-    pub(super) fn set_calibration(&self, calibration: &Calibration) {
-        self.set(Word::StartTicks, calibration.start.ticks);
-        self.set(Word::StartUnixNs, calibration.start.unix_ns);
-        self.set(Word::NsPerTick, calibration.ns_per_tick.to_bits());
+    /// Number of the oldest record that is surely there, if `head` is the head.
+    pub(super) fn oldest(&self, head: u64) -> u64 {
+        head.saturating_add(1).saturating_sub(self.slots())
     }
 }

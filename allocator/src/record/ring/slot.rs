@@ -1,8 +1,8 @@
-//! One slot of the ring: a mark that says whose record the words behind it are.
+//! One slot of the ring, valid or not by the ring's head alone: the number of the next record.
 //!
-//! A sequence lock per slot. The single writer marks the slot as being written, stores the words and marks it as
-//! written; a reader takes the words only if the mark was the one it wanted before and after. Every word is atomic,
-//! so a torn read is detected and never undefined.
+//! A sequence lock whose counter is the head. Before the single writer stores the words of a record, the head is that
+//! record's number; after them it is the next. A reader copies words and looks at the head afterwards: a slot whose
+//! next record has not begun holds what it held. Every word is atomic, so a torn read is detected and never undefined.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -33,57 +33,36 @@ impl Word for AtomicU64 {
     }
 }
 
-/// What a reader found where it looked for one record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found<const N: usize> {
-    /// The record.
-    Record([u64; N]),
-    /// It is not there yet.
-    NotYet,
-    /// A later record took its place, perhaps just now.
-    Overwritten,
-}
-
-const fn being_written(sequence: u64) -> u64 {
-    sequence.wrapping_mul(2).wrapping_add(1)
-}
-
-const fn written(sequence: u64) -> u64 {
-    sequence.wrapping_mul(2).wrapping_add(2)
-}
-
-/// Writes record number `sequence`. One writer at a time.
+/// Writes record `number`, which the head names, and moves the head on. One writer at a time.
 #[inline]
 pub(super) fn publish<W: Word, const N: usize>(
-    mark: &W,
-    words: &[W; N],
-    sequence: u64,
-    payload: &[u64; N],
+    head: &W,
+    slot: &[W; N],
+    number: u64,
+    words: &[u64; N],
 ) {
-    mark.store(being_written(sequence), Ordering::Relaxed);
-    // Whoever sees one of the words below sees the mark above too.
+    // Whoever sees one of the words below sees a head of `number` at least.
     W::fence(Ordering::Release);
-    for (word, value) in words.iter().zip(payload) {
+    for (word, value) in slot.iter().zip(words) {
         word.store(*value, Ordering::Relaxed);
     }
-    mark.store(written(sequence), Ordering::Release);
+    head.store(number + 1, Ordering::Release);
 }
 
-/// Looks for record number `sequence`.
+/// Copies a slot. What it is worth, [`is_intact`] says afterwards.
 #[inline]
-pub(super) fn read<W: Word, const N: usize>(mark: &W, words: &[W; N], sequence: u64) -> Found<N> {
-    let wanted = written(sequence);
-    let before = mark.load(Ordering::Acquire);
-    if before < wanted {
-        return Found::NotYet;
-    }
-    if before > wanted {
-        return Found::Overwritten;
-    }
-    let payload = std::array::from_fn(|i| words[i].load(Ordering::Relaxed));
-    // Pairs with the writer's fence: had a word been a later record's, the mark would be too.
+pub(super) fn copy<W: Word, const N: usize>(slot: &[W; N]) -> [u64; N] {
+    std::array::from_fn(|word| slot[word].load(Ordering::Relaxed))
+}
+
+/// Whether copies of record `number`, below a head seen before, and of later ones, are whole in a ring of `slots`. The
+/// slot that the next record goes to counts as overwritten.
+#[inline]
+pub(super) fn is_intact<W: Word>(head: &W, slots: u64, number: u64) -> bool {
+    // Pairs with the writer's fence: had a word been a later record's, the head shows it.
     W::fence(Ordering::Acquire);
-    if mark.load(Ordering::Relaxed) == wanted { Found::Record(payload) } else { Found::Overwritten }
+    let head = head.load(Ordering::Relaxed);
+    number < head && head - number < slots
 }
 
 #[cfg(test)]
@@ -104,52 +83,75 @@ mod tests {
         }
     }
 
-    fn payload(sequence: u64) -> [u64; 2] {
-        [sequence * 100, sequence * 100 + 1]
+    const SLOTS: u64 = 2;
+
+    #[derive(Default)]
+    struct Ring<W> {
+        head: W,
+        slots: [[W; 2]; SLOTS as usize],
+    }
+
+    impl<W: Word> Ring<W> {
+        fn slot(&self, number: u64) -> &[W; 2] {
+            &self.slots[(number % SLOTS) as usize]
+        }
+
+        fn publish(&self, number: u64) {
+            publish(&self.head, self.slot(number), number, &words(number));
+        }
+
+        fn read(&self, number: u64) -> Option<[u64; 2]> {
+            if number >= self.head.load(Ordering::Acquire) {
+                return None;
+            }
+            let copied = copy(self.slot(number));
+            is_intact(&self.head, SLOTS, number).then_some(copied)
+        }
+    }
+
+    fn words(number: u64) -> [u64; 2] {
+        [number * 100 + 1, number * 100 + 2]
     }
 
     #[test]
-    fn a_reader_finds_its_record_or_learns_why_not() {
-        let (mark, words) = <(AtomicU64, [AtomicU64; 2])>::default();
-        assert_eq!(read(&mark, &words, 0), Found::NotYet);
-        publish(&mark, &words, 0, &payload(0));
-        assert_eq!(read(&mark, &words, 0), Found::Record(payload(0)));
-        assert_eq!(read(&mark, &words, 4), Found::NotYet);
-        publish(&mark, &words, 4, &payload(4));
-        assert_eq!(read(&mark, &words, 0), Found::Overwritten);
-        assert_eq!(read(&mark, &words, 4), Found::Record(payload(4)));
+    fn a_reader_finds_its_record_or_learns_that_it_is_gone() {
+        let ring = Ring::<AtomicU64>::default();
+        assert_eq!(ring.read(0), None);
+        ring.publish(0);
+        assert_eq!(ring.read(0), Some(words(0)));
+        ring.publish(1);
+        assert_eq!(ring.read(0), None, "record 2 may be on its way into that slot");
+        assert_eq!(ring.read(1), Some(words(1)));
+        ring.publish(2);
+        assert_eq!((ring.read(1), ring.read(2)), (None, Some(words(2))));
     }
 
     #[test]
     fn a_writer_that_died_in_the_middle_leaves_no_record() {
-        let (mark, words) = <(AtomicU64, [AtomicU64; 2])>::default();
-        publish(&mark, &words, 0, &payload(0));
-        mark.store(being_written(1), Ordering::Relaxed);
-        words[0].store(77, Ordering::Relaxed);
-        assert_eq!(read(&mark, &words, 0), Found::Overwritten);
-        assert_eq!(read(&mark, &words, 1), Found::NotYet);
+        let ring = Ring::<AtomicU64>::default();
+        ring.publish(0);
+        ring.publish(1);
+        ring.slot(2)[0].store(77, Ordering::Relaxed);
+        assert_eq!((ring.read(0), ring.read(1), ring.read(2)), (None, Some(words(1)), None));
     }
 
-    /// Every interleaving and every reordering the memory model allows, of a slot written twice and read beside it.
+    /// Every interleaving and every reordering the memory model allows, of a ring that turns over beside a reader.
     #[test]
     fn loom_finds_no_torn_read() {
-        type Slot = (loom::sync::atomic::AtomicU64, [loom::sync::atomic::AtomicU64; 2]);
+        type Word = loom::sync::atomic::AtomicU64;
         loom::model(|| {
-            let slot = loom::sync::Arc::new(Slot::default());
+            let ring = loom::sync::Arc::new(Ring::<Word>::default());
             let writer = {
-                let slot = loom::sync::Arc::clone(&slot);
-                loom::thread::spawn(move || {
-                    publish(&slot.0, &slot.1, 0, &payload(0));
-                    publish(&slot.0, &slot.1, 1, &payload(1));
-                })
+                let ring = loom::sync::Arc::clone(&ring);
+                loom::thread::spawn(move || (0..3).for_each(|number| ring.publish(number)))
             };
-            for sequence in [0, 1] {
-                if let Found::Record(seen) = read(&slot.0, &slot.1, sequence) {
-                    assert_eq!(seen, payload(sequence));
+            for number in [0, 1] {
+                if let Some(seen) = ring.read(number) {
+                    assert_eq!(seen, words(number));
                 }
             }
             writer.join().unwrap();
-            assert_eq!(read(&slot.0, &slot.1, 1), Found::Record(payload(1)));
+            assert_eq!(ring.read(2), Some(words(2)));
         });
     }
 }

@@ -67,11 +67,12 @@ pub(super) fn next(region: &Region, position: &mut usize) -> Option<(u8, Vec<u8>
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::Shape;
     use super::*;
 
     #[test]
     fn what_was_appended_is_read_in_order_and_what_did_not_fit_is_counted() {
-        let region = Region::anonymous(1, 8).unwrap();
+        let region = Region::anonymous(Shape::new(1, 8)).unwrap();
         append(&region, STRING, b"forward");
         append(&region, STACK, b"123456789");
         append(&region, STRING, &[b'x'; 24]);
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn damage_ends_the_log() {
-        let region = Region::anonymous(1, 8).unwrap();
+        let region = Region::anonymous(Shape::new(1, 8)).unwrap();
         append(&region, STRING, b"forward");
         region.set(Word::TextLen, u64::MAX);
         assert_eq!(next(&region, &mut 0), None);

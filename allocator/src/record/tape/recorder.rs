@@ -228,8 +228,6 @@ impl<C: Clock> Drainer<C> {
             }
             if flushed_at.elapsed() >= FLUSH_EVERY || !flushes.is_empty() {
                 self.writer.flush()?;
-                let now = self.clock.moment();
-                self.feeds.iter().for_each(|feed| feed.ring().recalibrate(now));
                 flushed_at = Instant::now();
             }
             for done in flushes {

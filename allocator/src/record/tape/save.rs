@@ -26,15 +26,14 @@ pub fn save_ring(
     path: &Path,
     mut meta: Meta,
     device: DeviceMeta,
-    clock: &impl Clock,
+    _clock: &impl Clock,
     end: impl FnOnce() -> (BaseState, u64),
 ) -> Result<TapeSummary, TapeError> {
     let initial = (meta.alloc_conf.clone(), device.memory_fraction);
     let id = ring.device();
     meta.devices = vec![device];
     let (end, sequence) = end();
-    ring.recalibrate(clock.moment());
-    let mut records = copy(ring, sequence);
+    let (mut lost, mut records) = copy(ring, sequence);
 
     let failed = |cause| WriteError { name: path.display().to_string(), cause };
     let mut rewind =
@@ -45,8 +44,7 @@ pub fn save_ring(
             .inspect_err(|error| tracing::warn!(%error, "the saved ring begins after this record"))
             .is_err()
     });
-    records.drain(..known.map_or(0, |at| at + 1));
-    let lost = sequence - records.len() as u64;
+    lost += records.drain(..known.map_or(0, |at| at + 1)).len() as u64;
 
     let mut writer = Writer::create(path, &meta)?;
     let mut names = Names::new(Arc::clone(ring));
@@ -65,10 +63,11 @@ pub fn save_ring(
     Ok(TapeSummary { path: path.to_owned(), records: records.len() as u64, lost })
 }
 
-/// The newest records before number `end`, without a gap.
-fn copy(ring: &Ring, end: u64) -> Vec<Record> {
+/// The newest records before slot number `end`, without a gap, and how many slots came before them.
+fn copy(ring: &Ring, end: u64) -> (u64, Vec<Record>) {
     let mut cursor = Cursor::default();
-    cursor.jump(end.saturating_sub(ring.slots()));
+    let mut start = (end + 1).saturating_sub(ring.slots());
+    cursor.jump(start);
     let mut records = Vec::new();
     loop {
         let reached = ring.read(&mut cursor, end, |record| {
@@ -76,10 +75,11 @@ fn copy(ring: &Ring, end: u64) -> Vec<Record> {
             Ok::<(), std::convert::Infallible>(())
         });
         match reached {
-            Ok(Reached::End) => return records,
+            Ok(Reached::End) => return (start, records),
             Ok(Reached::Gone) => {
                 records.clear();
                 ring.skip_overwritten(&mut cursor);
+                start = cursor.position();
             }
         }
     }

@@ -82,7 +82,7 @@ fn a_tape_from_the_start_holds_everything_and_starts_from_nothing() {
     let seen = follow(&path);
     assert!(seen.has_index);
     assert_eq!((seen.starts_with_base, seen.lost, summary.lost), (false, 0, 0));
-    assert_eq!((seen.records, summary.records), (model.sequence(), model.sequence()));
+    assert_eq!((seen.records, summary.records), (model.recorded(), model.recorded()));
     assert_eq!(seen.state, model.state());
     assert_eq!(Reader::open(&path).unwrap().count(), seen.records as usize + 1, "and the meta");
 }
@@ -133,7 +133,7 @@ fn a_tape_gets_a_base_state_again_and_again() {
     tape.stop().unwrap();
     let seen = follow(&path);
     assert!(seen.bases >= 10, "{seen:?}");
-    assert_eq!((seen.records, seen.lost), (model.sequence(), 0));
+    assert_eq!((seen.records, seen.lost), (model.recorded(), 0));
     assert_eq!(seen.state, model.state());
 }
 
@@ -144,14 +144,14 @@ fn a_ring_that_laps_its_drainer_is_a_counted_loss_and_a_fresh_base() {
     let model = SharedModel::new(dir.path(), 64);
     let tape = start_tape(&path);
     tape.add(model.source());
-    while model.sequence() < 200_000 {
+    while model.recorded() < 200_000 {
         model.run(1_000);
         std::thread::sleep(Duration::from_micros(100));
     }
     let summary = tape.stop().unwrap();
     let seen = follow(&path);
     assert!(seen.lost > 0 && seen.bases > 0, "{seen:?}");
-    assert_eq!(seen.records + seen.lost, model.sequence());
+    assert!(model.is_all(seen.records, seen.lost), "{seen:?}");
     assert_eq!((summary.records, summary.lost), (seen.records, seen.lost));
     assert_eq!(model.ring_info().lost_by_tape, seen.lost);
     assert_eq!(seen.state, model.state());
@@ -165,7 +165,7 @@ fn a_growing_tape_can_be_read_and_says_that_it_is_not_finished() {
     let tape = start_tape(&path);
     tape.add(model.source());
     model.run(100);
-    let written = model.sequence();
+    let written = model.recorded();
     let mut seen = Followed::default();
     for _ in 0..1_000 {
         seen = follow(&path);
@@ -192,7 +192,7 @@ fn what_was_flushed_is_in_the_file() {
         model.run(50);
         assert!(tape.flush());
         let seen = follow(&path);
-        assert_eq!((seen.records, seen.state), (model.sequence(), model.state()));
+        assert_eq!((seen.records, seen.state), (model.recorded(), model.state()));
     }
 }
 
@@ -287,7 +287,7 @@ fn a_forked_child_can_neither_stop_its_parents_tape_nor_hang_on_it() {
     model.run(100);
     tape.unwrap().stop().unwrap();
     let seen = follow(&path);
-    assert_eq!((seen.records, seen.state), (model.sequence(), model.state()));
+    assert_eq!((seen.records, seen.state), (model.recorded(), model.state()));
 }
 
 #[test]
@@ -301,8 +301,8 @@ fn a_saved_ring_starts_with_the_state_before_its_first_record() {
         let seen = follow(&path);
         assert!(seen.has_index && seen.bases == 1, "{seen:?}");
         assert_eq!(seen.state, model.state());
-        assert_eq!(seen.records, model.sequence().min(slots as u64));
-        assert_eq!(seen.records + seen.lost, model.sequence());
+        assert!(seen.records == model.recorded() || seen.records + 20 > slots as u64, "{seen:?}");
+        assert!(model.is_all(seen.records, seen.lost), "{seen:?}");
         assert_eq!((summary.records, summary.lost), (seen.records, seen.lost));
     }
 }
@@ -373,9 +373,9 @@ fn process_whose_disk_is_full() {
         model.run(1_000);
         std::thread::sleep(Duration::from_millis(1));
     }
-    let before = model.sequence();
+    let before = model.recorded();
     model.run(1_000);
-    assert!(model.sequence() > before, "the allocator goes on");
+    assert!(model.recorded() > before, "the allocator goes on");
     assert!(!tape.flush());
     let error = tape.stop().unwrap_err().to_string();
     assert!(error.contains("run.vtape"), "{error}");
@@ -407,7 +407,7 @@ fn speed_of_a_tape() {
     tape.add(model.source());
     let start = Instant::now();
     (0..5_000).for_each(|_| model.run(1_000));
-    println!("{} records made in {:?}", model.sequence(), start.elapsed());
+    println!("{} records made in {:?}", model.recorded(), start.elapsed());
     let summary = tape.stop().unwrap();
     report("on tape", summary.records, start.elapsed(), &path);
     println!("lost: {}", summary.lost);

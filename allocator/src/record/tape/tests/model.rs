@@ -29,6 +29,7 @@ pub(super) struct Model {
     state: State,
     segments: Vec<(Addr, [Cell; CELLS as usize])>,
     random: u64,
+    recorded: u64,
 }
 
 impl Model {
@@ -44,6 +45,7 @@ impl Model {
         let (time_ns, thread, stack) = (0, ThreadId(0), StackId::NONE);
         self.state.apply(&Record { time_ns, thread, stack, event }).unwrap();
         self.recorder.record(stack, event);
+        self.recorded += 1;
     }
 
     fn step(&mut self) {
@@ -104,7 +106,7 @@ impl SharedModel {
         let options = RingOptions { dir: dir.to_owned(), device, slots };
         let recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
         let (state, segments, random) = (State::new(), Vec::new(), 0x9e37_79b9_7f4a_7c15);
-        Self(Arc::new(Mutex::new(Model { recorder, state, segments, random })))
+        Self(Arc::new(Mutex::new(Model { recorder, state, segments, random, recorded: 0 })))
     }
 
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Model) -> T) -> T {
@@ -124,8 +126,15 @@ impl SharedModel {
         self.with(|model| Arc::clone(model.recorder.ring()))
     }
 
-    pub(super) fn sequence(&self) -> u64 {
-        self.ring().sequence()
+    /// Events so far; the ring has taken a few slots more, for moments.
+    pub(super) fn recorded(&self) -> u64 {
+        self.with(|model| model.recorded)
+    }
+
+    /// Whether these are all events so far, lost slots counted.
+    pub(super) fn is_all(&self, records: u64, lost: u64) -> bool {
+        let slots = if lost > 0 { self.ring().sequence() } else { self.recorded() };
+        (self.recorded()..=slots).contains(&(records + lost))
     }
 
     pub(super) fn ring_info(&self) -> RingInfo {

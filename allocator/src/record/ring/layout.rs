@@ -1,0 +1,149 @@
+//! What lies where in a ring's memory, in words of 64 bits.
+//!
+//! Header, slots, contexts, the tables of live blocks and of segments, two copies of the pools' state, and the text
+//! log. All sizes follow from the number of slots; the header repeats them for readers.
+
+/// "VTRING" and two zero bytes.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"VTRING\0\0");
+/// Of the layout below and of the words in it.
+pub(super) const VERSION: u64 = 2;
+
+pub(super) const HEADER_WORDS: usize = 512;
+pub(super) const SLOT_WORDS: usize = 4;
+/// The words of a slot.
+pub(super) type Payload = [u64; SLOT_WORDS];
+pub(super) const CONTEXT_WORDS: usize = 4;
+pub(super) const SEGMENT_WORDS: usize = 8;
+
+/// The header's words. Those that different threads write lie on different cache lines.
+#[derive(Clone, Copy)]
+pub(super) enum Word {
+    Magic = 0,
+    Version = 1,
+    Pid = 2,
+    ProcessStart = 3,
+    Device = 4,
+    Slots = 5,
+    Contexts = 6,
+    Blocks = 7,
+    Segments = 8,
+    MannersWords = 9,
+    TextWords = 10,
+    /// Records written so far: the number of the next one.
+    Head = 16,
+    /// Records that the tape's drainer found overwritten.
+    LostByTape = 24,
+    /// Words of the text log in use.
+    TextLen = 32,
+    /// Strings and stacks that the text log had no room for.
+    TextMissing = 33,
+    /// The slope of the line from ticks to nanoseconds, a double's bits.
+    NsPerTick = 40,
+    /// Moments noted so far; the newest is in copy `count & 1`.
+    MomentCount = 41,
+    /// Two copies of the newest moment: the number of its record, ticks, Unix time.
+    Moments = 48,
+    /// Live blocks that the table of blocks has no place for.
+    BlocksMissing = 56,
+    /// Odd while the table of segments changes.
+    SegmentsVersion = 57,
+    /// Segments that the table of segments has no place for.
+    SegmentsMissing = 58,
+    /// States of the pools written so far; the newest is in copy `count & 1`.
+    MannersCount = 59,
+    /// Whether a state of the pools did not fit.
+    MannersMissing = 60,
+}
+
+/// How many there are of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) slots: usize,
+    /// Places for who and where (thread, stream, pool).
+    pub(super) contexts: usize,
+    /// Places for live blocks.
+    pub(super) blocks: usize,
+    /// Places for segments, and for mapped runs of expandable ones.
+    pub(super) segments: usize,
+    /// Words of one copy of the pools' state.
+    pub(super) manners_words: usize,
+    pub(super) text_words: usize,
+}
+
+/// One of the parts behind the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Slots,
+    Contexts,
+    Blocks,
+    Segments,
+    Manners,
+    Text,
+}
+
+impl Shape {
+    /// The shape of a ring of `slots` records, a power of two.
+    pub(super) const fn new(slots: usize, text_words: usize) -> Self {
+        Self {
+            slots,
+            contexts: between(slots / 64, 1 << 8, 1 << 14),
+            blocks: between(slots / 4, 1 << 14, 1 << 20),
+            segments: between(slots / 64, 1 << 10, 1 << 14),
+            manners_words: 1 << 12,
+            text_words,
+        }
+    }
+
+    const fn sizes(self) -> [Option<usize>; 6] {
+        [
+            self.slots.checked_mul(SLOT_WORDS),
+            self.contexts.checked_mul(CONTEXT_WORDS),
+            self.blocks.checked_mul(SLOT_WORDS),
+            self.segments.checked_mul(SEGMENT_WORDS),
+            self.manners_words.checked_mul(2),
+            Some(self.text_words),
+        ]
+    }
+
+    /// Words of the whole; `None` where no machine has as many.
+    pub(super) fn words(self) -> Option<usize> {
+        self.sizes().into_iter().try_fold(HEADER_WORDS, |sum, size| sum.checked_add(size?))
+    }
+
+    /// First word and number of words of a part; of a shape whose words can be counted.
+    pub(super) fn part(self, part: Part) -> (usize, usize) {
+        let sizes = self.sizes().map(Option::unwrap_or_default);
+        let start = HEADER_WORDS + sizes[..part as usize].iter().sum::<usize>();
+        (start, sizes[part as usize])
+    }
+}
+
+const fn between(value: usize, least: usize, most: usize) -> usize {
+    if value < least {
+        least
+    } else if value > most {
+        most
+    } else {
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_lie_side_by_side_and_fill_the_whole() {
+        let shape = Shape::new(1 << 20, 1 << 19);
+        let parts =
+            [Part::Slots, Part::Contexts, Part::Blocks, Part::Segments, Part::Manners, Part::Text];
+        let mut end = HEADER_WORDS;
+        for part in parts {
+            let (start, words) = shape.part(part);
+            assert_eq!(start, end);
+            end = start + words;
+        }
+        assert_eq!(Some(end), shape.words());
+        assert_eq!(Shape { slots: usize::MAX, ..shape }.words(), None);
+    }
+}
