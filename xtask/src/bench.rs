@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the criterion benches, and on request PyTorch's own allocator beside ours.
+//! `cargo xtask bench`: the criterion benches; on request PyTorch's own allocator beside ours, or instructions.
 
 use std::process::{Command, ExitCode};
 
@@ -6,10 +6,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::artefacts::Artefacts;
 use crate::venv::Venv;
-use crate::{cargo, torch};
+use crate::{cargo, instructions, torch};
 
 /// What the benches can be told.
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Options {
     /// Also run PyTorch's own allocator on the simulated driver, in the same run as ours
     #[arg(long)]
@@ -26,6 +27,12 @@ pub(crate) struct Options {
     /// Print --peers as JSON
     #[arg(long, requires = "peers")]
     json: bool,
+    /// Count the instructions of an allocation and its free (needs valgrind), and nothing else
+    #[arg(long, conflicts_with_all = ["peers", "filter"])]
+    instructions: bool,
+    /// Keep the counts of --instructions as those that `cargo xtask test` compares with
+    #[arg(long, requires = "instructions")]
+    accept: bool,
     /// Only the benches whose name contains this
     #[arg(value_name = "FILTER")]
     filter: Option<String>,
@@ -33,6 +40,10 @@ pub(crate) struct Options {
 
 /// Runs them; criterion's output goes straight through.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if options.instructions {
+        instructions::bench(options.accept)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if options.only.is_empty() {
         let mut criterion = cargo::command(&["bench", "-p", "benches", "--benches"])?;
         if let Some(filter) = &options.filter {

@@ -9,6 +9,7 @@ mod cache;
 mod cargo;
 mod demo;
 mod exec;
+mod instructions;
 mod progress;
 mod python;
 mod tally;

@@ -1,4 +1,5 @@
-//! The tests in a real, unmodified PyTorch: every `tests/python/test_*.py` under every version.
+//! The tests of the release build: its instruction counts, and it in a real, unmodified PyTorch, every
+//! `tests/python/test_*.py` under every version.
 //!
 //! A script passes when it exits with 0. It finds what was built in `VRAMTAPE_LIBRARY`,
 //! `VRAMTAPE_SIMCUDA` and `VRAMTAPE_COMMAND`, and writes to the folder it runs in, if at all.
@@ -15,7 +16,7 @@ use crate::artefacts::Artefacts;
 use crate::progress::Step;
 use crate::tally::{Counts, Outcome, Tally};
 use crate::venv::Venv;
-use crate::{cargo, exec, torch};
+use crate::{cargo, exec, instructions, torch};
 
 /// No script takes a tenth of this; one that hangs is a failure.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
@@ -30,6 +31,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });
     let Some(artefacts) = artefacts else { return Ok(()) };
+    instructions::test(tally, &artefacts);
     for torch in &torch::ALL {
         let mut venv = None;
         tally.group(&format!("environment of torch {}", torch.version), || {
