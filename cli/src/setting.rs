@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use allocator::config::{Compat, Config};
-use anyhow::{Context, Result, bail};
+use allocator::config::{Compat, Config, parse_bytes};
+use anyhow::{Context, Error, Result, bail};
 use clap::ValueEnum;
 use replay::driver::Follow;
 use replay::run::DeviceTape;
 use replay::tape::{Device, Tape};
 use trace_format::StringId;
 
-use crate::{bytes, input};
+use crate::input;
 
 /// The run, and the machine it is replayed on.
 #[derive(clap::Args)]
@@ -77,7 +77,7 @@ impl RunFlags {
         };
         let capacity_bytes = match self.capacity.as_deref() {
             Some("unlimited") => None,
-            Some(text) => Some(bytes::parse(text).context("--capacity")?),
+            Some(text) => Some(parse_bytes(text).map_err(Error::msg).context("--capacity")?),
             None => tape
                 .device_meta(tape.devices[device].id)
                 .and_then(|meta| meta.capacity_bytes.or(meta.total_bytes)),

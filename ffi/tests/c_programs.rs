@@ -72,6 +72,25 @@ fn a_tape_between_two_calls_starts_with_the_state_of_memory() {
     assert_eq!((saved.allocations, saved.frees, saved.lost), (3, 2, 0), "all that device 0 did");
 }
 
+#[test]
+fn a_full_disk_ends_the_tape_with_one_warning_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder for the tape");
+    let path = folder.path().join("run.vtape");
+    let program = build("full_disk", folder.path(), &[]);
+    let output = Command::new(program)
+        .env_remove("PYTORCH_CUDA_ALLOC_CONF")
+        .env_remove("PYTORCH_ALLOC_CONF")
+        .env("VRAMTAPE_CONF", format!("device:sim,tape:\"{}\"", path.display()))
+        .output()
+        .expect("the program can be started");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{text}", output.status);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains("WARN") && text.contains("run.vtape"), "{text}");
+    let tape = Tape::read(&path);
+    assert!(tape.allocations > 10_000, "{} allocations", tape.allocations);
+}
+
 /// What a tape says, every record of it applied to the state before.
 #[derive(Default)]
 struct Tape {

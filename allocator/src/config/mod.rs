@@ -1,5 +1,6 @@
 //! What the allocator can be told: PyTorch's own settings and ours.
 
+mod bytes;
 mod cursor;
 mod entries;
 mod environment;
@@ -14,6 +15,7 @@ mod tape_path;
 mod tokenizer;
 mod vramtape;
 
+pub use bytes::parse_bytes;
 pub use environment::Environment;
 pub use error::{ConfigError, Place, PyException, Warning};
 pub use metrics::{MetricsPath, MetricsTarget, PortOffset};

@@ -3,14 +3,15 @@
 use super::entries::{Entries, Entry, place, refuse};
 use super::error::{ConfigError, Warning};
 use super::keys::nearest;
-use super::{Compat, MetricsTarget, TapePath};
+use super::{Compat, MetricsTarget, TapePath, parse_bytes};
 
 /// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 9] = [
+pub(super) const KEYS: [&str; 10] = [
     "strategy",
     "compat",
     "record",
     "tape",
+    "tape_max",
     "ring_events",
     "stacks",
     "device",
@@ -20,6 +21,9 @@ pub(super) const KEYS: [&str; 9] = [
 
 /// Records that a ring holds unless `ring_events` says otherwise.
 const DEFAULT_RING_EVENTS: u64 = 1 << 20;
+
+/// The least that a tape may be limited to: two states of memory and some records in between.
+const TAPE_MAX_LEAST_BYTES: u64 = 64 << 20;
 
 /// How requests become placements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +78,8 @@ pub struct Settings {
     pub record: RecordMode,
     /// `tape`.
     pub tape: TapePath,
+    /// `tape_max`; none means that a tape grows for as long as it is written.
+    pub tape_max_bytes: Option<u64>,
     /// `ring_events`: records that each device's ring holds.
     pub ring_events: u64,
     /// `device`.
@@ -91,6 +97,7 @@ impl Default for Settings {
             compat: None,
             record: RecordMode::default(),
             tape: TapePath::default(),
+            tape_max_bytes: None,
             ring_events: DEFAULT_RING_EVENTS,
             device: DeviceKind::default(),
             search_after_flush: None,
@@ -128,6 +135,7 @@ impl Settings {
                 }
                 "record" => record = Some((value.record()?, key_at)),
                 "tape" => tape = Some((value.tape()?, key_at)),
+                "tape_max" => settings.tape_max_bytes = Some(value.tape_max()?),
                 "ring_events" => settings.ring_events = value.ring_events()?,
                 "stacks" => value.stacks()?,
                 "device" => {
@@ -186,6 +194,18 @@ impl Value<'_> {
 
     fn tape(&self) -> Result<TapePath, ConfigError> {
         TapePath::parse(self.written).map_err(|(message, advice)| self.refuse(message, advice))
+    }
+
+    fn tape_max(&self) -> Result<u64, ConfigError> {
+        let advice = "write a size of at least 64MiB, for example tape_max:2GiB".to_owned();
+        match parse_bytes(self.written) {
+            Ok(bytes) if bytes >= TAPE_MAX_LEAST_BYTES => Ok(bytes),
+            Ok(_) => {
+                let message = format!("tape_max cannot be as little as {}", self.written);
+                Err(self.refuse(message, advice))
+            }
+            Err(message) => Err(self.refuse(message, advice)),
+        }
     }
 
     fn metrics(&self) -> Result<MetricsTarget, ConfigError> {
@@ -254,7 +274,7 @@ mod tests {
     fn every_key_is_read() {
         let text = "strategy:expandable, compat:2.11,record:file,tape:\"/t/{rank},{pid}.vtape\",\
                     ring_events:4096,stacks:none,device:sim,search_after_flush:False,\
-                    metrics:9400";
+                    metrics:9400,tape_max:2GiB";
         let read = settings(text);
         assert_eq!(read.strategy, Strategy::Expandable);
         assert_eq!(read.compat, Some(Compat::V2_11));
@@ -263,6 +283,7 @@ mod tests {
         assert_eq!(read.ring_events, 4096);
         assert_eq!(read.device, DeviceKind::Sim);
         assert_eq!(read.search_after_flush, Some(false));
+        assert_eq!(read.tape_max_bytes, Some(2 << 30));
         assert_eq!(read.metrics, MetricsTarget::parse("127.0.0.1:9400").ok());
     }
 
@@ -296,6 +317,8 @@ mod tests {
             ("max_split_size_mb:64", "unknown key", 1, "PYTORCH_CUDA_ALLOC_CONF"),
             ("tape:{host}", "no placeholder", 6, "{rank}"),
             ("record:ring,record:off", "record is given twice", 13, "keep one"),
+            ("tape_max:2GB", "`GB` is not a unit", 10, "2GiB"),
+            ("tape_max:1MiB", "as little as 1MiB", 10, "64MiB"),
             ("metrics:a.txt", "neither an address nor", 9, "9400"),
             ("search_after_flush:true", "cannot be \"true\"", 20, "True, False"),
         ] {

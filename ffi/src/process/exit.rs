@@ -27,7 +27,8 @@ extern "C" fn at_exit() {
             is_on_tape = process.tape_path.is_some();
         }
         if is_on_tape && let Err(error) = tape::stop() {
-            tracing::error!("{}", error.message);
+            // The tape's thread warned when it happened.
+            tracing::debug!("{}", error.message);
         }
         let metrics = lock().as_mut().and_then(|process| process.metrics.take());
         if let Some(metrics) = metrics {

@@ -32,7 +32,9 @@ impl Process {
             return Ok(());
         };
         if !self.tapes.iter().any(|tape| tape.path == path) {
-            let recorder = TapeRecorder::start(Path::new(&path), self.meta(), SystemClock::new())?;
+            let (meta, max_bytes) = (self.meta(), self.settings.tape_max_bytes);
+            let recorder =
+                TapeRecorder::start_limited(Path::new(&path), meta, SystemClock::new(), max_bytes)?;
             self.tapes.push(Tape { path, recorder });
         }
         Ok(())

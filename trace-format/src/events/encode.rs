@@ -57,6 +57,18 @@ impl EventsEncoder {
         self.tags.len() as u32
     }
 
+    /// Bytes that the payload will take at most.
+    pub(crate) fn size_bytes(&self) -> usize {
+        const HEAD_BYTES: usize = 20 + (COLUMNS + 5) * 10;
+        let columns = self.columns.iter().map(Vec::len).sum::<usize>() + self.tags.len();
+        let varints = self.time_steps_ns.len()
+            + self.threads.values.len()
+            + 3 * self.places.values.len()
+            + 2 * self.sizes.values.len()
+            + self.addrs.values.len();
+        HEAD_BYTES + columns + 10 * varints
+    }
+
     /// Times of the first and the last record.
     pub(crate) fn times_ns(&self) -> (u64, u64) {
         (self.first_time_ns, self.last_time_ns)

@@ -52,6 +52,13 @@ impl<W: Write> Chunks<W> {
         self.sink
     }
 
+    /// Bytes written so far, and those that an index of one more chunk takes at most.
+    pub(super) fn size_with_index_bytes(&self) -> u64 {
+        const ENTRY_MAX_BYTES: u64 = 40;
+        let entries = self.index.entries.len() as u64 + 1;
+        self.offset_bytes + CHUNK_HEADER_BYTES as u64 + ENTRY_MAX_BYTES * (entries + 1)
+    }
+
     /// Writes a chunk that `entry` describes, all but its place.
     pub(super) fn write(&mut self, entry: IndexEntry, payload: &[u8]) -> Result<(), WriteError> {
         self.packed.clear();

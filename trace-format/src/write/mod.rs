@@ -16,7 +16,7 @@ use crate::{
     events::EventsEncoder,
     ids::{DeviceId, StackId, StringId},
     index::IndexEntry,
-    layout::{ChunkKind, JSON_MAX_BYTES, PAYLOAD_MAX_BYTES},
+    layout::{CHUNK_HEADER_BYTES, ChunkKind, JSON_MAX_BYTES, PAYLOAD_MAX_BYTES},
     meta::Meta,
     state::State,
     tables::{Frame, Full, Interner},
@@ -184,6 +184,15 @@ impl<W: Write> Writer<W> {
         }
         self.flush_tables()?;
         self.chunks.flush()
+    }
+
+    /// Bytes that the tape would have at most, were it [finished](Self::finish) now. What waits for a full chunk is
+    /// counted before compression.
+    pub fn size_at_most_bytes(&self) -> u64 {
+        let waiting = self.devices.iter().map(|(_, encoder)| encoder.size_bytes());
+        let waiting = waiting.sum::<usize>() + self.tables.pending_bytes();
+        let chunks = self.devices.len() + 2;
+        self.chunks.size_with_index_bytes() + (waiting + chunks * 2 * CHUNK_HEADER_BYTES) as u64
     }
 
     /// Writes what waits, then the index, and gives a tape started with [`create`](Writer::create) its name.

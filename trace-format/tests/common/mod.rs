@@ -223,7 +223,10 @@ pub(crate) fn write(steps: &[Step]) -> Vec<u8> {
             Step::Flush => writer.flush().unwrap(),
         }
     }
-    writer.finish().unwrap()
+    let most_bytes = writer.size_at_most_bytes();
+    let tape = writer.finish().unwrap();
+    assert!(tape.len() as u64 <= most_bytes, "{} bytes, {most_bytes} at most", tape.len());
+    tape
 }
 
 fn described(hostname: &str) -> Meta {

@@ -1,6 +1,8 @@
 //! The tape that a running process writes: a thread that reads the ring, and a ring's contents saved on demand.
 
+mod drainer;
 mod names;
+mod parts;
 mod recorder;
 mod recover;
 mod rewind;

@@ -1,17 +1,17 @@
 //! A tape of the running process: its thread, and how to start and stop it.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
-use trace_format::{Meta, WriteCause, WriteError, Writer};
+use trace_format::{Meta, WriteError};
 
+use super::drainer::Drainer;
+use super::parts::Parts;
 use super::signals;
 use super::source::{Feed, TapeSource};
 use crate::record::clock::Clock;
@@ -20,7 +20,7 @@ use crate::record::clock::Clock;
 const RECORDS_PER_BASE: u64 = 1_000_000;
 
 /// A reader of the growing tape sees records at most this much later, and a kill loses at most as many.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
+pub(super) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// A tape that is being written, of one or more devices.
 ///
@@ -35,9 +35,10 @@ pub struct TapeRecorder {
     pid: u32,
 }
 
+/// What the thread and its owner share.
 #[derive(Debug, Default)]
-struct Shared {
-    is_stopping: AtomicBool,
+pub(super) struct Shared {
+    pub(super) is_stopping: AtomicBool,
     new_feeds: Mutex<Vec<Feed>>,
     /// Who waits for everything recorded until now to be in the file.
     flushes: Mutex<Vec<mpsc::Sender<()>>>,
@@ -48,7 +49,7 @@ struct Shared {
 pub struct TapeSummary {
     /// The file.
     pub path: PathBuf,
-    /// Records on it.
+    /// Records on it, those included that are gone with parts of it ([`TapeRecorder::start_limited`]).
     pub records: u64,
     /// Records that are not, because they were overwritten before they could be read.
     pub lost: u64,
@@ -61,6 +62,20 @@ pub enum TapeError {
     /// The file could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// The state of memory leaves no room for records.
+    #[error(
+        "{}: a state of memory takes {base_bytes} bytes of a tape that may have {max_bytes}; \
+         set tape_max in VRAMTAPE_CONF higher",
+        path.display()
+    )]
+    TooSmall {
+        /// The file.
+        path: PathBuf,
+        /// What the state takes.
+        base_bytes: u64,
+        /// What the tape may have.
+        max_bytes: u64,
+    },
     /// Another tape is being written there.
     #[error(
         "{} is being written by another process: put {{pid}} or {{rank}} into the tape path",
@@ -90,19 +105,34 @@ impl TapeRecorder {
     /// # Errors
     /// Where the file cannot be written or is another process's tape in the making, or there is no thread to be had.
     pub fn start(path: &Path, meta: Meta, clock: impl Clock) -> Result<Self, TapeError> {
+        Self::start_limited(path, meta, clock, None)
+    }
+
+    /// The same, with at most `max_bytes` on disk. At half of that the file gets the name `PATH.1`, in place of the
+    /// one before it, and another begins at `path` with the state of memory: the newest records are kept, and each
+    /// part replays by itself.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_limited(
+        path: &Path,
+        meta: Meta,
+        clock: impl Clock,
+        max_bytes: Option<u64>,
+    ) -> Result<Self, TapeError> {
         let shared = Arc::new(Shared::default());
         let (started, starts) = mpsc::channel();
         let work = {
             let (path, shared) = (path.to_owned(), Arc::clone(&shared));
             move || {
                 signals::block();
-                let writer = open(&path, &meta)?;
-                let drainer = Drainer { path, meta, writer, feeds: Vec::new(), shared, clock };
+                let parts = Parts::open(path, meta, max_bytes)?;
+                let drainer = Drainer { parts, feeds: Vec::new(), shared, clock };
                 // Nobody but a panicking caller would not listen.
                 let _ = started.send(());
-                Ok(drainer.run().inspect_err(|error| {
+                drainer.run().inspect_err(|error| {
                     tracing::warn!(%error, "recording to the tape stops; the allocator goes on");
-                })?)
+                })
             }
         };
         let builder = thread::Builder::new().name("vramtape-tape".to_owned());
@@ -193,96 +223,11 @@ impl Drop for TapeRecorder {
 }
 
 impl Shared {
-    fn new_feeds(&self) -> MutexGuard<'_, Vec<Feed>> {
+    pub(super) fn new_feeds(&self) -> MutexGuard<'_, Vec<Feed>> {
         self.new_feeds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn flushes(&self) -> MutexGuard<'_, Vec<mpsc::Sender<()>>> {
+    pub(super) fn flushes(&self) -> MutexGuard<'_, Vec<mpsc::Sender<()>>> {
         self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What the thread works with.
-struct Drainer<C> {
-    path: PathBuf,
-    meta: Meta,
-    writer: Writer<File>,
-    feeds: Vec<Feed>,
-    shared: Arc<Shared>,
-    clock: C,
-}
-
-impl<C: Clock> Drainer<C> {
-    fn run(mut self) -> Result<TapeSummary, WriteError> {
-        let mut flushed_at = Instant::now();
-        loop {
-            // Asked before draining, so that what was recorded before the stop is drained.
-            let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
-            let flushes = std::mem::take(&mut *self.shared.flushes());
-            self.take_new_feeds()?;
-            for feed in &mut self.feeds {
-                feed.drain(&mut self.writer, self.clock.unix_ns())?;
-            }
-            if is_stopping {
-                break;
-            }
-            if flushed_at.elapsed() >= FLUSH_EVERY || !flushes.is_empty() {
-                self.writer.flush()?;
-                flushed_at = Instant::now();
-            }
-            for done in flushes {
-                // One who no longer listens needs no answer.
-                let _ = done.send(());
-            }
-            thread::park_timeout(self.pause());
-        }
-        self.writer.finish()?;
-        let sum = |count: fn(&Feed) -> u64| self.feeds.iter().map(count).sum();
-        Ok(TapeSummary {
-            path: self.path,
-            records: sum(|feed| feed.records),
-            lost: sum(|feed| feed.lost),
-        })
-    }
-
-    fn take_new_feeds(&mut self) -> Result<(), WriteError> {
-        let new = std::mem::take(&mut *self.shared.new_feeds());
-        if new.is_empty() {
-            return Ok(());
-        }
-        for feed in &new {
-            self.meta.devices.retain(|device| device.id != feed.device().id);
-            self.meta.devices.push(feed.device().clone());
-        }
-        self.feeds.extend(new);
-        self.writer.meta(&self.meta)
-    }
-
-    /// A quarter of the time in which the fastest producer fills the smallest ring, within reason.
-    fn pause(&self) -> Duration {
-        const FASTEST_RECORD_NS: u64 = 20;
-        let slots = self.feeds.iter().map(|feed| feed.ring().slots()).min().unwrap_or(u64::MAX);
-        let quarter = Duration::from_nanos(slots.saturating_mul(FASTEST_RECORD_NS) / 4);
-        quarter.clamp(Duration::from_micros(200), Duration::from_millis(10))
-    }
-}
-
-/// Opens the tape in place, and locks it for as long as this process has it.
-fn open(path: &Path, meta: &Meta) -> Result<Writer<File>, TapeError> {
-    let name = path.display().to_string();
-    let failed = |error| WriteError { name: name.clone(), cause: WriteCause::Io(error) };
-    let mut options = OpenOptions::new();
-    // Not truncated before it is ours.
-    options.write(true).create(true).truncate(false);
-    let file = options.open(path).map_err(failed)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            return Err(TapeError::InUse { path: path.to_owned() });
-        }
-        // Some network file systems cannot lock.
-        Err(error) => tracing::debug!(path = %path.display(), %error, "the tape is not locked"),
-    }
-    file.set_len(0).map_err(failed)?;
-    Ok(Writer::new(file, name, meta)?)
 }

@@ -1,15 +1,16 @@
 //! One ring's way onto a tape: every record once, in order, and a base state wherever a reader needs one.
 
 use std::fmt;
-use std::fs::File;
 use std::sync::Arc;
 
-use trace_format::{
-    BaseState, DeviceId, DeviceMeta, Event, Record, StackId, ThreadId, WriteError, Writer,
-};
+use trace_format::{BaseState, DeviceId, DeviceMeta, Event, Record, StackId, ThreadId, WriteError};
 
 use super::names::Names;
+use super::parts::Parts;
 use crate::record::ring::{Cursor, Reached, Ring};
+
+/// Records of one ring that are written before the others have their turn, and the tape's size is looked at.
+const RECORDS_PER_TURN: u64 = 1 << 16;
 
 /// Gives the state of a heap, and the number of the first record that is not yet part of it; both under the heap's
 /// lock, so that no record falls between them. `None` where the heap is broken.
@@ -41,6 +42,8 @@ pub(super) struct Feed {
     source: TapeSource,
     names: Names<Arc<Ring>>,
     cursor: Cursor,
+    /// Number of the first record that this round leaves to the next.
+    end: u64,
     /// Number of the first record after the last base state; `None` before the first one, where one is needed.
     base_at: Option<u64>,
     records_per_base: u64,
@@ -54,7 +57,7 @@ impl Feed {
         let base_at = (source.ring.sequence() == 0).then_some(0);
         let names = Names::new(Arc::clone(&source.ring));
         let cursor = Cursor::default();
-        Self { source, names, cursor, base_at, records_per_base, records: 0, lost: 0 }
+        Self { source, names, cursor, end: 0, base_at, records_per_base, records: 0, lost: 0 }
     }
 
     pub(super) fn ring(&self) -> &Ring {
@@ -65,61 +68,105 @@ impl Feed {
         &self.source.device
     }
 
-    /// Writes what was recorded until now, about `now_ns`.
-    pub(super) fn drain(
-        &mut self,
-        writer: &mut Writer<File>,
-        now_ns: u64,
-    ) -> Result<(), WriteError> {
-        let Some(base_at) = self.base_at else { return self.start_again(writer, now_ns) };
-        let end = self.ring().sequence();
-        if self.copy(writer, end)? == Reached::Gone {
-            return self.start_again(writer, now_ns);
+    /// Sets what [`drain`](Self::drain) is to write: everything recorded until now.
+    pub(super) fn aim(&mut self) {
+        self.end = self.ring().sequence();
+    }
+
+    /// Writes a part of it, about `now_ns`, and says whether it was the last one.
+    pub(super) fn drain(&mut self, parts: &mut Parts, now_ns: u64) -> Result<bool, WriteError> {
+        let Some(base_at) = self.base_at else {
+            self.start_again(parts, now_ns)?;
+            return Ok(true);
+        };
+        let end = self.end.min(self.cursor.position() + RECORDS_PER_TURN);
+        if self.copy(parts, end)? == Reached::Gone {
+            self.start_again(parts, now_ns)?;
+            return Ok(true);
         }
-        if end - base_at >= self.records_per_base
+        if end.saturating_sub(base_at) >= self.records_per_base
             && let Some((base, next)) = (self.source.base)()
         {
             // The state holds what was recorded while it was waited for; so must the tape before it.
-            if self.copy(writer, next)? == Reached::Gone {
-                return self.start_again(writer, now_ns);
+            if self.copy(parts, next)? == Reached::Gone {
+                self.start_again(parts, now_ns)?;
+                return Ok(true);
             }
-            self.put_base(writer, base, next, now_ns)?;
+            self.put_base(parts, base, next, now_ns)?;
         }
-        Ok(())
+        Ok(self.cursor.position() >= self.end)
+    }
+
+    /// Writes what led to the heap's state now, and gives that state: the next part begins with it.
+    pub(super) fn cut(
+        &mut self,
+        parts: &mut Parts,
+        now_ns: u64,
+    ) -> Result<Option<(BaseState, u64)>, WriteError> {
+        if self.base_at.is_none() {
+            return Ok(None);
+        }
+        let Some((base, next)) = (self.source.base)() else { return Ok(None) };
+        if self.copy(parts, next)? == Reached::Gone {
+            self.put_lost(parts, next, now_ns)?;
+        }
+        Ok(Some((base, next)))
+    }
+
+    /// Goes on in a new part, from what [`cut`](Self::cut) gave.
+    pub(super) fn begin_part(
+        &mut self,
+        parts: &mut Parts,
+        cut: Option<(BaseState, u64)>,
+        now_ns: u64,
+    ) -> Result<(), WriteError> {
+        // Every part has strings and stacks of its own.
+        self.names = Names::new(Arc::clone(&self.source.ring));
+        self.base_at = None;
+        match cut {
+            Some((base, next)) => self.put_base(parts, base, next, now_ns),
+            None => Ok(()),
+        }
     }
 
     /// Goes on from the heap's state, at the beginning or where records are lost.
-    fn start_again(&mut self, writer: &mut Writer<File>, now_ns: u64) -> Result<(), WriteError> {
+    fn start_again(&mut self, parts: &mut Parts, now_ns: u64) -> Result<(), WriteError> {
         let Some((base, next)) = (self.source.base)() else { return Ok(()) };
         if self.base_at.is_some() {
-            let count = next.saturating_sub(self.cursor.position());
-            self.lost += count;
-            self.ring().add_lost_by_tape(count);
-            let (thread, stack) = (ThreadId::default(), StackId::NONE);
-            let (time_ns, event) = (self.cursor.not_before(now_ns), Event::Lost { count });
-            writer.push(self.device_id(), &Record { time_ns, thread, stack, event })?;
+            self.put_lost(parts, next, now_ns)?;
         }
-        self.put_base(writer, base, next, now_ns)
+        self.put_base(parts, base, next, now_ns)
+    }
+
+    /// Says that the records up to number `next` are lost.
+    fn put_lost(&mut self, parts: &mut Parts, next: u64, now_ns: u64) -> Result<(), WriteError> {
+        let count = next.saturating_sub(self.cursor.position());
+        self.lost += count;
+        self.ring().add_lost_by_tape(count);
+        let (thread, stack) = (ThreadId::default(), StackId::NONE);
+        let (time_ns, event) = (self.cursor.not_before(now_ns), Event::Lost { count });
+        parts.writer().push(self.device_id(), &Record { time_ns, thread, stack, event })
     }
 
     fn put_base(
         &mut self,
-        writer: &mut Writer<File>,
+        parts: &mut Parts,
         mut base: BaseState,
         next: u64,
         now_ns: u64,
     ) -> Result<(), WriteError> {
         base.time_ns = self.cursor.not_before(now_ns);
-        let base = self.names.base(writer, base)?;
-        writer.base(self.device_id(), &base)?;
+        let base = self.names.base(parts.writer(), base)?;
+        parts.base(self.device_id(), &base)?;
         self.cursor.jump(next);
         self.base_at = Some(next);
         Ok(())
     }
 
-    fn copy(&mut self, writer: &mut Writer<File>, end: u64) -> Result<Reached, WriteError> {
+    fn copy(&mut self, parts: &mut Parts, end: u64) -> Result<Reached, WriteError> {
         let device = self.device_id();
         let Self { source, names, cursor, records, .. } = self;
+        let writer = parts.writer();
         source.ring.read(cursor, end, |record| {
             *records += 1;
             let record = names.record(writer, record)?;

@@ -1,6 +1,7 @@
 //! Tapes written beside a heap that goes on, read back and followed step by step.
 
 mod model;
+mod parts;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,138 @@
+//! A tape's file; of a tape that may not grow for ever, the newest two parts.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::{io, mem};
+
+use rustix::fs::{FlockOperation, flock};
+use trace_format::{BaseState, DeviceId, DeviceMeta, Meta, WriteCause, WriteError, Writer};
+
+use super::TapeError;
+
+/// What is kept free of a part for records that arrive while it is being closed.
+const SPARE_MAX_BYTES: u64 = 4 << 20;
+/// The same as a share of a small tape.
+const SPARE_SHARE: u64 = 16;
+
+/// The file that is being written, and what came before it.
+pub(super) struct Parts {
+    path: PathBuf,
+    meta: Meta,
+    max_bytes: Option<u64>,
+    writer: Writer<File>,
+    /// Size of the part before this one.
+    previous_bytes: u64,
+    /// The most that a base state took: the next one will take about as much.
+    base_bytes: u64,
+}
+
+impl Parts {
+    /// Opens the tape in place, and locks it for as long as this process writes it.
+    pub(super) fn open(
+        path: PathBuf,
+        meta: Meta,
+        max_bytes: Option<u64>,
+    ) -> Result<Self, TapeError> {
+        let writer = open(&path, &meta)?;
+        if max_bytes.is_some() {
+            // Of an earlier tape: beside this one it would look like its beginning.
+            match fs::remove_file(previous(&path)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(io_error(&previous(&path), error).into());
+                }
+                _ => {}
+            }
+        }
+        Ok(Self { path, meta, max_bytes, writer, previous_bytes: 0, base_bytes: 0 })
+    }
+
+    /// The part that is being written.
+    pub(super) fn writer(&mut self) -> &mut Writer<File> {
+        &mut self.writer
+    }
+
+    /// Puts devices into the tape's description.
+    pub(super) fn add_devices<'a>(
+        &mut self,
+        devices: impl Iterator<Item = &'a DeviceMeta>,
+    ) -> Result<(), WriteError> {
+        for new in devices {
+            self.meta.devices.retain(|device| device.id != new.id);
+            self.meta.devices.push(new.clone());
+        }
+        self.writer.meta(&self.meta)
+    }
+
+    /// Writes a device's state.
+    pub(super) fn base(&mut self, device: DeviceId, base: &BaseState) -> Result<(), WriteError> {
+        let before_bytes = self.writer.size_at_most_bytes();
+        self.writer.base(device, base)?;
+        let size_bytes = self.writer.size_at_most_bytes().saturating_sub(before_bytes);
+        self.base_bytes = self.base_bytes.max(size_bytes);
+        Ok(())
+    }
+
+    /// Whether another part has to begin for the tape to stay below its limit.
+    pub(super) fn is_full(&self) -> bool {
+        let Some(max_bytes) = self.max_bytes else { return false };
+        let spare_bytes = SPARE_MAX_BYTES.min(max_bytes / SPARE_SHARE) + 2 * self.base_bytes;
+        let end_bytes = self.writer.size_at_most_bytes() + spare_bytes;
+        end_bytes > max_bytes / 2 || end_bytes + self.previous_bytes > max_bytes
+    }
+
+    /// Finishes this part and begins the next one, which wants the state of every device.
+    pub(super) fn turn(&mut self) -> Result<(), TapeError> {
+        self.writer.flush()?;
+        self.previous_bytes = self.writer.size_at_most_bytes();
+        let previous = previous(&self.path);
+        fs::rename(&self.path, &previous).map_err(|error| io_error(&previous, error))?;
+        let finished = mem::replace(&mut self.writer, open(&self.path, &self.meta)?);
+        finished.finish()?;
+        Ok(())
+    }
+
+    /// An error if the states of memory alone fill a part.
+    pub(super) fn has_room(&self) -> Result<(), TapeError> {
+        match self.max_bytes {
+            Some(max_bytes) if self.is_full() => {
+                let (path, base_bytes) = (self.path.clone(), self.base_bytes);
+                Err(TapeError::TooSmall { path, base_bytes, max_bytes })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the index.
+    pub(super) fn finish(self) -> Result<PathBuf, WriteError> {
+        self.writer.finish()?;
+        Ok(self.path)
+    }
+}
+
+/// Where the part before the newest one is.
+fn previous(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
+
+fn open(path: &Path, meta: &Meta) -> Result<Writer<File>, TapeError> {
+    let mut options = OpenOptions::new();
+    // Not truncated before it is ours.
+    options.write(true).create(true).truncate(false);
+    let file = options.open(path).map_err(|error| io_error(path, error))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            return Err(TapeError::InUse { path: path.to_owned() });
+        }
+        // Some network file systems cannot lock.
+        Err(error) => tracing::debug!(path = %path.display(), %error, "the tape is not locked"),
+    }
+    file.set_len(0).map_err(|error| io_error(path, error))?;
+    Ok(Writer::new(file, path.display().to_string(), meta)?)
+}
+
+fn io_error(path: &Path, error: io::Error) -> WriteError {
+    WriteError { name: path.display().to_string(), cause: WriteCause::Io(error) }
+}
