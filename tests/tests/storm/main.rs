@@ -1,0 +1,80 @@
+//! Many threads on one heap whose device fails at random, with the recorder on: at the end the heap is whole, nothing
+//! leaked, and the tape tells what happened, every loss counted.
+//!
+//! `VRAMTAPE_STORM_SECONDS=600` makes it long; `VRAMTAPE_SEED` repeats a seed, as far as threads can be repeated.
+
+mod dice;
+mod tape;
+mod weather;
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use allocator::config::Settings;
+use allocator::record::{SystemClock, TapeRecorder};
+use trace_format::Meta;
+
+use dice::{Dice, seed};
+use tape::Told;
+use weather::Storm;
+
+const THREADS: u64 = 24;
+
+#[test]
+fn a_recorded_storm_leaves_a_whole_heap_and_a_tape_that_replays() {
+    let told = blow(Settings::default().ring_events as usize, 0);
+    assert!(told.allocations > 0 && told.ooms > 0, "{told:?}");
+}
+
+#[test]
+fn a_ring_too_small_for_the_storm_says_what_it_lost() {
+    let told = blow(1 << 16, 5);
+    assert!(told.lost > 0, "{told:?}");
+}
+
+/// A storm over a ring of `slots`, whose reader falls behind at least `delays` times.
+fn blow(slots: usize, delays: u64) -> Told {
+    let seconds = env::var("VRAMTAPE_STORM_SECONDS")
+        .map_or(2.0, |text| text.parse().expect("VRAMTAPE_STORM_SECONDS is a number of seconds"));
+    let seed = seed();
+    println!("storm of {THREADS} threads, {seconds} s, a ring of {slots}: VRAMTAPE_SEED={seed}");
+    let folder = tempfile::tempdir().expect("a folder for the ring and the tape");
+    let path = folder.path().join("storm.vtape");
+    let storm = Storm::new(seed, folder.path(), slots);
+    let tape = TapeRecorder::start(&path, Meta::default(), SystemClock::new()).expect("a tape");
+    let before = storm.sequence();
+    tape.add(storm.source(delays));
+    if delays == 0 {
+        assert!(tape.flush(), "the tape begins before the storm");
+    }
+
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    std::thread::scope(|scope| {
+        for number in 0..THREADS {
+            let dice = Dice::new(seed ^ (number + 1).wrapping_mul(0x9e37_79b9));
+            let storm = &storm;
+            scope.spawn(move || storm.blow(dice, end));
+        }
+    });
+    storm.calm();
+    let (summary, recorded) = (tape.stop().expect("a whole tape"), storm.sequence() - before);
+    println!("{storm}");
+    println!("{summary:?}, {} bytes", path.metadata().expect("a tape's file").len());
+
+    let told = tape::follow(&path);
+    println!("{told:?}");
+    assert_eq!((told.records, told.lost), (summary.records, summary.lost), "what the tape holds");
+    assert_eq!(told.allocated_bytes, 0, "everything was given back");
+    assert_eq!(told.reserved_bytes, 0, "and returned to the device");
+    // The ring also holds what is no record: moments of the clock.
+    let untold = recorded.checked_sub(told.records + told.lost).expect("no more than was recorded");
+    assert!(untold <= 16 + recorded / 1_000, "{untold} of {recorded} are neither told nor lost");
+    if delays == 0 && told.lost == 0 {
+        storm.expect_told(&told);
+    }
+    let replayed = tape::replay(&path);
+    println!("{replayed:?}");
+    assert_eq!(replayed.records, told.records, "every record is replayed");
+    assert_eq!(replayed.reserved_bytes, 0, "the replay returns everything too");
+    told
+}

@@ -1,0 +1,325 @@
+//! The storm: what the threads do, and what they count.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use allocator::config::{Compat, Config};
+use allocator::device::DeviceCall;
+use allocator::device::sim::{EventPolicy, Fault, Faults, SimConfig, SimDevice};
+use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request};
+use allocator::record::{AnyRecorder, Ring, RingOptions, RingRecorder, SystemClock, TapeSource};
+use allocator::shared::SharedHeap;
+use trace_format::{Addr, DeviceId, DeviceMeta, PoolId, ScopeFilter, StackId, Stream};
+
+use crate::dice::Dice;
+use crate::tape::Told;
+
+const STREAMS: [Stream; 4] = [Stream(0), Stream(16), Stream(32), Stream(48)];
+const POOLS: [PoolId; 3] = [PoolId(0, 1), PoolId(0, 2), PoolId(7, 0)];
+const CAPACITY_BYTES: u64 = 2 << 30;
+const SETTINGS: [&str; 5] = [
+    "",
+    "expandable_segments:True",
+    "max_split_size_mb:32",
+    "garbage_collection_threshold:0.6,max_split_size_mb:64",
+    "roundup_power2_divisions:4",
+];
+
+/// Where a device may fail, how often, and how.
+const FAULTS: [(DeviceCall, f64, Fault); 9] = [
+    (DeviceCall::Malloc, 0.01, Fault::Driver(719)),
+    (DeviceCall::Malloc, 0.02, Fault::OutOfMemory),
+    (DeviceCall::Free, 0.01, Fault::Driver(719)),
+    (DeviceCall::Create, 0.05, Fault::OutOfMemory),
+    (DeviceCall::Map, 0.01, Fault::Driver(719)),
+    (DeviceCall::Unmap, 0.01, Fault::Driver(719)),
+    (DeviceCall::EventRecord, 0.01, Fault::Driver(719)),
+    (DeviceCall::EventQuery, 0.001, Fault::Driver(719)),
+    (DeviceCall::EventSynchronize, 0.01, Fault::Driver(719)),
+];
+
+/// The recorded heap of a process.
+type Shared = SharedHeap<SimDevice, AnyRecorder>;
+
+/// Memory that any thread may free: blocks in flight between threads.
+#[derive(Default)]
+struct Piles([Mutex<Vec<Addr>>; 16]);
+
+impl Piles {
+    fn put(&self, dice: &mut Dice, addr: Addr) {
+        self.0[dice.below(16) as usize].lock().expect("unbroken").push(addr);
+    }
+
+    fn take(&self, dice: &mut Dice) -> Option<Addr> {
+        let mut pile = self.0[dice.below(16) as usize].lock().expect("unbroken");
+        let count = pile.len() as u64;
+        (count > 0).then(|| pile.swap_remove(dice.below(count) as usize))
+    }
+
+    fn take_all(&self) -> Vec<Addr> {
+        self.0
+            .iter()
+            .flat_map(|pile| std::mem::take(&mut *pile.lock().expect("unbroken")))
+            .collect()
+    }
+}
+
+/// What the threads saw.
+#[derive(Debug, Default)]
+struct Seen {
+    calls: AtomicU64,
+    allocations: AtomicU64,
+    frees: AtomicU64,
+    ooms: AtomicU64,
+    device_errors: AtomicU64,
+    scope_errors: AtomicU64,
+    callbacks: AtomicU64,
+    checks: AtomicU64,
+}
+
+fn count(what: &AtomicU64) -> u64 {
+    what.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A heap in a storm.
+pub(crate) struct Storm {
+    heap: Arc<Shared>,
+    ring: Arc<Ring>,
+    piles: Arc<Piles>,
+    seen: Arc<Seen>,
+}
+
+impl Storm {
+    /// A heap on a device that fails at random, recorded into a ring of `slots` in `folder`.
+    pub(crate) fn new(seed: u64, folder: &Path, slots: usize) -> Self {
+        let options = RingOptions { dir: folder.to_owned(), device: DeviceId(0), slots };
+        let recorder = RingRecorder::new(&options, SystemClock::new()).expect("memory for a ring");
+        let ring = Arc::clone(recorder.ring());
+        let mut faults = Faults::new(seed);
+        for (call, probability, fault) in FAULTS {
+            faults.fail_randomly(call, probability, fault);
+        }
+        let events = EventPolicy::AfterQueries(3);
+        let device =
+            SimDevice::new(SimConfig { events, ..SimConfig::with_capacity(CAPACITY_BYTES) });
+        let config = Config { search_after_flush: true, ..Config::default() };
+        let mut heap = Heap::new(device, config, AnyRecorder::Ring(recorder)).expect("a device");
+        for pool in POOLS {
+            heap.create_pool(pool, None).expect("a new pool");
+        }
+        *heap.device_mut().faults_mut() = faults;
+        let heap = Arc::new(SharedHeap::new(heap));
+        let (piles, seen) = (Arc::new(Piles::default()), Arc::new(Seen::default()));
+        free_on_miss(&heap, &piles, &seen);
+        Self { heap, ring, piles, seen }
+    }
+
+    /// What a tape of it needs. The thread that writes it is held up `delays` times, each time behind a base state.
+    pub(crate) fn source(&self, delays: u64) -> TapeSource {
+        const DELAY: Duration = Duration::from_millis(100);
+        let (heap, ring) = (Arc::clone(&self.heap), Arc::clone(&self.ring));
+        let bases = AtomicU64::new(0);
+        let base = move || {
+            let heap = heap.lock().ok()?;
+            let base = (heap.base_state(), ring.sequence());
+            drop(heap);
+            if count(&bases) < delays {
+                thread::sleep(DELAY);
+            }
+            Some(base)
+        };
+        TapeSource {
+            ring: Arc::clone(&self.ring),
+            base: Box::new(base),
+            device: DeviceMeta::default(),
+        }
+    }
+
+    /// One thread's part, until `end`.
+    pub(crate) fn blow(&self, mut dice: Dice, end: Instant) {
+        while Instant::now() < end {
+            count(&self.seen.calls);
+            match dice.below(1_000) {
+                0..450 => self.take(&mut dice),
+                450..890 => self.give(&mut dice),
+                890..980 => self.use_on_another_stream(&mut dice),
+                _ => self.turn(&mut dice),
+            }
+        }
+    }
+
+    fn take(&self, dice: &mut Dice) {
+        let pool = match dice.below(8) {
+            0 => PoolChoice::Exactly(PoolId::DEFAULT),
+            1 => PoolChoice::Exactly(dice.of(&POOLS)),
+            _ => PoolChoice::ByScope,
+        };
+        let (requested_bytes, stream) = (dice.bytes(), dice.of(&STREAMS));
+        match self.heap.malloc(&Request { requested_bytes, stream, pool, stack: StackId::NONE }) {
+            Ok(addr) => {
+                count(&self.seen.allocations);
+                self.piles.put(dice, addr);
+            }
+            Err(AllocError::OutOfMemory(_)) => {
+                // As a training loop that catches it: it lets go of something and goes on.
+                count(&self.seen.ooms);
+                (0..16).for_each(|_| self.give(dice));
+            }
+            Err(AllocError::Device(_)) => {
+                count(&self.seen.device_errors);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn give(&self, dice: &mut Dice) {
+        if let Some(addr) = self.piles.take(dice) {
+            give_back(&self.heap, addr, &self.seen);
+        }
+    }
+
+    fn use_on_another_stream(&self, dice: &mut Dice) {
+        if let Some(addr) = self.piles.take(dice) {
+            let mut heap = self.heap.lock().expect("whole");
+            heap.record_stream(addr, dice.of(&STREAMS)).expect("a live block");
+            drop(heap);
+            self.piles.put(dice, addr);
+        }
+    }
+
+    /// What happens seldom.
+    fn turn(&self, dice: &mut Dice) {
+        let mut heap = self.heap.lock().expect("whole");
+        let pool = dice.of(&POOLS);
+        let scope = |answer: Result<(), HeapError>| match answer {
+            Ok(()) => {}
+            Err(HeapError::AlreadyOpen { .. } | HeapError::NotOpen { .. }) => {
+                count(&self.seen.scope_errors);
+            }
+            Err(error) => panic!("{error}"),
+        };
+        match dice.below(16) {
+            0 => {
+                if heap.empty_cache(PoolId::DEFAULT, StackId::NONE).is_err() {
+                    count(&self.seen.device_errors);
+                }
+            }
+            1 => {
+                if heap.empty_cache(pool, StackId::NONE).is_err() {
+                    count(&self.seen.device_errors);
+                }
+            }
+            2..=4 => {
+                let stream = dice.of(&STREAMS);
+                let filter = Arc::new(move |asked: Stream| asked == stream);
+                scope(heap.begin_pool(pool, ScopeFilter::Thread, filter));
+            }
+            5..=8 => {
+                let ended = heap.end_pool(pool);
+                // The scope was a user of the pool; the pool's own stays.
+                if ended.is_ok() {
+                    heap.release_pool(pool).expect("a user to take off");
+                }
+                scope(ended);
+            }
+            9 => heap.set_use_on_oom(pool, dice.below(2) == 0),
+            10 => {
+                let parsed =
+                    Config::parse(dice.of(&SETTINGS), Compat::default()).expect("settings");
+                heap.set_config(Config { search_after_flush: true, ..parsed.config });
+            }
+            11 => heap.set_memory_fraction(dice.of(&[1.0, 1.0, 0.75])).expect("a fraction"),
+            12 => heap.reset_peak_stats(),
+            13 => drop(heap.snapshot(PoolId::DEFAULT)),
+            14 if dice.below(8) == 0 => {
+                heap.check().expect("consistent in the storm");
+                count(&self.seen.checks);
+            }
+            _ => heap.device_mut().complete_all(),
+        }
+    }
+
+    /// Ends the storm: the device works again, everything is given back and returned. Fails if anything is left.
+    pub(crate) fn calm(&self) {
+        let mut heap = self.heap.lock().expect("whole");
+        heap.check().expect("consistent after the storm");
+        heap.device_mut().faults_mut().clear();
+        for pool in POOLS {
+            if heap.end_pool(pool).is_ok() {
+                heap.release_pool(pool).expect("the scope's use of the pool");
+            }
+            heap.release_pool(pool).expect("the pool's own use");
+        }
+        for addr in self.piles.take_all() {
+            heap.free(addr, StackId::NONE).expect("a live block");
+            count(&self.seen.frees);
+        }
+        heap.empty_cache(PoolId::DEFAULT, StackId::NONE).expect("a flush");
+        heap.check().expect("consistent at the end");
+        assert_eq!(heap.device_mut().check_empty(), Ok(()));
+        assert_eq!((heap.allocations(), heap.reserved_bytes()), (0, 0));
+        let seen = |what: &AtomicU64| what.load(Ordering::Relaxed) as i64;
+        let stats = heap.stats();
+        let counted = (stats.allocation.all.allocated, stats.allocation.all.freed, stats.num_ooms);
+        let Seen { allocations, frees, ooms, .. } = &*self.seen;
+        assert_eq!(counted, (seen(allocations), seen(frees), seen(ooms)), "the statistics");
+        for (name, current) in [
+            ("allocated_bytes", stats.allocated_bytes.all.current),
+            ("active_bytes", stats.active_bytes.all.current),
+            ("reserved_bytes", stats.reserved_bytes.all.current),
+            ("requested_bytes", stats.requested_bytes.all.current),
+        ] {
+            assert_eq!(current, 0, "{name}");
+        }
+    }
+
+    /// Records in the ring until now.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.ring.sequence()
+    }
+
+    /// Fails unless a tape without losses tells what the threads saw.
+    pub(crate) fn expect_told(&self, told: &Told) {
+        let Seen { allocations, frees, ooms, .. } = &*self.seen;
+        let seen = [allocations, frees, ooms].map(|what| what.load(Ordering::Relaxed));
+        assert_eq!([told.allocations, told.frees, told.ooms], seen, "the tape and the threads");
+    }
+}
+
+impl fmt::Display for Storm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.seen)
+    }
+}
+
+/// On a miss, something is let go without the heap's lock, as a callback of PyTorch's may.
+fn free_on_miss(heap: &Arc<Shared>, piles: &Arc<Piles>, seen: &Arc<Seen>) {
+    let (weak, piles, seen) = (OnceLock::new(), Arc::clone(piles), Arc::clone(seen));
+    weak.set(Arc::downgrade(heap)).expect("set once");
+    heap.on_miss(Box::new(move || {
+        let Some(heap) = weak.get().and_then(std::sync::Weak::upgrade) else { return false };
+        let mut dice = Dice::new(count(&seen.callbacks));
+        if dice.below(4) > 0 {
+            return false;
+        }
+        let Some(addr) = piles.take(&mut dice) else { return false };
+        give_back(&heap, addr, &seen);
+        true
+    }));
+}
+
+/// Frees. Where the device fails, the block is given back all the same, and the error is counted.
+fn give_back(heap: &Shared, addr: Addr, seen: &Seen) {
+    count(&seen.frees);
+    match heap.free(addr, StackId::NONE) {
+        Ok(()) => {}
+        Err(AllocError::Device(_)) => {
+            count(&seen.device_errors);
+        }
+        Err(error) => panic!("{addr} was handed out: {error}"),
+    }
+}
