@@ -1,25 +1,26 @@
 //! Block metadata: a dense arena with 32-bit ids. Device memory cannot hold headers, so all of it lives here.
 
+use std::num::NonZeroU32;
+
 use trace_format::{Addr, StackId, Stream};
 
 use crate::expandable::RangeId;
-use crate::free_list::Entry;
-use crate::pool::PoolIndex;
+use crate::pool::{PoolIndex, Pools};
 use crate::record::BlockSlot;
 
-/// A block's place in the arena.
+/// A block's place in the arena. Not zero, so that `Option<BlockId>` is as small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct BlockId(u32);
+pub(crate) struct BlockId(NonZeroU32);
 
 impl BlockId {
     /// Its place as the recorder knows it.
     pub(crate) const fn slot(self) -> BlockSlot {
-        BlockSlot(self.0)
+        BlockSlot(self.0.get())
     }
 }
 
 /// A contiguous piece of a segment: handed out, waiting for events, free, or (expandable segments) unmapped.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) addr: Addr,
     pub(crate) size_bytes: u64,
@@ -38,8 +39,8 @@ pub(crate) struct Block {
     pub(crate) used_by_others: bool,
     /// Events recorded at its free that are not done.
     pub(crate) event_count: u32,
-    /// The pool's search count when it became free: its age, for garbage collection.
-    pub(crate) search_count_at_free: u64,
+    /// The pool's search count, modulo 2^32, when it became free: its age, for garbage collection.
+    pub(crate) search_count_at_free: u32,
     pub(crate) stack: StackId,
     /// Stack of the call that made the segment; on the first block only.
     pub(crate) segment_stack: StackId,
@@ -71,17 +72,20 @@ impl Block {
         }
     }
 
-    /// What the free list knows of it.
-    pub(crate) const fn entry(&self, id: BlockId) -> Entry {
-        Entry { size_bytes: self.size_bytes, addr: self.addr, segment_rank: self.segment_rank, id }
+    /// The order in which free blocks of one stream are tried (`BlockComparatorSize`).
+    #[inline]
+    pub(crate) const fn order(&self) -> (u64, u32, u64) {
+        (self.size_bytes, self.segment_rank, self.addr.0)
     }
 
     /// Whether the segment holds more than this block.
+    #[inline]
     pub(crate) const fn is_split(&self) -> bool {
         self.prev.is_some() || self.next.is_some()
     }
 
     /// Whether nobody holds or awaits it, mapped or not.
+    #[inline]
     pub(crate) const fn is_idle(&self) -> bool {
         !self.allocated && self.event_count == 0 && !self.used_by_others
     }
@@ -92,24 +96,35 @@ impl Block {
     }
 }
 
-/// All blocks of a heap. Ids of removed blocks are used again.
-#[derive(Clone, Debug, Default)]
+/// All blocks of a heap. Ids of removed blocks are used again, the last first: its memory is still in the cache.
+#[derive(Clone, Debug)]
 pub(crate) struct Blocks {
+    /// The first is nobody's: ids begin at 1.
     slots: Vec<Block>,
     vacant: Vec<BlockId>,
 }
 
+impl Default for Blocks {
+    fn default() -> Self {
+        let nobody = Block::new(Addr(0), 0, Stream(0), Pools::index(None, true));
+        Self { slots: vec![nobody], vacant: Vec::new() }
+    }
+}
+
 impl Blocks {
+    #[inline]
     pub(crate) fn insert(&mut self, block: Block) -> BlockId {
         if let Some(id) = self.vacant.pop() {
             self[id] = block;
             return id;
         }
+        let id = u32::try_from(self.slots.len()).ok().and_then(NonZeroU32::new);
         self.slots.push(block);
-        BlockId(u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 blocks"))
+        BlockId(id.expect("fewer than 2^32 blocks"))
     }
 
-    /// Forgets a block; the caller has unlinked it.
+    /// Forgets a block that is part of no chain any more.
+    #[inline]
     pub(crate) fn remove(&mut self, id: BlockId) {
         assert!(self[id].size_bytes > 0, "a block is removed once");
         self[id].size_bytes = 0;
@@ -117,6 +132,7 @@ impl Blocks {
     }
 
     /// Puts `new` between its neighbours `new.prev` and `new.next`, which must be neighbours now.
+    #[inline]
     pub(crate) fn insert_linked(&mut self, new: Block) -> BlockId {
         let (prev, next) = (new.prev, new.next);
         let id = self.insert(new);
@@ -131,34 +147,54 @@ impl Blocks {
         id
     }
 
-    /// Takes a block out of its chain, its neighbours meeting over it.
-    pub(crate) fn unlink(&mut self, id: BlockId) {
-        let (prev, next) = (self[id].prev, self[id].next);
-        if let Some(prev) = prev {
-            self[prev].next = next;
-        }
+    /// Makes `back` a part of `front`, the block before it.
+    #[inline]
+    pub(crate) fn join(&mut self, front: BlockId, back: BlockId) {
+        let Block { size_bytes, next, .. } = self[back];
+        debug_assert_eq!(self[front].next, Some(back));
+        self[front].size_bytes += size_bytes;
+        self[front].next = next;
         if let Some(next) = next {
-            self[next].prev = prev;
+            self[next].prev = Some(front);
         }
+        self.remove(back);
+    }
+
+    /// Makes `front` a part of `back`, the block behind it.
+    #[inline]
+    pub(crate) fn join_ahead(&mut self, front: BlockId, back: BlockId) {
+        let Block { addr, size_bytes, segment_stack, prev, .. } = self[front];
+        debug_assert_eq!(self[back].prev, Some(front));
+        let block = &mut self[back];
+        block.addr = addr;
+        block.size_bytes += size_bytes;
+        block.segment_stack = segment_stack;
+        block.prev = prev;
+        if let Some(prev) = prev {
+            self[prev].next = Some(back);
+        }
+        self.remove(front);
     }
 
     /// The live blocks, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (BlockId, &Block)> {
-        let all = self.slots.iter().enumerate();
-        all.filter(|(_, block)| block.size_bytes > 0).map(|(at, block)| (BlockId(at as u32), block))
+        let all = self.slots.iter().enumerate().filter(|(_, block)| block.size_bytes > 0);
+        all.filter_map(|(at, block)| Some((BlockId(NonZeroU32::new(at as u32)?), block)))
     }
 }
 
 impl std::ops::Index<BlockId> for Blocks {
     type Output = Block;
 
+    #[inline]
     fn index(&self, id: BlockId) -> &Block {
-        &self.slots[id.0 as usize]
+        &self.slots[id.0.get() as usize]
     }
 }
 
 impl std::ops::IndexMut<BlockId> for Blocks {
+    #[inline]
     fn index_mut(&mut self, id: BlockId) -> &mut Block {
-        &mut self.slots[id.0 as usize]
+        &mut self.slots[id.0.get() as usize]
     }
 }

@@ -4,13 +4,26 @@
 //! says, or takes its part back and reports why. What a failing device does not take back stays noted with its page:
 //! the next mapping uses it, and every flush tries again. So nothing leaks.
 
+use std::num::NonZeroU32;
+
 use trace_format::{Addr, DeviceId, Stream};
 
 use crate::device::{Device, DeviceError, HandleType, PhysicalHandle};
 
-/// A range's place in the heap's table.
+/// A range's place in the heap's table. Not zero, so that `Option<RangeId>` is as small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct RangeId(pub(crate) u32);
+pub(crate) struct RangeId(NonZeroU32);
+
+impl RangeId {
+    pub(crate) fn new(slot: usize) -> Self {
+        let id = u32::try_from(slot + 1).ok().and_then(NonZeroU32::new);
+        Self(id.expect("fewer than 2^32 ranges"))
+    }
+
+    pub(crate) const fn slot(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
 
 /// Reserved addresses, some of them backed by memory.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! The caching allocator: segments, blocks and pools over a [`device`], with PyTorch's statistics and a recorder.
 
+mod address_table;
 mod block;
 pub mod config;
 pub mod device;
@@ -11,5 +12,6 @@ pub mod record;
 pub mod shared;
 pub mod size;
 pub mod stats;
+mod unmapped_list;
 
 pub use pool::{SegmentSource, SharedSource};

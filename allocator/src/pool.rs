@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trace_format::{Addr, PoolId};
 
 use crate::device::DeviceError;
-use crate::free_list::{FreeList, UnmappedList};
+use crate::free_list::FreeList;
+use crate::unmapped_list::UnmappedList;
 
 /// Which list of blocks: 0 and 1 are the default pool's small and large, then two for each private pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,6 +132,7 @@ impl Pools {
     }
 
     /// The name of the pool that a half belongs to.
+    #[inline]
     pub(crate) fn id_of(&self, index: PoolIndex) -> PoolId {
         index.private().map_or(PoolId::DEFAULT, |slot| self.get(slot).id)
     }
@@ -144,12 +146,14 @@ impl Pools {
 impl std::ops::Index<PoolIndex> for Pools {
     type Output = BlockPool;
 
+    #[inline]
     fn index(&self, index: PoolIndex) -> &BlockPool {
         &self.lists[index.0 as usize]
     }
 }
 
 impl std::ops::IndexMut<PoolIndex> for Pools {
+    #[inline]
     fn index_mut(&mut self, index: PoolIndex) -> &mut BlockPool {
         &mut self.lists[index.0 as usize]
     }

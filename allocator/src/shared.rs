@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trace_format::{Addr, StackId};
 
 use crate::device::Device;
-use crate::heap::{AllocError, Heap, Request};
+use crate::heap::{AllocError, Heap, Miss, Request};
 use crate::record::Recorder;
 
 /// Frees memory that others hold on to when the pool has none; true if it freed any (`FreeMemoryCallback`).
@@ -33,6 +33,7 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     ///
     /// # Errors
     /// When an earlier call panicked in the middle of a change.
+    #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, Heap<D, R>>, AllocError> {
         self.heap.lock().map_err(|_| AllocError::Broken)
     }
@@ -41,12 +42,21 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     ///
     /// # Errors
     /// As [`Heap::malloc`].
+    #[inline]
     pub fn malloc(&self, request: &Request) -> Result<Addr, AllocError> {
         let mut heap = self.lock()?;
-        let mut miss = match heap.malloc_cached(request)? {
-            Ok(addr) => return Ok(addr),
-            Err(miss) => miss,
-        };
+        match heap.malloc_cached(request)? {
+            Ok(addr) => Ok(addr),
+            Err(miss) => self.malloc_missed(heap, miss),
+        }
+    }
+
+    #[cold]
+    fn malloc_missed<'a>(
+        &'a self,
+        mut heap: MutexGuard<'a, Heap<D, R>>,
+        mut miss: Miss,
+    ) -> Result<Addr, AllocError> {
         if self.has_callbacks.load(Ordering::Acquire) {
             drop(heap);
             let freed = self.run_callbacks();
@@ -65,6 +75,7 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     ///
     /// # Errors
     /// As [`Heap::free`].
+    #[inline]
     pub fn free(&self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
         self.lock()?.free(addr, stack)
     }

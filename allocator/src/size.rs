@@ -25,6 +25,7 @@ pub const fn is_small(size_bytes: u64) -> bool {
 }
 
 /// The block size for a request (`round_size`).
+#[inline]
 pub fn round(requested_bytes: u64, config: &Config) -> u64 {
     if requested_bytes < MIN_BLOCK_BYTES {
         return MIN_BLOCK_BYTES;
@@ -66,6 +67,7 @@ pub const fn page_bytes(is_small: bool, config: &Config) -> u64 {
 impl Config {
     /// The number of divisions for a request (`AcceleratorAllocatorConfig::roundup_power2_divisions`): intervals start
     /// at 1 MiB; smaller requests use the first, larger than 32 GiB the last.
+    #[inline]
     pub fn roundup_divisions(&self, requested_bytes: u64) -> u64 {
         let interval = requested_bytes.max(1).ilog2().saturating_sub(20) as usize;
         self.roundup_power2_divisions[interval.min(self.roundup_power2_divisions.len() - 1)]

@@ -52,19 +52,18 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    /// The lists hold exactly the idle blocks, under the right keys.
+    /// The lists hold exactly the idle blocks, in order.
     fn check_lists(&self) -> Result<(), String> {
         let mut listed: HashMap<BlockId, bool> = HashMap::new();
         for (index, half) in self.pools.halves() {
-            for entry in half.free.iter() {
-                let block = &self.blocks[entry.id];
-                ensure!(listed.insert(entry.id, true).is_none(), "{:?} is listed twice", entry.id);
-                ensure!(
-                    (block.addr, block.size_bytes, block.pool)
-                        == (entry.addr, entry.size_bytes, index),
-                    "{:?} is listed as something else",
-                    entry.id
-                );
+            let mut last = None;
+            for id in half.free.iter() {
+                let block = &self.blocks[id];
+                ensure!(listed.insert(id, true).is_none(), "{id:?} is listed twice");
+                ensure!(block.pool == index, "{id:?} is listed in another pool");
+                let order = Some((block.stream, block.order()));
+                ensure!(last < order, "{id:?} is listed out of order");
+                last = order;
             }
             for id in half.unmapped.iter() {
                 ensure!(listed.insert(id, false).is_none(), "{id:?} is listed twice");
@@ -88,7 +87,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn check_holders(&self) -> Result<(), String> {
         let waiting: HashSet<BlockId> = self.pending_blocks().collect();
         for (id, block) in self.blocks.iter() {
-            let known = self.allocated.get(&block.addr.0) == Some(&id);
+            let known = self.allocated.get(block.addr) == Some(id);
             ensure!(known == block.allocated, "{id:?}: allocated and its address disagree");
             let waits = !block.allocated && !block.is_idle();
             ensure!(waits == waiting.contains(&id), "{id:?}: waits {waits}, but is not so queued");
@@ -105,7 +104,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             chosen
                 .fold((0, 0), |(count, bytes), block| (count + 1, bytes + block.size_bytes as i64))
         };
-        let stats = &self.stats;
+        let stats = self.stats();
         let expect = |name: &str, counted: (i64, i64), kept: (i64, i64)| -> Result<(), String> {
             ensure!(counted == kept, "{name}: counted {counted:?}, kept {kept:?}");
             Ok(())

@@ -14,8 +14,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// # Errors
     /// [`AllocError::Heap`] for an address that is not handed out, the heap unchanged; [`AllocError::Device`] when no
     /// event could be recorded, the block then waits for the next flush.
+    #[inline]
     pub fn free(&mut self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
-        let id = self.find(addr)?;
+        let id = self.allocated.remove(addr).ok_or(HeapError::UnknownPointer { addr })?;
         let pending = self.blocks[id].used_by_others;
         self.begin_free(id, stack, pending);
         if pending {
@@ -31,7 +32,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// # Errors
     /// When the address is not handed out.
     pub fn free_deferred(&mut self, addr: Addr, stack: StackId) -> Result<Ticket, HeapError> {
-        let id = self.find(addr)?;
+        let id = self.allocated.remove(addr).ok_or(HeapError::UnknownPointer { addr })?;
         self.begin_free(id, stack, true);
         self.pending.forget_uses(id);
         let block = &mut self.blocks[id];
@@ -53,7 +54,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.pending.put_last(ticket);
     }
 
-    /// The half of a free that the caller asks for: the address is unknown from here on.
+    /// The half of a free that the caller asks for. The address is in the table no more.
+    #[inline]
     fn begin_free(&mut self, id: BlockId, stack: StackId, pending: bool) {
         self.stack = stack;
         let block = &mut self.blocks[id];
@@ -62,67 +64,86 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let (addr, size_bytes, requested_bytes) =
             (block.addr, block.size_bytes, block.requested_bytes);
         let is_small = block.pool.is_small();
-        self.allocated.remove(&addr.0);
         self.stats.on_free_requested(is_small, size_bytes);
+        if pending {
+            self.stats.on_wait(is_small, size_bytes);
+        }
         self.record_block(id, Event::Free { addr, requested_bytes, size_bytes, pending });
         if self.is_oversize(size_bytes) {
-            self.stats.oversize_allocations.decrease(1);
+            self.stats.rare.oversize_allocations.decrease(1);
         }
     }
 
-    /// The half that makes the block reusable: merges it with its free neighbours into its pool (`free_block`).
+    /// The half that makes the block reusable: merges it with its free neighbours into its pool (`free_block`). The
+    /// neighbour is what remains, so that the free list has nothing to do unless the order changes.
+    #[inline]
     pub(super) fn finish_free(&mut self, id: BlockId) {
-        let block = &self.blocks[id];
+        let block = self.blocks[id];
         assert!(block.is_idle(), "a reusable block is nobody's");
-        let (size_bytes, requested_bytes) = (block.size_bytes, block.requested_bytes);
-        let is_small = block.pool.is_small();
-        let counts_inactive = block.range.is_none();
-        let neighbours = [block.prev, block.next];
+        let pool = block.pool;
+        let (prev, next) = (self.free_neighbour(block.prev), self.free_neighbour(block.next));
+        let half = &mut self.pools[pool];
+        let lane = half.free.of_mut(block.stream);
+        let mut merged = (0, 0);
+        let whole = match (prev, next) {
+            (None, None) => {
+                lane.insert(&self.blocks, id);
+                id
+            }
+            (Some(prev), next) => {
+                merged = (1, self.blocks[prev].size_bytes);
+                if let Some(next) = next {
+                    merged = (2, merged.1 + self.blocks[next].size_bytes);
+                    lane.remove(&self.blocks, next);
+                    self.blocks.join(id, next);
+                }
+                let place = lane.find(&self.blocks, prev);
+                self.blocks.join(prev, id);
+                lane.settle(&self.blocks, place, prev);
+                prev
+            }
+            (None, Some(next)) => {
+                merged = (1, self.blocks[next].size_bytes);
+                let place = lane.find(&self.blocks, next);
+                self.blocks.join_ahead(id, next);
+                lane.settle(&self.blocks, place, next);
+                next
+            }
+        };
+        let merged_block = &mut self.blocks[whole];
+        merged_block.requested_bytes = block.requested_bytes;
+        merged_block.search_count_at_free = half.search_count as u32;
 
-        let mut merged_blocks = 0;
-        let mut merged_bytes = 0;
-        for neighbour in neighbours.into_iter().flatten() {
-            let gained_bytes = self.merge(id, neighbour);
-            merged_blocks += i64::from(gained_bytes > 0);
-            merged_bytes += gained_bytes as i64;
+        if block.is_split() && block.range.is_none() {
+            let added = if merged_block.is_split() { (1, merged_block.size_bytes) } else { (0, 0) };
+            let (counts, bytes) = ((added.0, merged.0), (added.1, merged.1));
+            self.stats.on_inactive_split(pool.is_small(), counts, bytes);
         }
-        self.put_free(id);
-
-        if counts_inactive {
-            let (added_blocks, added_bytes) = if self.blocks[id].is_split() {
-                (1, self.blocks[id].size_bytes as i64)
-            } else {
-                (0, 0)
-            };
-            self.stats.inactive_split.change(is_small, added_blocks, merged_blocks);
-            self.stats.inactive_split_bytes.change(is_small, added_bytes, merged_bytes);
-        }
-        self.stats.on_free_completed(is_small, size_bytes, requested_bytes);
+        self.stats.on_free_completed(pool.is_small(), block.requested_bytes);
     }
 
-    /// Merges a free neighbour into `id` where both are mapped or both unmapped; returns the bytes gained
+    /// The neighbour, if it is free and mapped.
+    #[inline]
+    fn free_neighbour(&self, neighbour: Option<BlockId>) -> Option<BlockId> {
+        neighbour.filter(|id| self.blocks[*id].is_idle() && self.blocks[*id].mapped)
+    }
+
+    /// Merges a free neighbour into `id`, which is in no list, where both are mapped or both unmapped
     /// (`try_merge_blocks`).
-    pub(super) fn merge(&mut self, id: BlockId, neighbour: BlockId) -> u64 {
-        let other = &self.blocks[neighbour];
+    pub(super) fn merge(&mut self, id: BlockId, neighbour: BlockId) {
+        let other = self.blocks[neighbour];
         if !other.is_idle() || other.mapped != self.blocks[id].mapped {
-            return 0;
+            return;
         }
-        let (addr, size_bytes, stream, pool) =
-            (other.addr, other.size_bytes, other.stream, other.pool);
-        let segment_stack = other.segment_stack;
         if other.mapped {
             self.take_free(neighbour);
         } else {
-            self.pools[pool].unmapped.remove(stream, addr, neighbour);
+            self.pools[other.pool].unmapped.remove(other.stream, other.addr, neighbour);
         }
-        let block = &mut self.blocks[id];
-        if block.prev == Some(neighbour) {
-            block.addr = addr;
-            block.segment_stack = segment_stack;
+        if other.next == Some(id) {
+            self.blocks.join_ahead(neighbour, id);
+        } else {
+            self.blocks.join(id, neighbour);
         }
-        block.size_bytes += size_bytes;
-        self.blocks.unlink(neighbour);
-        self.blocks.remove(neighbour);
-        size_bytes
     }
 }

@@ -28,9 +28,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
         let pool = Pools::index(None, false);
         let search_count = self.pools[pool].search_count;
-        let age = |heap: &Self, id: BlockId| search_count - heap.blocks[id].search_count_at_free;
-        let mut candidates: Vec<BlockId> =
-            self.pools[pool].free.iter().map(|entry| entry.id).collect();
+        let age = |heap: &Self, id: BlockId| {
+            u64::from((search_count as u32).wrapping_sub(heap.blocks[id].search_count_at_free))
+        };
+        let mut candidates: Vec<BlockId> = self.pools[pool].free.iter().collect();
         candidates.retain(|id| !self.blocks[*id].is_split());
         // PyTorch counts unsplit expandable blocks into the average, though they are never returned here.
         let mut count = candidates.len();

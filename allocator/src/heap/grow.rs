@@ -2,20 +2,20 @@
 
 use trace_format::{Addr, Event, PoolId};
 
-use super::malloc::Want;
+use super::malloc::{Found, Want};
 use super::{AllocError, Heap, OomReport};
 use crate::block::{Block, BlockId};
 use crate::config::Compat;
 use crate::device::{CaptureMode, Device, DeviceCall, DeviceError};
 use crate::pool::{PoolIndex, Pools, lock};
 use crate::record::Recorder;
-use crate::size::is_small;
+use crate::size::{self, is_small};
 
 impl<D: Device, R: Recorder> Heap<D, R> {
-    /// A block for the request, not in any list, or `None` when memory is out. Each step is tried only if the one
+    /// A block for the request, or `None` when memory is out. Each step is tried only if the one
     /// before failed: a new segment; a pool that lends its free blocks; a new segment after returning a few oversize
     /// blocks; a new segment after returning everything cached; and, where configured, what the last flush freed.
-    pub(super) fn grow(&mut self, want: &mut Want) -> Result<Option<BlockId>, DeviceError> {
+    pub(super) fn grow(&mut self, want: &mut Want) -> Result<Option<Found>, DeviceError> {
         if let Some(block) = self.allocate_block(want, false)? {
             return Ok(Some(block));
         }
@@ -31,14 +31,19 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(None);
         }
         tracing::debug!(
-            size_bytes = want.segment_bytes,
+            size_bytes = self.segment_bytes(want),
             "device memory is short: cached memory is returned"
         );
         self.release_cached_blocks(PoolId::DEFAULT, want.pool.private())?;
         if let Some(block) = self.allocate_block(want, true)? {
             return Ok(Some(block));
         }
-        Ok(if self.config.search_after_flush { self.take_best_fit(want) } else { None })
+        Ok(if self.config.search_after_flush { self.best_fit(want) } else { None })
+    }
+
+    /// The size of the segment that the request would get.
+    fn segment_bytes(&self, want: &Want) -> u64 {
+        size::segment_bytes(want.size_bytes, &self.config)
     }
 
     /// One attempt at device memory; `None` when the device or the fraction refuses (`alloc_block`).
@@ -46,11 +51,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &mut self,
         want: &Want,
         is_retry: bool,
-    ) -> Result<Option<BlockId>, DeviceError> {
-        self.stats.num_alloc_retries += i64::from(is_retry);
+    ) -> Result<Option<Found>, DeviceError> {
+        self.stats.rare.num_alloc_retries += i64::from(is_retry);
         let over_fraction = self
             .allowed_bytes
-            .is_some_and(|allowed| self.reserved_bytes + want.segment_bytes > allowed);
+            .is_some_and(|allowed| self.reserved_bytes + self.segment_bytes(want) > allowed);
         let block = if over_fraction {
             None
         } else if want.expandable {
@@ -59,13 +64,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.allocate_segment(want)?
         };
         if block.is_none() {
-            self.record(Event::DriverRefused { size_bytes: want.segment_bytes });
+            self.record(Event::DriverRefused { size_bytes: self.segment_bytes(want) });
         }
-        Ok(block)
+        Ok(block.map(|id| Found { id, place: None }))
     }
 
     fn allocate_segment(&mut self, want: &Want) -> Result<Option<BlockId>, DeviceError> {
-        let size_bytes = want.segment_bytes;
+        let size_bytes = self.segment_bytes(want);
         let Some(addr) = self.relaxed(|heap| heap.obtain_segment(want.pool, size_bytes))? else {
             return Ok(None);
         };
@@ -73,10 +78,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let pool = self.pools.id_of(want.pool);
         self.count_segments(want.pool, 1);
         self.reserved_bytes += size_bytes;
-        self.stats.segment.increase(is_small, 1);
+        self.stats.rare.segment.increase(is_small, 1);
         self.stats.on_reserve(pool, is_small, size_bytes);
         if self.is_oversize(size_bytes) {
-            self.stats.oversize_segments.increase(1);
+            self.stats.rare.oversize_segments.increase(1);
         }
         tracing::debug!(%addr, size_bytes, stream = %want.stream, %pool, "segment allocated");
         self.record(Event::SegmentAlloc {
@@ -150,7 +155,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// A free block of a pool that lends before out of memory (`try_mempool_fallback`). From here on the request
     /// belongs to that pool.
-    fn borrow_from_lending_pool(&mut self, want: &mut Want) -> Option<BlockId> {
+    fn borrow_from_lending_pool(&mut self, want: &mut Want) -> Option<Found> {
         if want.pool.private().is_some() {
             return None;
         }
@@ -158,7 +163,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let Some(slot) = self.pools.find(self.pools.use_on_oom[at]) else { continue };
             let pool = Pools::index(Some(slot), is_small(want.size_bytes));
             let borrowed = Want { pool, expandable: false, ..*want };
-            if let Some(block) = self.take_best_fit(&borrowed) {
+            if let Some(block) = self.best_fit(&borrowed) {
                 *want = borrowed;
                 return Some(block);
             }
@@ -187,24 +192,25 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             stream: want.stream,
             pool: self.pools.id_of(want.pool),
         });
-        self.stats.num_ooms += 1;
+        self.stats.rare.num_ooms += 1;
         let private_cached_bytes = self
             .pools
             .halves()
             .filter(|(index, _)| index.private().is_some())
             .flat_map(|(_, half)| half.free.iter())
-            .map(|entry| entry.size_bytes)
+            .map(|id| self.blocks[id].size_bytes)
             .sum();
+        let stats = self.stats();
         let report = OomReport {
             device: self.device.id(),
             requested_bytes: want.requested_bytes,
-            segment_bytes: want.segment_bytes,
+            segment_bytes: self.segment_bytes(want),
             device_total_bytes: memory.total_bytes,
             device_free_bytes: memory.free_bytes,
             allowed_bytes: self.allowed_bytes,
-            allocated_bytes: self.stats.allocated_bytes.all.current as u64,
+            allocated_bytes: stats.allocated_bytes.all.current as u64,
             private_cached_bytes,
-            reserved_bytes: self.stats.reserved_bytes.all.current as u64,
+            reserved_bytes: stats.reserved_bytes.all.current as u64,
         };
         // The caller raises it, and may expect it: a warning besides would be noise.
         tracing::info!(%report, "out of memory");

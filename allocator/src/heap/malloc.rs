@@ -5,6 +5,7 @@ use trace_format::{Addr, Event, PoolId, StackId, Stream};
 use super::{AllocError, Heap};
 use crate::block::{Block, BlockId};
 use crate::device::Device;
+use crate::free_list::Place;
 use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
 use crate::size;
@@ -35,12 +36,19 @@ pub enum PoolChoice {
 #[derive(Debug)]
 pub struct Miss(Request);
 
+/// A free block that serves a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) id: BlockId,
+    /// Its place in the free list of the wanted pool; `None` for a new segment, which is in no list.
+    pub(super) place: Option<Place>,
+}
+
 /// A request after rounding (`AllocParams`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) requested_bytes: u64,
     pub(super) size_bytes: u64,
-    pub(super) segment_bytes: u64,
     pub(super) stream: Stream,
     pub(super) pool: PoolIndex,
     /// Whether this request may be served from, and grow, expandable segments.
@@ -67,6 +75,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ///
     /// # Errors
     /// When the device fails.
+    #[inline]
     pub fn malloc_cached(&mut self, request: &Request) -> Result<Result<Addr, Miss>, AllocError> {
         assert!(request.requested_bytes > 0, "an allocation has a size");
         self.stack = request.stack;
@@ -74,13 +83,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Err(AllocError::TooLarge { requested_bytes: request.requested_bytes });
         }
         let in_capture = self.in_capture(request.pool, request.stream)?;
-        if !in_capture {
+        if in_capture {
+            if self.config.graph_capture_record_stream_reuse {
+                self.free_safe_blocks_in_capture(request.stream)?;
+            }
+        } else if self.pending.awaits_streams() {
             self.process_events()?;
-        } else if self.config.graph_capture_record_stream_reuse {
-            self.free_safe_blocks_in_capture(request.stream)?;
         }
         let want = self.want(request, in_capture);
-        Ok(match self.take_best_fit(&want) {
+        Ok(match self.best_fit(&want) {
             Some(block) => Ok(self.hand_out(block, &want)),
             None => Err(Miss(*request)),
         })
@@ -93,7 +104,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub fn malloc_again(&mut self, miss: Miss) -> Result<Addr, Miss> {
         self.stack = miss.0.stack;
         let want = self.want(&miss.0, false);
-        match self.take_best_fit(&want) {
+        match self.best_fit(&want) {
             Some(block) => Ok(self.hand_out(block, &want)),
             None => Err(miss),
         }
@@ -103,6 +114,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ///
     /// # Errors
     /// As [`malloc`](Self::malloc).
+    #[cold]
     #[allow(clippy::needless_pass_by_value, reason = "a miss is served once")]
     pub fn malloc_growing(&mut self, miss: Miss) -> Result<Addr, AllocError> {
         let request = miss.0;
@@ -116,6 +128,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
+    #[inline]
     pub(super) fn want(&self, request: &Request, in_capture: bool) -> Want {
         let size_bytes = size::round(request.requested_bytes, &self.config);
         let private = self.private_pool_for(request.pool, request.stream);
@@ -123,7 +136,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Want {
             requested_bytes: request.requested_bytes,
             size_bytes,
-            segment_bytes: size::segment_bytes(size_bytes, &self.config),
             stream: request.stream,
             pool: Pools::index(private, size::is_small(size_bytes)),
             expandable: self.config.expandable_segments && !own_source,
@@ -131,27 +143,29 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    /// Makes a free block, out of its pool's list, the caller's: splits, counts, records (`alloc_found_block`).
-    pub(super) fn hand_out(&mut self, found: BlockId, want: &Want) -> Addr {
+    /// Makes a free block the caller's: splits, counts, records (`alloc_found_block`).
+    #[inline]
+    pub(super) fn hand_out(&mut self, found: Found, want: &Want) -> Addr {
         let is_small = want.pool.is_small();
-        let was_split = self.blocks[found].is_split();
-        let counts_inactive = self.blocks[found].range.is_none();
-        let id = if self.should_split(found, want) {
-            let (front, rest_bytes) = self.split_front(found, want);
-            if was_split && counts_inactive {
-                self.stats.inactive_split_bytes.decrease(is_small, want.size_bytes as i64);
+        let block = &self.blocks[found.id];
+        let (was_split, counts_inactive) = (block.is_split(), block.range.is_none());
+        let found_bytes = block.size_bytes;
+        let rest_bytes = found_bytes - want.size_bytes;
+        let id = if self.should_split(rest_bytes, want) {
+            if counts_inactive && was_split {
+                self.stats.on_inactive_split(is_small, (0, 0), (0, want.size_bytes));
             } else if counts_inactive {
-                self.stats.inactive_split_bytes.increase(is_small, rest_bytes as i64);
-                self.stats.inactive_split.increase(is_small, 1);
+                self.stats.on_inactive_split(is_small, (1, 0), (rest_bytes, 0));
             }
-            front
+            self.split_front(found, want)
         } else {
-            if was_split && counts_inactive {
-                let size_bytes = self.blocks[found].size_bytes as i64;
-                self.stats.inactive_split_bytes.decrease(is_small, size_bytes);
-                self.stats.inactive_split.decrease(is_small, 1);
+            if counts_inactive && was_split {
+                self.stats.on_inactive_split(is_small, (0, 1), (0, found_bytes));
             }
-            found
+            if let Some(place) = found.place {
+                self.pools[want.pool].free.of_mut(want.stream).take(place);
+            }
+            found.id
         };
 
         let block = &mut self.blocks[id];
@@ -159,12 +173,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         block.requested_bytes = want.requested_bytes;
         block.stack = self.stack;
         let (addr, size_bytes) = (block.addr, block.size_bytes);
-        let previous = self.allocated.insert(addr.0, id);
-        assert!(previous.is_none(), "an address is handed out once");
+        self.allocated.insert(addr, id);
 
         self.stats.on_alloc(is_small, size_bytes, want.requested_bytes);
         if self.is_oversize(size_bytes) {
-            self.stats.oversize_allocations.increase(1);
+            self.stats.rare.oversize_allocations.increase(1);
         }
         let event = Event::Alloc {
             addr,
@@ -177,37 +190,36 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         addr
     }
 
-    /// Cuts the wanted size off the front of a block; the rest stays a free block. Returns the front and the rest's
-    /// size.
-    fn split_front(&mut self, rest: BlockId, want: &Want) -> (BlockId, u64) {
-        let front = Block {
-            prev: self.blocks[rest].prev,
-            next: Some(rest),
-            range: self.blocks[rest].range,
-            segment_rank: self.blocks[rest].segment_rank,
-            segment_stack: self.blocks[rest].segment_stack,
-            ..Block::new(self.blocks[rest].addr, want.size_bytes, want.stream, want.pool)
-        };
-        let front = self.blocks.insert_linked(front);
-        let block = &mut self.blocks[rest];
-        block.addr.0 += want.size_bytes;
-        block.size_bytes -= want.size_bytes;
-        let rest_bytes = block.size_bytes;
-        self.put_free(rest);
-        (front, rest_bytes)
+    /// Cuts the wanted size off the front of a block; the rest keeps its place as a free block, if the order allows.
+    #[inline]
+    fn split_front(&mut self, found: Found, want: &Want) -> BlockId {
+        let rest = &mut self.blocks[found.id];
+        let front = Block { size_bytes: want.size_bytes, next: Some(found.id), ..*rest };
+        rest.addr.0 += want.size_bytes;
+        rest.size_bytes -= want.size_bytes;
+        let pool = &mut self.pools[want.pool];
+        rest.search_count_at_free = pool.search_count as u32;
+        let lane = pool.free.of_mut(want.stream);
+        match found.place {
+            Some(place) => lane.settle(&self.blocks, place, found.id),
+            None => lane.insert(&self.blocks, found.id),
+        }
+        self.blocks.insert_linked(front)
     }
 
     /// Enters a block into its pool's free list, its age starting anew.
+    #[inline]
     pub(super) fn put_free(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         let pool = &mut self.pools[block.pool];
-        block.search_count_at_free = pool.search_count;
-        pool.free.insert(block.stream, block.entry(id));
+        block.search_count_at_free = pool.search_count as u32;
+        let lane = pool.free.of_mut(block.stream);
+        lane.insert(&self.blocks, id);
     }
 
     /// Takes a block out of its pool's free list.
     pub(super) fn take_free(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        self.pools[block.pool].free.remove(block.stream, block.entry(id));
+        self.pools[block.pool].free.of_mut(block.stream).remove(&self.blocks, id);
     }
 }

@@ -86,7 +86,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.ranges[slot] = Some(range);
         self.count_segments(want.pool, 1);
         let id =
-            self.blocks.insert(Block { range: Some(RangeId(slot as u32)), mapped: false, ..block });
+            self.blocks.insert(Block { range: Some(RangeId::new(slot)), mapped: false, ..block });
         self.pools[want.pool].unmapped.insert(want.stream, addr, id);
         id
     }
@@ -98,7 +98,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         assert!(!block.mapped && size_bytes <= block.size_bytes, "an unmapped block is mapped");
         let (addr, stream, pool) = (block.addr, block.stream, block.pool);
         let range_id = block.range.expect("only expandable blocks are unmapped");
-        let range = self.ranges[range_id.0 as usize].as_mut().expect("a block's range exists");
+        let range = self.ranges[range_id.slot()].as_mut().expect("a block's range exists");
         let span = range.map(&mut self.device, addr, size_bytes, &self.peers)?;
         if span.size_bytes == 0 {
             return Ok(false);
@@ -158,7 +158,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let (addr, size_bytes, stream, pool) =
             (block.addr, block.size_bytes, block.stream, block.pool);
         let range_id = block.range.expect("only expandable blocks are unmapped");
-        let range = self.ranges[range_id.0 as usize].as_mut().expect("a block's range exists");
+        let range = self.ranges[range_id.slot()].as_mut().expect("a block's range exists");
         let (span, result) = range.unmap(&mut self.device, addr, size_bytes);
         if span.size_bytes == 0 {
             return result;
@@ -239,7 +239,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Returns the addresses of a segment that is one unmapped block (`release_expandable_segment`).
     fn give_up_range(&mut self, id: BlockId, range_id: RangeId) -> Result<(), DeviceError> {
-        let slot = range_id.0 as usize;
+        let slot = range_id.slot();
         self.ranges[slot].as_mut().expect("a block's range exists").unreserve(&mut self.device)?;
         self.ranges[slot] = None;
         self.count_segments(self.blocks[id].pool, -1);

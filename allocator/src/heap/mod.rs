@@ -21,21 +21,20 @@ mod search;
 mod snapshot;
 
 pub use error::{AllocError, HeapError, OomReport};
-use hashbrown::HashMap;
 pub use malloc::{Miss, PoolChoice, Request};
 pub use pending::Ticket;
 pub use pools::Filter;
 pub use restore::{Restored, RestoredBlock, expandable_runs};
-use rustc_hash::FxBuildHasher;
 use trace_format::{Addr, DeviceId, Event, StackId};
 
+use crate::address_table::AddressTable;
 use crate::block::{BlockId, Blocks};
 use crate::config::Config;
 use crate::device::{Device, DeviceError};
 use crate::expandable::Range;
 use crate::pool::Pools;
 use crate::record::Recorder;
-use crate::stats::Stats;
+use crate::stats::{Counters, Stats};
 use pending::Pending;
 use pools::Scope;
 
@@ -45,10 +44,10 @@ pub struct Heap<D, R> {
     device: D,
     recorder: R,
     config: Config,
-    stats: Stats,
+    stats: Counters,
     blocks: Blocks,
     /// The block of every address handed out and not given back.
-    allocated: HashMap<u64, BlockId, FxBuildHasher>,
+    allocated: AddressTable,
     pools: Pools,
     /// Open pool scopes, the newest last.
     scopes: Vec<Scope>,
@@ -76,9 +75,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let mut heap = Self {
             device,
             recorder,
-            stats: Stats::new(config.compat, config.max_split_size_bytes),
+            stats: Counters::new(config.compat, config.max_split_size_bytes),
             blocks: Blocks::default(),
-            allocated: HashMap::with_capacity_and_hasher(4096, FxBuildHasher),
+            allocated: AddressTable::new(),
             pools: Pools::new(),
             scopes: Vec::new(),
             pending: Pending::default(),
@@ -132,8 +131,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// The statistics, with PyTorch's update points.
-    pub fn stats(&self) -> &Stats {
-        &self.stats
+    pub fn stats(&self) -> Stats {
+        self.stats.stats()
     }
 
     /// Sets every peak to its current value.
@@ -205,10 +204,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     fn find(&self, addr: Addr) -> Result<BlockId, HeapError> {
-        self.allocated.get(&addr.0).copied().ok_or(HeapError::UnknownPointer { addr })
+        self.allocated.get(addr).ok_or(HeapError::UnknownPointer { addr })
     }
 
     /// Whether a block or segment counts as oversize under the limit in force.
+    #[inline]
     fn is_oversize(&self, size_bytes: u64) -> bool {
         Stats::is_oversize(size_bytes, self.config.max_split_size_bytes)
     }
@@ -217,6 +217,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.recorder.record(self.stack, event);
     }
 
+    #[inline]
     fn record_block(&mut self, id: BlockId, event: Event) {
         self.recorder.record_block(id.slot(), self.stack, event);
     }

@@ -68,9 +68,10 @@ impl Pending {
         })
     }
 
-    /// Whether no free waits for a stream.
-    fn awaits_no_stream(&self) -> bool {
-        self.held.is_empty() && self.queues.iter().all(|(_, queue)| queue.is_empty())
+    /// Whether a free waits for a stream, or for the end of a capture.
+    #[inline]
+    pub(super) fn awaits_streams(&self) -> bool {
+        !self.held.is_empty() || self.queues.iter().any(|(_, queue)| !queue.is_empty())
     }
 
     /// Drops what is known about a block's uses.
@@ -139,9 +140,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Completes the frees whose events are done, asking each stream's oldest first.
     pub(super) fn process_events(&mut self) -> Result<(), DeviceError> {
-        if self.pending.awaits_no_stream() {
-            return Ok(());
-        }
         self.relaxed(Self::ask_events)
     }
 
@@ -165,7 +163,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &mut self,
         private: Option<usize>,
     ) -> Result<(), DeviceError> {
-        self.stats.num_sync_all_streams += 1;
+        self.stats.rare.num_sync_all_streams += 1;
         self.relaxed(|heap| heap.await_events(private))
     }
 
@@ -212,6 +210,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             requested_bytes: block.requested_bytes,
             size_bytes: block.size_bytes,
         };
+        let (is_small, size_bytes) = (block.pool.is_small(), block.size_bytes);
+        self.stats.on_waited(is_small, size_bytes);
         self.record_block(id, event);
         self.finish_free(id);
     }

@@ -165,6 +165,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// The private pool that serves a request, if any.
+    #[inline]
     pub(super) fn private_pool_for(&self, choice: PoolChoice, stream: Stream) -> Option<usize> {
         match choice {
             PoolChoice::Exactly(PoolId::DEFAULT) => None,
@@ -178,6 +179,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Whether a graph capture holds back what a request would otherwise wait for or free. PyTorch 2.11 takes any open
     /// scope for a capture; 2.15 asks whether the stream really captures.
+    #[inline]
     pub(super) fn in_capture(
         &mut self,
         choice: PoolChoice,
@@ -189,6 +191,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.config.compat == Compat::V2_11 {
             return Ok(true);
         }
+        self.captures(choice, stream)
+    }
+
+    /// Whether a request's stream really captures, as far as the open scopes tell.
+    fn captures(&mut self, choice: PoolChoice, stream: Stream) -> Result<bool, DeviceError> {
         let takes = |scope: &&Scope| match choice {
             PoolChoice::Exactly(pool) => scope.pool == pool,
             PoolChoice::ByScope => (scope.filter)(stream),

@@ -73,11 +73,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Returns the unsplit segments and the free pages of one half of a pool.
     fn release_blocks(&mut self, pool: PoolIndex) -> Result<(), DeviceError> {
         // Unmapping changes the list, so what goes is chosen first.
-        let (pages, segments): (Vec<BlockId>, Vec<BlockId>) = self.pools[pool]
-            .free
-            .iter()
-            .map(|entry| entry.id)
-            .partition(|id| self.blocks[*id].range.is_some());
+        let (pages, segments): (Vec<BlockId>, Vec<BlockId>) =
+            self.pools[pool].free.iter().partition(|id| self.blocks[*id].range.is_some());
         for id in segments {
             if !self.blocks[id].is_split() {
                 self.release_block(id)?;
@@ -101,10 +98,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.blocks.remove(id);
         self.reserved_bytes -= size_bytes;
         self.count_segments(pool, -1);
-        self.stats.segment.decrease(is_small, 1);
+        self.stats.rare.segment.decrease(is_small, 1);
         self.stats.on_unreserve(pool_id, is_small, size_bytes);
         if self.is_oversize(size_bytes) {
-            self.stats.oversize_segments.decrease(1);
+            self.stats.rare.oversize_segments.decrease(1);
         }
         tracing::debug!(%addr, size_bytes, %stream, pool = %pool_id, "segment freed");
         self.record(Event::SegmentFree {
@@ -138,29 +135,24 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(false);
         }
         let needed_bytes = want.size_bytes.max(max_split);
-        let free = &self.pools[want.pool].free;
-        let entries = free.of(want.stream);
-        let fit = free.first_fit(want.stream, needed_bytes);
-        if let Some(entry) = entries.get(fit).filter(|entry| self.is_whole_segment(entry.id)) {
-            let id = entry.id;
+        let Some(lane) = self.pools[want.pool].free.of(want.stream) else { return Ok(false) };
+        let fit = lane.first_fit(&self.blocks, needed_bytes).map(|(_, id)| id);
+        if let Some(id) = fit.filter(|id| self.is_whole_segment(*id)) {
             self.release_block(id)?;
             return Ok(true);
         }
         // No single block is enough: the largest ones, until together they are.
-        let candidates: Vec<_> = entries[..fit]
-            .iter()
-            .rev()
-            .take_while(|entry| entry.size_bytes >= max_split)
-            .copied()
-            .collect();
+        let size_bytes = |id: &BlockId| self.blocks[*id].size_bytes;
+        let oversize = lane.iter().rev().take_while(|id| size_bytes(id) >= max_split);
+        let candidates: Vec<_> = oversize.filter(|id| size_bytes(id) < needed_bytes).collect();
         let mut released_bytes = 0;
-        for entry in candidates {
+        for id in candidates {
             if released_bytes >= needed_bytes {
                 break;
             }
-            if self.is_whole_segment(entry.id) {
-                released_bytes += entry.size_bytes;
-                self.release_block(entry.id)?;
+            if self.is_whole_segment(id) {
+                released_bytes += self.blocks[id].size_bytes;
+                self.release_block(id)?;
             }
         }
         Ok(released_bytes >= needed_bytes)

@@ -66,9 +66,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let addr = self.device.malloc(segment.size_bytes)?;
             let pool = self.pool_of(segment);
             self.count_segments(pool, 1);
-            self.stats.segment.increase(pool.is_small(), 1);
+            self.stats.rare.segment.increase(pool.is_small(), 1);
             if self.is_oversize(segment.size_bytes) {
-                self.stats.oversize_segments.increase(1);
+                self.stats.rare.oversize_segments.increase(1);
             }
             self.count_run(segment);
             self.chain(segment.stream, pool, None, addr, &[(addr, Some(segment))], &mut restored);
@@ -150,7 +150,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let pool = self.pool_of(first);
         self.count_segments(pool, 1);
         self.ranges.push(Some(range));
-        let id = RangeId(self.ranges.len() as u32 - 1);
+        let id = RangeId::new(self.ranges.len() - 1);
         self.chain(first.stream, pool, Some(id), range_end, &pieces, restored);
         Ok(())
     }
@@ -234,21 +234,21 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let (addr, size_bytes, is_small) = (block.addr, block.size_bytes, block.pool.is_small());
         if state.status == BlockStatus::Inactive {
             if self.blocks[id].is_split() && self.blocks[id].range.is_none() {
-                self.stats.inactive_split.increase(is_small, 1);
-                self.stats.inactive_split_bytes.increase(is_small, size_bytes as i64);
+                self.stats.on_inactive_split(is_small, (1, 0), (size_bytes, 0));
             }
             return self.put_free(id);
         }
         self.stats.on_alloc(is_small, size_bytes, state.requested_bytes);
         if state.status == BlockStatus::Allocated {
             self.blocks[id].allocated = true;
-            self.allocated.insert(addr.0, id);
+            self.allocated.insert(addr, id);
             if self.is_oversize(size_bytes) {
-                self.stats.oversize_allocations.increase(1);
+                self.stats.rare.oversize_allocations.increase(1);
             }
             restored.push((state.addr, RestoredBlock::Allocated(addr)));
         } else {
             self.stats.on_free_requested(is_small, size_bytes);
+            self.stats.on_wait(is_small, size_bytes);
             self.blocks[id].event_count = 1;
             let ticket = self.pending.await_word(id);
             restored.push((state.addr, RestoredBlock::PendingFree(ticket)));

@@ -1,56 +1,64 @@
 //! Best fit: which free block serves a request (`get_free_block`), and whether it is split (`should_split`).
 
 use super::Heap;
-use super::malloc::Want;
+use super::malloc::{Found, Want};
 use crate::block::BlockId;
 use crate::config::UNLIMITED;
 use crate::device::Device;
+use crate::free_list::{Lane, Place};
 use crate::record::Recorder;
 use crate::size::{MIN_BLOCK_BYTES, SMALL_BYTES};
 
 impl<D: Device, R: Recorder> Heap<D, R> {
-    /// Takes the best fitting free block of the wanted pool and stream out of its list.
-    pub(super) fn take_best_fit(&mut self, want: &Want) -> Option<BlockId> {
+    /// The best fitting free block of the wanted pool and stream.
+    #[inline]
+    pub(super) fn best_fit(&mut self, want: &Want) -> Option<Found> {
         if self.collects_garbage() {
             self.pools[want.pool].search_count += 1;
         }
-        let id = self.best_fit(want)?;
-        self.take_free(id);
-        Some(id)
-    }
-
-    fn best_fit(&self, want: &Want) -> Option<BlockId> {
-        let free = &self.pools[want.pool].free;
-        let entries = free.of(want.stream);
-        let mut at = free.first_fit(want.stream, want.size_bytes);
-        let first = entries.get(at)?;
-        if self.blocks[first.id].range.is_some() {
-            if want.expandable {
-                // A block at a growable tail counts as large as it can become, so a block that is complete wins.
-                while let Some(next) = entries.get(at + 1) {
-                    let here = entries[at].id;
-                    if self.blocks[here].range.is_none()
-                        || self.expandable_bytes(next.id) >= self.expandable_bytes(here)
-                    {
-                        break;
-                    }
-                    at += 1;
-                }
-            } else {
-                // Expandable segments were switched off: only other segments serve.
-                at +=
-                    entries[at..].iter().position(|entry| self.blocks[entry.id].range.is_none())?;
-            }
+        let lane = self.pools[want.pool].free.of(want.stream)?;
+        let (mut place, mut id) = lane.first_fit(&self.blocks, want.size_bytes)?;
+        if self.blocks[id].range.is_some() {
+            (place, id) = self.best_expandable_fit(lane, (place, id), want)?;
         }
-        let found = entries[at];
+        let size_bytes = self.blocks[id].size_bytes;
         let max_split = self.config.max_split_size_bytes;
-        let is_oversize_for_small_request =
-            want.size_bytes < max_split && found.size_bytes >= max_split;
+        let is_oversize_for_small_request = want.size_bytes < max_split && size_bytes >= max_split;
         let wastes_too_much = max_split != UNLIMITED
             && want.size_bytes >= max_split
-            && found.size_bytes
+            && size_bytes
                 >= want.size_bytes.saturating_add(self.config.max_non_split_rounding_bytes);
-        (!is_oversize_for_small_request && !wastes_too_much).then_some(found.id)
+        let suits = !is_oversize_for_small_request && !wastes_too_much;
+        suits.then_some(Found { id, place: Some(place) })
+    }
+
+    /// The best fit where the first is part of an expandable segment.
+    fn best_expandable_fit(
+        &self,
+        lane: &Lane,
+        first: (Place, BlockId),
+        want: &Want,
+    ) -> Option<(Place, BlockId)> {
+        let (mut place, mut id) = first;
+        loop {
+            let next = lane.after(place);
+            let is_expandable = self.blocks[id].range.is_some();
+            if want.expandable {
+                // A block at a growable tail counts as large as it can become, so a block that is complete wins.
+                let is_better = |next: &(Place, BlockId)| {
+                    self.expandable_bytes(next.1) < self.expandable_bytes(id)
+                };
+                match next.filter(|next| is_expandable && is_better(next)) {
+                    Some(next) => (place, id) = next,
+                    None => return Some((place, id)),
+                }
+            } else if is_expandable {
+                // Expandable segments were switched off: only other segments serve.
+                (place, id) = next?;
+            } else {
+                return Some((place, id));
+            }
+        }
     }
 
     /// A block's size with the unmapped addresses behind it.
@@ -63,13 +71,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         block.size_bytes + room
     }
 
-    pub(super) fn should_split(&self, id: BlockId, want: &Want) -> bool {
+    #[inline]
+    pub(super) fn should_split(&self, rest_bytes: u64, want: &Want) -> bool {
         if !self.pools.no_split.is_empty()
             && self.pools.no_split.contains(&self.pools.id_of(want.pool))
         {
             return false;
         }
-        let rest_bytes = self.blocks[id].size_bytes - want.size_bytes;
         if want.pool.is_small() || want.expandable {
             rest_bytes >= MIN_BLOCK_BYTES
         } else {

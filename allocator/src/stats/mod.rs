@@ -1,11 +1,13 @@
 //! Statistics with PyTorch's names, meanings and keys (`torch.cuda.memory_stats`).
 
 mod byte_size;
+mod counters;
 mod keys;
-mod points;
 mod stat;
+mod tally;
 
 pub use byte_size::ByteSize;
+pub(crate) use counters::Counters;
 pub use stat::{Stat, StatArray};
 use trace_format::PoolId;
 
@@ -112,6 +114,12 @@ impl Stats {
         self.num_device_alloc = 0;
         self.num_device_free = 0;
         self.num_oom_rejections = 0;
+    }
+
+    /// Whether a size counts as oversize under this limit; nothing does under no limit.
+    #[inline]
+    pub const fn is_oversize(size_bytes: u64, max_split_size_bytes: u64) -> bool {
+        max_split_size_bytes != UNLIMITED && size_bytes >= max_split_size_bytes
     }
 
     /// `max_split_size` as PyTorch prints it: -1 is no limit.

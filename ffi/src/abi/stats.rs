@@ -27,7 +27,7 @@ pub unsafe extern "C" fn vramtape_stats(
 ) -> i64 {
     guard::answer(-1, || {
         let stats = match process::used(device)? {
-            Some(heap) => heap.lock()?.stats().clone(),
+            Some(heap) => heap.lock()?.stats(),
             None => process::unused_stats()?,
         };
         let json = to_json(&stats)?;

@@ -1,0 +1,217 @@
+//! The statistics as the heap keeps them: an allocation and its free move six numbers each way, the rest is derived
+//! when somebody asks.
+//!
+//! What is active is what callers hold and what waits for other streams, so the active counters are kept only as far
+//! as something waits. While nothing does, both peaks are one.
+
+use trace_format::PoolId;
+
+use super::tally::Tally;
+use super::{Stat, StatArray, Stats};
+use crate::config::Compat;
+
+/// All counters of a heap.
+#[derive(Clone, Debug)]
+pub(crate) struct Counters {
+    allocation: Tally,
+    allocated_bytes: Tally,
+    requested_bytes: Tally,
+    inactive_split: Tally,
+    inactive_split_bytes: Tally,
+    waiting: Waiting,
+    waiting_bytes: Waiting,
+    /// What moves with segments and events, kept as it is shown; its other fields stay zero.
+    pub(crate) rare: Stats,
+}
+
+impl Counters {
+    pub(crate) fn new(compat: Compat, max_split_size_bytes: u64) -> Self {
+        let (tally, waiting) = (Tally::default(), Waiting::default());
+        Self {
+            allocation: tally,
+            allocated_bytes: tally,
+            requested_bytes: tally,
+            inactive_split: tally,
+            inactive_split_bytes: tally,
+            waiting,
+            waiting_bytes: waiting,
+            rare: Stats::new(compat, max_split_size_bytes),
+        }
+    }
+
+    /// A block was handed out.
+    #[inline]
+    pub(crate) fn on_alloc(&mut self, pool_is_small: bool, size_bytes: u64, requested_bytes: u64) {
+        self.allocation.increase(pool_is_small, 1);
+        self.allocated_bytes.increase(pool_is_small, size_bytes as i64);
+        self.requested_bytes.increase(pool_is_small, requested_bytes as i64);
+        if self.waiting.total() > 0 {
+            self.note_active_peaks();
+        }
+    }
+
+    /// A block was given back.
+    #[inline]
+    pub(crate) fn on_free_requested(&mut self, pool_is_small: bool, size_bytes: u64) {
+        self.allocation.decrease(pool_is_small, 1);
+        self.allocated_bytes.decrease(pool_is_small, size_bytes as i64);
+    }
+
+    /// A block that was given back waits for other streams.
+    pub(crate) fn on_wait(&mut self, pool_is_small: bool, size_bytes: u64) {
+        self.waiting.add(pool_is_small, 1);
+        self.waiting_bytes.add(pool_is_small, size_bytes as i64);
+    }
+
+    /// It no longer waits.
+    pub(crate) fn on_waited(&mut self, pool_is_small: bool, size_bytes: u64) {
+        self.waiting.add(pool_is_small, -1);
+        self.waiting_bytes.add(pool_is_small, -(size_bytes as i64));
+    }
+
+    /// A block became reusable.
+    #[inline]
+    pub(crate) fn on_free_completed(&mut self, pool_is_small: bool, requested_bytes: u64) {
+        self.requested_bytes.decrease(pool_is_small, requested_bytes as i64);
+    }
+
+    /// Free parts of segments came and went: counts, then bytes, each with what was added and taken away.
+    #[inline]
+    pub(crate) fn on_inactive_split(
+        &mut self,
+        pool_is_small: bool,
+        (added, removed): (i64, i64),
+        (added_bytes, removed_bytes): (u64, u64),
+    ) {
+        self.inactive_split.change(pool_is_small, added, removed);
+        let (added_bytes, removed_bytes) = (added_bytes as i64, removed_bytes as i64);
+        self.inactive_split_bytes.change(pool_is_small, added_bytes, removed_bytes);
+    }
+
+    /// Memory was obtained from the device: a segment, or pages mapped into one.
+    pub(crate) fn on_reserve(&mut self, pool: PoolId, pool_is_small: bool, size_bytes: u64) {
+        self.rare.num_device_alloc += 1;
+        self.rare.reserved_bytes.increase(pool_is_small, size_bytes as i64);
+        if !pool.is_default() {
+            let reserved = self.rare.private_pool_reserved_bytes(pool);
+            reserved.increase(pool_is_small, size_bytes as i64);
+        }
+    }
+
+    /// Memory was returned to the device.
+    pub(crate) fn on_unreserve(&mut self, pool: PoolId, pool_is_small: bool, size_bytes: u64) {
+        self.rare.num_device_free += 1;
+        self.rare.reserved_bytes.decrease(pool_is_small, size_bytes as i64);
+        if !pool.is_default() {
+            let reserved = self.rare.private_pool_reserved_bytes(pool);
+            reserved.decrease(pool_is_small, size_bytes as i64);
+        }
+    }
+
+    /// Every peak restarts from the current value.
+    pub(crate) fn reset_peak(&mut self) {
+        self.rare.reset_peak();
+        self.tallies().into_iter().for_each(Tally::reset_peak);
+        self.waiting.reset_peak(&self.allocation.array());
+        self.waiting_bytes.reset_peak(&self.allocated_bytes.array());
+    }
+
+    /// Every sum and event counter restarts from zero.
+    pub(crate) fn reset_accumulated(&mut self) {
+        self.rare.reset_accumulated();
+        self.tallies().into_iter().for_each(Tally::reset_accumulated);
+        self.waiting.reset_accumulated();
+        self.waiting_bytes.reset_accumulated();
+    }
+
+    /// As PyTorch shows them.
+    pub(crate) fn stats(&self) -> Stats {
+        let allocation = self.allocation.array();
+        let allocated_bytes = self.allocated_bytes.array();
+        Stats {
+            active: self.waiting.active(&allocation),
+            active_bytes: self.waiting_bytes.active(&allocated_bytes),
+            allocation,
+            allocated_bytes,
+            requested_bytes: self.requested_bytes.array(),
+            inactive_split: self.inactive_split.array(),
+            inactive_split_bytes: self.inactive_split_bytes.array(),
+            ..self.rare.clone()
+        }
+    }
+
+    #[cold]
+    fn note_active_peaks(&mut self) {
+        self.waiting.note_peak(&self.allocation.array());
+        self.waiting_bytes.note_peak(&self.allocated_bytes.array());
+    }
+
+    fn tallies(&mut self) -> [&mut Tally; 5] {
+        [
+            &mut self.allocation,
+            &mut self.allocated_bytes,
+            &mut self.requested_bytes,
+            &mut self.inactive_split,
+            &mut self.inactive_split_bytes,
+        ]
+    }
+}
+
+/// What waits for other streams, of a quantity that callers hold the rest of. Small, large.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    current: [i64; 2],
+    /// Active peaks, small, large and all, as far as something waited.
+    active_peaks: [i64; 3],
+    /// What waited when the sums were last zeroed.
+    start: [i64; 2],
+}
+
+impl Waiting {
+    #[inline]
+    fn total(&self) -> i64 {
+        self.current[0] + self.current[1]
+    }
+
+    fn add(&mut self, pool_is_small: bool, amount: i64) {
+        self.current[usize::from(!pool_is_small)] += amount;
+    }
+
+    fn active_currents(&self, held: &StatArray) -> [i64; 3] {
+        let small = held.small_pool.current + self.current[0];
+        let large = held.large_pool.current + self.current[1];
+        [small, large, small + large]
+    }
+
+    fn note_peak(&mut self, held: &StatArray) {
+        let currents = self.active_currents(held);
+        for (peak, current) in self.active_peaks.iter_mut().zip(currents) {
+            *peak = current.max(*peak);
+        }
+    }
+
+    fn reset_peak(&mut self, held: &StatArray) {
+        self.active_peaks = self.active_currents(held);
+    }
+
+    fn reset_accumulated(&mut self) {
+        self.start = self.current;
+    }
+
+    /// What is active: as much is allocated, and freed is what no longer waits either.
+    fn active(&self, held: &StatArray) -> StatArray {
+        let currents = self.active_currents(held);
+        let [small, large] = [0, 1].map(|at| self.start[at] - self.current[at]);
+        let stat = |held: &Stat, at: usize, freed_more: i64| Stat {
+            current: currents[at],
+            peak: self.active_peaks[at].max(held.peak),
+            allocated: held.allocated,
+            freed: held.freed + freed_more,
+        };
+        StatArray {
+            all: stat(&held.all, 2, small + large),
+            small_pool: stat(&held.small_pool, 0, small),
+            large_pool: stat(&held.large_pool, 1, large),
+        }
+    }
+}
