@@ -42,7 +42,6 @@ fn blow(slots: usize, delays: u64) -> Told {
     let path = folder.path().join("storm.vtape");
     let storm = Storm::new(seed, folder.path(), slots);
     let tape = TapeRecorder::start(&path, Meta::default(), SystemClock::new()).expect("a tape");
-    let before = storm.sequence();
     tape.add(storm.source(delays));
     if delays == 0 {
         assert!(tape.flush(), "the tape begins before the storm");
@@ -57,7 +56,7 @@ fn blow(slots: usize, delays: u64) -> Told {
         }
     });
     storm.calm();
-    let (summary, recorded) = (tape.stop().expect("a whole tape"), storm.sequence() - before);
+    let (summary, recorded) = (tape.stop().expect("a whole tape"), storm.recorded());
     println!("{storm}");
     println!("{summary:?}, {} bytes", path.metadata().expect("a tape's file").len());
 

@@ -89,6 +89,8 @@ fn count(what: &AtomicU64) -> u64 {
 pub(crate) struct Storm {
     heap: Arc<Shared>,
     ring: Arc<Ring>,
+    /// Number of the first record behind the tape's first base state.
+    begun: Arc<AtomicU64>,
     piles: Arc<Piles>,
     seen: Arc<Seen>,
 }
@@ -115,22 +117,26 @@ impl Storm {
         let heap = Arc::new(SharedHeap::new(heap));
         let (piles, seen) = (Arc::new(Piles::default()), Arc::new(Seen::default()));
         free_on_miss(&heap, &piles, &seen);
-        Self { heap, ring, piles, seen }
+        Self { heap, ring, begun: Arc::default(), piles, seen }
     }
 
     /// What a tape of it needs. The thread that writes it is held up `delays` times, each time behind a base state.
     pub(crate) fn source(&self, delays: u64) -> TapeSource {
         const DELAY: Duration = Duration::from_millis(100);
         let (heap, ring) = (Arc::clone(&self.heap), Arc::clone(&self.ring));
-        let bases = AtomicU64::new(0);
+        let (bases, begun) = (AtomicU64::new(0), Arc::clone(&self.begun));
         let base = move || {
             let heap = heap.lock().ok()?;
-            let base = (heap.base_state(), ring.sequence());
+            let (state, next) = (heap.base_state(), ring.sequence());
             drop(heap);
-            if count(&bases) < delays {
+            let number = count(&bases);
+            if number == 0 {
+                begun.store(next, Ordering::Relaxed);
+            }
+            if number < delays {
                 thread::sleep(DELAY);
             }
-            Some(base)
+            Some((state, next))
         };
         TapeSource {
             ring: Arc::clone(&self.ring),
@@ -277,9 +283,9 @@ impl Storm {
         }
     }
 
-    /// Records in the ring until now.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.ring.sequence()
+    /// Slots of the ring that were written since the tape's first base state.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.ring.sequence() - self.begun.load(Ordering::Relaxed)
     }
 
     /// Fails unless a tape without losses tells what the threads saw.
