@@ -2,19 +2,20 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{
-    AnyRecorder, Recorder, Ring, RingOptions, RingRecorder, SystemClock, TapeRecorder, TapeSource,
-    save_ring, tape_of_ring,
+    AnyRecorder, Recorder, Ring, RingOptions, RingReader, RingRecorder, SystemClock, TapeRecorder,
+    TapeSource, recover_ring, save_ring,
 };
 use allocator::shared::SharedHeap;
 use trace_format::{
-    Addr, BaseState, DeviceId, DeviceMeta, Event, Item, Meta, PoolId, Reader, ScopeFilter, StackId,
-    State, Stream,
+    Addr, BaseState, DeviceId, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record, ScopeFilter,
+    StackId, State, Stream,
 };
 
 const POOL: PoolId = PoolId(0, 1);
@@ -155,9 +156,9 @@ fn a_ring_is_saved_from_the_heaps_state() {
         let path = dir.path().join("saved.vtape");
         let (heap, ring, mut work) = prepared(dir.path(), slots, expandable);
         work.run(&heap, 3_000);
-        let (meta, device, clock) = (Meta::default(), DeviceMeta::default(), SystemClock::new());
+        let (meta, device) = (Meta::default(), DeviceMeta::default());
         let end = || base_of(&heap, &ring);
-        let summary = save_ring(&ring, &path, meta, device, &clock, end).unwrap();
+        let summary = save_ring(&ring, &path, meta, device, end).unwrap();
         // On a slow machine moments take slots too.
         let readable = ring.sequence().min(slots as u64 - 1);
         assert!((readable - 20..=readable).contains(&summary.records), "{summary:?}");
@@ -170,32 +171,109 @@ fn a_ring_is_saved_from_the_heaps_state() {
 }
 
 #[test]
-fn a_rings_file_alone_is_a_tape_of_what_it_holds() {
-    for slots in [1 << 14, 256] {
+fn a_rings_file_alone_is_a_tape_that_starts_with_the_state_before_it() {
+    for (expandable, slots) in [(false, 1 << 14), (false, 256), (true, 1 << 14), (true, 256)] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("recovered.vtape");
-        let (heap, ring, mut work) = prepared(dir.path(), slots, false);
+        let (heap, ring, mut work) = prepared(dir.path(), slots, expandable);
         work.run(&heap, 3_000);
         let text = "max_split_size_mb:64".to_owned();
-        heap.lock().unwrap().set_config(Config { text, ..Config::default() });
-        std::fs::write(&path, tape_of_ring(&ring.path().unwrap()).unwrap()).unwrap();
+        let config = heap.lock().unwrap().config().clone();
+        heap.lock().unwrap().set_config(Config { text, ..config });
+        let recovered = recover_ring(&ring.path().unwrap(), &path).unwrap();
+        assert!(recovered.has_base);
+        let (state, bases) = follow(&path);
+        assert_eq!(state, state_of(&heap));
+        assert_eq!(bases.len(), 1);
+        let is_whole = ring.sequence() < slots as u64;
+        assert_eq!((recovered.lost == 0, bases[0].pools.is_empty()), (is_whole, is_whole));
         let mut reader = Reader::open(&path).unwrap();
-        let events: Vec<_> = reader
-            .by_ref()
-            .filter_map(|item| match item.unwrap() {
-                Item::Event(_, record) => Some(record.event),
-                _ => None,
-            })
-            .collect();
-        let Some(&Event::Settings { text }) = events.last() else { panic!("{:?}", events.last()) };
+        let last = reader.by_ref().last().unwrap().unwrap();
+        let Item::Event(_, Record { event: Event::Settings { text }, .. }) = last else {
+            panic!("{last:?}")
+        };
         assert_eq!(reader.tables().string(text), Some("max_split_size_mb:64"));
-        let written = ring.sequence();
-        if written < slots as u64 {
-            assert_eq!(follow(&path).0, state_of(&heap));
-        } else {
-            assert_eq!(events[0], Event::Lost { count: written + 1 - slots as u64 });
-        }
     }
+}
+
+fn expect_base_of(heap: &Shared, ring: &Ring, reader: &mut RingReader) {
+    let (mut said, next) = reader.base_state().unwrap();
+    let (mut known, sequence) = base_of(heap, ring);
+    assert_eq!(next, sequence);
+    let memory = |base: &BaseState| State::from_segments(&base.segments).unwrap();
+    assert_eq!(memory(&said), memory(&known));
+    // Free blocks remember what they were last in the heap only, and pools have no order.
+    for base in [&mut said, &mut known] {
+        (base.segments, base.time_ns) = (Vec::new(), 0);
+        base.pools.sort_by_key(|state| state.pool);
+    }
+    assert_eq!(said, known);
+}
+
+#[test]
+fn the_rings_tables_are_the_heaps_state_at_every_moment() {
+    for expandable in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (heap, ring, mut work) = prepared(dir.path(), 256, expandable);
+        let mut reader = RingReader::open(&ring.path().unwrap()).unwrap();
+        for _ in 0..300 {
+            work.run(&heap, 20);
+            expect_base_of(&heap, &ring, &mut reader);
+        }
+        let of_all = Arc::new(|_| true);
+        let mut pools = 0;
+        for n in 1..20 {
+            {
+                let pool = PoolId(n, 0);
+                let mut heap = heap.lock().unwrap();
+                heap.begin_pool(pool, ScopeFilter::Thread, of_all.clone()).unwrap();
+                heap.capture_begin(pool).unwrap();
+                heap.set_use_on_oom(pool, n % 2 == 0);
+                heap.set_memory_fraction(if n % 3 == 0 { 1.0 } else { 0.5 }).unwrap();
+            }
+            expect_base_of(&heap, &ring, &mut reader);
+            let mut heap_now = heap.lock().unwrap();
+            let pool = PoolId(n, 0);
+            heap_now.capture_end(pool).unwrap();
+            heap_now.end_pool(pool).unwrap();
+            heap_now.release_pool(pool).unwrap();
+            pools = pools.max(heap_now.base_state().pools.len());
+            heap_now.empty_cache(PoolId::DEFAULT, StackId::NONE).unwrap();
+            drop(heap_now);
+            expect_base_of(&heap, &ring, &mut reader);
+        }
+        assert!(pools > 1);
+    }
+}
+
+#[test]
+fn a_base_state_taken_in_full_flight_fits_the_records_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (heap, ring, mut work) = prepared(dir.path(), 1 << 16, false);
+    let path = ring.path().unwrap();
+    let done = AtomicBool::new(false);
+    let followed = std::thread::scope(|scope| {
+        let follower = scope.spawn(|| {
+            let mut followed = 0;
+            while !done.load(Ordering::Acquire) {
+                let mut reader = RingReader::open(&path).unwrap();
+                let (base, next) = reader.base_state().unwrap();
+                let mut state = State::from_segments(&base.segments).unwrap();
+                reader.seek(next);
+                let mut records = Vec::new();
+                let lost = reader.poll(|record| records.push(record));
+                for record in records.iter().filter(|_| lost == 0) {
+                    state.apply(record).unwrap();
+                    followed += 1;
+                }
+            }
+            followed
+        });
+        work.run(&heap, 60_000);
+        done.store(true, Ordering::Release);
+        follower.join().unwrap()
+    });
+    println!("{followed} records followed");
 }
 
 #[test]
@@ -217,7 +295,7 @@ fn an_open_scope_and_changed_settings_are_taken_back() {
     assert_eq!((end.settings.as_str(), end.memory_fraction), ("max_split_size_mb:64", Some(0.5)));
     let meta = Meta { alloc_conf: "initial".to_owned(), ..Meta::default() };
     let device = DeviceMeta::default();
-    save_ring(&ring, &path, meta, device, &SystemClock::new(), || (end, sequence)).unwrap();
+    save_ring(&ring, &path, meta, device, || (end, sequence)).unwrap();
     let (_, bases) = follow(&path);
     assert_eq!((bases[0].pools.len(), bases[0].scopes.len()), (0, 0));
     assert_eq!((bases[0].settings.as_str(), bases[0].memory_fraction), ("initial", None));

@@ -16,8 +16,8 @@ pub use ring::{
     list_rings, remove_dead_rings,
 };
 pub use tape::{
-    BaseFn, RecoverError, TapeError, TapeRecorder, TapeSource, TapeSummary, block_signals,
-    save_ring, tape_of_ring,
+    BaseFn, RecoverError, Recovered, TapeError, TapeRecorder, TapeSource, TapeSummary,
+    block_signals, recover_ring, save_ring, tape_of_ring,
 };
 use trace_format::{Event, StackId, StringId};
 

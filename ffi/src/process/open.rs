@@ -8,7 +8,7 @@ use allocator::device::cuda::CudaDevice;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::device::{Device, DeviceError};
 use allocator::shared::SharedHeap;
-use trace_format::{Addr, DeviceId, DeviceMeta, Stream};
+use trace_format::{Addr, DeviceId, DeviceMeta, Meta, Stream};
 
 use super::recorder::{self, Recording};
 use super::{DEVICES_MAX, Heap, Process, heaps, slot, slot_of, with};
@@ -111,6 +111,9 @@ fn make(process: &mut Process, id: DeviceId) -> Result<&'static Heap, Error> {
     let fraction = process.config.per_process_memory_fraction;
     let memory_fraction = (fraction < 1.0).then_some(fraction);
     let meta = DeviceMeta { memory_fraction, ..device.meta()? };
+    if let Some(ring) = &ring {
+        ring.describe(&Meta { devices: vec![meta.clone()], ..process.meta() });
+    }
     let heap = allocator::heap::Heap::new(device, process.config.clone(), recorder)?;
     let heap: &Heap = Box::leak(Box::new(SharedHeap::new(heap)));
     if let Some(ring) = ring {

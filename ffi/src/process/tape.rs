@@ -66,7 +66,8 @@ impl Process {
         }
     }
 
-    fn meta(&self) -> Meta {
+    /// What a tape says about the process, devices apart.
+    pub(super) fn meta(&self) -> Meta {
         let variable = |name| env::var(name).ok();
         let hostname = fs::read_to_string("/proc/sys/kernel/hostname").ok();
         Meta {
@@ -164,8 +165,7 @@ pub(crate) fn save(device: DeviceId, path: &str) -> Result<(), Error> {
         })?;
         let base = recording.base().ok_or_else(|| Error::runtime("the heap is broken"))?;
         let (meta, device) = (process.meta(), recording.device.clone());
-        let (path, clock) = (Path::new(path), SystemClock::new());
-        save_ring(&recording.ring, path, meta, device, &clock, || base)?;
+        save_ring(&recording.ring, Path::new(path), meta, device, || base)?;
         Ok(())
     })
 }

@@ -1,5 +1,7 @@
 //! Reading a ring in order, beside its writer.
 
+use std::convert::Infallible;
+
 use trace_format::{Event, PoolId, Record, StackId, Stream, ThreadId};
 
 use super::contexts::{self, Context};
@@ -33,6 +35,28 @@ pub(in crate::record) enum Reached {
     End,
     /// A slot that is no longer there.
     Gone,
+}
+
+/// The newest records before slot number `end`, without a gap, and how many slots came before them.
+pub(super) fn newest(region: &Region, end: u64) -> (u64, Vec<Record>) {
+    let mut cursor = Cursor::default();
+    let mut start = region.oldest(end);
+    cursor.jump(start);
+    let mut records = Vec::new();
+    loop {
+        let reached = cursor.read(region, end, |record| {
+            records.push(record);
+            Ok::<(), Infallible>(())
+        });
+        match reached {
+            Ok(Reached::End) => return (start, records),
+            Ok(Reached::Gone) => {
+                records.clear();
+                cursor.skip_overwritten(region);
+                start = cursor.position();
+            }
+        }
+    }
 }
 
 impl Cursor {

@@ -70,11 +70,10 @@ pub(super) struct Shape {
     pub(super) text_words: usize,
 }
 
-/// One of the parts behind the header.
+/// One of the parts behind the slots, which come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    Slots,
-    Contexts,
+    Contexts = 1,
     Blocks,
     Segments,
     Manners,
@@ -135,9 +134,8 @@ mod tests {
     #[test]
     fn parts_lie_side_by_side_and_fill_the_whole() {
         let shape = Shape::new(1 << 20, 1 << 19);
-        let parts =
-            [Part::Slots, Part::Contexts, Part::Blocks, Part::Segments, Part::Manners, Part::Text];
-        let mut end = HEADER_WORDS;
+        let parts = [Part::Contexts, Part::Blocks, Part::Segments, Part::Manners, Part::Text];
+        let mut end = HEADER_WORDS + (SLOT_WORDS << 20);
         for part in parts {
             let (start, words) = shape.part(part);
             assert_eq!(start, end);

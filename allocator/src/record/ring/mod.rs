@@ -4,22 +4,24 @@
 //! tape, and other processes. The file holds the records and the strings they name; it is never truncated, and all
 //! its pages exist before it is used, so writing to it cannot fail.
 
+mod base;
+mod blocks;
 mod contexts;
 mod cursor;
-#[allow(dead_code, reason = "the tables of what is live come next")]
 mod layout;
+mod manners;
 mod moments;
 mod pack;
 mod place;
 mod reader;
 mod recorder;
 mod region;
+mod segments;
 mod slot;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
-#[allow(dead_code, reason = "the tables of what is live come next")]
 mod words;
 
 use std::io;
@@ -27,9 +29,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use trace_format::{DeviceId, Frame, Record, StackId, StringId};
+use trace_format::{DeviceId, Frame, Meta, Record, StackId, StringId};
 
 use super::clock::{Calibration, Moment};
+pub(super) use base::tile;
 pub(super) use cursor::{Cursor, Reached};
 use layout::Shape;
 use moments::Noted;
@@ -105,6 +108,16 @@ impl Ring {
         region.seal();
         let (place, is_muted) = (Mutex::new(place), AtomicBool::new(false));
         Ok(Self { region, tables: Tables::default(), place, is_muted })
+    }
+
+    /// Says in the file what a tape of it would say: process, settings, device. To be called once, before anything is
+    /// recorded.
+    pub fn describe(&self, meta: &Meta) {
+        match serde_json::to_string(meta) {
+            Ok(json) if !self.is_muted() => self.tables.describe(&self.region, &json),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "the ring's file does not say what it is of"),
+        }
     }
 
     /// The device whose events it takes.
@@ -192,9 +205,9 @@ impl Ring {
         cursor.read(&self.region, end, take)
     }
 
-    /// Goes to the oldest record that is still there.
-    pub(super) fn skip_overwritten(&self, cursor: &mut Cursor) -> u64 {
-        cursor.skip_overwritten(&self.region)
+    /// The newest records before slot number `end`, without a gap, and how many slots came before them.
+    pub(super) fn newest(&self, end: u64) -> (u64, Vec<Record>) {
+        cursor::newest(&self.region, end)
     }
 
     /// Makes the length of a tick more exact, for all readers.

@@ -6,12 +6,12 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use trace_format::{DeviceId, Frame, Record, StackId, StringId};
+use trace_format::{BaseState, DeviceId, Frame, Meta, Record, StackId, StringId};
 
-use super::cursor::{Cursor, Reached};
+use super::cursor::{self, Cursor, Reached};
 use super::layout::{self, Word};
 use super::region::Region;
-use super::{place, text};
+use super::{base, place, text};
 
 /// Why a ring cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +34,23 @@ pub struct RingInfo {
     pub device: DeviceId,
     /// Records that the ring holds at most.
     pub slots: u64,
-    /// Records written so far, those that are overwritten included.
+    /// Slots written so far, nearly all of them records, those that are overwritten included.
     pub written: u64,
     /// Records that the process's tape lost because its drainer was too slow.
     pub lost_by_tape: u64,
     /// Strings and stacks that are not in the file because its text log is full.
     pub missing_texts: u64,
+    /// Live blocks that the base state lacks, because its table is full.
+    pub missing_blocks: u64,
+    /// Segments that the base state lacks, likewise.
+    pub missing_segments: u64,
+}
+
+impl RingInfo {
+    /// Whether a base state has everything.
+    pub const fn is_complete(&self) -> bool {
+        self.missing_blocks == 0 && self.missing_segments == 0
+    }
 }
 
 /// Whether a file that begins with these bytes means to be a ring.
@@ -49,15 +60,17 @@ pub fn is_ring(start: &[u8]) -> bool {
 
 /// Reads a ring's file. The writer does not notice.
 ///
-/// A ring holds the newest records and the strings they name. It cannot tell what was allocated before its oldest
-/// record: nothing, if no record was ever overwritten; else only the process itself, or its tape, knows.
+/// A ring holds the newest records, what they name, and tables of what is live: a [base state](Self::base_state) can be
+/// had of it at any time, also when its process is dead.
 #[derive(Debug)]
 pub struct RingReader {
     region: Region,
     file: File,
+    path: PathBuf,
     cursor: Cursor,
     strings: Vec<String>,
     stacks: Vec<Vec<Frame>>,
+    meta: Option<Meta>,
     text_position: usize,
 }
 
@@ -77,10 +90,12 @@ impl RingReader {
         Ok(Self {
             region,
             file,
+            path: path.to_owned(),
             cursor: Cursor::default(),
             // Number 0 of both is none at all.
             strings: vec![String::new()],
             stacks: vec![Vec::new()],
+            meta: None,
             text_position: 0,
         })
     }
@@ -95,6 +110,8 @@ impl RingReader {
             written: self.region.head(),
             lost_by_tape: self.region.get(Word::LostByTape),
             missing_texts: self.region.get(Word::TextMissing),
+            missing_blocks: self.region.get(Word::BlocksMissing),
+            missing_segments: self.region.get(Word::SegmentsMissing),
         }
     }
 
@@ -118,6 +135,48 @@ impl RingReader {
         lost
     }
 
+    /// The newest records before slot number `end`, without a gap, and how many slots came before them.
+    pub fn newest(&self, end: u64) -> (u64, Vec<Record>) {
+        cursor::newest(&self.region, end.min(self.region.head()))
+    }
+
+    /// Goes to slot `next`: what [`base_state`](Self::base_state) gave, or the oldest that is there for 0.
+    pub fn seek(&mut self, next: u64) {
+        self.cursor.jump(next);
+    }
+
+    /// The number of the next slot that [`poll`](Self::poll) looks at.
+    pub fn position(&self) -> u64 {
+        self.cursor.position()
+    }
+
+    /// The state that the records up to a number have led to, and that number, where [`seek`](Self::seek) goes on. Its
+    /// stacks are the ring's. Where the tables are full it lacks what [`info`](Self::info) counts as missing.
+    ///
+    /// # Errors
+    /// Where the ring turns over faster than it can be read, or is damaged.
+    pub fn base_state(&mut self) -> Result<(BaseState, u64), RingError> {
+        let failed = |source| RingError { path: self.path.clone(), source };
+        let tables = base::read(&self.region, !self.is_live()).map_err(failed)?;
+        let next = tables.next;
+        let (settings, fraction) = match self.meta() {
+            Some(meta) => {
+                let device = meta.devices.first();
+                (meta.alloc_conf.clone(), device.and_then(|device| device.memory_fraction))
+            }
+            None => (String::new(), None),
+        };
+        let string = |id| self.string(id).map(str::to_owned);
+        Ok((tables.into_base(string, settings, fraction), next))
+    }
+
+    /// What a tape of the ring says about itself: process, settings as they were at first, the device. `None` where
+    /// nobody [said](super::Ring::describe) it.
+    pub fn meta(&mut self) -> Option<&Meta> {
+        self.read_texts();
+        self.meta.as_ref()
+    }
+
     /// The string that a record or a frame names; `None` where the file does not have it.
     pub fn string(&mut self, id: StringId) -> Option<&str> {
         self.read_texts();
@@ -135,6 +194,7 @@ impl RingReader {
             match kind {
                 text::STRING => self.strings.push(String::from_utf8_lossy(&bytes).into_owned()),
                 text::STACK => self.stacks.push(text::stack_frames(&bytes)),
+                text::META => self.meta = serde_json::from_slice(&bytes).ok(),
                 _ => {}
             }
         }

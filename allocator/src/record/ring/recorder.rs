@@ -7,13 +7,16 @@ use std::sync::Arc;
 use trace_format::{Event, PoolId, StackId, Stream, StringId, ThreadId};
 
 use super::contexts::{self, Context};
-use super::layout::Payload;
+use super::layout::{Payload, Word};
+use super::manners::Manners;
 use super::moments::{self, Noted, TICKS_BETWEEN};
 use super::pack::{self, Packed};
+use super::region::Region;
+use super::segments::{self, Change};
 use super::words::{self, WIDE};
-use super::{Ring, RingOptions};
-use crate::record::Recorder;
+use super::{Ring, RingOptions, blocks};
 use crate::record::clock::{Clock, SystemClock};
+use crate::record::{BlockSlot, Recorder};
 
 /// Records into a ring: no lock, no system call, no allocation.
 ///
@@ -26,6 +29,14 @@ pub struct RingRecorder<C: Clock = SystemClock> {
     noted: Noted,
     /// The context of the last record, and its number.
     last: (Context, u16),
+    rare: Box<Rare>,
+}
+
+/// What few records need.
+#[derive(Debug, Default)]
+struct Rare {
+    segments: segments::Table,
+    manners: Manners,
 }
 
 impl<C: Clock> RingRecorder<C> {
@@ -38,7 +49,8 @@ impl<C: Clock> RingRecorder<C> {
         let ring = Arc::new(Ring::create(options, &calibration)?);
         let noted = Noted { number: 0, moment: calibration.start };
         // No thread has id 0: the first record looks for its context.
-        Ok(Self { ring, clock, next: 0, noted, last: <_>::default() })
+        let (last, rare) = <_>::default();
+        Ok(Self { ring, clock, next: 0, noted, last, rare })
     }
 
     /// The ring, for readers of this process.
@@ -101,6 +113,25 @@ impl<C: Clock> RingRecorder<C> {
         }
     }
 
+    /// Enters what a published record changed besides blocks.
+    #[cold]
+    #[inline(never)]
+    fn enter(&mut self, stack: StackId, event: &Event) {
+        let region = &self.ring.region;
+        let Rare { segments, manners } = &mut *self.rare;
+        if let Some(change) = Change::of(event, stack) {
+            segments.apply(region, change);
+            return;
+        }
+        if matches!(event, Event::PoolCreate { .. } | Event::PoolBegin { .. }) {
+            // Released pools end when their last segment goes, which nothing else says.
+            manners.pools.retain(|state| state.use_count > 0 || segments.any_of(state.pool));
+        }
+        if manners.apply(event) {
+            manners.write(region, self.next);
+        }
+    }
+
     /// Notes both clocks and returns the ticks now.
     #[cold]
     #[inline(never)]
@@ -124,11 +155,65 @@ impl<C: Clock> Recorder for RingRecorder<C> {
             return;
         }
         self.put_event(stack, &event);
+        if changes_tables(&event) {
+            self.enter(stack, &event);
+        }
+    }
+
+    #[inline]
+    fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
+        if self.ring.is_muted() {
+            return;
+        }
+        let words = self.put_event(stack, &event);
+        let region = &self.ring.region;
+        let args = pack::pack(&event).args;
+        match region.block(slot.0).filter(|_| words::fits(&args)) {
+            None => count_missing(region, &event),
+            Some(row) => match event {
+                Event::Alloc { .. } => blocks::put(row, &words::with_args(&words, &args)),
+                Event::Free { pending: true, .. } => blocks::set_pending(row),
+                _ => blocks::clear(row),
+            },
+        }
     }
 
     fn intern(&mut self, text: &str) -> StringId {
         self.ring.intern(text)
     }
+}
+
+/// Whether the event changes segments, pools, scopes or settings.
+#[inline]
+fn changes_tables(event: &Event) -> bool {
+    !matches!(
+        event,
+        Event::RecordStream { .. }
+            | Event::EmptyCache { .. }
+            | Event::ResetPeak
+            | Event::ResetAccumulated
+            | Event::DriverRefused { .. }
+            | Event::Oom { .. }
+            | Event::Snapshot { .. }
+            | Event::Mark { .. }
+            | Event::Lost { .. }
+            | Event::Alloc { .. }
+            | Event::Free { .. }
+            | Event::FreeCompleted { .. }
+    )
+}
+
+/// A block that the table has no row for, or whose numbers no row can hold, comes or goes.
+#[cold]
+#[inline(never)]
+fn count_missing(region: &Region, event: &Event) {
+    let missing = region.get(Word::BlocksMissing);
+    let missing = match event {
+        Event::Alloc { .. } => missing + 1,
+        Event::Free { pending: true, .. } => missing,
+        _ => missing.saturating_sub(1),
+    };
+    region.set(Word::BlocksMissing, missing);
 }
 
 /// The operating system's id of this thread, asked for once.

@@ -19,6 +19,8 @@ pub(super) struct Region {
     map: MmapRaw,
     /// Checked once, against the memory's true size.
     shape: Shape,
+    /// First word of the table of live blocks.
+    blocks_start: usize,
 }
 
 impl Region {
@@ -47,7 +49,7 @@ impl Region {
                 "its size contradicts its header",
             ));
         }
-        Ok(Self { map, shape })
+        Ok(Self { map, shape, blocks_start: shape.part(Part::Blocks).0 })
     }
 
     /// Maps a finished ring for reading.
@@ -57,7 +59,7 @@ impl Region {
             return Err(invalid("it is too short"));
         }
         let map = MmapOptions::new().map_raw_read_only(file)?;
-        let region = Self { map, shape: Shape::new(0, 0) };
+        let region = Self { map, shape: Shape::new(0, 0), blocks_start: 0 };
         if region.word(Word::Magic).load(Ordering::Acquire) != MAGIC {
             return Err(invalid("it does not begin with a ring's magic number"));
         }
@@ -138,7 +140,7 @@ impl Region {
 
     #[inline]
     fn slot(&self, number: u64) -> &[AtomicU64; SLOT_WORDS] {
-        let (slots, _) = self.words()[HEADER_WORDS..].as_chunks::<SLOT_WORDS>();
+        let slots = self.words()[HEADER_WORDS..].as_chunks::<SLOT_WORDS>().0;
         let at = number as usize & (self.shape.slots - 1);
         // SAFETY: the slots lie first behind the header and `new` checked that all of them fit into the mapping; their
         // number is a power of two, so that `at` is below it.
@@ -146,6 +148,15 @@ impl Region {
         unsafe {
             slots.get_unchecked(at)
         }
+    }
+
+    /// A row of the table of live blocks; `None` for places beyond it.
+    #[inline]
+    pub(super) fn block(&self, at: u32) -> Option<&[AtomicU64; SLOT_WORDS]> {
+        if at as usize >= self.shape.blocks {
+            return None;
+        }
+        self.words()[self.blocks_start..].as_chunks::<SLOT_WORDS>().0.get(at as usize)
     }
 
     /// Writes record `number` and tells readers. One writer at a time.

@@ -33,6 +33,12 @@ impl Tables {
         StackId(self.lock().stacks.id(frames, append))
     }
 
+    /// Appends what a tape of the ring would say about itself, as JSON.
+    pub(super) fn describe(&self, region: &Region, json: &str) {
+        let _one_writer = self.lock();
+        text::append(region, text::META, json.as_bytes());
+    }
+
     pub(super) fn string(&self, id: StringId) -> Option<Arc<str>> {
         self.lock().strings.get(id.0)
     }

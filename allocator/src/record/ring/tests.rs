@@ -11,7 +11,7 @@ use super::*;
 use crate::record::clock::SystemClock;
 use crate::record::clock::manual::ManualClock;
 use crate::record::testing::{self, Process, in_forked_child, in_forked_child_while};
-use crate::record::{Recorder, RingReader, RingRecorder};
+use crate::record::{BlockSlot, Recorder, RingReader, RingRecorder};
 
 fn options(dir: &Path, slots: usize) -> RingOptions {
     RingOptions { dir: dir.to_owned(), device: DeviceId(3), slots }
@@ -172,6 +172,78 @@ proptest::proptest! {
         proptest::prop_assert_eq!(format!("{:?}", seen.collect::<Vec<_>>()), format!("{events:?}"));
         proptest::prop_assert_eq!(lost, 0);
     }
+}
+
+fn segment(recorder: &mut RingRecorder<ManualClock>) {
+    let (addr, size_bytes, is_large) = (Addr(0), 1 << 40, true);
+    let (stream, pool) = (Stream(0), PoolId::DEFAULT);
+    let event = Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large };
+    recorder.record(StackId::NONE, event);
+}
+
+fn live(reader: &mut RingReader) -> Vec<(u64, u64)> {
+    let (base, next) = reader.base_state().unwrap();
+    assert_eq!(next, reader.info().written);
+    let blocks = base.segments.iter().flat_map(|segment| &segment.blocks);
+    let live = blocks.filter(|block| block.status != trace_format::BlockStatus::Inactive);
+    live.map(|block| (block.addr.0 >> 9, block.requested_bytes)).collect()
+}
+
+#[test]
+fn a_live_block_outlives_its_record_in_the_ring() {
+    let (_dir, mut recorder) = ring(64);
+    let mut reader = reader(&recorder);
+    segment(&mut recorder);
+    let place = |n: u64| BlockSlot(n as u32);
+    recorder.record_block(place(3), StackId(5), small(3));
+    for n in 4..1_000 {
+        recorder.record_block(place(4), StackId::NONE, small(n));
+        let Event::Alloc { addr, requested_bytes, size_bytes, .. } = small(n) else { panic!() };
+        let free = Event::Free { addr, requested_bytes, size_bytes, pending: n % 2 == 0 };
+        recorder.record_block(place(4), StackId::NONE, free);
+        if n % 2 == 0 {
+            assert_eq!(live(&mut reader), [(3, 3), (n, n)], "its free is pending");
+            let completed = Event::FreeCompleted { addr, requested_bytes, size_bytes };
+            recorder.record_block(place(4), StackId::NONE, completed);
+        }
+    }
+    assert_eq!(live(&mut reader), [(3, 3)]);
+    assert_eq!(reader.base_state().unwrap().0.segments[0].blocks[1].stack, StackId(5));
+}
+
+/// A block of 512 bytes.
+fn small(n: u64) -> Event {
+    let (addr, requested_bytes, size_bytes) = (Addr(n << 9), n, 512);
+    Event::Alloc { addr, requested_bytes, size_bytes, stream: Stream(0), pool: PoolId::DEFAULT }
+}
+
+#[test]
+fn a_process_that_died_before_it_entered_its_last_record_is_not_missed() {
+    let (_dir, mut recorder) = ring(64);
+    segment(&mut recorder);
+    recorder.record_block(BlockSlot(0), StackId::NONE, small(1));
+    recorder.record(StackId::NONE, small(2));
+    assert_eq!(live(&mut reader(&recorder)), [(1, 1), (2, 2)]);
+}
+
+#[test]
+fn blocks_that_the_table_has_no_room_for_are_counted() {
+    let (_dir, mut recorder) = ring(64);
+    let reader = reader(&recorder);
+    segment(&mut recorder);
+    let beyond = BlockSlot(u32::MAX);
+    recorder.record_block(beyond, StackId::NONE, small(1));
+    recorder.record_block(BlockSlot(1), StackId::NONE, wide(1 << 9));
+    assert_eq!((reader.info().missing_blocks, reader.info().is_complete()), (2, false));
+    let free = |event| match event {
+        Event::Alloc { addr, requested_bytes, size_bytes, .. } => {
+            Event::Free { addr, requested_bytes, size_bytes, pending: false }
+        }
+        event => panic!("{event:?}"),
+    };
+    recorder.record_block(beyond, StackId::NONE, free(small(1)));
+    recorder.record_block(BlockSlot(1), StackId::NONE, free(wide(1 << 9)));
+    assert!(reader.info().is_complete());
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -336,6 +408,7 @@ fn damage_is_loss_and_neither_panics_nor_hangs() {
             assert!(records <= 64, "more than there are slots");
         });
         let _ = reader.string(name);
+        let _ = reader.base_state();
         // Damage can make a slot one that is no event.
         let seen = lost.saturating_add(records + 8);
         assert!(seen >= reader.info().written.min(64), "{records} and {lost}");

@@ -14,6 +14,9 @@ pub(super) const STRING: u8 = 1;
 /// A stack: for each frame, innermost first, the numbers of its name and file and its line, 32 bits each.
 pub(super) const STACK: u8 = 2;
 
+/// What a tape of the ring would say about itself, as JSON.
+pub(super) const META: u8 = 3;
+
 /// A stack as its entry's bytes.
 pub(super) fn stack_bytes(frames: &[Frame]) -> Vec<u8> {
     let numbers = frames.iter().flat_map(|frame| [frame.name.0, frame.filename.0, frame.line]);

@@ -92,6 +92,14 @@ pub(super) fn wide(
     [bare(ticks, (MORE, 0), first), bare(ticks, (MORE, 1), [pool.1, *number, *size])]
 }
 
+/// The words of a slot with these arguments, which [fit](fits): a wide event's have been left out.
+#[inline]
+pub(super) const fn with_args(words: &Payload, args: &[u64; 3]) -> Payload {
+    let [head, _, b, c] = *words;
+    let [any, number, size] = *args;
+    [head, any, b & !LOW_MASK | number, c & !LOW_MASK | size >> UNIT_BITS]
+}
+
 /// Takes the words of a slot apart. Those of kind [`MORE`] and of moments are the raw words 1 to 3.
 #[inline]
 pub(super) const fn decode(words: &Payload) -> Slot {

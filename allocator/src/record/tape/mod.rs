@@ -9,11 +9,12 @@ mod rewind;
 mod save;
 mod signals;
 mod source;
+mod stretch;
 #[cfg(test)]
 mod tests;
 
 pub use recorder::{TapeError, TapeRecorder, TapeSummary};
-pub use recover::{RecoverError, tape_of_ring};
+pub use recover::{RecoverError, Recovered, recover_ring, tape_of_ring};
 pub use save::save_ring;
 pub use signals::block as block_signals;
 pub use source::{BaseFn, TapeSource};

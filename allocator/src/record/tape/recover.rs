@@ -1,12 +1,12 @@
 //! A ring's file as a tape, without its process: what is left when that was killed.
 
+use std::io::Write;
 use std::path::Path;
 
-use trace_format::{
-    DeviceMeta, Event, Meta, Record, Source, StackId, ThreadId, WriteError, Writer,
-};
+use trace_format::{DeviceMeta, Meta, Source, WriteError, Writer};
 
 use super::names::Names;
+use super::stretch::{Stretch, Written};
 use crate::record::ring::{RingError, RingReader};
 
 /// Why a ring's file is no tape.
@@ -21,37 +21,75 @@ pub enum RecoverError {
     Write(#[from] WriteError),
 }
 
-/// The bytes of a tape with what the ring at `path` holds now.
-///
-/// A ring that never turned over gives everything since its process began. Of one that did, the tape begins with the
-/// loss: no state is known behind it, as only the process itself could tell.
+/// What of a ring came onto a tape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Records.
+    pub records: u64,
+    /// Slots of the ring that were overwritten before it was read.
+    pub lost: u64,
+    /// Whether the tape starts with the state before its first record. It does not where the ring's tables were too
+    /// small for what was live, or are damaged.
+    pub has_base: bool,
+}
+
+/// The bytes of a tape with what the ring at `path` holds now: its records, and before them the state that they
+/// presuppose.
 ///
 /// # Errors
 /// Where the ring cannot be read.
 pub fn tape_of_ring(path: &Path) -> Result<Vec<u8>, RecoverError> {
     let mut reader = RingReader::open(path)?;
-    let mut records = Vec::new();
-    let lost = reader.poll(|record| records.push(record));
+    let meta = meta_of(&mut reader);
+    let mut writer = Writer::new(Vec::new(), path.display().to_string(), &meta)?;
+    write_ring(reader, &mut writer)?;
+    Ok(writer.finish()?)
+}
+
+/// Saves the tape of the ring at `ring` at `path`, where it appears when it is complete.
+///
+/// # Errors
+/// Where the ring cannot be read or the file cannot be written.
+pub fn recover_ring(ring: &Path, path: &Path) -> Result<Recovered, RecoverError> {
+    let mut reader = RingReader::open(ring)?;
+    let mut writer = Writer::create(path, &meta_of(&mut reader))?;
+    let recovered = write_ring(reader, &mut writer)?;
+    writer.finish()?;
+    Ok(recovered)
+}
+
+fn meta_of(reader: &mut RingReader) -> Meta {
     let info = reader.info();
-    let meta = Meta {
+    let mut meta = reader.meta().cloned().unwrap_or_else(|| Meta {
         source: Source::Recorded,
-        producer: concat!("vramtape ", env!("CARGO_PKG_VERSION"), ", from a ring").to_owned(),
         devices: vec![DeviceMeta { id: info.device, ..DeviceMeta::default() }],
         pid: Some(info.pid),
-        start_time_ns: records.first().map(|record| record.time_ns),
         clock: Some("unix".to_owned()),
         ..Meta::default()
-    };
-    let mut writer = Writer::new(Vec::new(), path.display().to_string(), &meta)?;
-    if lost > 0 {
-        let time_ns = meta.start_time_ns.unwrap_or_default();
-        let (thread, stack, event) = (ThreadId(0), StackId::NONE, Event::Lost { count: lost });
-        writer.push(info.device, &Record { time_ns, thread, stack, event })?;
-    }
-    let mut names = Names::new(reader);
-    for record in records {
-        let record = names.record(&mut writer, record)?;
-        writer.push(info.device, &record)?;
-    }
-    Ok(writer.finish()?)
+    });
+    concat!("vramtape ", env!("CARGO_PKG_VERSION"), ", from a ring").clone_into(&mut meta.producer);
+    meta
+}
+
+fn write_ring<W: Write>(
+    mut reader: RingReader,
+    writer: &mut Writer<W>,
+) -> Result<Recovered, RecoverError> {
+    let info = reader.info();
+    let end = if info.is_complete() { known_end(&mut reader) } else { None };
+    let (end, next) = end.unzip();
+    let (lost, records) = reader.newest(next.unwrap_or(info.written));
+    let initial = reader.meta().map_or_else(<_>::default, |meta| {
+        let device = meta.devices.first();
+        (meta.alloc_conf.clone(), device.and_then(|device| device.memory_fraction))
+    });
+    let stretch = Stretch { device: info.device, end, records, lost, initial };
+    let Written { records, lost, has_base } = stretch.write(writer, &mut Names::new(reader))?;
+    Ok(Recovered { records, lost, has_base })
+}
+
+/// The state at the end; a ring without one is still worth its records.
+fn known_end(reader: &mut RingReader) -> Option<(trace_format::BaseState, u64)> {
+    let end = reader.base_state();
+    end.inspect_err(|error| tracing::warn!(%error, "the tape has no state to start from")).ok()
 }

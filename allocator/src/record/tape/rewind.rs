@@ -1,13 +1,19 @@
 //! From a heap's state back to an earlier one, record by record.
 
+use rustc_hash::FxHashMap;
 use trace_format::{
-    BaseState, Event, PoolId, PoolState, Record, ScopeFilter, ScopeState, State, StateError,
+    Addr, BaseState, BlockState, BlockStatus, Event, PoolId, PoolState, Problem, Record,
+    ScopeFilter, ScopeState, State, StateError,
 };
+
+use crate::record::ring::tile;
 
 /// A state that moves backwards.
 #[derive(Debug)]
 pub(super) struct Rewind {
-    memory: State,
+    /// The segments, each as one free block.
+    mapped: State,
+    live: FxHashMap<Addr, BlockState>,
     base: BaseState,
     /// Settings and fraction as the process began: a record of a change does not say what was before it.
     initial_settings: String,
@@ -16,21 +22,116 @@ pub(super) struct Rewind {
 
 impl Rewind {
     /// Starts at `end`.
+    ///
+    /// # Errors
+    /// Where the state contradicts itself.
     pub(super) fn new(
-        end: BaseState,
+        mut end: BaseState,
         initial_settings: String,
         initial_memory_fraction: Option<f64>,
     ) -> Result<Self, StateError> {
-        let memory = State::from_segments(&end.segments)?;
-        Ok(Self { memory, base: end, initial_settings, initial_memory_fraction })
+        // Checks what is taken apart below.
+        State::from_segments(&end.segments)?;
+        let mut live = FxHashMap::default();
+        for segment in &mut end.segments {
+            let blocks = segment.blocks.drain(..);
+            let blocks = blocks.filter(|block| block.status != BlockStatus::Inactive);
+            live.extend(blocks.map(|block| (block.addr, block)));
+        }
+        let segments = tile(std::mem::take(&mut end.segments), Vec::new()).unwrap_or_default();
+        let mapped = State::from_segments(&segments)?;
+        Ok(Self { mapped, live, base: end, initial_settings, initial_memory_fraction })
     }
 
-    /// Takes one record back. After an error the state is the one after that record.
+    /// Takes one record back.
+    ///
+    /// # Errors
+    /// Where it contradicts the state, which stays the one after that record.
     pub(super) fn undo(&mut self, record: &Record) -> Result<(), StateError> {
-        self.memory.undo(record)?;
-        let base = &mut self.base;
-        base.time_ns = record.time_ns;
+        self.undo_block(record).map_err(|problem| StateError {
+            event: record.event.name(),
+            undoing: true,
+            problem,
+        })?;
+        self.base.time_ns = record.time_ns;
         match record.event {
+            Event::Alloc { .. } | Event::Free { .. } | Event::FreeCompleted { .. } => Ok(()),
+            Event::SegmentAlloc { .. }
+            | Event::SegmentFree { .. }
+            | Event::SegmentMap { .. }
+            | Event::SegmentUnmap { .. } => self.mapped.undo(record),
+            _ => {
+                self.undo_manners(&record.event);
+                Ok(())
+            }
+        }
+    }
+
+    fn undo_block(&mut self, record: &Record) -> Result<(), Problem> {
+        let stack = record.stack;
+        match record.event {
+            Event::Alloc { addr, requested_bytes, size_bytes, .. } => {
+                self.expect(addr, requested_bytes, size_bytes, BlockStatus::Allocated)?;
+                self.live.remove(&addr);
+            }
+            Event::Free { addr, requested_bytes, size_bytes, pending: true } => {
+                self.expect(addr, requested_bytes, size_bytes, BlockStatus::PendingFree)?.status =
+                    BlockStatus::Allocated;
+            }
+            // The stack of the event undone is the best that is known.
+            Event::Free { addr, requested_bytes, size_bytes, pending: false } => {
+                let status = BlockStatus::Allocated;
+                self.revive(BlockState { addr, size_bytes, requested_bytes, status, stack })?;
+            }
+            Event::FreeCompleted { addr, requested_bytes, size_bytes } => {
+                let status = BlockStatus::PendingFree;
+                self.revive(BlockState { addr, size_bytes, requested_bytes, status, stack })?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn expect(
+        &mut self,
+        addr: Addr,
+        event_requested_bytes: u64,
+        event_size_bytes: u64,
+        status: BlockStatus,
+    ) -> Result<&mut BlockState, Problem> {
+        let block = self.live.get_mut(&addr).ok_or(Problem::NotLive { addr })?;
+        if block.status != status {
+            let pending = block.status == BlockStatus::PendingFree;
+            return Err(Problem::Pending { addr, pending });
+        }
+        let BlockState { size_bytes, requested_bytes, .. } = *block;
+        if (size_bytes, requested_bytes) != (event_size_bytes, event_requested_bytes) {
+            return Err(Problem::OtherSize {
+                addr,
+                size_bytes,
+                requested_bytes,
+                event_size_bytes,
+                event_requested_bytes,
+            });
+        }
+        Ok(block)
+    }
+
+    /// Whether anything else lies there, [`finish`](Self::finish) finds.
+    fn revive(&mut self, block: BlockState) -> Result<(), Problem> {
+        let BlockState { addr, size_bytes, .. } = block;
+        match self.live.insert(addr, block) {
+            None => Ok(()),
+            Some(other) => {
+                self.live.insert(addr, other);
+                Err(Problem::Live { addr, size_bytes, block: addr })
+            }
+        }
+    }
+
+    fn undo_manners(&mut self, event: &Event) {
+        let base = &mut self.base;
+        match *event {
             Event::PoolCreate { pool, .. } => self.release(pool),
             Event::PoolBegin { pool, .. } => {
                 if let Some(at) = base.scopes.iter().rposition(|scope| scope.pool == pool) {
@@ -50,20 +151,23 @@ impl Rewind {
             Event::MemoryFraction { .. } => base.memory_fraction = self.initial_memory_fraction,
             _ => {}
         }
-        Ok(())
     }
 
-    /// The state where it stands now.
-    pub(super) fn finish(mut self) -> BaseState {
-        self.base.segments = self.memory.segments();
-        let segments = &self.base.segments;
+    /// The state where it stands now; `None` where blocks overlap or lie in no segment.
+    pub(super) fn finish(mut self) -> Option<BaseState> {
+        let mut segments = self.mapped.segments();
+        for segment in &mut segments {
+            segment.blocks.clear();
+        }
+        let segments = tile(segments, self.live.into_values().collect())?;
         // A pool that nobody holds exists only for its segments.
         self.base.pools.retain(|state| {
             state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)
         });
+        self.base.segments = segments;
         // Counters cannot be taken back.
         self.base.stats = None;
-        self.base
+        Some(self.base)
     }
 
     fn release(&mut self, pool: PoolId) {

@@ -157,7 +157,6 @@ impl SharedModel {
 
     pub(super) fn save(&self, path: &Path) -> TapeSummary {
         let TapeSource { ring, device, .. } = self.source();
-        let clock = SystemClock::new();
-        save_ring(&ring, path, Meta::default(), device, &clock, || self.base()).unwrap()
+        save_ring(&ring, path, Meta::default(), device, || self.base()).unwrap()
     }
 }

@@ -1,0 +1,241 @@
+//! How requests are met, besides the memory itself: pools, open scopes, settings, the memory fraction. Small and rarely
+//! changed, it is written whole, into two copies by turns, so that one of them is whole however the process ends.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use trace_format::{Event, PoolId, PoolState, ScopeFilter, ScopeState, StringId};
+
+use super::layout::{Part, Word};
+use super::region::Region;
+
+/// The state after some record.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Manners {
+    pub(super) pools: Vec<PoolState>,
+    /// Oldest first.
+    pub(super) scopes: Vec<ScopeState>,
+    /// `None` until they change.
+    pub(super) settings: Option<StringId>,
+    /// `None` until it changes.
+    pub(super) memory_fraction: Option<f64>,
+}
+
+const OWN_SOURCE: u64 = 1;
+const USE_ON_OOM: u64 = 2;
+const NO_SPLIT: u64 = 4;
+/// Number of the next record, settings, fraction and whether there is one, pools, scopes.
+const FIXED_WORDS: usize = 6;
+
+impl Manners {
+    /// What the event changes; false if nothing.
+    pub(super) fn apply(&mut self, event: &Event) -> bool {
+        match *event {
+            Event::PoolCreate { pool, own_source } => self.hold(pool, own_source),
+            Event::PoolBegin { pool, filter } => {
+                self.hold(pool, false);
+                self.scopes.push(ScopeState { pool, filter });
+            }
+            Event::PoolEnd { pool } => self.scopes.retain(|scope| scope.pool != pool),
+            Event::PoolRelease { pool } => {
+                let state = self.pool(pool);
+                state.use_count = state.use_count.saturating_sub(1);
+            }
+            Event::PoolUseOnOom { pool, enabled } => self.pool(pool).use_on_oom = enabled,
+            Event::PoolNoSplit { pool } => self.pool(pool).no_split = true,
+            Event::CaptureBegin { pool } => self.set_filter(pool, ScopeFilter::Capture),
+            Event::CaptureEnd { pool } => self.set_filter(pool, ScopeFilter::Thread),
+            Event::Settings { text } => self.settings = Some(text),
+            Event::MemoryFraction { fraction } => self.memory_fraction = Some(fraction),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Adds a user, the first of a pool that is new.
+    fn hold(&mut self, pool: PoolId, own_source: bool) {
+        let state = self.pool(pool);
+        if state.use_count == 0 {
+            state.own_source = own_source;
+        }
+        state.use_count += 1;
+    }
+
+    fn pool(&mut self, pool: PoolId) -> &mut PoolState {
+        let at = self.pools.iter().position(|state| state.pool == pool).unwrap_or_else(|| {
+            let (own_source, use_on_oom, no_split) = (false, false, false);
+            self.pools.push(PoolState { pool, use_count: 0, own_source, use_on_oom, no_split });
+            self.pools.len() - 1
+        });
+        &mut self.pools[at]
+    }
+
+    fn set_filter(&mut self, pool: PoolId, filter: ScopeFilter) {
+        self.scopes.iter_mut().filter(|scope| scope.pool == pool).for_each(|s| s.filter = filter);
+    }
+
+    /// Writes the state, of which record `next` is the first that is no part.
+    pub(super) fn write(&self, region: &Region, next: u64) {
+        let count = region.get(Word::MannersCount) + 1;
+        let words = self.words(next);
+        let copy = copy(region, count);
+        region.set(Word::MannersMissing, u64::from(words.len() > copy.len()));
+        if words.len() > copy.len() {
+            return;
+        }
+        // Whoever sees one of the stores below sees the head behind the record.
+        fence(Ordering::Release);
+        for (word, value) in copy.iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
+        }
+        region.word(Word::MannersCount).store(count, Ordering::Release);
+    }
+
+    fn words(&self, next: u64) -> Vec<u64> {
+        let Self { pools, scopes, settings, memory_fraction } = self;
+        let mut words = vec![
+            next,
+            settings.map_or(0, |text| u64::from(text.0) + 1),
+            memory_fraction.map_or(0, f64::to_bits),
+            u64::from(memory_fraction.is_some()),
+            pools.len() as u64,
+            scopes.len() as u64,
+        ];
+        for state in pools {
+            let flag = |is_set, flag| if is_set { flag } else { 0 };
+            let flags = flag(state.own_source, OWN_SOURCE)
+                | flag(state.use_on_oom, USE_ON_OOM)
+                | flag(state.no_split, NO_SPLIT);
+            let count = u64::from(state.use_count) | flags << 32;
+            words.extend([state.pool.0, state.pool.1, count]);
+        }
+        for scope in scopes {
+            let filter = match scope.filter {
+                ScopeFilter::Capture => 0,
+                ScopeFilter::Thread => 1,
+                ScopeFilter::Unknown => 2,
+            };
+            words.extend([scope.pool.0, scope.pool.1, filter]);
+        }
+        words
+    }
+
+    /// The newest state, and the number of the first record that is no part of it. `None` where it is damaged.
+    pub(super) fn read(region: &Region) -> Option<(Self, u64)> {
+        loop {
+            let count = region.word(Word::MannersCount).load(Ordering::Acquire);
+            if count == 0 {
+                return Some((Self::default(), 0));
+            }
+            let copy = copy(region, count);
+            let words: Vec<u64> = copy.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+            fence(Ordering::Acquire);
+            // The writer goes to the other copy first.
+            if region.get(Word::MannersCount) == count {
+                return Self::from_words(&words);
+            }
+        }
+    }
+
+    fn from_words(words: &[u64]) -> Option<(Self, u64)> {
+        let (fixed, rest) = words.split_first_chunk::<FIXED_WORDS>()?;
+        let [next, settings, fraction, has_fraction, pools, scopes] = *fixed;
+        let (rows, _) = rest.as_chunks::<3>();
+        let pools = usize::try_from(pools).ok()?;
+        let end = pools.checked_add(usize::try_from(scopes).ok()?)?;
+        let rows = rows.get(..end)?;
+        let (pools, scopes) = rows.split_at(pools);
+        let pool = |[major, minor, count]: &[u64; 3]| PoolState {
+            pool: PoolId(*major, *minor),
+            use_count: *count as u32,
+            own_source: count >> 32 & OWN_SOURCE != 0,
+            use_on_oom: count >> 32 & USE_ON_OOM != 0,
+            no_split: count >> 32 & NO_SPLIT != 0,
+        };
+        let scope = |[major, minor, filter]: &[u64; 3]| ScopeState {
+            pool: PoolId(*major, *minor),
+            filter: match filter {
+                0 => ScopeFilter::Capture,
+                1 => ScopeFilter::Thread,
+                _ => ScopeFilter::Unknown,
+            },
+        };
+        let manners = Self {
+            pools: pools.iter().map(pool).collect(),
+            scopes: scopes.iter().map(scope).collect(),
+            settings: settings.checked_sub(1).map(|id| StringId(id as u32)),
+            memory_fraction: (has_fraction != 0).then(|| f64::from_bits(fraction)),
+        };
+        Some((manners, next))
+    }
+}
+
+fn copy(region: &Region, count: u64) -> &[AtomicU64] {
+    let both = region.rows::<1>(Part::Manners).as_flattened();
+    let (even, odd) = both.split_at(both.len() / 2);
+    if count & 1 == 0 { even } else { odd }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::Shape;
+    use super::*;
+
+    const POOL: PoolId = PoolId(0, 7);
+
+    fn after(events: &[Event]) -> Manners {
+        let mut manners = Manners::default();
+        assert!(events.iter().all(|event| manners.apply(event)));
+        manners
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_the_last_write_counts() {
+        let region = Region::anonymous(Shape::new(64, 0)).unwrap();
+        assert_eq!(Manners::read(&region), Some((Manners::default(), 0)));
+        let filter = ScopeFilter::Unknown;
+        let mut manners = after(&[
+            Event::PoolCreate { pool: POOL, own_source: true },
+            Event::PoolUseOnOom { pool: POOL, enabled: true },
+            Event::PoolBegin { pool: PoolId(3, 0), filter },
+            Event::Settings { text: StringId(0) },
+        ]);
+        manners.write(&region, 4);
+        assert_eq!(Manners::read(&region), Some((manners.clone(), 4)));
+        for next in 5..8 {
+            manners.apply(&Event::MemoryFraction { fraction: next as f64 / 10.0 });
+            manners.write(&region, next);
+            assert_eq!(Manners::read(&region), Some((manners.clone(), next)));
+        }
+    }
+
+    #[test]
+    fn scopes_and_captures_come_and_go_with_their_pools() {
+        let filter = ScopeFilter::Thread;
+        let mut manners =
+            after(&[Event::PoolBegin { pool: POOL, filter }, Event::CaptureBegin { pool: POOL }]);
+        assert_eq!(manners.scopes, [ScopeState { pool: POOL, filter: ScopeFilter::Capture }]);
+        assert_eq!(manners.pools[0].use_count, 1);
+        manners.apply(&Event::CaptureEnd { pool: POOL });
+        assert_eq!(manners.scopes, [ScopeState { pool: POOL, filter }]);
+        manners.apply(&Event::PoolEnd { pool: POOL });
+        manners.apply(&Event::PoolRelease { pool: POOL });
+        assert_eq!((manners.scopes.len(), manners.pools[0].use_count), (0, 0));
+        assert!(!manners.apply(&Event::ResetPeak));
+    }
+
+    #[test]
+    fn more_pools_than_fit_are_missing_and_damage_is_no_panic() {
+        let region = Region::anonymous(Shape::new(64, 0)).unwrap();
+        let mut manners = Manners::default();
+        for pool in 1..3_000 {
+            manners.apply(&Event::PoolCreate { pool: PoolId(pool, 0), own_source: false });
+        }
+        manners.write(&region, 3_000);
+        assert_eq!(region.get(Word::MannersMissing), 1);
+        manners.pools.clear();
+        manners.write(&region, 3_001);
+        assert_eq!(region.get(Word::MannersMissing), 0);
+        copy(&region, 1)[4].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(Manners::read(&region), None);
+    }
+}
