@@ -4,6 +4,7 @@
 //! or done, 1 is a check that failed, 2 is a command or an input that cannot be used. `-` is standard input or output.
 #![forbid(unsafe_code)]
 
+mod attach;
 mod bytes;
 mod check;
 mod clean;
@@ -13,10 +14,12 @@ mod import;
 mod info;
 mod input;
 mod output;
+mod process;
 mod progress;
 mod replay;
 mod setting;
 mod table;
+mod top;
 mod verify;
 
 use std::ffi::OsString;
@@ -56,6 +59,10 @@ enum Verb {
     Diff(diff::Options),
     /// Say whether a snapshot is one that PyTorch's viewer and tools can read
     Check(check::Options),
+    /// Show the memory of a running job
+    Top(top::Options),
+    /// Make a tape of a running job
+    Attach(attach::Options),
     /// Remove the rings that dead processes left in memory
     Clean(clean::Options),
 }
@@ -103,6 +110,8 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),
         Verb::Check(options) => check::run(options),
+        Verb::Top(options) => top::run(options),
+        Verb::Attach(options) => attach::run(options),
         Verb::Clean(options) => clean::run(options),
     }
 }

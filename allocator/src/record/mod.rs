@@ -4,7 +4,7 @@
 
 mod any;
 mod clock;
-mod name_table;
+mod follow;
 mod ring;
 mod tape;
 #[cfg(test)]
@@ -12,14 +12,14 @@ mod testing;
 
 pub use any::AnyRecorder;
 pub use clock::{Calibration, Clock, Moment, SystemClock};
-pub use name_table::NameTable;
+pub use follow::{Followed, RingFollower};
 pub use ring::{
     RING_DIR, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, is_ring,
     list_rings, remove_dead_rings,
 };
 pub use tape::{
-    BaseFn, RecoverError, Recovered, TapeError, TapeRecorder, TapeSource, TapeSummary,
-    block_signals, recover_ring, save_ring, tape_of_ring,
+    AttachedCounts, AttachedTape, BaseFn, RecoverError, Recovered, TapeError, TapeRecorder,
+    TapeSource, TapeSummary, block_signals, recover_ring, save_ring, tape_of_ring,
 };
 use trace_format::{Event, StackId, StringId};
 

@@ -6,15 +6,12 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustc_hash::FxHashMap;
-use trace_format::{BaseState, DeviceId, Frame, FrameId, Meta, Record, StackId, StringId};
+use trace_format::{BaseState, DeviceId, Frame, Meta, Record, StackId, StringId};
 
-use super::base;
 use super::cursor::{self, Cursor, Reached};
 use super::layout::{self, Word};
-use super::place;
 use super::region::Region;
-use super::text::{self, Entry};
+use super::{base, place, text};
 
 /// Why a ring cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -71,10 +68,8 @@ pub struct RingReader {
     file: File,
     path: PathBuf,
     cursor: Cursor,
-    strings: FxHashMap<StringId, String>,
-    frames: FxHashMap<FrameId, Frame>,
-    /// Its caller's stack, and its innermost frame.
-    stacks: FxHashMap<StackId, (StackId, FrameId)>,
+    strings: Vec<String>,
+    stacks: Vec<Vec<Frame>>,
     meta: Option<Meta>,
     text_position: usize,
 }
@@ -97,9 +92,9 @@ impl RingReader {
             file,
             path: path.to_owned(),
             cursor: Cursor::default(),
-            strings: FxHashMap::from_iter([(StringId(0), String::new())]),
-            frames: FxHashMap::default(),
-            stacks: FxHashMap::default(),
+            // Number 0 of both is none at all.
+            strings: vec![String::new()],
+            stacks: vec![Vec::new()],
             meta: None,
             text_position: 0,
         })
@@ -185,36 +180,22 @@ impl RingReader {
     /// The string that a record or a frame names; `None` where the file does not have it.
     pub fn string(&mut self, id: StringId) -> Option<&str> {
         self.read_texts();
-        self.strings.get(&id).map(String::as_str)
+        self.strings.get(id.0 as usize).map(String::as_str)
     }
 
     /// The stack that a record names, innermost frame first; `None` where the file does not have it.
-    pub fn stack(&mut self, id: StackId) -> Option<Vec<Frame>> {
+    pub fn stack(&mut self, id: StackId) -> Option<&[Frame]> {
         self.read_texts();
-        let mut frames = Vec::new();
-        let mut next = id;
-        // A caller's number is lower: this ends.
-        while next != StackId::NONE {
-            let (caller, frame) = *self.stacks.get(&next)?;
-            frames.push(*self.frames.get(&frame)?);
-            next = caller;
-        }
-        Some(frames)
+        self.stacks.get(id.0 as usize).map(Vec::as_slice)
     }
 
     fn read_texts(&mut self) {
-        while let Some(entry) = text::next(&self.region, &mut self.text_position) {
-            match entry {
-                Entry::Meta(json) => self.meta = serde_json::from_slice(&json).ok(),
-                Entry::String(id, bytes) => {
-                    self.strings.insert(id, String::from_utf8_lossy(&bytes).into_owned());
-                }
-                Entry::Frame(id, frame) => {
-                    self.frames.insert(id, frame);
-                }
-                Entry::Stack(id, caller, frame) => {
-                    self.stacks.insert(id, (caller, frame));
-                }
+        while let Some((kind, bytes)) = text::next(&self.region, &mut self.text_position) {
+            match kind {
+                text::STRING => self.strings.push(String::from_utf8_lossy(&bytes).into_owned()),
+                text::STACK => self.stacks.push(text::stack_frames(&bytes)),
+                text::META => self.meta = serde_json::from_slice(&bytes).ok(),
+                _ => {}
             }
         }
     }

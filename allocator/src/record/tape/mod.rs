@@ -1,5 +1,6 @@
 //! The tape that a running process writes: a thread that reads the ring, and a ring's contents saved on demand.
 
+mod attach;
 mod drainer;
 mod names;
 mod parts;
@@ -13,6 +14,7 @@ mod stretch;
 #[cfg(test)]
 mod tests;
 
+pub use attach::{AttachedCounts, AttachedTape};
 pub use recorder::{TapeError, TapeRecorder, TapeSummary};
 pub use recover::{RecoverError, Recovered, recover_ring, tape_of_ring};
 pub use save::save_ring;

@@ -58,7 +58,7 @@ pub fn recover_ring(ring: &Path, path: &Path) -> Result<Recovered, RecoverError>
     Ok(recovered)
 }
 
-fn meta_of(reader: &mut RingReader) -> Meta {
+pub(super) fn meta_of(reader: &mut RingReader) -> Meta {
     let info = reader.info();
     let mut meta = reader.meta().cloned().unwrap_or_else(|| Meta {
         source: Source::Recorded,

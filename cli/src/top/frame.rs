@@ -1,0 +1,88 @@
+//! What one look shows: plain data, for the screen and for `--json`.
+
+use serde::Serialize;
+
+/// A process at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Frame {
+    pub(crate) pid: u32,
+    pub(crate) command: Option<String>,
+    /// Whether the process lives; what is shown of a dead one is its end.
+    pub(crate) is_live: bool,
+    pub(crate) devices: Vec<DeviceFrame>,
+}
+
+/// A device of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct DeviceFrame {
+    pub(crate) device: u16,
+    pub(crate) name: String,
+    /// Whether the state of memory is known; if not, all that follows from it is zero.
+    pub(crate) is_known: bool,
+    /// What the process may have: the device's memory, or the fraction of it that was set.
+    pub(crate) limit_bytes: Option<u64>,
+    pub(crate) reserved_bytes: u64,
+    /// Held by the program.
+    pub(crate) allocated_bytes: u64,
+    /// Held, or still in use by another stream.
+    pub(crate) active_bytes: u64,
+    /// Reserved and not active.
+    pub(crate) waste_bytes: u64,
+    /// The most that one request could get without the device.
+    pub(crate) largest_free_bytes: u64,
+    /// What could still be reserved, if nobody else uses the device.
+    pub(crate) to_oom_bytes: Option<u64>,
+    /// Since this view began.
+    pub(crate) peak_allocated_bytes: u64,
+    /// Since this view began.
+    pub(crate) peak_reserved_bytes: u64,
+    pub(crate) live_blocks: u64,
+    pub(crate) events_per_second: f64,
+    /// Records that this view missed.
+    pub(crate) lost: u64,
+    /// Records that the process's own tape missed.
+    pub(crate) lost_by_tape: u64,
+    /// Live blocks that the ring's tables had no room for.
+    pub(crate) missing_blocks: u64,
+    /// Name of the newest step mark.
+    pub(crate) step: Option<String>,
+    pub(crate) pools: Vec<PoolFrame>,
+    /// The call stacks that hold most, largest first.
+    pub(crate) stacks: Vec<StackFrame>,
+    /// What changed segments, newest last.
+    pub(crate) last_events: Vec<EventFrame>,
+}
+
+/// The segments of one pool, stream and kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct PoolFrame {
+    /// `default`, or the two numbers of a private pool.
+    pub(crate) pool: String,
+    pub(crate) stream: String,
+    /// `small` or `large`.
+    pub(crate) kind: &'static str,
+    pub(crate) segments: u64,
+    pub(crate) reserved_bytes: u64,
+    pub(crate) allocated_bytes: u64,
+    /// Given back, still in use by another stream.
+    pub(crate) pending_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) largest_free_bytes: u64,
+}
+
+/// What one call stack holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct StackFrame {
+    pub(crate) live_bytes: u64,
+    pub(crate) blocks: u64,
+    /// Innermost first; empty where none was recorded.
+    pub(crate) frames: Vec<String>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct EventFrame {
+    /// Nanoseconds since the Unix epoch.
+    pub(crate) time_ns: u64,
+    pub(crate) what: String,
+}
