@@ -173,16 +173,19 @@ impl Lane {
     /// Moves the block that stood at a place to where it belongs, now that its size or address is another.
     #[inline]
     pub(crate) fn settle(&mut self, blocks: &Blocks, place: Place, id: BlockId) {
-        let Place { class, at } = place;
-        let ids = &self.classes[class];
-        let order = |at: usize| blocks[ids[at]].order();
+        let class = place.class;
         let stays = class_of(blocks[id].size_bytes) == class
-            && (at == 0 || order(at - 1) < blocks[id].order())
-            && (at + 1 == ids.len() || blocks[id].order() < order(at + 1));
+            && (self.classes[class].len() == 1 || self.is_in_order(blocks, place));
         if !stays {
             self.take(place);
             self.insert(blocks, id);
         }
+    }
+
+    fn is_in_order(&self, blocks: &Blocks, Place { class, at }: Place) -> bool {
+        let ids = &self.classes[class];
+        let order = |at: usize| blocks[ids[at]].order();
+        (at == 0 || order(at - 1) < order(at)) && (at + 1 == ids.len() || order(at) < order(at + 1))
     }
 
     /// The blocks, smallest first.

@@ -6,10 +6,13 @@ use allocator::config::{Settings, TapePath};
 fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
     let table: Vec<Vec<String>> = include_str!("../../docs/settings.md")
         .lines()
+        .skip_while(|line| *line != "## VRAMTAPE_CONF")
+        .skip(1)
+        .take_while(|line| !line.starts_with('#'))
         .filter(|line| line.starts_with("| `"))
         .map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect())
         .collect();
-    assert_eq!(table.len(), 8, "the keys of VRAMTAPE_CONF");
+    assert_eq!(table.len(), 11, "the keys of VRAMTAPE_CONF");
     for row in &table {
         let key = row[1].trim_matches('`');
         let quoted = |cell: &str| -> Vec<String> {
@@ -17,6 +20,7 @@ fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
         };
         let values = match key {
             "tape" => vec![quoted(&row[2]).join("-")],
+            "metrics" => vec!["9400".to_owned(), "127.0.0.1:9400".to_owned()],
             "ring_events" => row[2].split(" to ").map(str::to_owned).collect(),
             _ => quoted(&row[2]),
         };

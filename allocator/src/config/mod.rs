@@ -11,6 +11,7 @@ mod metrics;
 mod number;
 mod pytorch;
 mod roundup;
+mod stacks;
 mod tape_path;
 mod tokenizer;
 mod vramtape;
@@ -20,6 +21,7 @@ pub use environment::Environment;
 pub use error::{ConfigError, Place, PyException, Warning};
 pub use metrics::{MetricsPath, MetricsTarget, PortOffset};
 pub use pytorch::Parsed;
+pub use stacks::{StackMode, StackSettings};
 pub use tape_path::TapePath;
 pub use vramtape::{DeviceKind, RecordMode, Settings, Strategy};
 

@@ -1,12 +1,15 @@
 //! `VRAMTAPE_CONF`: our own settings. A mistake is an error, never a guess.
 
+use std::num::NonZero;
+
 use super::entries::{Entries, Entry, place, refuse};
 use super::error::{ConfigError, Warning};
 use super::keys::nearest;
-use super::{Compat, MetricsTarget, TapePath, parse_bytes};
+use super::stacks::Written;
+use super::{Compat, MetricsTarget, StackMode, StackSettings, TapePath, parse_bytes};
 
 /// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 10] = [
+pub(super) const KEYS: [&str; 11] = [
     "strategy",
     "compat",
     "record",
@@ -14,6 +17,7 @@ pub(super) const KEYS: [&str; 10] = [
     "tape_max",
     "ring_events",
     "stacks",
+    "stacks_every",
     "device",
     "search_after_flush",
     "metrics",
@@ -82,6 +86,8 @@ pub struct Settings {
     pub tape_max_bytes: Option<u64>,
     /// `ring_events`: records that each device's ring holds.
     pub ring_events: u64,
+    /// `stacks` and `stacks_every`.
+    pub stacks: StackSettings,
     /// `device`.
     pub device: DeviceKind,
     /// `search_after_flush`; none means on when live, off where PyTorch's behaviour is reproduced.
@@ -99,6 +105,7 @@ impl Default for Settings {
             tape: TapePath::default(),
             tape_max_bytes: None,
             ring_events: DEFAULT_RING_EVENTS,
+            stacks: StackSettings::default(),
             device: DeviceKind::default(),
             search_after_flush: None,
             metrics: None,
@@ -116,6 +123,7 @@ impl Settings {
         let mut seen: Vec<&str> = Vec::new();
         let mut record = None;
         let mut tape = None;
+        let mut stacks = Written::default();
         for entry in Entries::new(text) {
             let Entry { key, key_at, value, value_at } = entry?;
             let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
@@ -137,7 +145,8 @@ impl Settings {
                 "tape" => tape = Some((value.tape()?, key_at)),
                 "tape_max" => settings.tape_max_bytes = Some(value.tape_max()?),
                 "ring_events" => settings.ring_events = value.ring_events()?,
-                "stacks" => value.stacks()?,
+                "stacks" => stacks.mode = Some(value.stacks()?),
+                "stacks_every" => stacks.every = Some((value.stacks_every()?, key_at)),
                 "device" => {
                     settings.device =
                         value.one_of(&[("cuda", DeviceKind::Cuda), ("sim", DeviceKind::Sim)])?;
@@ -163,6 +172,12 @@ impl Settings {
         if let Some((mode, _)) = record {
             settings.record = mode;
         }
+        let (settled, in_vain) = stacks.settle();
+        settings.stacks = settled;
+        if let Some(at) = in_vain {
+            let message = "stacks_every has no effect with stacks:none".to_owned();
+            warnings.push(Warning { message, place: place(text, at) });
+        }
         Ok((settings, warnings))
     }
 }
@@ -187,9 +202,18 @@ impl Value<'_> {
         self.one_of(&modes)
     }
 
-    fn stacks(&self) -> Result<(), ConfigError> {
-        self.not_yet(&["alloc", "all"], "write stacks:none, or remove the key")?;
-        self.one_of(&[("none", ())])
+    fn stacks(&self) -> Result<StackMode, ConfigError> {
+        let modes =
+            [("none", StackMode::None), ("alloc", StackMode::Alloc), ("all", StackMode::All)];
+        self.one_of(&modes)
+    }
+
+    fn stacks_every(&self) -> Result<NonZero<u64>, ConfigError> {
+        let bytes = parse_bytes(self.written).and_then(|bytes| {
+            NonZero::new(bytes).ok_or_else(|| "stacks_every cannot be 0".to_owned())
+        });
+        let advice = "write, for example, stacks_every:1MiB; without the key every call counts";
+        bytes.map_err(|message| self.refuse(message, advice.to_owned()))
     }
 
     fn tape(&self) -> Result<TapePath, ConfigError> {
@@ -273,7 +297,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "strategy:expandable, compat:2.11,record:file,tape:\"/t/{rank},{pid}.vtape\",\
-                    ring_events:4096,stacks:none,device:sim,search_after_flush:False,\
+                    ring_events:4096,stacks:all,device:sim,search_after_flush:False,\
                     metrics:9400,tape_max:2GiB";
         let read = settings(text);
         assert_eq!(read.strategy, Strategy::Expandable);
@@ -281,6 +305,7 @@ mod tests {
         assert_eq!(read.record, RecordMode::File);
         assert_eq!(read.tape.expand("0", 7, 0), "/t/0,7.vtape");
         assert_eq!(read.ring_events, 4096);
+        assert_eq!(read.stacks, StackSettings { mode: StackMode::All, every_bytes: None });
         assert_eq!(read.device, DeviceKind::Sim);
         assert_eq!(read.search_after_flush, Some(false));
         assert_eq!(read.tape_max_bytes, Some(2 << 30));
@@ -304,10 +329,23 @@ mod tests {
     }
 
     #[test]
+    fn sampling_alone_means_stacks_at_allocations() {
+        let read = settings("stacks_every:4KiB").stacks;
+        assert_eq!((read.mode, read.every_bytes), (StackMode::Alloc, NonZero::new(4096)));
+        let read = settings("stacks_every:1,stacks:all").stacks;
+        assert_eq!((read.mode, read.every_bytes), (StackMode::All, NonZero::new(1)));
+        let (read, warnings) = Settings::parse("stacks:none,stacks_every:1").unwrap();
+        assert_eq!(read.stacks, StackSettings::default());
+        assert_eq!(warnings[0].message, "stacks_every has no effect with stacks:none");
+    }
+
+    #[test]
     fn a_mistake_is_named_with_its_place_and_the_way_out() {
         for (text, wrong, at, advice) in [
             ("strategy:stitch", "strategy:stitch is not available yet", 10, "strategy:native"),
-            ("stacks:all", "stacks:all is not available yet", 8, "stacks:none"),
+            ("stacks:frees", "stacks cannot be \"frees\"", 8, "none, alloc, all"),
+            ("stacks_every:64k", "`k` is not a unit", 14, "stacks_every:1MiB"),
+            ("stacks_every:0", "cannot be 0", 14, "every call"),
             ("record:on", "record cannot be \"on\"", 8, "off, ring, file"),
             ("device:cuda,compat:2.12", "compat cannot be \"2.12\"", 20, "2.11, 2.15"),
             ("ring_events:0", "not \"0\"", 13, "1 to 4294967295"),

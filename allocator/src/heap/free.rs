@@ -125,7 +125,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// The neighbour, if it is free and mapped.
     #[inline]
     fn free_neighbour(&self, neighbour: Option<BlockId>) -> Option<BlockId> {
-        neighbour.filter(|id| self.blocks[*id].is_idle() && self.blocks[*id].mapped)
+        neighbour.filter(|id| {
+            let block = &self.blocks[*id];
+            block.is_idle() & block.mapped
+        })
     }
 
     /// Merges a free neighbour into `id`, which is in no list, where both are mapped or both unmapped

@@ -3,7 +3,7 @@
 use trace_format::{Addr, Event, PoolId, StackId, Stream};
 
 use super::{AllocError, Heap};
-use crate::block::{Block, BlockId};
+use crate::block::BlockId;
 use crate::device::Device;
 use crate::free_list::Place;
 use crate::pool::{PoolIndex, Pools};
@@ -193,18 +193,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Cuts the wanted size off the front of a block; the rest keeps its place as a free block, if the order allows.
     #[inline]
     fn split_front(&mut self, found: Found, want: &Want) -> BlockId {
-        let rest = &mut self.blocks[found.id];
-        let front = Block { size_bytes: want.size_bytes, next: Some(found.id), ..*rest };
-        rest.addr.0 += want.size_bytes;
-        rest.size_bytes -= want.size_bytes;
+        let front = self.blocks.split(found.id, want.size_bytes);
         let pool = &mut self.pools[want.pool];
-        rest.search_count_at_free = pool.search_count as u32;
+        self.blocks[found.id].search_count_at_free = pool.search_count as u32;
         let lane = pool.free.of_mut(want.stream);
         match found.place {
             Some(place) => lane.settle(&self.blocks, place, found.id),
             None => lane.insert(&self.blocks, found.id),
         }
-        self.blocks.insert_linked(front)
+        front
     }
 
     /// Enters a block into its pool's free list, its age starting anew.

@@ -5,6 +5,7 @@
 mod any;
 mod clock;
 mod follow;
+mod name_table;
 mod ring;
 mod tape;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod testing;
 pub use any::AnyRecorder;
 pub use clock::{Calibration, Clock, Moment, SystemClock};
 pub use follow::{Followed, RingFollower};
+pub use name_table::NameTable;
 pub use ring::{
     RING_DIR, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, is_ring,
     list_rings, remove_dead_rings,

@@ -6,12 +6,14 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use trace_format::{PoolId, StackId};
+use allocator::device::Device;
+use trace_format::PoolId;
 
 use super::memory::{address_of, stream_of};
 use crate::error::Error;
+use crate::guard;
+use crate::process::{self, stacks};
 use crate::torch::Filter;
-use crate::{guard, process};
 
 /// CUDA begins, with this many devices (`set_init_fn`). Checks the settings, so that a mistake is
 /// raised here and not in the first allocation.
@@ -28,7 +30,9 @@ pub extern "C-unwind" fn vramtape_init(device_count: c_int) {
 pub extern "C-unwind" fn vramtape_empty_cache() {
     guard::raise((), || {
         for heap in process::heaps() {
-            heap.lock()?.empty_cache(PoolId::DEFAULT, StackId::NONE)?;
+            let device = heap.lock()?.device_mut().id();
+            let stack = stacks::of_release(device.0.into());
+            heap.lock()?.empty_cache(PoolId::DEFAULT, stack)?;
         }
         Ok(())
     });

@@ -4,10 +4,11 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use allocator::heap::{PoolChoice, Request};
-use trace_format::{Addr, StackId, Stream};
+use trace_format::{Addr, Stream};
 
 use crate::error::Error;
-use crate::{guard, process};
+use crate::guard;
+use crate::process::{self, stacks};
 
 /// Allocates `size` bytes of device memory for `stream` (PyTorch's `alloc_fn`).
 ///
@@ -29,8 +30,8 @@ pub extern "C-unwind" fn vramtape_malloc(
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_free(ptr: *mut c_void, size: usize, device: c_int, stream: *mut c_void) {
     // The heap knows both, from the allocation.
-    let (_, _) = (size, stream);
-    guard::answer((), || release(ptr, device));
+    let _ = stream;
+    guard::answer((), || release(ptr, size, device));
 }
 
 fn allocate(size: usize, device: c_int, stream: *mut c_void) -> Result<*mut c_void, Error> {
@@ -38,21 +39,23 @@ fn allocate(size: usize, device: c_int, stream: *mut c_void) -> Result<*mut c_vo
         return Ok(ptr::null_mut());
     }
     let stream = stream_of(stream);
-    let addr = process::heap_for(device, stream)?.malloc(&Request {
+    let heap = process::heap_for(device, stream)?;
+    let addr = heap.malloc(&Request {
         requested_bytes: size as u64,
         stream,
         pool: PoolChoice::ByScope,
-        stack: StackId::NONE,
+        stack: stacks::of_allocation(device, size),
     })?;
     Ok(ptr::with_exposed_provenance_mut(addr.0 as usize))
 }
 
-fn release(ptr: *mut c_void, device: c_int) -> Result<(), Error> {
+fn release(ptr: *mut c_void, size: usize, device: c_int) -> Result<(), Error> {
     let addr = address_of(ptr)?;
     let heap = process::used(device)?.ok_or_else(|| {
         Error::value(format!("cannot free {addr}: device {device} never allocated anything"))
     })?;
-    heap.free(addr, StackId::NONE).map_err(|error| process::elsewhere(addr).unwrap_or(error.into()))
+    let stack = stacks::of_free(device, size);
+    heap.free(addr, stack).map_err(|error| process::elsewhere(addr).unwrap_or(error.into()))
 }
 
 /// The address of a pointer into device memory, which is never looked into.

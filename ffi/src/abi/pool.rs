@@ -2,10 +2,11 @@
 
 use std::ffi::c_int;
 
-use trace_format::{PoolId, StackId};
+use trace_format::PoolId;
 
 use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
-use crate::{guard, process};
+use crate::guard;
+use crate::process::{self, stacks};
 
 /// Creates the pool with one user, or adds a user (`createOrIncrefPool`).
 #[unsafe(no_mangle)]
@@ -54,7 +55,8 @@ pub extern "C" fn vramtape_pool_use_count(device: c_int, pool_0: u64, pool_1: u6
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_pool_empty_cache(device: c_int, pool_0: u64, pool_1: u64) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
-        process::heap(device)?.lock()?.empty_cache(PoolId(pool_0, pool_1), StackId::NONE)?;
+        let (heap, stack) = (process::heap(device)?, stacks::of_release(device));
+        heap.lock()?.empty_cache(PoolId(pool_0, pool_1), stack)?;
         Ok(VRAMTAPE_OK)
     })
 }

@@ -12,7 +12,7 @@ use allocator::config::RecordMode;
 use allocator::record::AnyRecorder;
 use allocator::shared::Frozen;
 
-use super::{Heap, Process, heaps, lock};
+use super::{Heap, Process, heaps, lock, stacks};
 use crate::device::AnyDevice;
 use crate::error::Error;
 
@@ -62,6 +62,7 @@ extern "C" fn child() {
 /// The rings and tapes are the parent's. A child of a process that used no device yet is one of its
 /// own and records; others cannot use CUDA, and what they recorded would only be litter.
 fn leave_recording(process: &mut Process, is_unused: bool) {
+    stacks::after_fork_child(is_unused);
     for recording in &process.recordings {
         recording.ring.after_fork_child();
     }

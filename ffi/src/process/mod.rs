@@ -9,6 +9,7 @@ mod fork;
 mod metrics;
 mod open;
 mod recorder;
+pub(crate) mod stacks;
 pub(crate) mod tape;
 
 use std::ffi::c_int;
@@ -69,6 +70,9 @@ impl Process {
         fork::register()?;
         exit::register()?;
         let Environment { config, settings, .. } = environment;
+        if settings.record != RecordMode::Off {
+            stacks::start(&settings.stacks);
+        }
         let is_on_tape = settings.record == RecordMode::File;
         let tape_path = is_on_tape.then(|| settings.tape.clone());
         let (callbacks, recordings, tapes) = (Vec::new(), Vec::new(), Vec::new());

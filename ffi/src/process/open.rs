@@ -11,7 +11,7 @@ use allocator::shared::SharedHeap;
 use trace_format::{Addr, DeviceId, DeviceMeta, Meta, Stream};
 
 use super::recorder::{self, Recording};
-use super::{DEVICES_MAX, Heap, Process, heaps, slot, slot_of, with};
+use super::{DEVICES_MAX, Heap, Process, heaps, slot, slot_of, stacks, with};
 use crate::device::AnyDevice;
 use crate::error::Error;
 use crate::torch;
@@ -117,6 +117,7 @@ fn make(process: &mut Process, id: DeviceId) -> Result<&'static Heap, Error> {
     let heap = allocator::heap::Heap::new(device, process.config.clone(), recorder)?;
     let heap: &Heap = Box::leak(Box::new(SharedHeap::new(heap)));
     if let Some(ring) = ring {
+        stacks::tell(id.0.into(), &ring);
         let recording = Recording { heap, ring, device: meta };
         process.record_on_tape(&recording);
         process.recordings.push(recording);

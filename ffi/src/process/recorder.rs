@@ -8,7 +8,7 @@ use allocator::record::{
 };
 use trace_format::{BaseState, DeviceId, DeviceMeta};
 
-use super::Heap;
+use super::{Heap, stacks};
 use crate::error::Error;
 
 /// A heap that records into a ring.
@@ -48,7 +48,12 @@ pub(super) fn make(settings: &Settings, device: DeviceId) -> Result<AnyRecorder,
     }
     let options =
         RingOptions { dir: RING_DIR.into(), device, slots: settings.ring_events as usize };
-    let ring = RingRecorder::new(&options, SystemClock::new()).map_err(|error| {
+    let clock = SystemClock::new();
+    let ring = match stacks::names() {
+        None => RingRecorder::new(&options, clock),
+        Some((names, text_bytes)) => RingRecorder::sharing(&options, text_bytes, names, clock),
+    };
+    let ring = ring.map_err(|error| {
         Error::runtime(format_args!(
             "no memory for device {device}'s ring of {} events: {error}; set ring_events in \
              VRAMTAPE_CONF lower",

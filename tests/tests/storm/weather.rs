@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -89,8 +89,9 @@ fn count(what: &AtomicU64) -> u64 {
 pub(crate) struct Storm {
     heap: Arc<Shared>,
     ring: Arc<Ring>,
-    /// Number of the first record behind the tape's first base state.
-    begun: Arc<AtomicU64>,
+    /// Number of the first record behind the tape's first base state, once it was asked for.
+    begun: Arc<OnceLock<u64>>,
+    is_over: Arc<AtomicBool>,
     piles: Arc<Piles>,
     seen: Arc<Seen>,
 }
@@ -117,24 +118,25 @@ impl Storm {
         let heap = Arc::new(SharedHeap::new(heap));
         let (piles, seen) = (Arc::new(Piles::default()), Arc::new(Seen::default()));
         free_on_miss(&heap, &piles, &seen);
-        Self { heap, ring, begun: Arc::default(), piles, seen }
+        let (begun, is_over) = (Arc::default(), Arc::default());
+        Self { heap, ring, begun, is_over, piles, seen }
     }
 
-    /// What a tape of it needs. The thread that writes it is held up `delays` times, each time behind a base state.
+    /// What a tape of it needs. The thread that writes it is held up `delays` times behind a base state,
+    /// until the ring was overwritten or the storm is over.
     pub(crate) fn source(&self, delays: u64) -> TapeSource {
-        const DELAY: Duration = Duration::from_millis(100);
         let (heap, ring) = (Arc::clone(&self.heap), Arc::clone(&self.ring));
-        let (bases, begun) = (AtomicU64::new(0), Arc::clone(&self.begun));
+        let bases = AtomicU64::new(0);
+        let (begun, is_over) = (Arc::clone(&self.begun), Arc::clone(&self.is_over));
         let base = move || {
             let heap = heap.lock().ok()?;
             let (state, next) = (heap.base_state(), ring.sequence());
             drop(heap);
             let number = count(&bases);
-            if number == 0 {
-                begun.store(next, Ordering::Relaxed);
-            }
-            if number < delays {
-                thread::sleep(DELAY);
+            begun.get_or_init(|| next);
+            let is_overtaken = || ring.sequence() > next + 2 * ring.slots();
+            while number < delays && !is_overtaken() && !is_over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
             }
             Some((state, next))
         };
@@ -251,6 +253,7 @@ impl Storm {
 
     /// Ends the storm: the device works again, everything is given back and returned. Fails if anything is left.
     pub(crate) fn calm(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
         let mut heap = self.heap.lock().expect("whole");
         heap.check().expect("consistent after the storm");
         heap.device_mut().faults_mut().clear();
@@ -285,7 +288,12 @@ impl Storm {
 
     /// Slots of the ring that were written since the tape's first base state.
     pub(crate) fn recorded(&self) -> u64 {
-        self.ring.sequence() - self.begun.load(Ordering::Relaxed)
+        self.ring.sequence() - self.begun.wait()
+    }
+
+    /// Waits until the tape's first base state was asked for: everything from here on is on it, or lost.
+    pub(crate) fn await_tape(&self) {
+        self.begun.wait();
     }
 
     /// Fails unless a tape without losses tells what the threads saw.

@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trace_format::{DeviceId, Frame, Meta, Record, StackId, StringId};
 
 use super::clock::{Calibration, Moment};
+use super::name_table::NameTable;
 pub(super) use base::tile;
 pub(super) use cursor::{Cursor, Reached};
 use layout::Shape;
@@ -45,8 +46,8 @@ use tables::Tables;
 
 /// Fewer slots than this hold no whole wide event.
 const SLOTS_MIN: usize = 16;
-/// Bytes of a ring's text log.
-const TEXT_BYTES: usize = 4 << 20;
+/// Bytes of a ring's text log, unless its maker needs more.
+const TEXT_BYTES: usize = 1 << 20;
 
 /// Longest string kept, in bytes; longer ones are cut, as one mark must not fill the text log.
 const STRING_MAX_BYTES: usize = 64 << 10;
@@ -76,9 +77,14 @@ pub struct Ring {
 }
 
 impl Ring {
-    fn create(options: &RingOptions, calibration: &Calibration) -> io::Result<Self> {
+    fn create(
+        options: &RingOptions,
+        text_bytes: usize,
+        names: Arc<NameTable>,
+        calibration: &Calibration,
+    ) -> io::Result<Self> {
         let slots = options.slots.max(SLOTS_MIN).checked_next_power_of_two().unwrap_or(usize::MAX);
-        let shape = Shape::new(slots, TEXT_BYTES / 8);
+        let shape = Shape::new(slots, text_bytes / 8);
         let size_bytes = Region::size_bytes(shape).ok_or(io::ErrorKind::OutOfMemory)?;
         let in_file = || {
             let (place, file) = Place::create(&options.dir, options.device, size_bytes)?;
@@ -107,7 +113,7 @@ impl Ring {
         moments::set_newest(&region, Noted { number: 0, moment: calibration.start });
         region.seal();
         let (place, is_muted) = (Mutex::new(place), AtomicBool::new(false));
-        Ok(Self { region, tables: Tables::default(), place, is_muted })
+        Ok(Self { region, tables: Tables::new(names), place, is_muted })
     }
 
     /// Says in the file what a tape of it would say: process, settings, device. To be called once, before anything is
@@ -144,23 +150,36 @@ impl Ring {
         self.tables.intern(&self.region, cut(text))
     }
 
-    /// The ring's number for a stack, innermost frame first, whose strings were [interned](Self::intern) here. To be
-    /// called before the heap's lock is taken.
+    /// The number of a stack, innermost frame first, whose strings were [interned](Self::intern) here; none where
+    /// there is no room for it. To be called before the heap's lock is taken.
     pub fn intern_stack(&self, frames: &[Frame]) -> StackId {
-        if frames.is_empty() || self.is_muted() {
+        if self.is_muted() {
             return StackId::NONE;
         }
-        self.tables.intern_stack(&self.region, &frames[..frames.len().min(FRAMES_MAX)])
+        let names = self.tables.names();
+        let mut innermost_first = frames[..frames.len().min(FRAMES_MAX)].iter().rev();
+        let stack = innermost_first
+            .try_fold(StackId::NONE, |caller, frame| names.stack(caller, names.frame(*frame)?));
+        stack.inspect(|id| self.tell_stack(*id)).unwrap_or(StackId::NONE)
+    }
+
+    /// Sees to it that whoever reads the ring knows this stack of the ring's [`NameTable`]. To be called before the
+    /// heap's lock is taken to record something with it.
+    #[inline]
+    pub fn tell_stack(&self, id: StackId) {
+        if !self.is_muted() {
+            self.tables.tell(&self.region, id);
+        }
     }
 
     /// The text behind a number that [`intern`](Self::intern) gave; `None` for 0 and for any other.
     pub fn string(&self, id: StringId) -> Option<Arc<str>> {
-        self.tables.string(id)
+        self.tables.names().text(id)
     }
 
     /// The frames behind a number that [`intern_stack`](Self::intern_stack) gave; `None` for any other.
-    pub fn stack(&self, id: StackId) -> Option<Arc<[Frame]>> {
-        self.tables.stack(id)
+    pub fn stack(&self, id: StackId) -> Option<Vec<Frame>> {
+        self.tables.names().frames(id)
     }
 
     /// The ring's file, if it has one that is this process's own.

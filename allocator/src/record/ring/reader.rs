@@ -6,12 +6,15 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use trace_format::{BaseState, DeviceId, Frame, Meta, Record, StackId, StringId};
+use rustc_hash::FxHashMap;
+use trace_format::{BaseState, DeviceId, Frame, FrameId, Meta, Record, StackId, StringId};
 
+use super::base;
 use super::cursor::{self, Cursor, Reached};
 use super::layout::{self, Word};
+use super::place;
 use super::region::Region;
-use super::{base, place, text};
+use super::text::{self, Entry};
 
 /// Why a ring cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -68,8 +71,10 @@ pub struct RingReader {
     file: File,
     path: PathBuf,
     cursor: Cursor,
-    strings: Vec<String>,
-    stacks: Vec<Vec<Frame>>,
+    strings: FxHashMap<StringId, String>,
+    frames: FxHashMap<FrameId, Frame>,
+    /// Its caller's stack, and its innermost frame.
+    stacks: FxHashMap<StackId, (StackId, FrameId)>,
     meta: Option<Meta>,
     text_position: usize,
 }
@@ -92,9 +97,9 @@ impl RingReader {
             file,
             path: path.to_owned(),
             cursor: Cursor::default(),
-            // Number 0 of both is none at all.
-            strings: vec![String::new()],
-            stacks: vec![Vec::new()],
+            strings: FxHashMap::from_iter([(StringId(0), String::new())]),
+            frames: FxHashMap::default(),
+            stacks: FxHashMap::default(),
             meta: None,
             text_position: 0,
         })
@@ -180,22 +185,36 @@ impl RingReader {
     /// The string that a record or a frame names; `None` where the file does not have it.
     pub fn string(&mut self, id: StringId) -> Option<&str> {
         self.read_texts();
-        self.strings.get(id.0 as usize).map(String::as_str)
+        self.strings.get(&id).map(String::as_str)
     }
 
     /// The stack that a record names, innermost frame first; `None` where the file does not have it.
-    pub fn stack(&mut self, id: StackId) -> Option<&[Frame]> {
+    pub fn stack(&mut self, id: StackId) -> Option<Vec<Frame>> {
         self.read_texts();
-        self.stacks.get(id.0 as usize).map(Vec::as_slice)
+        let mut frames = Vec::new();
+        let mut next = id;
+        // A caller's number is lower: this ends.
+        while next != StackId::NONE {
+            let (caller, frame) = *self.stacks.get(&next)?;
+            frames.push(*self.frames.get(&frame)?);
+            next = caller;
+        }
+        Some(frames)
     }
 
     fn read_texts(&mut self) {
-        while let Some((kind, bytes)) = text::next(&self.region, &mut self.text_position) {
-            match kind {
-                text::STRING => self.strings.push(String::from_utf8_lossy(&bytes).into_owned()),
-                text::STACK => self.stacks.push(text::stack_frames(&bytes)),
-                text::META => self.meta = serde_json::from_slice(&bytes).ok(),
-                _ => {}
+        while let Some(entry) = text::next(&self.region, &mut self.text_position) {
+            match entry {
+                Entry::Meta(json) => self.meta = serde_json::from_slice(&json).ok(),
+                Entry::String(id, bytes) => {
+                    self.strings.insert(id, String::from_utf8_lossy(&bytes).into_owned());
+                }
+                Entry::Frame(id, frame) => {
+                    self.frames.insert(id, frame);
+                }
+                Entry::Stack(id, caller, frame) => {
+                    self.stacks.insert(id, (caller, frame));
+                }
             }
         }
     }

@@ -14,8 +14,9 @@ use super::pack::{self, Packed};
 use super::region::Region;
 use super::segments::{self, Change};
 use super::words::{self, WIDE};
-use super::{Ring, RingOptions, blocks};
+use super::{Ring, RingOptions, TEXT_BYTES, blocks};
 use crate::record::clock::{Clock, SystemClock};
+use crate::record::name_table::NameTable;
 use crate::record::{BlockSlot, Recorder};
 
 /// Records into a ring: no lock, no system call, no allocation.
@@ -45,8 +46,22 @@ impl<C: Clock> RingRecorder<C> {
     /// # Errors
     /// Where there is no memory either.
     pub fn new(options: &RingOptions, clock: C) -> io::Result<Self> {
+        Self::sharing(options, TEXT_BYTES, Arc::default(), clock)
+    }
+
+    /// The same with a table of names that other rings of the process use too, and so much room in the ring's file for
+    /// what it uses of them.
+    ///
+    /// # Errors
+    /// Where there is no memory either.
+    pub fn sharing(
+        options: &RingOptions,
+        text_bytes: usize,
+        names: Arc<NameTable>,
+        clock: C,
+    ) -> io::Result<Self> {
         let calibration = clock.calibration();
-        let ring = Arc::new(Ring::create(options, &calibration)?);
+        let ring = Arc::new(Ring::create(options, text_bytes, names, &calibration)?);
         let noted = Noted { number: 0, moment: calibration.start };
         // No thread has id 0: the first record looks for its context.
         let (last, rare) = <_>::default();

@@ -1,89 +1,130 @@
-//! Strings and stacks by number, for records that name them: in memory for this process's tape, in the text log for
-//! others.
+//! What a ring has told its readers of the process's names: each string, frame and stack once, before the first record
+//! that names it.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use trace_format::{Frame, StackId, StringId};
+use trace_format::{Frame, FrameId, StackId, StringId};
 
-use super::region::Region;
-use super::text;
+use super::region::{Region, Word};
+use super::text::{self, Entry};
+use crate::record::name_table::{NameTable, STACKS_MAX};
 
-/// What records name by number. Ids are the ring's own; a tape gives its own.
-#[derive(Debug, Default)]
+/// The process's names, and which of them are in this ring's text log.
+#[derive(Debug)]
 pub(super) struct Tables {
-    inner: Mutex<Inner>,
+    names: Arc<NameTable>,
+    /// A bit for each stack, read without the lock; there once a stack is.
+    stacks: OnceLock<Box<[AtomicU64]>>,
+    told: Mutex<Told>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    strings: Interner<str>,
-    stacks: Interner<[Frame]>,
+struct Told {
+    strings: Bits,
+    frames: Bits,
 }
 
 impl Tables {
-    pub(super) fn intern(&self, region: &Region, text: &str) -> StringId {
-        let append = || text::append(region, text::STRING, text.as_bytes());
-        StringId(self.lock().strings.id(text, append))
+    pub(super) fn new(names: Arc<NameTable>) -> Self {
+        Self { names, stacks: OnceLock::new(), told: Mutex::default() }
     }
 
-    pub(super) fn intern_stack(&self, region: &Region, frames: &[Frame]) -> StackId {
-        let append = || text::append(region, text::STACK, &text::stack_bytes(frames));
-        StackId(self.lock().stacks.id(frames, append))
+    pub(super) fn names(&self) -> &NameTable {
+        &self.names
+    }
+
+    /// The number of `text`, which readers know from here on; 0 where there is no room for it.
+    pub(super) fn intern(&self, region: &Region, text: &str) -> StringId {
+        let mut told = self.lock();
+        let Some(id) = self.names.string(text) else {
+            region.set(Word::TextMissing, region.get(Word::TextMissing) + 1);
+            return StringId(0);
+        };
+        self.tell_string(region, &mut told, id);
+        id
     }
 
     /// Appends what a tape of the ring would say about itself, as JSON.
     pub(super) fn describe(&self, region: &Region, json: &str) {
         let _one_writer = self.lock();
-        text::append(region, text::META, json.as_bytes());
+        text::append(region, &Entry::Meta(json.as_bytes().to_vec()));
     }
 
-    pub(super) fn string(&self, id: StringId) -> Option<Arc<str>> {
-        self.lock().strings.get(id.0)
-    }
-
-    pub(super) fn stack(&self, id: StackId) -> Option<Arc<[Frame]>> {
-        self.lock().stacks.get(id.0)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change below is complete before anything can panic.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Numbers things from 1 in order of appearance.
-#[derive(Debug)]
-struct Interner<T: ?Sized> {
-    known: Vec<Arc<T>>,
-    ids: HashMap<Arc<T>, u32>,
-}
-
-impl<T: ?Sized> Default for Interner<T> {
-    fn default() -> Self {
-        Self { known: Vec::new(), ids: HashMap::new() }
-    }
-}
-
-impl<T: ?Sized + Eq + Hash> Interner<T> {
-    /// The number of `thing`; calls `announce` if it is new.
-    fn id<'a>(&mut self, thing: &'a T, announce: impl FnOnce()) -> u32
-    where
-        Arc<T>: From<&'a T>,
-    {
-        if let Some(&id) = self.ids.get(thing) {
-            return id;
+    /// Sees to it that readers know the stack.
+    #[inline]
+    pub(super) fn tell(&self, region: &Region, id: StackId) {
+        if !self.is_told(id) {
+            self.tell_stack(region, id);
         }
-        announce();
-        let thing = Arc::from(thing);
-        self.known.push(Arc::clone(&thing));
-        let id = self.known.len() as u32;
-        self.ids.insert(thing, id);
-        id
     }
 
-    fn get(&self, id: u32) -> Option<Arc<T>> {
-        self.known.get(id.checked_sub(1)? as usize).cloned()
+    #[inline]
+    fn is_told(&self, id: StackId) -> bool {
+        let (word, bit) = (id.0 as usize / 64, id.0 % 64);
+        let Some(stacks) = self.stacks.get() else { return false };
+        stacks.get(word).is_none_or(|word| word.load(Ordering::Acquire) & 1 << bit != 0)
+    }
+
+    #[cold]
+    fn tell_stack(&self, region: &Region, id: StackId) {
+        let mut told = self.lock();
+        let stacks = self.stacks.get_or_init(|| {
+            // Number 0 is none and needs no telling.
+            let words = (0..=STACKS_MAX / 64).map(|word| AtomicU64::new((word == 0).into()));
+            words.collect()
+        });
+        let mut new = Vec::new();
+        let mut next = id;
+        while !self.is_told(next) {
+            let Some(node) = self.names.node(next) else { break };
+            new.push((next, node));
+            next = node.caller;
+        }
+        for (id, node) in new.into_iter().rev() {
+            if told.frames.insert(node.frame.0)
+                && let Some(frame) = self.names.frame_of(node.frame)
+            {
+                self.tell_frame(region, &mut told, node.frame, frame);
+            }
+            text::append(region, &Entry::Stack(id, node.caller, node.frame));
+            stacks[id.0 as usize / 64].fetch_or(1 << (id.0 % 64), Ordering::Release);
+        }
+    }
+
+    fn tell_frame(&self, region: &Region, told: &mut Told, id: FrameId, frame: Frame) {
+        self.tell_string(region, told, frame.name);
+        self.tell_string(region, told, frame.filename);
+        text::append(region, &Entry::Frame(id, frame));
+    }
+
+    fn tell_string(&self, region: &Region, told: &mut Told, id: StringId) {
+        if let Some(text) = self.names.text(id)
+            && told.strings.insert(id.0)
+        {
+            text::append(region, &Entry::String(id, text.as_bytes().to_vec()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        // Every change is complete before anything can panic.
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A set of small numbers.
+#[derive(Debug, Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    /// Whether `number` was not in the set; it is now.
+    fn insert(&mut self, number: u32) -> bool {
+        let (word, bit) = (number as usize / 64, 1 << (number % 64));
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
     }
 }

@@ -13,7 +13,7 @@ pub(super) trait Texts {
     /// The string behind a number.
     fn string(&mut self, id: StringId) -> Option<Arc<str>>;
     /// The frames behind a number.
-    fn stack(&mut self, id: StackId) -> Option<Arc<[Frame]>>;
+    fn stack(&mut self, id: StackId) -> Option<Vec<Frame>>;
 }
 
 impl Texts for Arc<Ring> {
@@ -21,7 +21,7 @@ impl Texts for Arc<Ring> {
         Ring::string(self, id)
     }
 
-    fn stack(&mut self, id: StackId) -> Option<Arc<[Frame]>> {
+    fn stack(&mut self, id: StackId) -> Option<Vec<Frame>> {
         Ring::stack(self, id)
     }
 }
@@ -31,8 +31,8 @@ impl Texts for RingReader {
         RingReader::string(self, id).map(Arc::from)
     }
 
-    fn stack(&mut self, id: StackId) -> Option<Arc<[Frame]>> {
-        RingReader::stack(self, id).map(Arc::from)
+    fn stack(&mut self, id: StackId) -> Option<Vec<Frame>> {
+        RingReader::stack(self, id)
     }
 }
 

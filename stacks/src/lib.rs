@@ -1,0 +1,141 @@
+//! Call stacks of the program that allocates, each told by a number.
+//!
+//! A stack that was seen before costs its walk and one look into a table: no lock, and no waiting for Python. A new one
+//! is resolved to names and lines at once, for which Python's lock is needed if one of its frames is new.
+//!
+//! Arguments for the safety of reading another program's memory are at the reads; they rest on three things: a thread
+//! that is inside us does not change its own frames, the layout of frames was compared with CPython's own view of them,
+//! and the [`gate`] keeps the interpreter whole while anybody looks.
+
+mod fingerprint;
+mod gate;
+mod python;
+mod sample;
+mod seen;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+use trace_format::{FrameId, StackId};
+
+use fingerprint::{Fingerprint, Place};
+pub use gate::after_fork_child;
+use python::{PlaceText, Python, Thread};
+pub use sample::is_sampled;
+use seen::Seen;
+
+/// Gives numbers to what is new. Called without any lock of this crate's or Python's; `None` where there is no room.
+pub trait Names {
+    /// The number of a line of a function.
+    fn frame(&self, name: &str, filename: &str, line: u32) -> Option<FrameId>;
+    /// The number of the stack that is `caller` with one more frame inside.
+    fn stack(&self, caller: StackId, frame: FrameId) -> Option<StackId>;
+}
+
+/// The stacks that were captured so far, in one process with one [`Names`].
+#[derive(Debug)]
+pub struct Stacks {
+    python: Option<Python>,
+    seen: Seen,
+    frames: Mutex<FxHashMap<Place, FrameId>>,
+    is_full: AtomicBool,
+}
+
+impl Default for Stacks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stacks {
+    /// Looks for an interpreter in this process.
+    pub fn new() -> Self {
+        Self::of(Python::find(false))
+    }
+
+    /// The same, with every stack read by CPython's own functions under its lock. [`new`](Self::new) does so where it
+    /// does not know the frames of the Python that runs.
+    pub fn under_lock() -> Self {
+        Self::of(Python::find(true))
+    }
+
+    fn of(python: Option<Python>) -> Self {
+        Self {
+            python,
+            seen: Seen::new(),
+            frames: Mutex::default(),
+            is_full: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether there is an interpreter whose stacks can be captured.
+    pub fn has_python(&self) -> bool {
+        self.python.is_some()
+    }
+
+    /// The number of the calling thread's Python stack; [`StackId::NONE`] where it has none, or there is no room for
+    /// another. To be called without any lock that a thread with Python's may wait for.
+    #[inline]
+    pub fn capture(&self, names: &impl Names) -> StackId {
+        let Some(python) = &self.python else { return StackId::NONE };
+        let Some(_inside) = gate::enter() else { return StackId::NONE };
+        let Some(thread) = python.thread() else { return StackId::NONE };
+        match python.fingerprint(thread).and_then(|print| self.seen.get(print)) {
+            Some(id) => id,
+            None => self.learn(python, thread, names),
+        }
+    }
+
+    #[cold]
+    fn learn(&self, python: &Python, thread: Thread, names: &impl Names) -> StackId {
+        if self.is_full.load(Ordering::Relaxed) {
+            return StackId::NONE;
+        }
+        let places = python.places(thread);
+        let mut print = Fingerprint::EMPTY;
+        for place in &places {
+            print.add(*place);
+        }
+        if let Some(id) = self.seen.get(print) {
+            return id;
+        }
+        let id = self.number(python, &places, names);
+        let is_kept = id.is_some_and(|id| self.seen.insert(print, id));
+        if !is_kept && !self.is_full.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "no room for another call stack: those not seen before are recorded as none from here on"
+            );
+        }
+        id.unwrap_or(StackId::NONE)
+    }
+
+    fn number(&self, python: &Python, places: &[Place], names: &impl Names) -> Option<StackId> {
+        let unknown: Vec<Place> = {
+            let frames = self.frames();
+            places.iter().filter(|place| !frames.contains_key(place)).copied().collect()
+        };
+        if !unknown.is_empty() {
+            let texts = python.resolve(&unknown);
+            for (place, PlaceText { name, filename, line }) in unknown.into_iter().zip(texts) {
+                let id = names.frame(&name, &filename, line)?;
+                self.frames().insert(place, id);
+            }
+        }
+        let frames: Vec<FrameId> = {
+            let frames = self.frames();
+            places.iter().filter_map(|place| frames.get(place).copied()).collect()
+        };
+        frames.iter().rev().try_fold(StackId::NONE, |caller, frame| names.stack(caller, *frame))
+    }
+
+    /// Bytes that the tables here take.
+    pub fn size_bytes(&self) -> usize {
+        let frames = self.frames().capacity() * (size_of::<(Place, FrameId)>() + 1);
+        self.seen.size_bytes() + frames
+    }
+
+    fn frames(&self) -> std::sync::MutexGuard<'_, FxHashMap<Place, FrameId>> {
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,199 @@
+//! Where each CPython keeps its frames.
+
+use std::ptr;
+
+use super::api::{self, Api};
+use super::debug_offsets;
+use crate::fingerprint::Place;
+
+/// More frames than any sound program has: a chain that runs in a circle ends here.
+pub(crate) const DEPTH_MAX: usize = 4096;
+
+/// From this owner on a frame is the interpreter's own, between Python's and C's (3.12 and later).
+const FIRST_INTERNAL_OWNER: u8 = 3;
+
+/// The low bits of a reference from the interpreter's stack are marks (3.14 and later).
+const TAG_BITS: usize = 7;
+
+/// Offsets of fields, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// 3.9 and 3.10: frames are objects.
+    Objects {
+        /// Of the thread: its newest frame.
+        frame: usize,
+        back: usize,
+        code: usize,
+        lasti: usize,
+        /// What one step of `lasti` is, in bytes.
+        lasti_unit: u32,
+    },
+    /// 3.11 and later: frames are structs on a stack of the thread's.
+    Structs(Structs),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Structs {
+    /// Of the thread: its newest frame, or what points to that.
+    pub(super) frame: usize,
+    /// 3.11 and 3.12: of what points to the newest frame, that frame.
+    pub(super) through: Option<usize>,
+    pub(super) previous: usize,
+    pub(super) executable: usize,
+    pub(super) instruction: usize,
+    pub(super) owner: usize,
+    /// Of a code object: its instructions.
+    pub(super) code_start: usize,
+    /// Free-threaded 3.14 and later: threads run copies of the instructions. Of a frame: which, and of a code object:
+    /// the array of copies.
+    pub(super) copies: Option<(usize, usize)>,
+}
+
+impl Layout {
+    /// That of the process's CPython; `None` where it is not known.
+    pub(super) fn find(api: &Api) -> Option<Self> {
+        let version = api.version();
+        let version = version.split_whitespace().next()?;
+        // Alphas and betas may still move things.
+        if version.contains(['a', 'b']) {
+            return None;
+        }
+        let minor = version.strip_prefix("3.")?.split('.').next()?;
+        let minor: u8 = minor.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()?;
+        if minor >= 13 {
+            return debug_offsets::read(minor).map(Self::Structs);
+        }
+        // Builds that count references may also give every object two more words.
+        if api::variable(c"_Py_NegativeRefcount").is_some() {
+            return None;
+        }
+        let structs =
+            Structs { frame: 56, through: Some(0), instruction: 56, ..Structs::default() };
+        match minor {
+            9 => Some(Self::Objects { frame: 24, back: 24, code: 32, lasti: 104, lasti_unit: 1 }),
+            10 => Some(Self::Objects { frame: 24, back: 24, code: 32, lasti: 96, lasti_unit: 2 }),
+            11 => Some(Self::Structs(Structs {
+                through: Some(8),
+                previous: 48,
+                executable: 32,
+                owner: 69,
+                code_start: 184,
+                ..structs
+            })),
+            12 => Some(Self::Structs(Structs {
+                previous: 8,
+                executable: 0,
+                owner: 70,
+                code_start: 192,
+                ..structs
+            })),
+            _ => None,
+        }
+    }
+
+    /// Hands out the frames of a thread, the innermost first.
+    ///
+    /// # Safety
+    /// `thread` is the address of the calling thread's own state, the layout is that of its interpreter, and the
+    /// interpreter does not end meanwhile.
+    ///
+    /// This thread runs our code and none of Python's: nobody changes its frames, so none of them can go away, whoever
+    /// holds the interpreter's lock.
+    #[inline]
+    pub(super) unsafe fn walk(&self, thread: usize, take: impl FnMut(Place)) {
+        match *self {
+            Self::Objects { frame, back, code, lasti, lasti_unit } => {
+                // SAFETY: as the caller promises.
+                unsafe { walk_objects(thread, [frame, back, code, lasti], lasti_unit, take) };
+            }
+            // SAFETY: as the caller promises.
+            Self::Structs(structs) => unsafe { structs.walk(thread, take) },
+        }
+    }
+}
+
+/// # Safety
+/// As [`Layout::walk`].
+#[inline]
+unsafe fn walk_objects(
+    thread: usize,
+    [frame, back, code, lasti]: [usize; 4],
+    lasti_unit: u32,
+    mut take: impl FnMut(Place),
+) {
+    // SAFETY: a field of the thread's state.
+    let mut at: usize = unsafe { field(thread, frame) };
+    for _ in 0..DEPTH_MAX {
+        if at == 0 {
+            return;
+        }
+        // SAFETY: a field of a frame that is being executed.
+        let code: usize = unsafe { field(at, code) };
+        // SAFETY: likewise.
+        let lasti: i32 = unsafe { field(at, lasti) };
+        // Negative before the first instruction.
+        take(Place { code, at: lasti.max(0) as u32 * lasti_unit });
+        // SAFETY: likewise.
+        at = unsafe { field(at, back) };
+    }
+}
+
+impl Structs {
+    /// # Safety
+    /// As [`Layout::walk`].
+    #[inline]
+    unsafe fn walk(&self, thread: usize, mut take: impl FnMut(Place)) {
+        // SAFETY: a field of the thread's state.
+        let mut at: usize = unsafe { field(thread, self.frame) };
+        if let Some(through) = self.through {
+            // SAFETY: the thread's state always points to one of these.
+            at = unsafe { field(at, through) };
+        }
+        for _ in 0..DEPTH_MAX {
+            if at == 0 {
+                return;
+            }
+            // SAFETY: a field of a frame that is being executed.
+            let owner: u8 = unsafe { field(at, self.owner) };
+            if owner < FIRST_INTERNAL_OWNER {
+                // SAFETY: likewise.
+                let code = unsafe { field::<usize>(at, self.executable) } & !TAG_BITS;
+                // SAFETY: likewise.
+                let instruction: usize = unsafe { field(at, self.instruction) };
+                // SAFETY: the frame holds its code object alive, and executes it.
+                let start = unsafe { self.start(at, code) };
+                // Before the first instruction it points to one before the first.
+                let offset = instruction.wrapping_sub(start) as isize;
+                take(Place { code, at: offset.max(0) as u32 });
+            }
+            // SAFETY: likewise.
+            at = unsafe { field(at, self.previous) };
+        }
+    }
+
+    /// The address of the instructions that a frame executes.
+    ///
+    /// # Safety
+    /// `frame` is one of this layout, and `code` its code object.
+    #[inline]
+    unsafe fn start(&self, frame: usize, code: usize) -> usize {
+        let Some((index, copies)) = self.copies else { return code + self.code_start };
+        // SAFETY: a field of the frame.
+        let index: i32 = unsafe { field(frame, index) };
+        // SAFETY: a field of the code object.
+        let copies: usize = unsafe { field(code, copies) };
+        // SAFETY: the array has its length and then a pointer for each copy, this frame's among them.
+        unsafe { field(copies, size_of::<usize>() * (1 + index as usize)) }
+    }
+}
+
+/// Reads a field of something of the interpreter's.
+///
+/// # Safety
+/// There is an initialised `T` at `offset` from `base`, which nobody changes meanwhile.
+#[inline]
+unsafe fn field<T: Copy>(base: usize, offset: usize) -> T {
+    let address = ptr::with_exposed_provenance::<T>(base.wrapping_add(offset));
+    // SAFETY: as the caller promises; the interpreter aligns its fields.
+    unsafe { address.read() }
+}

@@ -1,0 +1,142 @@
+//! Python's frames.
+//!
+//! The thread that allocates is inside us and not inside Python: its frames hold still. They are walked without the
+//! interpreter's lock where the layout of frames is known and was checked against CPython's own functions, once. Where
+//! it is not, those functions are used, under the lock.
+
+mod api;
+mod at_exit;
+mod debug_offsets;
+mod gil;
+mod layout;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::fingerprint::{Fingerprint, Place};
+use api::{Api, Object};
+use gil::Gil;
+pub(crate) use gil::PlaceText;
+use layout::Layout;
+
+/// The process's CPython, and how its frames are read.
+#[derive(Debug)]
+pub(crate) struct Python {
+    api: &'static Api,
+    layout: Option<Layout>,
+    trust: AtomicU8,
+}
+
+/// Whether somebody saw to it that the interpreter's end is heard of.
+static IS_EXIT_HOOK_SET: AtomicBool = AtomicBool::new(false);
+
+/// The layout agreed with CPython's own functions.
+const TRUSTED: u8 = u8::MAX;
+/// So often it may disagree before it is given up: a frame that is just being made counts for one and not the other.
+const DISAGREEMENTS_MAX: u8 = 8;
+
+/// The functions of the process's CPython; `None` where there is none. Looked for once.
+fn api() -> Option<&'static Api> {
+    static API: OnceLock<Option<Api>> = OnceLock::new();
+    API.get_or_init(Api::find).as_ref()
+}
+
+/// The calling thread's state, which exists as long as the gate is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Thread(Object);
+
+impl Python {
+    /// The process's CPython, if it is one. With `is_lock_taken` as if its frames were not known.
+    pub(crate) fn find(is_lock_taken: bool) -> Option<Self> {
+        let api = api()?;
+        let layout = Layout::find(api).filter(|_| !is_lock_taken);
+        if layout.is_none() && !is_lock_taken {
+            tracing::warn!(
+                version = api.version(),
+                "the frames of this Python are not known: its stacks are read under its lock, which takes longer"
+            );
+        }
+        Some(Self { api, layout, trust: AtomicU8::new(0) })
+    }
+
+    /// The calling thread's state, if Python has one of it. The gate has to be passed first.
+    #[inline]
+    pub(crate) fn thread(&self) -> Option<Thread> {
+        // SAFETY: may be called from any thread at any time; it waits for nothing.
+        let thread = unsafe { (self.api.PyGILState_GetThisThreadState)() };
+        (!thread.is_null()).then_some(Thread(thread))
+    }
+
+    /// The fingerprint of the thread's stack, without any lock; `None` where that cannot be had (yet).
+    #[inline]
+    pub(crate) fn fingerprint(&self, thread: Thread) -> Option<Fingerprint> {
+        if self.trust.load(Ordering::Relaxed) != TRUSTED {
+            return None;
+        }
+        let mut print = Fingerprint::EMPTY;
+        // SAFETY: the state is this thread's, the layout was checked, and the gate is open.
+        unsafe { self.layout.as_ref()?.walk(thread.0.addr(), |place| print.add(place)) };
+        Some(print)
+    }
+
+    /// The places of the thread's stack, innermost first.
+    pub(crate) fn places(&self, thread: Thread) -> Vec<Place> {
+        if self.trust.load(Ordering::Relaxed) == TRUSTED {
+            return self.places_without_lock(thread);
+        }
+        // SAFETY: the thread has a state, and the gate is open.
+        let gil = unsafe { Gil::take(self.api) };
+        // SAFETY: it is this thread's.
+        let places = unsafe { gil.walk(thread.0) };
+        let disagreements = self.trust.load(Ordering::Relaxed);
+        if self.layout.is_some() && disagreements < DISAGREEMENTS_MAX && !places.is_empty() {
+            self.check(&gil, thread, &places);
+        }
+        places
+    }
+
+    fn places_without_lock(&self, thread: Thread) -> Vec<Place> {
+        let mut places = Vec::new();
+        if let Some(layout) = &self.layout {
+            // SAFETY: the state is this thread's, the layout was checked or is being checked, and the gate is open.
+            unsafe { layout.walk(thread.0.addr(), |place| places.push(place)) };
+        }
+        places
+    }
+
+    /// Compares the layout's walk with CPython's.
+    fn check(&self, gil: &Gil, thread: Thread, expected: &[Place]) {
+        let found = self.places_without_lock(thread);
+        let agrees = |(found, expected): (&Place, &Place)| {
+            found.code == expected.code && {
+                // SAFETY: its code is that of a frame of this thread, as CPython says too.
+                let line = unsafe { gil.line(*found) };
+                Place::LINE | line == expected.at
+            }
+        };
+        if found.len() == expected.len() && found.iter().zip(expected).all(agrees) {
+            self.trust.store(TRUSTED, Ordering::Relaxed);
+        } else if self.trust.fetch_add(1, Ordering::Relaxed) + 1 == DISAGREEMENTS_MAX {
+            tracing::warn!(
+                version = self.api.version(),
+                "the frames of this Python are not where they should be: its stacks are read under its lock, which \
+                 takes longer; please report it"
+            );
+        }
+    }
+
+    /// What the places of the thread's stack are, and keeps their code alive. Waits for the interpreter's lock; to be
+    /// called without any lock of ours.
+    pub(crate) fn resolve(&self, places: &[Place]) -> Vec<PlaceText> {
+        // SAFETY: whoever has places of a thread's stack has the thread, and the gate is open.
+        let gil = unsafe { Gil::take(self.api) };
+        // Nobody waits for who does it: that could be for ever, as Python may change threads in there.
+        if !IS_EXIT_HOOK_SET.swap(true, Ordering::Relaxed) && !at_exit::register(self.api, &gil) {
+            tracing::warn!(
+                "Python's atexit is out of reach: its end may come while a stack is being read"
+            );
+        }
+        // SAFETY: the caller is where it was when it took the places.
+        places.iter().map(|place| unsafe { gil.resolve(*place) }).collect()
+    }
+}
