@@ -10,7 +10,7 @@ use std::ffi::c_char;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
-use stacks::{Names, Stacks};
+use stacks::{Frames, Names, Stacks};
 use trace_format::{FrameId, StackId};
 
 #[derive(Default)]
@@ -48,12 +48,15 @@ impl Table {
     }
 }
 
-/// Set in the environment, every stack is read under Python's lock.
-const UNDER_LOCK: &str = "CAPTURE_UNDER_LOCK";
+/// Set in the environment: `under_lock` reads every stack under Python's lock, `native` adds native frames.
+const VARIABLE: &str = "CAPTURE";
 
-static STACKS: LazyLock<Stacks> = LazyLock::new(|| match std::env::var_os(UNDER_LOCK) {
-    Some(_) => Stacks::under_lock(),
-    None => Stacks::new(),
+static STACKS: LazyLock<Stacks> = LazyLock::new(|| {
+    Stacks::new(match std::env::var(VARIABLE).as_deref() {
+        Ok("under_lock") => Frames::PythonUnderLock,
+        Ok("native") => Frames::NativeAndPython,
+        _ => Frames::Python,
+    })
 });
 static TABLE: LazyLock<Table> = LazyLock::new(Table::default);
 

@@ -5,13 +5,15 @@
 pub(crate) struct Place {
     /// Python: the code object, which is kept alive. Native: the return address.
     pub(crate) code: usize,
-    /// Python: the offset of the instruction in bytes, or [`Place::LINE`] and the line. Native: 0.
+    /// Python: the offset of the instruction in bytes, or [`Place::LINE`] and the line. [`Place::NATIVE`] if it is native.
     pub(crate) at: u32,
 }
 
 impl Place {
     /// Marks a place that is a line and no offset.
     pub(crate) const LINE: u32 = 1 << 31;
+    /// Of all native places.
+    pub(crate) const NATIVE: u32 = u32::MAX;
 }
 
 /// Two stacks with one fingerprint are taken for one stack. For 100,000 stacks that happens once in 10^19 programs.

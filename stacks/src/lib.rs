@@ -9,18 +9,20 @@
 
 mod fingerprint;
 mod gate;
+mod native;
 mod python;
 mod sample;
 mod seen;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 use trace_format::{FrameId, StackId};
 
 use fingerprint::{Fingerprint, Place};
 pub use gate::after_fork_child;
+use native::Native;
 use python::{PlaceText, Python, Thread};
 pub use sample::is_sampled;
 use seen::Seen;
@@ -33,36 +35,35 @@ pub trait Names {
     fn stack(&self, caller: StackId, frame: FrameId) -> Option<StackId>;
 }
 
+/// Which frames a stack has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frames {
+    /// Python's, walked without its lock where that is possible.
+    Python,
+    /// Python's, read by CPython's own functions under its lock: what [`Frames::Python`] does where it does not know
+    /// the frames of the Python that runs.
+    PythonUnderLock,
+    /// The native ones inside Python's innermost, and Python's.
+    NativeAndPython,
+}
+
 /// The stacks that were captured so far, in one process with one [`Names`].
 #[derive(Debug)]
 pub struct Stacks {
     python: Option<Python>,
+    native: Option<Native>,
     seen: Seen,
     frames: Mutex<FxHashMap<Place, FrameId>>,
     is_full: AtomicBool,
 }
 
-impl Default for Stacks {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Stacks {
     /// Looks for an interpreter in this process.
-    pub fn new() -> Self {
-        Self::of(Python::find(false))
-    }
-
-    /// The same, with every stack read by CPython's own functions under its lock. [`new`](Self::new) does so where it
-    /// does not know the frames of the Python that runs.
-    pub fn under_lock() -> Self {
-        Self::of(Python::find(true))
-    }
-
-    fn of(python: Option<Python>) -> Self {
+    pub fn new(frames: Frames) -> Self {
+        let native = frames == Frames::NativeAndPython;
         Self {
-            python,
+            python: Python::find(frames == Frames::PythonUnderLock),
+            native: native.then(|| Native::new(Python::interpreter())),
             seen: Seen::new(),
             frames: Mutex::default(),
             is_full: AtomicBool::new(false),
@@ -74,25 +75,54 @@ impl Stacks {
         self.python.is_some()
     }
 
-    /// The number of the calling thread's Python stack; [`StackId::NONE`] where it has none, or there is no room for
-    /// another. To be called without any lock that a thread with Python's may wait for.
+    /// The number of the calling thread's stack; [`StackId::NONE`] where it has none, or there is no room for another.
+    /// To be called without any lock that a thread with Python's may wait for.
     #[inline]
     pub fn capture(&self, names: &impl Names) -> StackId {
+        if self.native.is_some() {
+            return self.capture_native(names);
+        }
         let Some(python) = &self.python else { return StackId::NONE };
         let Some(_inside) = gate::enter() else { return StackId::NONE };
         let Some(thread) = python.thread() else { return StackId::NONE };
-        match python.fingerprint(thread).and_then(|print| self.seen.get(print)) {
+        let print = python.fingerprint(thread, Fingerprint::EMPTY);
+        match print.and_then(|print| self.seen.get(print)) {
             Some(id) => id,
-            None => self.learn(python, thread, names),
+            None => self.learn(Some((python, thread)), names),
         }
     }
 
     #[cold]
-    fn learn(&self, python: &Python, thread: Thread, names: &impl Names) -> StackId {
+    fn capture_native(&self, names: &impl Names) -> StackId {
+        let inside = gate::enter();
+        let mut print = Fingerprint::EMPTY;
+        if let Some(native) = &self.native {
+            native.walk(|place| print.add(place));
+        }
+        let python = self.python.as_ref().filter(|_| inside.is_some());
+        let python = python.and_then(|python| Some((python, python.thread()?)));
+        let print = match python {
+            Some((python, thread)) => python.fingerprint(thread, print),
+            None => Some(print),
+        };
+        match print.and_then(|print| self.seen.get(print)) {
+            Some(id) => id,
+            None => self.learn(python, names),
+        }
+    }
+
+    #[cold]
+    fn learn(&self, python: Option<(&Python, Thread)>, names: &impl Names) -> StackId {
         if self.is_full.load(Ordering::Relaxed) {
             return StackId::NONE;
         }
-        let places = python.places(thread);
+        let mut places = Vec::new();
+        if let Some(native) = &self.native {
+            native.walk(|place| places.push(place));
+        }
+        if let Some((python, thread)) = python {
+            places.append(&mut python.places(thread));
+        }
         let mut print = Fingerprint::EMPTY;
         for place in &places {
             print.add(*place);
@@ -100,7 +130,7 @@ impl Stacks {
         if let Some(id) = self.seen.get(print) {
             return id;
         }
-        let id = self.number(python, &places, names);
+        let id = self.number(python.map(|(python, _)| python), &places, names);
         let is_kept = id.is_some_and(|id| self.seen.insert(print, id));
         if !is_kept && !self.is_full.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -110,16 +140,27 @@ impl Stacks {
         id.unwrap_or(StackId::NONE)
     }
 
-    fn number(&self, python: &Python, places: &[Place], names: &impl Names) -> Option<StackId> {
+    fn number(
+        &self,
+        python: Option<&Python>,
+        places: &[Place],
+        names: &impl Names,
+    ) -> Option<StackId> {
         let unknown: Vec<Place> = {
             let frames = self.frames();
             places.iter().filter(|place| !frames.contains_key(place)).copied().collect()
         };
-        if !unknown.is_empty() {
-            let texts = python.resolve(&unknown);
-            for (place, PlaceText { name, filename, line }) in unknown.into_iter().zip(texts) {
-                let id = names.frame(&name, &filename, line)?;
-                self.frames().insert(place, id);
+        let (native, interpreted): (Vec<_>, Vec<_>) =
+            unknown.into_iter().partition(|place| place.at == Place::NATIVE);
+        for place in native {
+            self.name(place, &Native::resolve(place), names)?;
+        }
+        if let Some(python) = python
+            && !interpreted.is_empty()
+        {
+            let texts = python.resolve(&interpreted);
+            for (place, text) in interpreted.into_iter().zip(texts) {
+                self.name(place, &text, names)?;
             }
         }
         let frames: Vec<FrameId> = {
@@ -129,13 +170,19 @@ impl Stacks {
         frames.iter().rev().try_fold(StackId::NONE, |caller, frame| names.stack(caller, *frame))
     }
 
+    fn name(&self, place: Place, text: &PlaceText, names: &impl Names) -> Option<()> {
+        let id = names.frame(&text.name, &text.filename, text.line)?;
+        self.frames().insert(place, id);
+        Some(())
+    }
+
     /// Bytes that the tables here take.
     pub fn size_bytes(&self) -> usize {
         let frames = self.frames().capacity() * (size_of::<(Place, FrameId)>() + 1);
         self.seen.size_bytes() + frames
     }
 
-    fn frames(&self) -> std::sync::MutexGuard<'_, FxHashMap<Place, FrameId>> {
+    fn frames(&self) -> MutexGuard<'_, FxHashMap<Place, FrameId>> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

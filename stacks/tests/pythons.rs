@@ -48,16 +48,13 @@ fn library() -> PathBuf {
     profile.join("examples").join("libcapture.so")
 }
 
-fn compare(is_under_lock: bool) {
+fn compare(how: &str) {
     let (pythons, library) = (pythons(), library());
     assert!(library.exists(), "{} is built with the tests", library.display());
     println!("{} versions of CPython to compare with", pythons.len());
     for (version, program) in pythons {
         let mut script = Command::new(&program);
-        script.arg(SCRIPT).arg(&library).env_remove("CAPTURE_UNDER_LOCK");
-        if is_under_lock {
-            script.env("CAPTURE_UNDER_LOCK", "1");
-        }
+        script.arg(SCRIPT).arg(&library).env("CAPTURE", how);
         let output = script.output().unwrap();
         let (out, err) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -70,10 +67,15 @@ fn compare(is_under_lock: bool) {
 
 #[test]
 fn frames_that_are_walked_without_pythons_lock_are_those_that_python_sees() {
-    compare(false);
+    compare("python");
 }
 
 #[test]
 fn frames_that_are_read_under_pythons_lock_are_those_that_python_sees() {
-    compare(true);
+    compare("under_lock");
+}
+
+#[test]
+fn native_frames_come_before_those_that_python_sees() {
+    compare("native");
 }

@@ -10,6 +10,7 @@ import time
 library = ctypes.CDLL(sys.argv[1])  # CDLL gives the interpreter's lock up around each call, as PyTorch does.
 holding = ctypes.PyDLL(sys.argv[1])  # PyDLL does not.
 library.capture_ns.restype = ctypes.c_double
+IS_NATIVE = os.environ.get("CAPTURE") == "native"
 HAS_QUALNAME = sys.version_info >= (3, 11)
 
 
@@ -19,7 +20,13 @@ def captured(lib=library):
     length = lib.capture_text(buffer, ctypes.c_size_t(len(buffer)))
     assert length <= len(buffer)
     lines = buffer.raw[:length].decode().splitlines()
-    return [(name, filename, int(line)) for name, filename, line in (text.split("\t") for text in lines)]
+    frames = [(name, filename, int(line)) for name, filename, line in (text.split("\t") for text in lines)]
+    if IS_NATIVE:
+        native = [frame for frame in frames if frame[2] == 0]
+        assert native == frames[: len(native)], frames
+        assert any("_ctypes" in filename for _, filename, _ in native), native
+        frames = frames[len(native) :]
+    return frames
 
 
 def expected(frame):

@@ -2,10 +2,11 @@
 
 import os
 import pickle
+import re
 import subprocess
 import tempfile
 
-from harness import COMMAND, ROOT, run_cases, run_child
+from harness import COMMAND, LIBRARY, ROOT, run_cases, run_child
 
 SCRIPT = os.path.join(ROOT, "tests", "python", "stacks", "run.py")
 MIB = 1 << 20
@@ -74,6 +75,18 @@ def sampled():
     assert sum(innermost(entry) == make() for entry in small) < 10
 
 
+def with_native_frames():
+    allocs = trace(recorded("plain", "stacks_native:True"), "alloc")
+    for entry in allocs:
+        python = [frame["line"] != 0 for frame in entry["frames"]]
+        first = python.index(True)
+        assert all(python[first:]) and innermost({"frames": entry["frames"][first:]}) == make(), entry["frames"]
+        native = entry["frames"][:first]
+        assert "libtorch" in native[0]["filename"] and "+0x" in native[0]["filename"], native
+        assert any("::empty" in frame["name"] for frame in native), native
+        assert not any("libvramtape" in frame["filename"] for frame in native), native
+
+
 def with_a_busy_thread():
     snapshot = recorded("threads", "stacks:all")
     names = {frame["name"] for entry in trace(snapshot, "alloc") for frame in entry.get("frames", [])}
@@ -87,12 +100,30 @@ def around_a_fork():
     assert [entry["size"] for entry in allocs] == [MIB, 2 * MIB] and places(allocs) == {make()}, allocs
 
 
+def a_hundred_thousand():
+    """What 100,000 distinct stacks take: memory with them less memory without."""
+    with tempfile.TemporaryDirectory() as folder:
+        tape = os.path.join(folder, "run.vtape")
+
+        def resident(conf, *arguments):
+            return int(run_child("stacks/many.py", LIBRARY, *arguments, VRAMTAPE_CONF=f"device:sim,{conf}"))
+
+        taken = resident("stacks:alloc", tape) - resident("stacks:none")
+        info = subprocess.run([COMMAND, "info", tape, "--json"], check=True, capture_output=True, text=True).stdout
+    stacks = int(re.search(r'"stacks": *(\d+)', info)[1])
+    assert stacks > 99_000, f"only {stacks} stacks are on the tape: {info}"
+    assert taken < 64 * MIB, f"{taken / MIB:.1f} MiB"
+    return f"{stacks} stacks take {taken / MIB:.1f} MiB"
+
+
 run_cases(
     [
         ("stacks.all", all_of_them),
         ("stacks.alloc", allocations_only),
         ("stacks.sampled", sampled),
+        ("stacks.native", with_native_frames),
         ("stacks.busy_thread", with_a_busy_thread),
         ("stacks.fork", around_a_fork),
+        ("stacks.hundred_thousand", a_hundred_thousand),
     ]
 )

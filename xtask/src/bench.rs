@@ -15,7 +15,7 @@ pub(crate) struct Options {
     /// Also run PyTorch's own allocator on the simulated driver, in the same run as ours
     #[arg(long)]
     peers: bool,
-    /// The PyTorch of --peers (2.11.0 or 2.15.0)
+    /// The PyTorch of --peers and --stacks (2.11.0 or 2.15.0)
     #[arg(long, default_value = torch::DEFAULT, value_name = "VERSION")]
     torch: String,
     /// Of --peers only the operations whose name contains this, and none of the criterion benches; may be repeated
@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// Print --peers as JSON
     #[arg(long, requires = "peers")]
     json: bool,
+    /// What a Python stack costs, PyTorch's own beside ours, and nothing else
+    #[arg(long, conflicts_with_all = ["peers", "filter"])]
+    stacks: bool,
     /// Count the instructions of an allocation and its free (needs valgrind), and nothing else
     #[arg(long, conflicts_with_all = ["peers", "filter"])]
     instructions: bool,
@@ -42,6 +45,10 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.instructions {
         instructions::bench(options.accept)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.stacks {
+        stacks(&options.torch)?;
         return Ok(ExitCode::SUCCESS);
     }
     if options.only.is_empty() {
@@ -76,6 +83,14 @@ fn peers(options: &Options) -> Result<()> {
     }
     artefacts.announce(&mut peers);
     check(&mut peers, "the peers bench")
+}
+
+fn stacks(version: &str) -> Result<()> {
+    let artefacts = Artefacts::build()?;
+    let mut python = Command::new(Venv::ensure(torch::find(version)?)?.python());
+    python.arg(cargo::root()?.join("benches/peers/stacks.py"));
+    artefacts.announce(&mut python);
+    check(&mut python, "the bench of stacks")
 }
 
 fn check(command: &mut Command, what: &str) -> Result<()> {

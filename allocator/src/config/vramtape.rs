@@ -9,7 +9,7 @@ use super::stacks::Written;
 use super::{Compat, MetricsTarget, StackMode, StackSettings, TapePath, parse_bytes};
 
 /// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 11] = [
+pub(super) const KEYS: [&str; 12] = [
     "strategy",
     "compat",
     "record",
@@ -18,6 +18,7 @@ pub(super) const KEYS: [&str; 11] = [
     "ring_events",
     "stacks",
     "stacks_every",
+    "stacks_native",
     "device",
     "search_after_flush",
     "metrics",
@@ -86,7 +87,7 @@ pub struct Settings {
     pub tape_max_bytes: Option<u64>,
     /// `ring_events`: records that each device's ring holds.
     pub ring_events: u64,
-    /// `stacks` and `stacks_every`.
+    /// `stacks`, `stacks_every` and `stacks_native`.
     pub stacks: StackSettings,
     /// `device`.
     pub device: DeviceKind,
@@ -147,14 +148,14 @@ impl Settings {
                 "ring_events" => settings.ring_events = value.ring_events()?,
                 "stacks" => stacks.mode = Some(value.stacks()?),
                 "stacks_every" => stacks.every = Some((value.stacks_every()?, key_at)),
+                "stacks_native" => stacks.native = Some((value.boolean()?, key_at)),
                 "device" => {
                     settings.device =
                         value.one_of(&[("cuda", DeviceKind::Cuda), ("sim", DeviceKind::Sim)])?;
                 }
                 "metrics" => settings.metrics = Some(value.metrics()?),
                 _ => {
-                    settings.search_after_flush =
-                        Some(value.one_of(&[("True", true), ("False", false)])?);
+                    settings.search_after_flush = Some(value.boolean()?);
                 }
             }
         }
@@ -174,8 +175,8 @@ impl Settings {
         }
         let (settled, in_vain) = stacks.settle();
         settings.stacks = settled;
-        if let Some(at) = in_vain {
-            let message = "stacks_every has no effect with stacks:none".to_owned();
+        for (key, at) in in_vain {
+            let message = format!("{key} has no effect with stacks:none");
             warnings.push(Warning { message, place: place(text, at) });
         }
         Ok((settings, warnings))
@@ -206,6 +207,10 @@ impl Value<'_> {
         let modes =
             [("none", StackMode::None), ("alloc", StackMode::Alloc), ("all", StackMode::All)];
         self.one_of(&modes)
+    }
+
+    fn boolean(&self) -> Result<bool, ConfigError> {
+        self.one_of(&[("True", true), ("False", false)])
     }
 
     fn stacks_every(&self) -> Result<NonZero<u64>, ConfigError> {
@@ -305,7 +310,7 @@ mod tests {
         assert_eq!(read.record, RecordMode::File);
         assert_eq!(read.tape.expand("0", 7, 0), "/t/0,7.vtape");
         assert_eq!(read.ring_events, 4096);
-        assert_eq!(read.stacks, StackSettings { mode: StackMode::All, every_bytes: None });
+        assert_eq!(read.stacks, StackSettings { mode: StackMode::All, ..StackSettings::default() });
         assert_eq!(read.device, DeviceKind::Sim);
         assert_eq!(read.search_after_flush, Some(false));
         assert_eq!(read.tape_max_bytes, Some(2 << 30));
@@ -329,14 +334,19 @@ mod tests {
     }
 
     #[test]
-    fn sampling_alone_means_stacks_at_allocations() {
+    fn what_goes_with_stacks_means_stacks_at_allocations() {
         let read = settings("stacks_every:4KiB").stacks;
         assert_eq!((read.mode, read.every_bytes), (StackMode::Alloc, NonZero::new(4096)));
         let read = settings("stacks_every:1,stacks:all").stacks;
         assert_eq!((read.mode, read.every_bytes), (StackMode::All, NonZero::new(1)));
-        let (read, warnings) = Settings::parse("stacks:none,stacks_every:1").unwrap();
+        let read = settings("stacks_native:True").stacks;
+        assert_eq!((read.mode, read.is_native), (StackMode::Alloc, true));
+        assert_eq!(settings("stacks_native:False").stacks, StackSettings::default());
+        let (read, warnings) =
+            Settings::parse("stacks:none,stacks_every:1,stacks_native:True").unwrap();
         assert_eq!(read.stacks, StackSettings::default());
         assert_eq!(warnings[0].message, "stacks_every has no effect with stacks:none");
+        assert_eq!(warnings[1].message, "stacks_native has no effect with stacks:none");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use allocator::config::{StackMode, StackSettings};
 use allocator::record::{NameTable, Ring};
-use stacks::{Names, Stacks};
+use stacks::{Frames, Names, Stacks};
 use trace_format::{Frame, FrameId, StackId};
 
 use super::{DEVICES_MAX, slot_of};
@@ -51,8 +51,9 @@ pub(super) fn start(settings: &StackSettings) {
         StackMode::Alloc => ALLOC,
         StackMode::All => ALL,
     };
-    let stacks = Stacks::new();
-    if !stacks.has_python() {
+    let frames = if settings.is_native { Frames::NativeAndPython } else { Frames::Python };
+    let stacks = Stacks::new(frames);
+    if !(stacks.has_python() || settings.is_native) {
         tracing::warn!("this process is no Python: stacks are recorded as none");
         return;
     }

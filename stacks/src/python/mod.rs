@@ -67,16 +67,22 @@ impl Python {
         (!thread.is_null()).then_some(Thread(thread))
     }
 
-    /// The fingerprint of the thread's stack, without any lock; `None` where that cannot be had (yet).
+    /// The fingerprint of the thread's stack behind that of what is inside it, without any lock; `None` where that
+    /// cannot be had (yet).
     #[inline]
-    pub(crate) fn fingerprint(&self, thread: Thread) -> Option<Fingerprint> {
+    pub(crate) fn fingerprint(&self, thread: Thread, inside: Fingerprint) -> Option<Fingerprint> {
         if self.trust.load(Ordering::Relaxed) != TRUSTED {
             return None;
         }
-        let mut print = Fingerprint::EMPTY;
+        let mut print = inside;
         // SAFETY: the state is this thread's, the layout was checked, and the gate is open.
         unsafe { self.layout.as_ref()?.walk(thread.0.addr(), |place| print.add(place)) };
         Some(print)
+    }
+
+    /// The address of the function that runs Python's frames; 0 where it cannot be had.
+    pub(crate) fn interpreter() -> usize {
+        api::variable(c"_PyEval_EvalFrameDefault").map_or(0, <*const u64>::addr)
     }
 
     /// The places of the thread's stack, innermost first.

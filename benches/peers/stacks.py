@@ -1,0 +1,156 @@
+"""What Python stacks cost: PyTorch's own history and vramtape in one run, on the simulated driver.
+
+    python benches/peers/stacks.py [--rounds N] [--json]
+
+`cargo xtask bench --stacks` runs it. Each subject is a process of its own, nothing set in its environment but what the
+subject is; they take turns. An operation is `torch.empty` and the free of what it made, at a depth of 20 frames: with
+stacks on, both have one. Exits with 1 where a stack costs more than a microsecond, or more than PyTorch's.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "tests", "python"))
+
+import harness  # noqa: E402
+
+DEPTH = 20
+SUBJECTS = {
+    "pytorch": {},
+    "pytorch, stacks": {},
+    "vramtape": {},
+    "vramtape, stacks:alloc": {"VRAMTAPE_CONF": "stacks:alloc"},
+    "vramtape, stacks:all": {"VRAMTAPE_CONF": "stacks:all"},
+}
+# Operations a round; with a busy thread each waits for the interpreter's lock for milliseconds.
+QUIET, BUSY = 2000, 40
+
+
+def child(subject):
+    """Answers each line `quiet` or `busy` with the nanoseconds of an operation."""
+    harness.load_simcuda()
+    import torch
+
+    if subject.startswith("vramtape"):
+        harness.use_vramtape()
+    elif "stacks" in subject:
+        torch.cuda.memory._record_memory_history("all", context="all", stacks="python", max_entries=100_000)
+
+    def operations(count):
+        empty = torch.empty
+        start = time.perf_counter_ns()
+        for _ in range(count):
+            empty(512, device="cuda")
+        return (time.perf_counter_ns() - start) / count
+
+    def at_depth(depth, count):
+        return operations(count) if depth <= 2 else at_depth(depth - 1, count)
+
+    def busy(stop):
+        number = 0
+        while not stop:
+            number += 1
+
+    # `at_depth` and `operations`, below the module and this function.
+    at_depth(DEPTH - 2, QUIET)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        if line.strip() == "quiet":
+            print(at_depth(DEPTH - 2, QUIET), flush=True)
+            continue
+        stop = []
+        thread = threading.Thread(target=busy, args=(stop,))
+        thread.start()
+        print(at_depth(DEPTH - 2, BUSY), flush=True)
+        stop.append(True)
+        thread.join()
+
+
+class Subject:
+    def __init__(self, name, settings):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--child", name],
+            env=harness.clean_environment(**settings),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.times = {"quiet": [], "busy": []}
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        assert line, f"a subject ended with {self.process.wait()}; its words are above"
+        return line
+
+    def measure(self, how):
+        print(how, file=self.process.stdin, flush=True)
+        self.times[how].append(float(self.answer()))
+
+
+def times_of(subjects, rounds):
+    for subject in subjects.values():
+        subject.answer()
+    for how, count in (("quiet", rounds), ("busy", max(3, rounds // 10))):
+        for _ in range(count):
+            for subject in subjects.values():
+                subject.measure(how)
+    return {name: {how: statistics.median(ns) for how, ns in subject.times.items()} for name, subject in subjects.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=51)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if options.child:
+        return child(options.child)
+    subjects = {name: Subject(name, settings) for name, settings in SUBJECTS.items()}
+    try:
+        times = times_of(subjects, options.rounds)
+    finally:
+        for subject in subjects.values():
+            subject.process.stdin.close()
+            subject.process.wait()
+
+    def cost(name, base, how, stacks):
+        return (times[name][how] - times[base][how]) / stacks
+
+    costs = {
+        how: {
+            "pytorch": cost("pytorch, stacks", "pytorch", how, 2),
+            "vramtape, stacks:alloc": cost("vramtape, stacks:alloc", "vramtape", how, 1),
+            "vramtape, stacks:all": cost("vramtape, stacks:all", "vramtape", how, 2),
+        }
+        for how in ("quiet", "busy")
+    }
+    if options.json:
+        print(json.dumps({"depth": DEPTH, "rounds": options.rounds, "operation_ns": times, "stack_ns": costs}, indent=2))
+    else:
+        print(f"ns, medians of {options.rounds} rounds ({max(3, options.rounds // 10)} with a busy Python thread)\n")
+        print(f"{'operation: torch.empty and its free':<40}{'quiet':>12}{'busy thread':>14}")
+        for name, ns in times.items():
+            print(f"{name:<40}{ns['quiet']:>12,.0f}{ns['busy']:>14,.0f}")
+        print(f"\n{'one stack, depth 20':<40}")
+        for name in costs["quiet"]:
+            print(f"{name:<40}{costs['quiet'][name]:>12,.0f}{costs['busy'][name]:>14,.0f}")
+    failures = []
+    if costs["quiet"]["vramtape, stacks:all"] > 1000:
+        failures.append("a stack costs more than a microsecond")
+    for how in times["pytorch"]:
+        if times["vramtape, stacks:all"][how] > times["pytorch, stacks"][how]:
+            failures.append(f"{how}: an operation with stacks takes longer than PyTorch's")
+    for failure in failures:
+        print(f"FAIL {failure}", file=sys.stderr)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
