@@ -10,7 +10,7 @@ use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{
     AnyRecorder, Recorder, Ring, RingOptions, RingReader, RingRecorder, SystemClock, TapeRecorder,
-    TapeSource, recover_ring, save_ring,
+    TapeSource, recover_rings, save_ring,
 };
 use allocator::shared::SharedHeap;
 use trace_format::{
@@ -180,7 +180,7 @@ fn a_rings_file_alone_is_a_tape_that_starts_with_the_state_before_it() {
         let text = "max_split_size_mb:64".to_owned();
         let config = heap.lock().unwrap().config().clone();
         heap.lock().unwrap().set_config(Config { text, ..config });
-        let recovered = recover_ring(&ring.path().unwrap(), &path).unwrap();
+        let recovered = recover_rings(&[ring.path().unwrap()], &path).unwrap().remove(0);
         assert!(recovered.has_base);
         let (state, bases) = follow(&path);
         assert_eq!(state, state_of(&heap));

@@ -1,27 +1,55 @@
 //! The flight recorder alone: one event in, and all events out.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use allocator::record::{RING_DIR, Recorder, RingReader};
+use allocator::record::{BlockSlot, Clock, RING_DIR, Recorder, RingReader, SystemClock};
 use benches::{ring_recorder, training_records};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use trace_format::DeviceId;
+use trace_format::{Addr, DeviceId, Event, PoolId, StackId, Stream};
 
 const EVENTS: usize = 100_000;
 const SEED: u64 = 2;
 
-fn record(criterion: &mut Criterion) {
-    let records = training_records(SEED, EVENTS);
-    let mut recorder = ring_recorder(DeviceId(0));
-    let mut next = records.iter().cycle();
-    let mut count = 0;
+/// What nothing can be below: the time, and as many words as a record has.
+fn floor(criterion: &mut Criterion) {
+    let clock = SystemClock::new();
+    let words: Vec<AtomicU64> = (0..4 << 20).map(|_| AtomicU64::new(1)).collect();
+    let slots = words.as_chunks::<4>().0;
+    let mut next = 0;
     let mut group = criterion.benchmark_group("ring");
     group.throughput(Throughput::Elements(1));
-    group.bench_function("record", |bencher| {
+    group.bench_function("floor", |bencher| {
         bencher.iter(|| {
-            let record = next.next().expect("a cycle");
-            recorder.record(record.stack, black_box(record.event));
-            count += 1;
+            let ticks = clock.ticks();
+            let slot = &slots[next & (slots.len() - 1)];
+            for word in slot {
+                word.store(black_box(ticks), Ordering::Relaxed);
+            }
+            next += 1;
+        });
+    });
+}
+
+/// Allocations and frees of a thousand blocks, as a heap records them.
+fn record(criterion: &mut Criterion) {
+    const LIVE: u64 = 1_000;
+    let mut recorder = ring_recorder(DeviceId(0));
+    let (mut next, mut count) = (0, 0);
+    let mut group = criterion.benchmark_group("ring");
+    group.throughput(Throughput::Elements(2));
+    group.bench_function("alloc_and_free", |bencher| {
+        bencher.iter(|| {
+            let place = next % LIVE;
+            let (addr, size_bytes) = (Addr(black_box(place) << 20), black_box(4_096));
+            let (requested_bytes, stack) = (size_bytes - 96, StackId::NONE);
+            let (stream, pool) = (Stream(black_box(0)), PoolId::DEFAULT);
+            let alloc = Event::Alloc { addr, requested_bytes, size_bytes, stream, pool };
+            recorder.record_block(BlockSlot(place as u32), stack, alloc);
+            let free = Event::Free { addr, requested_bytes, size_bytes, pending: false };
+            recorder.record_block(BlockSlot(place as u32), stack, free);
+            next += 1;
+            count += 2;
         });
     });
     assert!(recorder.ring().sequence() >= count, "every event is in the ring");
@@ -57,5 +85,5 @@ fn read(criterion: &mut Criterion) {
     recorder.ring().remove();
 }
 
-criterion_group!(ring, record, read);
+criterion_group!(ring, floor, record, read);
 criterion_main!(ring);

@@ -16,6 +16,7 @@ mod input;
 mod output;
 mod process;
 mod progress;
+mod recover;
 mod replay;
 mod setting;
 mod table;
@@ -63,6 +64,8 @@ enum Verb {
     Top(top::Options),
     /// Make a tape of a running job
     Attach(attach::Options),
+    /// Make a tape of what a killed process left in memory
+    Recover(recover::Options),
     /// Remove the rings that dead processes left in memory
     Clean(clean::Options),
 }
@@ -112,6 +115,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Check(options) => check::run(options),
         Verb::Top(options) => top::run(options),
         Verb::Attach(options) => attach::run(options),
+        Verb::Recover(options) => recover::run(options),
         Verb::Clean(options) => clean::run(options),
     }
 }

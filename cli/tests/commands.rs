@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use allocator::record::{BlockSlot, Recorder, RingOptions, RingRecorder, SystemClock};
 use assert_cmd::Command;
 use trace_format::{
     Addr, DeviceId, Event, Meta, PoolId, Record, StackId, Stream, ThreadId, Writer,
@@ -154,6 +155,36 @@ fn clean_takes_only_what_is_dead() {
     let here = folder.path(".");
     let (text, code) = vramtape(&["clean", "--json", "--folder", here.to_str().unwrap()]);
     assert_eq!((text.as_str(), code), ("{\n  \"removed\": []\n}\n", Some(0)));
+}
+
+#[test]
+fn recover_lists_rings_and_makes_tapes_of_them_that_replay() {
+    let folder = Folder::new();
+    let here = folder.path(".").to_str().unwrap().to_owned();
+    let list = ["recover", "--json", "--folder", &here];
+    assert_eq!(vramtape(&list), ("{\n  \"rings\": []\n}\n".to_owned(), Some(0)));
+
+    let options = RingOptions { dir: here.clone().into(), device: DeviceId(0), slots: 64 };
+    let mut recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
+    let [segment, first, second, free] = events(1 << 30, 512);
+    recorder.record(StackId::NONE, segment);
+    for (place, event) in [(0, first), (1, second), (0, free)] {
+        recorder.record_block(BlockSlot(place), StackId::NONE, event);
+    }
+    let pid = std::process::id().to_string();
+    let tape = folder.path("recovered.vtape").to_str().unwrap().to_owned();
+    let recover = ["recover", &pid, "-o", &tape, "--folder", &here];
+    let (text, code) = vramtape(&recover);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("everything since the process began"), "{text}");
+    let (text, code) = vramtape(&recover);
+    assert!(code == Some(2) && text.contains("use -f"), "{text}");
+    let (text, code) = vramtape(&["replay", &tape]);
+    assert_eq!(code, Some(0), "{text}");
+    let (text, _) = vramtape(&list);
+    assert!(text.contains(&pid) && text.contains("\"is_live\": true"), "{text}");
+    let (text, code) = vramtape(&["recover", "1", "-o", &tape, "-f", "--folder", &here]);
+    assert!(code == Some(2) && text.contains("process 1 has no ring"), "{text}");
 }
 
 /// A snapshot kept in the repository, and what is known about its run.

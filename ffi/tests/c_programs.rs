@@ -3,13 +3,14 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use allocator::record::{RING_DIR, list_rings};
 use common::build;
-use trace_format::{BlockStatus, DeviceId, Event, Item, Reader, State};
+use trace_format::{BlockStatus, DeviceId, Event, Item, Reader, State, ThreadId};
 
 #[test]
 fn every_call_does_what_the_header_says() {
@@ -63,7 +64,8 @@ fn a_tape_between_two_calls_starts_with_the_state_of_memory() {
     passes_plain("tape", &[&text(&path), &text(&saved)], "device:sim");
 
     let tape = Tape::read(&path);
-    assert_eq!(tape.marks, ["step 1"]);
+    assert_eq!(tape.marks, ["step 1", "in another thread"]);
+    assert_eq!(tape.mark_threads.len(), 2, "each under the thread that set it");
     assert_eq!((tape.allocations, tape.frees, tape.lost), (2, 2, 0), "both devices, no child");
     assert_eq!(tape.based_on, 1, "allocated before the tape began");
     assert!(!tape.end(0).is_empty() && !tape.end(1).is_empty());
@@ -98,6 +100,7 @@ struct Tape {
     frees: u64,
     lost: u64,
     marks: Vec<String>,
+    mark_threads: HashSet<ThreadId>,
     /// Allocated blocks of the first base state.
     based_on: usize,
     states: Vec<(DeviceId, State)>,
@@ -126,6 +129,7 @@ impl Tape {
                         Event::Free { .. } => tape.frees += 1,
                         Event::Lost { count } => tape.lost += count,
                         Event::Mark { name, .. } => {
+                            tape.mark_threads.insert(record.thread);
                             tape.marks.extend(reader.tables().string(name).map(str::to_owned));
                         }
                         _ => {}

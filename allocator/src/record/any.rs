@@ -25,7 +25,11 @@ impl Recorder for AnyRecorder {
         }
     }
 
-    #[inline]
+    #[allow(
+        clippy::inline_always,
+        reason = "where the kind of event is known, little is left of it"
+    )]
+    #[inline(always)]
     fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
         match self {
             Self::Off(off) => off.record_block(slot, stack, event),

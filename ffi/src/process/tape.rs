@@ -9,7 +9,7 @@ use allocator::record::{Recorder, SystemClock, TapeError, TapeRecorder, save_rin
 use trace_format::{DeviceId, Event, MarkKind, Meta, Source, StackId};
 
 use super::recorder::Recording;
-use super::{Process, heaps, with};
+use super::{Process, lock, with};
 use crate::error::Error;
 
 /// A tape that is being written.
@@ -170,13 +170,15 @@ pub(crate) fn save(device: DeviceId, path: &str) -> Result<(), Error> {
     })
 }
 
-/// Records a mark on every device.
+/// Records a mark on every device that records, from whichever thread this is.
 pub(crate) fn mark(kind: MarkKind, name: &str) -> Result<(), Error> {
-    for heap in heaps() {
-        let mut heap = heap.lock()?;
-        let recorder = heap.recorder_mut();
-        let name = recorder.intern(name);
-        recorder.record(StackId::NONE, Event::Mark { kind, name });
+    let guard = lock();
+    let recordings = guard.iter().flat_map(|process| &process.recordings);
+    for recording in recordings {
+        // Before the heap's lock: allocations do not wait for a name.
+        let name = recording.ring.intern(name);
+        let mut heap = recording.heap.lock()?;
+        heap.recorder_mut().record(StackId::NONE, Event::Mark { kind, name });
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 // Tape control: tape TAPE SAVED writes one tape between two calls, and saves the ring as another.
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,18 @@ static void allocate_and_free(void) {
     void *ptr = vramtape_malloc(5000, 0, kStream);
     CHECK(ptr != NULL);
     vramtape_free(ptr, 5000, 0, kStream);
+}
+
+static void *mark(void *unused) {
+    (void)unused;
+    CHECK(vramtape_mark(VRAMTAPE_MARK_PHASE, "in another thread") == VRAMTAPE_OK);
+    return NULL;
+}
+
+static void mark_in_another_thread(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, mark, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
 }
 
 // What a child does is not on its parent's tape, and it has none of its own.
@@ -51,6 +64,7 @@ int main(int count, char **arguments) {
     REFUSED(CHECK(vramtape_tape_start(saved) == VRAMTAPE_ERROR), tape);
     CHECK(vramtape_mark(VRAMTAPE_MARK_STEP, "step 1") == VRAMTAPE_OK);
     allocate_and_free();
+    mark_in_another_thread();
     CHECK(vramtape_flush() == VRAMTAPE_OK);
     fork_and_allocate();
     // A device that opens later is on the tape, too.

@@ -64,11 +64,11 @@ mod tests {
 
     /// A block's words, all of which follow from its address.
     fn alloc(addr: u64) -> Payload {
-        words::encode(0, (ALLOC, 0), StackId(addr as u32), &[addr, addr + 1, addr << 9], 0)
+        words::encode(0, (ALLOC, 0), StackId(addr as u32), [addr, addr + 1, addr << 9], 0)
     }
 
     fn free(addr: u64) -> Payload {
-        words::encode(0, (FREE, 0), StackId(0), &[addr, addr + 1, addr << 9], 0)
+        words::encode(0, (FREE, 0), StackId(0), [addr, addr + 1, addr << 9], 0)
     }
 
     const SLOTS: usize = 8;

@@ -48,7 +48,8 @@ pub(super) const MORE: u8 = 30;
 pub(super) const MOMENT: u8 = 31;
 
 /// Takes an event apart.
-#[inline]
+#[allow(clippy::inline_always, reason = "where the kind of event is known, little is left of it")]
+#[inline(always)]
 pub(super) fn pack(event: &Event) -> Packed {
     let in_pool = |pool| Some((Stream(0), pool));
     let (kind, detail, place, args) = match *event {

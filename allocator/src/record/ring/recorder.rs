@@ -73,23 +73,26 @@ impl<C: Clock> RingRecorder<C> {
         &self.ring
     }
 
-    /// Writes the event's slots and returns the words of the last.
-    #[inline]
-    fn put_event(&mut self, stack: StackId, event: &Event) -> Payload {
+    /// Writes an event's slots and returns the words of the last, whose arguments are whole if they fit a slot.
+    #[allow(
+        clippy::inline_always,
+        reason = "where the kind of event is known, little is left of it"
+    )]
+    #[inline(always)]
+    fn put_event(&mut self, stack: StackId, event: Packed) -> Payload {
         let mut ticks = self.clock.ticks();
         // Also where ticks begin anew, as they do on some machines after a suspend.
         if ticks.wrapping_sub(self.noted.moment.ticks) >= TICKS_BETWEEN {
             ticks = self.note_moment();
         }
-        let Packed { kind, detail, place, mut args } = pack::pack(event);
-        let mut context = self.context(place);
-        if context == WIDE || !words::fits(&args) {
-            context = WIDE;
-            self.put_wide(ticks, place, &args);
-            args = [args[0], 0, 0];
+        let Packed { kind, detail, place, args } = event;
+        let context = self.context(place);
+        let words = words::encode(ticks, (kind, detail), stack, args, context);
+        if context == WIDE || !words::fits(args) {
+            self.put_wide(ticks, stack, event);
+        } else {
+            self.put(&words);
         }
-        let words = words::encode(ticks, (kind, detail), stack, &args, context);
-        self.put(&words);
         words
     }
 
@@ -119,12 +122,24 @@ impl<C: Clock> RingRecorder<C> {
         number
     }
 
+    /// Writes an event with more slots before it.
     #[cold]
     #[inline(never)]
-    fn put_wide(&mut self, ticks: u64, place: Option<(Stream, PoolId)>, args: &[u64; 3]) {
+    fn put_wide(&mut self, ticks: u64, stack: StackId, event: Packed) {
+        let Packed { kind, detail, place, args } = event;
         let thread = ThreadId(thread_id());
         for words in words::wide(ticks, thread, place.unwrap_or_default(), args) {
             self.put(&words);
+        }
+        self.put(&words::encode(ticks, (kind, detail), stack, [args[0], 0, 0], WIDE));
+    }
+
+    /// Any event, at the length that takes.
+    #[inline(never)]
+    fn record_any(&mut self, stack: StackId, event: &Event) {
+        self.put_event(stack, pack::pack(event));
+        if changes_tables(event) {
+            self.enter(stack, event);
         }
     }
 
@@ -166,27 +181,27 @@ impl<C: Clock> RingRecorder<C> {
 impl<C: Clock> Recorder for RingRecorder<C> {
     #[inline]
     fn record(&mut self, stack: StackId, event: Event) {
-        if self.ring.is_muted() {
-            return;
-        }
-        self.put_event(stack, &event);
-        if changes_tables(&event) {
-            self.enter(stack, &event);
+        if !self.ring.is_muted() {
+            self.record_any(stack, &event);
         }
     }
 
-    #[inline]
+    #[allow(
+        clippy::inline_always,
+        reason = "where the kind of event is known, little is left of it"
+    )]
+    #[inline(always)]
     fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
         if self.ring.is_muted() {
             return;
         }
-        let words = self.put_event(stack, &event);
+        let packed = pack::pack(&event);
+        let words = self.put_event(stack, packed);
         let region = &self.ring.region;
-        let args = pack::pack(&event).args;
-        match region.block(slot.0).filter(|_| words::fits(&args)) {
+        match region.block(slot.0).filter(|_| words::fits(packed.args)) {
             None => count_missing(region, &event),
             Some(row) => match event {
-                Event::Alloc { .. } => blocks::put(row, &words::with_args(&words, &args)),
+                Event::Alloc { .. } => blocks::put(row, &words),
                 Event::Free { pending: true, .. } => blocks::set_pending(row),
                 _ => blocks::clear(row),
             },
@@ -199,7 +214,6 @@ impl<C: Clock> Recorder for RingRecorder<C> {
 }
 
 /// Whether the event changes segments, pools, scopes or settings.
-#[inline]
 fn changes_tables(event: &Event) -> bool {
     !matches!(
         event,

@@ -1,7 +1,7 @@
 //! The ring's memory, as words that several processes may look at.
 //!
 //! Everything is an atomic 64-bit word, so that the writer, the drainer and readers of other processes may look at
-//! the same pages without undefined behaviour. Only [`Region::words`] and [`Region::slot`] are unsafe.
+//! the same pages without undefined behaviour. Only [`Region::words`] and [`Region::row_at`] are unsafe.
 
 use std::fs::File;
 use std::io;
@@ -102,9 +102,27 @@ impl Region {
         }
     }
 
+    /// `N` words from number `at` on.
+    ///
+    /// # Safety
+    /// They lie in the mapping.
+    #[allow(unsafe_code)]
+    #[inline]
+    unsafe fn row_at<const N: usize>(&self, at: usize) -> &[AtomicU64; N] {
+        #[allow(clippy::cast_ptr_alignment, reason = "a mapping begins with a page")]
+        let first = self.map.as_ptr().cast::<AtomicU64>();
+        // SAFETY: as the caller says, it stays in the mapping.
+        let row = unsafe { first.add(at) };
+        // SAFETY: as for `words`.
+        unsafe { &*row.cast() }
+    }
+
     #[inline]
     pub(super) fn word(&self, word: Word) -> &AtomicU64 {
-        &self.words()[word as usize]
+        // SAFETY: every mapping holds a header at least: `open` and `new` looked.
+        #[allow(unsafe_code)]
+        let [word] = unsafe { self.row_at(word as usize) };
+        word
     }
 
     /// The word `at` places behind another of the header.
@@ -140,23 +158,22 @@ impl Region {
 
     #[inline]
     fn slot(&self, number: u64) -> &[AtomicU64; SLOT_WORDS] {
-        let slots = self.words()[HEADER_WORDS..].as_chunks::<SLOT_WORDS>().0;
         let at = number as usize & (self.shape.slots - 1);
-        // SAFETY: the slots lie first behind the header and `new` checked that all of them fit into the mapping; their
+        // SAFETY: the slots lie first behind the header and `new` checked that all of them are in the mapping; their
         // number is a power of two, so that `at` is below it.
         #[allow(unsafe_code)]
         unsafe {
-            slots.get_unchecked(at)
+            self.row_at(HEADER_WORDS + at * SLOT_WORDS)
         }
     }
 
     /// A row of the table of live blocks; `None` for places beyond it.
     #[inline]
     pub(super) fn block(&self, at: u32) -> Option<&[AtomicU64; SLOT_WORDS]> {
-        if at as usize >= self.shape.blocks {
-            return None;
-        }
-        self.words()[self.blocks_start..].as_chunks::<SLOT_WORDS>().0.get(at as usize)
+        // SAFETY: `new` checked that all rows of the table, which begins there, are in the mapping.
+        #[allow(unsafe_code)]
+        ((at as usize) < self.shape.blocks)
+            .then(|| unsafe { self.row_at(self.blocks_start + at as usize * SLOT_WORDS) })
     }
 
     /// Writes record `number` and tells readers. One writer at a time.

@@ -52,21 +52,20 @@ const fn head_word(ticks: u64, kind: u8, detail: u8) -> u64 {
 
 /// Whether these arguments fit their bits.
 #[inline]
-pub(super) const fn fits(args: &[u64; 3]) -> bool {
-    let [_, number, size] = *args;
+pub(super) const fn fits(args: [u64; 3]) -> bool {
+    let [_, number, size] = args;
     (number >> LOW_BITS) | (size & UNIT_MASK) | (size >> (LOW_BITS + UNIT_BITS)) == 0
 }
 
-/// The words of an event whose arguments [fit](fits); of a wide one the last two are zero here.
+/// The words of an event whose arguments [fit](fits).
 #[inline]
 pub(super) const fn encode(
     ticks: u64,
     (kind, detail): (u8, u8),
     stack: StackId,
-    args: &[u64; 3],
+    [any, number, size]: [u64; 3],
     context: u16,
 ) -> Payload {
-    let [any, number, size] = *args;
     let stack = stack.0 as u64;
     [
         head_word(ticks, kind, detail) | stack << LOW_BITS,
@@ -86,18 +85,10 @@ pub(super) fn wide(
     ticks: u64,
     thread: ThreadId,
     (stream, pool): (Stream, PoolId),
-    [_, number, size]: &[u64; 3],
+    [_, number, size]: [u64; 3],
 ) -> [Payload; MORE_SLOTS] {
     let first = [u64::from(thread.0), stream.0, pool.0];
-    [bare(ticks, (MORE, 0), first), bare(ticks, (MORE, 1), [pool.1, *number, *size])]
-}
-
-/// The words of a slot with these arguments, which [fit](fits): a wide event's have been left out.
-#[inline]
-pub(super) const fn with_args(words: &Payload, args: &[u64; 3]) -> Payload {
-    let [head, _, b, c] = *words;
-    let [any, number, size] = *args;
-    [head, any, b & !LOW_MASK | number, c & !LOW_MASK | size >> UNIT_BITS]
+    [bare(ticks, (MORE, 0), first), bare(ticks, (MORE, 1), [pool.1, number, size])]
 }
 
 /// Takes the words of a slot apart. Those of kind [`MORE`] and of moments are the raw words 1 to 3.
@@ -132,8 +123,8 @@ mod tests {
             any: u64, number in 0..1_u64 << 48, units in 0..1_u64 << 48, context: u16,
         ) {
             let args = [any, number, units << 9];
-            prop_assert!(fits(&args));
-            let words = encode(ticks, (kind, detail), StackId(stack), &args, context);
+            prop_assert!(fits(args));
+            let words = encode(ticks, (kind, detail), StackId(stack), args, context);
             let slot = decode(&words);
             let low_ticks = ticks & TICK_MASK;
             let stack = StackId(stack);
@@ -154,9 +145,9 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_says_so() {
-        assert!(fits(&[u64::MAX, (1 << 48) - 1, 512]));
-        assert!(!fits(&[0, 1 << 48, 0]));
-        assert!(!fits(&[0, 0, 513]));
-        assert!(!fits(&[0, 0, 1 << 57]));
+        assert!(fits([u64::MAX, (1 << 48) - 1, 512]));
+        assert!(!fits([0, 1 << 48, 0]));
+        assert!(!fits([0, 0, 513]));
+        assert!(!fits([0, 0, 1 << 57]));
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 
 pub use attach::{AttachedCounts, AttachedTape};
 pub use recorder::{TapeError, TapeRecorder, TapeSummary};
-pub use recover::{RecoverError, Recovered, recover_ring, tape_of_ring};
+pub use recover::{RecoverError, Recovered, recover_rings, tape_of_ring};
 pub use save::save_ring;
 pub use signals::block as block_signals;
 pub use source::{BaseFn, TapeSource};

@@ -1,9 +1,9 @@
 //! A ring's file as a tape, without its process: what is left when that was killed.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use trace_format::{DeviceMeta, Meta, Source, WriteError, Writer};
+use trace_format::{DeviceId, DeviceMeta, Meta, Source, WriteError, Writer};
 
 use super::names::Names;
 use super::stretch::{Stretch, Written};
@@ -24,6 +24,8 @@ pub enum RecoverError {
 /// What of a ring came onto a tape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
+    /// The ring's device.
+    pub device: DeviceId,
     /// Records.
     pub records: u64,
     /// Slots of the ring that were overwritten before it was read.
@@ -46,14 +48,19 @@ pub fn tape_of_ring(path: &Path) -> Result<Vec<u8>, RecoverError> {
     Ok(writer.finish()?)
 }
 
-/// Saves the tape of the ring at `ring` at `path`, where it appears when it is complete.
+/// Saves the tape of one process's rings, one of each device, at `path`, where it appears when it is complete.
 ///
 /// # Errors
-/// Where the ring cannot be read or the file cannot be written.
-pub fn recover_ring(ring: &Path, path: &Path) -> Result<Recovered, RecoverError> {
-    let mut reader = RingReader::open(ring)?;
-    let mut writer = Writer::create(path, &meta_of(&mut reader))?;
-    let recovered = write_ring(reader, &mut writer)?;
+/// Where a ring cannot be read or the file cannot be written.
+pub fn recover_rings(rings: &[PathBuf], path: &Path) -> Result<Vec<Recovered>, RecoverError> {
+    let open = |ring: &PathBuf| RingReader::open(ring);
+    let mut readers = rings.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut metas = readers.iter_mut().map(meta_of);
+    let mut meta = metas.next().unwrap_or_default();
+    meta.devices.extend(metas.flat_map(|meta| meta.devices));
+    let mut writer = Writer::create(path, &meta)?;
+    let write = |reader| write_ring(reader, &mut writer);
+    let recovered = readers.into_iter().map(write).collect::<Result<_, _>>()?;
     writer.finish()?;
     Ok(recovered)
 }
@@ -85,7 +92,7 @@ fn write_ring<W: Write>(
     });
     let stretch = Stretch { device: info.device, end, records, lost, initial };
     let Written { records, lost, has_base } = stretch.write(writer, &mut Names::new(reader))?;
-    Ok(Recovered { records, lost, has_base })
+    Ok(Recovered { device: info.device, records, lost, has_base })
 }
 
 /// The state at the end; a ring without one is still worth its records.
