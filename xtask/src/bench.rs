@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::artefacts::Artefacts;
 use crate::venv::Venv;
-use crate::{cargo, instructions, torch};
+use crate::{cargo, instructions, peers, torch};
 
 /// What the benches can be told.
 #[derive(clap::Args)]
@@ -59,19 +59,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         check(&mut criterion, "the benches")?;
     }
     if options.peers {
-        peers(options)?;
+        beside_pytorch(options)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn peers(options: &Options) -> Result<()> {
+fn beside_pytorch(options: &Options) -> Result<()> {
     let artefacts = Artefacts::build()?;
     let venv = Venv::ensure(torch::find(&options.torch)?)?;
-    venv.ensure_cuda_headers()?;
-    let build = ["build", "--release", "-q", "-p", "peers", "--bins", "--features", "scale"];
-    check(&mut cargo::command(&build)?, "the build of the peers bench")?;
-    let mut peers = Command::new(cargo::target()?.join("release/peers"));
-    peers.arg(venv.site_packages()?);
+    let mut peers = peers::command(&venv, &artefacts, "scale")?;
     for part in &options.only {
         peers.args(["--only", part]);
     }
@@ -81,7 +77,6 @@ fn peers(options: &Options) -> Result<()> {
     if options.json {
         peers.arg("--json");
     }
-    artefacts.announce(&mut peers);
     check(&mut peers, "the peers bench")
 }
 

@@ -51,6 +51,8 @@ inline double together(const Subject& subject, const Operation& operation, long 
     threads.emplace_back([&, i] {
       c10::cuda::set_device(static_cast<c10::DeviceIndex>(operation.places[i].device));
       works[i].prepare(warm_up);
+      // A long warm-up has used up the thread's time slice; each subject begins with a fresh one.
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
       for (++ready; ready < size;) {
         if (is_crowded) std::this_thread::yield();
       }

@@ -1,5 +1,5 @@
-//! The tests of the release build: its instruction counts, and it in a real, unmodified PyTorch, every
-//! `tests/python/test_*.py` under every version.
+//! The tests of the release build: its instruction counts, it beside PyTorch's allocator, and it in a real, unmodified
+//! PyTorch, every `tests/python/test_*.py` under every version.
 //!
 //! A script passes when it exits with 0. It finds what was built in `VRAMTAPE_LIBRARY`,
 //! `VRAMTAPE_SIMCUDA` and `VRAMTAPE_COMMAND`, and writes to the folder it runs in, if at all.
@@ -16,7 +16,7 @@ use crate::artefacts::Artefacts;
 use crate::progress::Step;
 use crate::tally::{Counts, Outcome, Tally};
 use crate::venv::Venv;
-use crate::{cargo, exec, instructions, torch};
+use crate::{cargo, exec, instructions, peers, torch};
 
 /// No script takes a tenth of this; one that hangs is a failure.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
@@ -39,6 +39,8 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
             Ok(Outcome { counts: Counts::one(true), detail: String::new() })
         });
         let Some(venv) = venv else { continue };
+        let name = format!("a round beside its allocator (torch {})", torch.version);
+        tally.group(&name, || peers::test(&name, &venv, &artefacts));
         for script in &scripts {
             let name = script.file_stem().unwrap_or_default().to_string_lossy();
             let name = format!("{name} (torch {})", torch.version);

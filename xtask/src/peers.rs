@@ -1,0 +1,40 @@
+//! PyTorch's own allocator beside ours: as a measurement for people, and as a test of what both hand out.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::artefacts::Artefacts;
+use crate::progress::Step;
+use crate::tally::{Counts, Outcome};
+use crate::venv::Venv;
+use crate::{cargo, exec};
+
+/// The test takes a tenth of this.
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// The program that measures against the PyTorch of `venv`, built with cargo's `features`.
+pub(crate) fn command(venv: &Venv, artefacts: &Artefacts, features: &str) -> Result<Command> {
+    venv.ensure_cuda_headers()?;
+    let mut build = cargo::command(&["build", "--release", "-q", "-p", "peers", "--bins"])?;
+    let status = build.args(["--features", features]).status()?;
+    if !status.success() {
+        bail!("the build of the peers bench failed; its errors are above");
+    }
+    let program: PathBuf = cargo::target()?.join("release/peers");
+    let mut peers = Command::new(program);
+    peers.arg(venv.site_packages()?);
+    artefacts.announce(&mut peers);
+    Ok(peers)
+}
+
+/// One round, which fails where an allocator hands out or counts what it should not.
+pub(crate) fn test(name: &str, venv: &Venv, artefacts: &Artefacts) -> Result<Outcome> {
+    let mut peers = command(venv, artefacts, "")?;
+    peers.args(["--rounds", "1", "--json"]);
+    let log = name.replace([' ', '(', ')'], "-");
+    let output = exec::run(&mut Step::start(name), &log, peers, LIMIT)?;
+    Ok(Outcome { counts: Counts::one(output.success()), detail: output.tail() })
+}
