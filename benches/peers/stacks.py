@@ -29,8 +29,9 @@ SUBJECTS = {
     "vramtape, stacks:alloc": {"VRAMTAPE_CONF": "stacks:alloc"},
     "vramtape, stacks:all": {"VRAMTAPE_CONF": "stacks:all"},
 }
-# Operations a round; with a busy thread each waits for the interpreter's lock for milliseconds.
-QUIET, BUSY = 2000, 40
+# Operations a round: few enough to end before the system interrupts most of them; with a busy thread enough to lose
+# the interpreter's lock, for 5 ms at a time, as often as it happens.
+QUIET, BUSY = 2000, 10_000
 
 
 def child(subject):
@@ -97,7 +98,7 @@ class Subject:
 def times_of(subjects, rounds):
     for subject in subjects.values():
         subject.answer()
-    for how, count in (("quiet", rounds), ("busy", max(3, rounds // 10))):
+    for how, count in (("quiet", rounds), ("busy", max(5, rounds // 3))):
         for _ in range(count):
             for subject in subjects.values():
                 subject.measure(how)
@@ -134,7 +135,7 @@ def main():
     if options.json:
         print(json.dumps({"depth": DEPTH, "rounds": options.rounds, "operation_ns": times, "stack_ns": costs}, indent=2))
     else:
-        print(f"ns, medians of {options.rounds} rounds ({max(3, options.rounds // 10)} with a busy Python thread)\n")
+        print(f"ns, medians of {options.rounds} rounds ({max(5, options.rounds // 3)} with a busy Python thread)\n")
         print(f"{'operation: torch.empty and its free':<40}{'quiet':>12}{'busy thread':>14}")
         for name, ns in times.items():
             print(f"{name:<40}{ns['quiet']:>12,.0f}{ns['busy']:>14,.0f}")

@@ -197,3 +197,87 @@ unsafe fn field<T: Copy>(base: usize, offset: usize) -> T {
     // SAFETY: as the caller promises; the interpreter aligns its fields.
     unsafe { address.read() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where things are in the words below, in words.
+    const THREAD: usize = 0;
+    const FRAMES: [usize; 3] = [8, 24, 40];
+    const CODE: usize = 56;
+    const COPIES: usize = 72;
+
+    fn structs(copies: bool) -> Structs {
+        Structs {
+            frame: 8,
+            through: None,
+            previous: 8,
+            executable: 0,
+            instruction: 56,
+            owner: 70,
+            code_start: 80,
+            // The index is the frame's word 4, the array the code object's word 2.
+            copies: copies.then_some((32, 16)),
+        }
+    }
+
+    /// Three frames of one code object, the second one the interpreter's own, the third not begun; a copy of the
+    /// instructions at `copy`.
+    fn memory(copy: usize) -> (Vec<usize>, usize) {
+        let mut words = vec![0_usize; 96];
+        let base = words.as_mut_ptr().expose_provenance();
+        let address = |word: usize| base + word * 8;
+        words[THREAD + 1] = address(FRAMES[0]);
+        for (number, frame) in FRAMES.into_iter().enumerate() {
+            words[frame] = address(CODE) | 1;
+            words[frame + 1] = FRAMES.get(number + 1).map_or(0, |next| address(*next));
+            words[frame + 4] = 1;
+            words[frame + 7] = copy + 6;
+            words[frame + 8] = if number == 1 { 3 << 48 } else { 0 };
+        }
+        words[FRAMES[2] + 7] = copy.wrapping_sub(2);
+        words[CODE + 2] = address(COPIES);
+        (words, base)
+    }
+
+    fn walk(structs: Structs, words: &mut [usize], start: usize) -> Vec<Place> {
+        let thread = words.as_mut_ptr().expose_provenance() + THREAD * 8;
+        let mut places = Vec::new();
+        // SAFETY: the words hold what the layout says, and nobody else has them.
+        unsafe { Layout::Structs(structs).walk(thread, |place| places.push(place)) };
+        let code = words.as_ptr().addr() + start;
+        assert!(places.iter().all(|place| place.code == code));
+        places
+    }
+
+    #[test]
+    fn marks_of_references_and_frames_of_the_interpreter_are_left_out() {
+        let (mut words, base) = memory(0);
+        for (frame, offset) in [(FRAMES[0], 6), (FRAMES[1], 6)] {
+            words[frame + 7] = base + CODE * 8 + 80 + offset;
+        }
+        words[FRAMES[2] + 7] = base + CODE * 8 + 80 - 2;
+        let places = walk(structs(false), &mut words, CODE * 8);
+        assert_eq!(places.iter().map(|place| place.at).collect::<Vec<_>>(), [6, 0]);
+    }
+
+    #[test]
+    fn a_thread_that_runs_its_own_copy_of_the_instructions_is_in_the_same_place() {
+        let copy = 0x5000_0000;
+        let (mut words, _) = memory(copy);
+        words[COPIES] = 2;
+        words[COPIES + 2] = copy;
+        let places = walk(structs(true), &mut words, CODE * 8);
+        assert_eq!(places.iter().map(|place| place.at).collect::<Vec<_>>(), [6, 0]);
+    }
+
+    #[test]
+    fn frames_in_a_circle_end() {
+        let (mut words, base) = memory(0x5000_0000);
+        words[FRAMES[2] + 1] = base + FRAMES[0] * 8;
+        let places = walk(structs(false), &mut words, CODE * 8);
+        let visible = (0..DEPTH_MAX).filter(|number| number % 3 != 1);
+        assert_eq!(places.len(), visible.count());
+    }
+}
