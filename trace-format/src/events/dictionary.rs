@@ -21,12 +21,19 @@ impl<T: Copy + Eq + Hash> Dictionary<T> {
         Self { index_of: FxHashMap::default(), values: Vec::new() }
     }
 
+    #[inline]
     pub(super) fn index(&mut self, value: T) -> u32 {
-        let next = self.values.len() as u32;
-        let index = *self.index_of.entry(value).or_insert(next);
-        if index == next {
-            self.values.push(value);
+        match self.index_of.get(&value) {
+            Some(index) => *index,
+            None => self.add(value),
         }
+    }
+
+    #[cold]
+    fn add(&mut self, value: T) -> u32 {
+        let index = self.values.len() as u32;
+        self.index_of.insert(value, index);
+        self.values.push(value);
         index
     }
 

@@ -9,8 +9,8 @@ use crate::{
     layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Packing, file_header},
 };
 
-/// The compression level: zstd's own default.
-const LEVEL: i32 = 3;
+/// The compression level: half the time of zstd's default, for 2 % more bytes.
+const LEVEL: i32 = 1;
 
 /// Writes chunks to `W` in order.
 pub(super) struct Chunks<W> {
