@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allocator::record::{RING_DIR, Recovered, RingReader, list_rings, recover_rings};
+use allocator::record::{RING_DIR, Recovered, RingReader, join_rings, list_rings, recover_rings};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
@@ -18,6 +18,9 @@ pub(crate) struct Options {
     /// Where to write the tape
     #[arg(short, long, value_name = "FILE", requires = "what")]
     output: Option<PathBuf>,
+    /// The tape that the process was writing, whose end is torn; the rings go on from there
+    #[arg(long, value_name = "TAPE", requires = "what")]
+    tape: Option<PathBuf>,
     /// Replace the file if it is there
     #[arg(short, long)]
     force: bool,
@@ -70,7 +73,10 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     };
     output::check(tape, options.force)?;
     let rings = rings_of(what, &options.folder)?;
-    let recovered = recover_rings(&rings, tape)?;
+    let recovered = match &options.tape {
+        Some(torn) => join_rings(torn, &rings, tape)?,
+        None => recover_rings(&rings, tape)?,
+    };
     let devices = recovered.iter().map(|recovered| {
         let Recovered { device, records, lost, has_base } = *recovered;
         Made { device: device.0, records, lost, has_base }
@@ -80,18 +86,19 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         output::print_json(&report)?;
     } else {
         for device in &report.devices {
-            output::print(&sentence(tape, device))?;
+            output::print(&sentence(tape, device, options.tape.is_some()))?;
         }
     }
     let is_whole = report.devices.iter().all(|device| device.has_base);
     Ok(if is_whole { Verdict::Good } else { Verdict::Bad })
 }
 
-fn sentence(tape: &Path, device: &Made) -> String {
+fn sentence(tape: &Path, device: &Made, is_joined: bool) -> String {
     let Made { device, records, lost, has_base } = device;
     let before = match (lost, has_base) {
+        (0, true) if is_joined => "the rings go on where the tape ended".to_owned(),
         (0, true) => "everything since the process began".to_owned(),
-        (_, true) => format!("the state before them; {lost} older ones are gone"),
+        (_, true) => format!("the state to replay from; {lost} others are gone"),
         (_, false) => "no state to replay them from: its tables were too small or are damaged; set ring_events higher"
             .to_owned(),
     };

@@ -21,7 +21,7 @@ pub use ring::{
 };
 pub use tape::{
     AttachedCounts, AttachedTape, BaseFn, RecoverError, Recovered, TapeError, TapeRecorder,
-    TapeSource, TapeSummary, block_signals, recover_rings, save_ring, tape_of_ring,
+    TapeSource, TapeSummary, block_signals, join_rings, recover_rings, save_ring, tape_of_ring,
 };
 use trace_format::{Event, StackId, StringId};
 

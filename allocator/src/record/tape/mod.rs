@@ -2,6 +2,7 @@
 
 mod attach;
 mod drainer;
+mod join;
 mod names;
 mod parts;
 mod recorder;
@@ -15,6 +16,7 @@ mod stretch;
 mod tests;
 
 pub use attach::{AttachedCounts, AttachedTape};
+pub use join::join_rings;
 pub use recorder::{TapeError, TapeRecorder, TapeSummary};
 pub use recover::{RecoverError, Recovered, recover_rings, tape_of_ring};
 pub use save::save_ring;

@@ -49,6 +49,11 @@ impl<T: Texts> Names<T> {
         Self { ring, strings: FxHashMap::default(), stacks: FxHashMap::default() }
     }
 
+    /// Where strings and stacks are found.
+    pub(super) fn texts_mut(&mut self) -> &mut T {
+        &mut self.ring
+    }
+
     /// Makes a record of the ring a record of the tape.
     #[inline]
     pub(super) fn record<W: Write>(

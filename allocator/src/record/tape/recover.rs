@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use trace_format::{DeviceId, DeviceMeta, Meta, Source, WriteError, Writer};
+use trace_format::{DeviceId, DeviceMeta, Meta, ReadError, Source, WriteError, Writer};
 
 use super::names::Names;
 use super::stretch::{Stretch, Written};
@@ -16,6 +16,9 @@ pub enum RecoverError {
     /// The ring could not be read.
     #[error(transparent)]
     Ring(#[from] RingError),
+    /// The tape that the ring goes on from could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The tape could not be made.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -82,17 +85,23 @@ fn write_ring<W: Write>(
     mut reader: RingReader,
     writer: &mut Writer<W>,
 ) -> Result<Recovered, RecoverError> {
+    let stretch = held_by(&mut reader);
+    let device = stretch.device;
+    let Written { records, lost, has_base } = stretch.write(writer, &mut Names::new(reader))?;
+    Ok(Recovered { device, records, lost, has_base })
+}
+
+/// What the ring holds now.
+pub(super) fn held_by(reader: &mut RingReader) -> Stretch {
     let info = reader.info();
-    let end = if info.is_complete() { known_end(&mut reader) } else { None };
+    let end = if info.is_complete() { known_end(reader) } else { None };
     let (end, next) = end.unzip();
     let (lost, records) = reader.newest(next.unwrap_or(info.written));
     let initial = reader.meta().map_or_else(<_>::default, |meta| {
         let device = meta.devices.first();
         (meta.alloc_conf.clone(), device.and_then(|device| device.memory_fraction))
     });
-    let stretch = Stretch { device: info.device, end, records, lost, initial };
-    let Written { records, lost, has_base } = stretch.write(writer, &mut Names::new(reader))?;
-    Ok(Recovered { device: info.device, records, lost, has_base })
+    Stretch { device: info.device, end, records, lost, initial }
 }
 
 /// The state at the end; a ring without one is still worth its records.

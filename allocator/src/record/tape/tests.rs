@@ -3,7 +3,7 @@
 mod model;
 mod parts;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -327,6 +327,64 @@ fn a_ring_is_saved_while_it_turns() {
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+/// What a killed process leaves: its tape without the last bytes, and its ring, as copies that nobody locks.
+fn killed(dir: &Path, tape: &Path, model: &SharedModel) -> (PathBuf, PathBuf) {
+    let (torn, ring) = (dir.join("torn.vtape"), dir.join("dead.ring"));
+    let whole = std::fs::read(tape).unwrap();
+    std::fs::write(&torn, &whole[..whole.len() - 7]).unwrap();
+    std::fs::copy(model.ring().path().unwrap(), &ring).unwrap();
+    (torn, ring)
+}
+
+#[test]
+fn a_torn_tape_goes_on_with_its_ring() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.vtape");
+    let model = SharedModel::new(dir.path(), 1 << 13);
+    let ring = model.ring();
+    let tape = start_tape(&path);
+    tape.add(model.source());
+    for _ in 0..6 {
+        model.run(3_000);
+        model.with(|model| {
+            let event = Event::Mark { kind: MarkKind::Step, name: ring.intern("step") };
+            model.recorder.record(StackId::NONE, event);
+        });
+        assert!(tape.flush());
+    }
+    let (torn, dead) = killed(dir.path(), &path, &model);
+    let before = follow(&torn);
+    assert!(before.records < model.recorded(), "the last chunk is torn");
+    let joined = dir.path().join("joined.vtape");
+    let recovered = join_rings(&torn, &[dead], &joined).unwrap().remove(0);
+    let seen = follow(&joined);
+    assert!(seen.has_index);
+    assert_eq!((seen.records, seen.lost), (model.recorded() + 6, 0), "with the marks");
+    assert_eq!((recovered.records, recovered.lost), (seen.records, 0));
+    assert_eq!(seen.state, model.state());
+}
+
+#[test]
+fn a_ring_that_begins_behind_its_tape_is_a_counted_gap() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.vtape");
+    let model = SharedModel::new(dir.path(), 1 << 10);
+    let tape = start_tape(&path);
+    tape.add(model.source());
+    model.run(500);
+    tape.stop().unwrap();
+    model.run(9_000);
+    let (torn, dead) = killed(dir.path(), &path, &model);
+    let before = follow(&torn).records;
+    let joined = dir.path().join("joined.vtape");
+    let recovered = join_rings(&torn, &[dead], &joined).unwrap().remove(0);
+    let seen = follow(&joined);
+    assert!(before > 0 && seen.lost > 0 && seen.bases == 1, "{seen:?}");
+    assert!(model.is_all(seen.records, seen.lost), "{seen:?}");
+    assert_eq!((recovered.records, recovered.lost), (seen.records, seen.lost));
+    assert_eq!(seen.state, model.state());
 }
 
 /// Not a test of its own: a process that records until it is killed.

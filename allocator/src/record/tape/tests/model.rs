@@ -10,7 +10,7 @@ use trace_format::{
 
 use crate::record::ring::{Ring, RingInfo, RingReader};
 use crate::record::tape::{TapeSource, TapeSummary, save_ring};
-use crate::record::{Recorder, RingOptions, RingRecorder, SystemClock};
+use crate::record::{BlockSlot, Recorder, RingOptions, RingRecorder, SystemClock};
 
 const CELLS: u64 = 64;
 const CELL_BYTES: u64 = 4_096;
@@ -30,6 +30,8 @@ pub(super) struct Model {
     segments: Vec<(Addr, [Cell; CELLS as usize])>,
     random: u64,
     recorded: u64,
+    /// What is live, by the place that the ring's table has for it.
+    places: Vec<Option<Addr>>,
 }
 
 impl Model {
@@ -44,8 +46,21 @@ impl Model {
     fn emit(&mut self, event: Event) {
         let (time_ns, thread, stack) = (0, ThreadId(0), StackId::NONE);
         self.state.apply(&Record { time_ns, thread, stack, event }).unwrap();
-        self.recorder.record(stack, event);
         self.recorded += 1;
+        let (Event::Alloc { addr, .. }
+        | Event::Free { addr, .. }
+        | Event::FreeCompleted { addr, .. }) = event
+        else {
+            return self.recorder.record(stack, event);
+        };
+        let place = self.places.iter().position(|held| *held == Some(addr));
+        let place = place.or_else(|| self.places.iter().position(Option::is_none));
+        let place = place.unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        self.recorder.record_block(BlockSlot(place as u32), stack, event);
+        self.places[place] = self.state.block_at(addr).map(|_| addr);
     }
 
     fn step(&mut self) {
@@ -106,7 +121,9 @@ impl SharedModel {
         let options = RingOptions { dir: dir.to_owned(), device, slots };
         let recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
         let (state, segments, random) = (State::new(), Vec::new(), 0x9e37_79b9_7f4a_7c15);
-        Self(Arc::new(Mutex::new(Model { recorder, state, segments, random, recorded: 0 })))
+        let (recorded, places) = (0, Vec::new());
+        let model = Model { recorder, state, segments, random, recorded, places };
+        Self(Arc::new(Mutex::new(model)))
     }
 
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Model) -> T) -> T {
