@@ -102,7 +102,10 @@ def times_of(subjects, rounds):
         for _ in range(count):
             for subject in subjects.values():
                 subject.measure(how)
-    return {name: {how: statistics.median(ns) for how, ns in subject.times.items()} for name, subject in subjects.items()}
+    medians = {}
+    for name, subject in subjects.items():
+        medians[name] = {how: statistics.median(ns) for how, ns in subject.times.items()}
+    return medians
 
 
 def main():
@@ -133,7 +136,8 @@ def main():
         for how in ("quiet", "busy")
     }
     if options.json:
-        print(json.dumps({"depth": DEPTH, "rounds": options.rounds, "operation_ns": times, "stack_ns": costs}, indent=2))
+        measured = {"depth": DEPTH, "rounds": options.rounds, "operation_ns": times, "stack_ns": costs}
+        print(json.dumps(measured, indent=2))
     else:
         print(f"ns, medians of {options.rounds} rounds ({max(5, options.rounds // 3)} with a busy Python thread)\n")
         print(f"{'operation: torch.empty and its free':<40}{'quiet':>12}{'busy thread':>14}")

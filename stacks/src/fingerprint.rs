@@ -5,7 +5,7 @@
 pub(crate) struct Place {
     /// Python: the code object, which is kept alive. Native: the return address.
     pub(crate) code: usize,
-    /// Python: the offset of the instruction in bytes, or [`Place::LINE`] and the line. [`Place::NATIVE`] if it is native.
+    /// Python: the offset of the instruction in bytes, or [`Place::LINE`] and the line. Native: [`Place::NATIVE`].
     pub(crate) at: u32,
 }
 

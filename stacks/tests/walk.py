@@ -160,7 +160,8 @@ def same_places_are_one_stack():
         return [library.capture_id() for _ in range(count)]
 
     many = numbers(100)
-    assert len(set(many)) == 1 and many[0] != 0
+    # The interpreter's own C code takes shorter ways after some rounds.
+    assert len(set(many)) <= (3 if IS_NATIVE else 1) and 0 not in many
     assert library.capture_id() not in many
 
 
