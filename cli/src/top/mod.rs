@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allocator::record::RING_DIR;
 use anyhow::{Result, bail};
@@ -122,12 +122,10 @@ impl Watch {
     /// A frame whose rates are those of the time until then.
     fn frame_after(&mut self, interval: Duration) -> Frame {
         self.frame();
-        let mut left = interval;
-        while !left.is_zero() {
-            let step = left.min(POLL_EVERY);
-            thread::sleep(step);
+        let began = Instant::now();
+        while let Some(left) = interval.checked_sub(began.elapsed()) {
+            thread::sleep(left.min(POLL_EVERY));
             self.poll();
-            left -= step;
         }
         self.frame()
     }
