@@ -50,6 +50,8 @@ pub fn join_rings(
 struct Tail {
     last: VecDeque<Record>,
     records: u64,
+    /// Records that the tape says it lost.
+    lost: u64,
     /// Whether the tape has records or a state of the device.
     is_begun: bool,
 }
@@ -103,7 +105,10 @@ fn copy<R: Read, W: Write>(
             Item::Event(device, record) => {
                 let tail = tails.entry(device).or_default();
                 tail.is_begun = true;
-                tail.records += 1;
+                match record.event {
+                    Event::Lost { count } => tail.lost += count,
+                    _ => tail.records += 1,
+                }
                 if tail.last.len() == SOUGHT {
                     tail.last.pop_front();
                 }
@@ -125,7 +130,7 @@ fn append<W: Write>(
     let Stretch { device, end, records, lost, initial } = held_by(&mut ring);
     let begins_both = !tail.is_begun && lost == 0;
     let Some(known) = goes_on_at(&tail.last, &records).or(begins_both.then_some(0)) else {
-        let lost = lost.saturating_sub(tail.records).max(1);
+        let lost = lost.saturating_sub(tail.records + tail.lost).max(1);
         let stretch = Stretch { device, end, records, lost, initial };
         let Written { records, lost, has_base } = stretch.write(writer, &mut Names::new(ring))?;
         return Ok(Recovered { device, records: tail.records + records, lost, has_base });
