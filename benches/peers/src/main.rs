@@ -31,7 +31,7 @@ struct Options {
     #[arg(long, env = "VRAMTAPE_SIMCUDA", value_name = "FOLDER")]
     simcuda: PathBuf,
     /// How often each measurement is repeated; the subjects take turns
-    #[arg(long, default_value_t = 101, value_name = "N")]
+    #[arg(long, default_value_t = 51, value_name = "N")]
     rounds: u32,
     /// Operations in each measurement, few enough to end before the system interrupts most of them
     #[arg(long, default_value_t = 2_000, value_name = "N")]
