@@ -86,6 +86,7 @@ impl Block {
 
     /// Whether nobody holds or awaits it, mapped or not.
     #[inline]
+    #[allow(clippy::needless_bitwise_bool, reason = "three loads cost less than one surprise")]
     pub(crate) const fn is_idle(&self) -> bool {
         // Without branches: three loads cost less than one surprise.
         !(self.allocated | self.used_by_others | (self.event_count > 0))

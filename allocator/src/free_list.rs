@@ -4,8 +4,9 @@
 //! any: the best fit is in the request's own class or the first of the next class that holds one. Within a class a
 //! short vector of ids is kept in exact order, so the order over all is PyTorch's, block for block. Sizes and addresses
 //! stay in the arena: a block that is cut or grows keeps its place where the order allows it, and nothing moves.
-//! Nothing is allocated once the vectors have grown.
+//! Nothing is allocated once the vectors have grown, and the first four ids of a class need no vector.
 
+use smallvec::SmallVec;
 use trace_format::Stream;
 
 use crate::block::{BlockId, Blocks};
@@ -72,18 +73,21 @@ const fn class_of(size_bytes: u64) -> usize {
     (shift as u64 * STEPS + (units >> shift)) as usize
 }
 
+/// A few ids in place: no second memory to go to, and none that lies beside another device's.
+type Ids = SmallVec<[BlockId; 4]>;
+
 /// The free blocks of one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
     stream: Stream,
     /// A bit for each class that holds a block.
     occupied: [u64; WORDS],
-    classes: Box<[Vec<BlockId>; CLASSES]>,
+    classes: Box<[Ids; CLASSES]>,
 }
 
 impl Lane {
     fn new(stream: Stream) -> Self {
-        let classes = Box::new([const { Vec::new() }; CLASSES]);
+        let classes = Box::new([const { Ids::new_const() }; CLASSES]);
         Self { stream, occupied: [0; WORDS], classes }
     }
 
