@@ -12,8 +12,8 @@ use crate::record::Recorder;
 /// Frees memory that others hold on to when the pool has none; true if it freed any (`FreeMemoryCallback`).
 pub type FreeMemoryCallback = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// A [`Heap`] behind a lock. Aligned, so that two devices' heaps never meet on a cache line, nor on the pair of lines that
-/// a processor fetches together.
+/// A [`Heap`] behind a lock. Aligned, so that two devices' heaps never meet on a cache line, nor on the pair of lines
+/// that a processor fetches together.
 #[repr(align(128))]
 pub struct SharedHeap<D, R> {
     heap: Mutex<Heap<D, R>>,
