@@ -128,7 +128,11 @@ impl Lane {
     /// Enters a block.
     #[inline]
     pub(crate) fn insert(&mut self, blocks: &Blocks, id: BlockId) {
-        let class = class_of(blocks[id].size_bytes);
+        self.insert_into(class_of(blocks[id].size_bytes), blocks, id);
+    }
+
+    #[inline]
+    fn insert_into(&mut self, class: usize, blocks: &Blocks, id: BlockId) {
         let ids = &mut self.classes[class];
         let at = count_while(ids, |other| blocks[other].order() < blocks[id].order());
         if at == ids.len() {
@@ -177,12 +181,12 @@ impl Lane {
     /// Moves the block that stood at a place to where it belongs, now that its size or address is another.
     #[inline]
     pub(crate) fn settle(&mut self, blocks: &Blocks, place: Place, id: BlockId) {
-        let class = place.class;
-        let stays = class_of(blocks[id].size_bytes) == class
+        let class = class_of(blocks[id].size_bytes);
+        let stays = class == place.class
             && (self.classes[class].len() == 1 || self.is_in_order(blocks, place));
         if !stays {
             self.take(place);
-            self.insert(blocks, id);
+            self.insert_into(class, blocks, id);
         }
     }
 

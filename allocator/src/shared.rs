@@ -37,26 +37,28 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     /// When an earlier call panicked in the middle of a change.
     #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, Heap<D, R>>, AllocError> {
-        match self.heap.try_lock() {
-            Ok(heap) => Ok(heap),
-            Err(TryLockError::WouldBlock) => self.lock_contended(),
-            Err(TryLockError::Poisoned(_)) => Err(AllocError::Broken),
-        }
+        self.heap.try_lock().or_else(|error| self.lock_contended(error))
     }
 
-    /// Waits for the lock. A heap that changes hands takes dozens of cache lines along, which costs more than a call: who
-    /// comes second looks again after a while, longer each time, so that the first does several calls in a row. Whoever
-    /// holds it for longer is asking the device, and is waited for asleep.
+    /// Waits for the lock. A heap that changes hands takes dozens of cache lines along, which costs more than a call:
+    /// who comes second looks again after a while, longer each time, so that the first does several calls in a row.
+    /// Whoever holds it for longer is asking the device, and is waited for asleep.
     #[cold]
-    fn lock_contended(&self) -> Result<MutexGuard<'_, Heap<D, R>>, AllocError> {
+    #[inline(never)]
+    fn lock_contended<'a>(
+        &'a self,
+        mut error: TryLockError<MutexGuard<'a, Heap<D, R>>>,
+    ) -> Result<MutexGuard<'a, Heap<D, R>>, AllocError> {
         for patience in 5..12 {
+            if let TryLockError::Poisoned(_) = error {
+                return Err(AllocError::Broken);
+            }
             for _ in 0..1 << patience {
                 std::hint::spin_loop();
             }
             match self.heap.try_lock() {
                 Ok(heap) => return Ok(heap),
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Poisoned(_)) => return Err(AllocError::Broken),
+                Err(again) => error = again,
             }
         }
         self.heap.lock().map_err(|_| AllocError::Broken)

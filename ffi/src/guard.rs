@@ -7,6 +7,7 @@ use crate::error::{self, Error};
 use crate::torch;
 
 /// Runs an export that answers every failure with `otherwise`. It never throws.
+#[inline]
 pub(crate) fn answer<T>(otherwise: T, body: impl FnOnce() -> Result<T, Error>) -> T {
     match attempt(body) {
         Ok(value) => value,
@@ -19,6 +20,7 @@ pub(crate) fn answer<T>(otherwise: T, body: impl FnOnce() -> Result<T, Error>) -
 
 /// Runs an export that PyTorch calls where an exception may pass: in a process with PyTorch the
 /// failure is thrown, elsewhere it is answered with `otherwise`.
+#[inline]
 pub(crate) fn raise<T>(otherwise: T, body: impl FnOnce() -> Result<T, Error>) -> T {
     match attempt(body) {
         Ok(value) => value,
@@ -37,6 +39,7 @@ fn fail(error: &Error) {
 }
 
 /// The body's answer, a panic included as an error.
+#[inline]
 fn attempt<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     // The heap's lock is poisoned by a panic, so nothing half done is seen again.
     match catch_unwind(AssertUnwindSafe(body)) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/walk.py");
@@ -41,11 +41,16 @@ fn pythons() -> BTreeMap<String, PathBuf> {
     pythons
 }
 
+/// The example as a library, built here: `cargo test --all-targets` makes a test of it instead.
 fn library() -> PathBuf {
     let own = env::current_exe().unwrap();
     // target/<profile>/deps/<test>
-    let profile = own.parent().and_then(Path::parent).unwrap();
-    profile.join("examples").join("libcapture.so")
+    let target = own.ancestors().nth(3).unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "stacks", "--example", "capture"]);
+    let built = build.arg("--target-dir").arg(target).status().unwrap();
+    assert!(built.success(), "the example is not built: {built}");
+    target.join("debug/examples/libcapture.so")
 }
 
 fn compare(how: &str) {

@@ -34,6 +34,7 @@ pub extern "C" fn vramtape_free(ptr: *mut c_void, size: usize, device: c_int, st
     guard::answer((), || release(ptr, size, device));
 }
 
+#[inline]
 fn allocate(size: usize, device: c_int, stream: *mut c_void) -> Result<*mut c_void, Error> {
     if size == 0 {
         return Ok(ptr::null_mut());
@@ -49,6 +50,7 @@ fn allocate(size: usize, device: c_int, stream: *mut c_void) -> Result<*mut c_vo
     Ok(ptr::with_exposed_provenance_mut(addr.0 as usize))
 }
 
+#[inline]
 fn release(ptr: *mut c_void, size: usize, device: c_int) -> Result<(), Error> {
     let addr = address_of(ptr)?;
     let heap = process::used(device)?.ok_or_else(|| {
