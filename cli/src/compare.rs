@@ -30,6 +30,8 @@ struct Comparison {
     /// Which row has the settings that the run was recorded with.
     recorded_row: usize,
     rows: Vec<Report>,
+    /// What an import concluded, a sentence each.
+    inferred: Vec<String>,
 }
 
 /// Replays under each and prints one row a setting.
@@ -45,11 +47,12 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         })
     })?;
     drop(progress);
-    let comparison = Comparison { device: chosen.device().id.0, recorded_row: 0, rows };
+    let inferred = chosen.inferred().to_vec();
+    let comparison = Comparison { device: chosen.device().id.0, recorded_row: 0, rows, inferred };
     if options.json {
         output::print_json(&comparison)?;
     } else {
-        output::print(&text(&comparison, chosen.capacity_bytes))?;
+        output::print(&(text(&comparison, chosen.capacity_bytes) + &chosen.concluded()))?;
     }
     Ok(Verdict::Good)
 }

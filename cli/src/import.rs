@@ -1,4 +1,4 @@
-//! `vramtape import SNAPSHOT -o RUN.vtape`: a PyTorch memory snapshot as a tape.
+//! `vramtape import FILE -o RUN.vtape`: another tool's file as a tape.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,10 @@ use crate::{Verdict, input};
 /// The flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// What torch.cuda.memory._dump_snapshot wrote (.pickle, also .zst or .gz)
-    #[arg(value_name = "SNAPSHOT")]
-    snapshot: PathBuf,
+    /// A snapshot of torch.cuda.memory._dump_snapshot, a log of RMM or a problem of minimalloc (also
+    /// .zst or .gz)
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     /// JSON with the run's device_total_bytes and fraction, which a snapshot does not hold
     #[arg(long, value_name = "META.json")]
     meta: Option<PathBuf>,
@@ -42,9 +43,9 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         bail!("--json and the tape cannot both go to standard output: give -o a file");
     }
     options.output.check()?;
-    let tape = input::read(&options.snapshot, &input::recorded(options.meta.as_deref())?.known())?;
+    let tape = input::read(&options.file, &input::recorded(options.meta.as_deref())?.known())?;
     if tape.meta.source != Source::Imported {
-        bail!("{} is a tape already: use it as it is", options.snapshot.display());
+        bail!("{} is a tape already: use it as it is", options.file.display());
     }
     if to_stdout {
         let stdout = std::io::stdout().lock();

@@ -17,7 +17,7 @@ use count::DeviceInfo;
 /// The flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// A tape or a snapshot
+    /// A tape, a snapshot or a log
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// Print JSON

@@ -1,4 +1,4 @@
-//! Reading a RUN: a tape or a PyTorch snapshot, told apart by content.
+//! Reading a RUN: a tape or another tool's file, told apart by content.
 
 use std::fs;
 use std::path::Path;

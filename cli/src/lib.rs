@@ -33,8 +33,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "vramtape", version, about = ABOUT, max_term_width = 100)]
 #[command(
-    after_help = "RUN is a tape (.vtape) or a PyTorch memory snapshot (.pickle, also .zst or .gz); - is \
-    standard input.\nExit codes: 0 done or yes, 1 a check failed, 2 the command or its input cannot be used."
+    after_help = "RUN is a tape (.vtape), a PyTorch memory snapshot (.pickle), a log of RMM or a problem of \
+    minimalloc (.csv), also .zst or .gz; - is standard input.\nExit codes: 0 done or yes, 1 \
+    a check failed, 2 the command or its input cannot be used."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -45,7 +46,7 @@ const ABOUT: &str = "Record, read and replay the GPU memory of a training run";
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Make a tape of a PyTorch memory snapshot
+    /// Make a tape of another tool's file
     Import(import::Options),
     /// Say what a run would have reserved under one setting
     Replay(replay::Options),

@@ -7,6 +7,7 @@ use anyhow::Result;
 use replay::export::{Format, SnapshotDevice, SnapshotSource, write_snapshot};
 use replay::report::Report;
 use replay::run::{Options as Setting, Outcome, run as replay_run, run_recording};
+use serde::Serialize;
 
 use crate::progress::Progress;
 use crate::setting::{Chosen, RunFlags, StrategyFlag};
@@ -32,6 +33,14 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    /// What an import concluded, a sentence each.
+    inferred: &'a [String],
 }
 
 /// Replays and reports.
@@ -62,9 +71,9 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     };
     drop(progress);
     if options.json {
-        output::print_json(&report)?;
+        output::print_json(&Answer { report: &report, inferred: chosen.inferred() })?;
     } else {
-        output::print(&text(&report))?;
+        output::print(&(text(&report) + &chosen.concluded()))?;
     }
     Ok(Verdict::Good)
 }

@@ -15,7 +15,7 @@ use crate::input;
 /// The run, and the machine it is replayed on.
 #[derive(clap::Args)]
 pub(crate) struct RunFlags {
-    /// A tape or a snapshot
+    /// A tape, a snapshot or a log
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
     /// Memory of the simulated device, or `unlimited` [default: as recorded, if that is known]
@@ -27,9 +27,9 @@ pub(crate) struct RunFlags {
     /// JSON with what a snapshot does not hold: torch, device_total_bytes, fraction
     #[arg(long, value_name = "META.json")]
     meta: Option<PathBuf>,
-    /// Leave out cache flushes that the import only concluded
+    /// Leave out the emptied caches that an import only concluded
     #[arg(long)]
-    drop_inferred_flushes: bool,
+    no_empty_cache: bool,
     /// Whose behaviour to reproduce [default: as recorded, else 2.15]
     #[arg(long, value_name = "VERSION")]
     compat: Option<CompatFlag>,
@@ -82,7 +82,7 @@ impl RunFlags {
                 .device_meta(tape.devices[device].id)
                 .and_then(|meta| meta.capacity_bytes.or(meta.total_bytes)),
         };
-        let inferred_empty_cache = !self.drop_inferred_flushes;
+        let inferred_empty_cache = !self.no_empty_cache;
         let follow = Follow { inferred_empty_cache, ..Follow::default() };
         Ok(Chosen { tape, device, compat, capacity_bytes, follow })
     }
@@ -105,6 +105,18 @@ impl Chosen {
     /// The chosen device.
     pub(crate) fn device(&self) -> &Device {
         &self.tape.devices[self.device]
+    }
+
+    /// What an import concluded about the run because its file did not say it.
+    pub(crate) fn inferred(&self) -> &[String] {
+        &self.tape.meta.inferred
+    }
+
+    /// The same as the last paragraph of a report.
+    pub(crate) fn concluded(&self) -> String {
+        let space = if self.inferred().is_empty() { "" } else { "\n" };
+        let lines = self.inferred().iter().map(|what| format!("concluded: {what}\n"));
+        std::iter::once(space.to_owned()).chain(lines).collect()
     }
 
     /// The whole run.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
-use replay::import::import_file;
+use anyhow::{Context, Result, bail};
+use replay::import::{Origin, import_file};
 use replay::verify::{Agreement, Verification, verify};
 use serde::Serialize;
 
@@ -42,6 +42,13 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let recorded = input::recorded(options.meta.as_deref())?;
     let import = import_file(&options.snapshot, &recorded.known())
         .context("verify needs a snapshot that PyTorch wrote; `vramtape diff` compares two runs")?;
+    if import.origin != Origin::Snapshot {
+        bail!(
+            "{} is {}: it says nothing of placements to verify; try `vramtape compare`",
+            options.snapshot.display(),
+            import.origin
+        );
+    }
     let devices: Vec<_> = verify(&import, &recorded)?
         .into_iter()
         .map(|(device, verification)| DeviceReport {

@@ -263,6 +263,34 @@ fn compare_prints_a_row_a_setting() {
 }
 
 #[test]
+fn a_log_of_requests_is_a_run_for_every_verb_that_takes_one() {
+    let folder = Folder::new();
+    let log = folder.path("rmm.csv");
+    let text = "Thread,Time,Action,Pointer,Size,Stream\n\
+        7,10:00:00.000001,allocate,0x7f0000000000,3145728,0\n\
+        7,10:00:00.000002,free,0x7f0000000000,3145728,0\n";
+    fs::write(&log, text).unwrap();
+    let log = log.to_str().unwrap();
+    let tape = folder.path("rmm.vtape").to_str().unwrap().to_owned();
+    for (name, args) in [
+        ("log-import", &["import", log, "-o", &tape][..]),
+        ("log-info", &["info", log]),
+        ("log-compare", &["compare", log, "--config", "max_split_size_mb:64"]),
+        ("error-log-verify", &["verify", log]),
+    ] {
+        golden(name, &folder.scrub(&vramtape(args).0));
+    }
+    for verb in ["replay", "compare", "info"] {
+        for run in [log, &tape] {
+            let (text, code) = vramtape(&[verb, run]);
+            assert!(code == Some(0) && text.contains("holds requests and no placements"), "{text}");
+            let (text, _) = vramtape(&[verb, "--json", run]);
+            assert!(text.contains("holds requests and no placements"), "{text}");
+        }
+    }
+}
+
+#[test]
 fn verify_is_0_where_our_allocator_does_what_pytorch_did_and_1_where_not() {
     let folder = Folder::new();
     let (snapshot, meta) = trace("gpt2_train-default");

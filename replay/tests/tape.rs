@@ -64,7 +64,7 @@ fn what_is_no_run_is_an_error_that_says_what_to_give() {
     let notes = folder.path().join("notes.txt");
     fs::write(&notes, "notes").unwrap();
     let error = Tape::open(&notes, &Known::default()).unwrap_err();
-    assert!(matches!(error, OpenError::Snapshot(_)));
+    assert!(matches!(error, OpenError::Import(_)));
     assert!(error.to_string().contains("_dump_snapshot"), "{error}");
     let torn = folder.path().join("torn.vtape");
     fs::write(&torn, trace_format::MAGIC).unwrap();

@@ -1,16 +1,21 @@
-//! From a PyTorch memory snapshot to the tape's model.
+//! From another tool's file to the tape's model: PyTorch's memory snapshots, RMM's logs, minimalloc's problems.
 //!
-//! A snapshot holds the last events of each device and the final segments. The import walks back from the segments
-//! to the state the events began with ([`walk_back`]), works out what the trace does not say ([`flush`], [`pools`],
-//! [`block_size`]), and writes the records forward ([`forward`]). Every input is kept; what had to be concluded is
-//! listed in [`Import::inferred`].
+//! A log of requests is placed by the allocator itself ([`requests`]). A snapshot holds the last events of each device
+//! and the final segments. Its import walks back from the segments to the state the events began with ([`walk_back`]),
+//! works out what the trace does not say ([`flush`], [`pools`], [`block_size`]), and writes the records forward
+//! ([`forward`]). Every input is kept; what had to be concluded is listed in [`Import::inferred`].
 
 mod block_size;
+mod csv;
 mod flush;
 mod forward;
 mod insert;
 mod known;
+mod minimalloc;
+mod origin;
 mod pools;
+mod requests;
+mod rmm;
 #[cfg(test)]
 mod sample;
 mod walk_back;
@@ -21,29 +26,34 @@ use allocator::config::{Compat, Config, UNLIMITED};
 use thiserror::Error;
 use trace_format::{BaseState, BlockState, DeviceId, Record, SegmentState, StateError};
 
+pub use csv::CsvError;
 pub use known::Known;
+pub use origin::Origin;
+pub use requests::PlaceError;
 
 use crate::pickle::{self, Limits, PickleError};
 use crate::snapshot::{self, Segment, Settings, Snapshot, SnapshotError, Stacks};
 use crate::source::{self, SourceError};
 
-/// Largest snapshot read, after decompression.
+/// Largest file read, after decompression.
 pub const INPUT_BYTES_MAX: u64 = 4 << 30;
 
-/// A snapshot as a tape holds it.
+/// A file as a tape holds it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Import {
+    /// What kind of file it was.
+    pub origin: Origin,
     /// The devices that have events or segments.
     pub devices: Vec<DeviceImport>,
     /// Stacks by `StackId`; its strings are also those that marks name by `StringId`.
     pub stacks: Stacks,
     /// The settings in force at the end of the trace.
     pub config: Config,
-    /// What the snapshot did not say and how it was concluded, for a reader.
+    /// What the file did not say, how it was concluded and what that does, a sentence each.
     pub inferred: Vec<String>,
 }
 
-/// One device's part of a snapshot.
+/// One device's part of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceImport {
     /// The device.
@@ -58,7 +68,7 @@ pub struct DeviceImport {
     pub unrecorded_frees: u64,
 }
 
-/// A snapshot that cannot be imported.
+/// A file that cannot be imported.
 #[derive(Debug, Error)]
 pub enum ImportError {
     /// The file cannot be read.
@@ -73,12 +83,52 @@ pub enum ImportError {
         error: PickleError,
     },
     /// Not JSON, though it begins like it.
-    #[error("{path}: not a JSON snapshot: {error}")]
+    #[error("{path}: not a JSON snapshot: {error}; is it the whole file?")]
     Json {
         /// The file.
         path: String,
         /// What and where.
         error: serde_json::Error,
+    },
+    /// A log or a problem with a line that cannot be read.
+    #[error("{path}: {origin}: {error}")]
+    Csv {
+        /// The file.
+        path: String,
+        /// What its header is of.
+        origin: Origin,
+        /// What and where.
+        error: CsvError,
+    },
+    /// A log whose requests cannot be placed.
+    #[error("{path}: {origin}: cannot be placed: {error}")]
+    Place {
+        /// The file.
+        path: String,
+        /// What it is.
+        origin: Origin,
+        /// Why.
+        error: Box<PlaceError>,
+    },
+    /// No file of a kind that is known.
+    #[error(
+        "{path}: begins with {start:?}, as no run does; give a .vtape file, a snapshot of \
+         torch.cuda.memory._dump_snapshot, a log of RMM or a problem of minimalloc (CSV with \
+         its header)"
+    )]
+    Unknown {
+        /// The file.
+        path: String,
+        /// Its first characters.
+        start: String,
+    },
+    /// A snapshot is asked for, and this is another kind of file.
+    #[error("{path}: is {origin}, not a memory snapshot of PyTorch; give that")]
+    NoSnapshot {
+        /// The file.
+        path: String,
+        /// What it is.
+        origin: Origin,
     },
     /// Not a memory snapshot.
     #[error("{path}: {error}")]
@@ -98,12 +148,26 @@ pub enum ImportError {
     },
 }
 
-/// Reads and imports a snapshot file: a pickle or JSON, plain, zstd or gzip (`-` is standard input).
+/// Reads and imports a file of any [`Origin`], plain, zstd or gzip (`-` is standard input).
 ///
 /// # Errors
-/// When the file cannot be read, is not a snapshot, or contradicts itself.
+/// When the file cannot be read, is of no known kind, or contradicts itself.
 pub fn import_file(path: &Path, known: &Known) -> Result<Import, ImportError> {
-    import(&read_snapshot(path)?, known)
+    let bytes = source::read_all(path, INPUT_BYTES_MAX)?;
+    let path = || path.display().to_string();
+    let origin = origin_of(&bytes, path)?;
+    let read = match origin {
+        Origin::Snapshot => return import(&snapshot_of(bytes, path)?, known),
+        Origin::RmmLog => rmm::read(&bytes),
+        Origin::Minimalloc => minimalloc::read(&bytes),
+    };
+    drop(bytes);
+    let requests = read.map_err(|error| ImportError::Csv { path: path(), origin, error })?;
+    requests.place(origin).map_err(|error| ImportError::Place {
+        path: path(),
+        origin,
+        error: Box::new(error),
+    })
 }
 
 /// Reads a snapshot file.
@@ -113,6 +177,17 @@ pub fn import_file(path: &Path, known: &Known) -> Result<Import, ImportError> {
 pub fn read_snapshot(path: &Path) -> Result<Snapshot, ImportError> {
     let bytes = source::read_all(path, INPUT_BYTES_MAX)?;
     let path = || path.display().to_string();
+    match origin_of(&bytes, path)? {
+        Origin::Snapshot => snapshot_of(bytes, path),
+        origin => Err(ImportError::NoSnapshot { path: path(), origin }),
+    }
+}
+
+fn origin_of(bytes: &[u8], path: impl Fn() -> String) -> Result<Origin, ImportError> {
+    Origin::of(bytes).map_err(|start| ImportError::Unknown { path: path(), start })
+}
+
+fn snapshot_of(bytes: Vec<u8>, path: impl Fn() -> String) -> Result<Snapshot, ImportError> {
     let tree = if is_json(&bytes) {
         pickle::read_json(&bytes, Limits::default())
             .map_err(|error| ImportError::Json { path: path(), error })?
@@ -139,6 +214,7 @@ pub fn import(snapshot: &Snapshot, known: &Known) -> Result<Import, ImportError>
     let compat = compat.unwrap_or_else(|| compat_of(snapshot));
     let (config, note) = config_of(&snapshot.settings, compat);
     let mut out = Import {
+        origin: Origin::Snapshot,
         devices: Vec::new(),
         stacks: snapshot.stacks.clone(),
         config,

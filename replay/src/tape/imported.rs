@@ -1,4 +1,4 @@
-//! An imported snapshot as a tape.
+//! An imported file as a tape.
 
 use trace_format::{DeviceMeta, Meta, Recovery, Source};
 
@@ -17,7 +17,8 @@ impl Tape {
         let meta = Meta {
             source: Source::Imported,
             producer: concat!("vramtape import ", env!("CARGO_PKG_VERSION")).to_owned(),
-            strategy: Some("native".to_owned()), // Nothing else writes PyTorch's snapshots.
+            // Nothing else writes PyTorch's snapshots, and what has no placements is placed so.
+            strategy: Some("native".to_owned()),
             compat: Some(import.config.compat.name().to_owned()),
             alloc_conf: import.config.text,
             devices: import.devices.iter().map(device_meta).collect(),

@@ -1,4 +1,4 @@
-//! Opening a run: a tape, the ring of a process or a PyTorch snapshot, told apart by its first bytes.
+//! Opening a run: a tape, the ring of a process or another tool's file, told apart by its first bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -29,14 +29,14 @@ pub enum OpenError {
     /// It is a ring that cannot be read.
     #[error(transparent)]
     Ring(#[from] RecoverError),
-    /// It is no tape, and no snapshot that can be imported.
-    #[error("{0}; give a .vtape file, or a snapshot written by torch.cuda.memory._dump_snapshot")]
-    Snapshot(#[from] ImportError),
+    /// It is no tape, and nothing that can be imported.
+    #[error(transparent)]
+    Import(#[from] ImportError),
 }
 
 impl Tape {
-    /// Opens a tape, reads the ring of a process, living or killed, or imports a snapshot (plain, zstd or gzip) with
-    /// what is `known` about its run. `-` is standard input.
+    /// Opens a tape, reads the ring of a process, living or killed, or imports what another tool wrote
+    /// ([`crate::import::Origin`]; plain, zstd or gzip) with what is `known` about its run. `-` is standard input.
     ///
     /// # Errors
     /// Where the file cannot be read or is neither.

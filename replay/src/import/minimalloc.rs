@@ -1,0 +1,148 @@
+//! minimalloc's CSV: buffers with the times between which they live.
+//!
+//! `id,lower,upper,size` with half-open lifetimes; `start` and `begin` are other names of `lower`, and an `end` is the
+//! last moment rather than the first one after. Source: `FromCsv` in google/minimalloc, `src/converter.cc`.
+
+use allocator::size::MAX_REQUEST_BYTES;
+use trace_format::{Addr, DeviceId, Frame, FrameId, Record, StackId, Stream, StringId, ThreadId};
+
+use super::csv::{Column, CsvError, Row, Rows};
+use super::requests::{Requests, alloc, free, record};
+use crate::run::UNLIMITED_CAPACITY_BYTES;
+use crate::snapshot::Stacks;
+
+const ID: [&str; 3] = ["id", "buffer", "buffer_id"];
+const LOWER: [&str; 3] = ["lower", "start", "begin"];
+const UPPER: [&str; 2] = ["upper", "end"];
+const SIZE: [&str; 1] = ["size"];
+
+/// Whether these column names are a problem of minimalloc, perhaps with one missing.
+pub(super) fn is_header(heads: &[&str]) -> bool {
+    let has = |names: &[&str]| {
+        heads.iter().any(|head| names.iter().any(|name| head.eq_ignore_ascii_case(name)))
+    };
+    let found = [has(&ID), has(&LOWER), has(&UPPER), has(&SIZE)];
+    found.into_iter().filter(|&found| found).count() >= 3
+}
+
+struct Columns {
+    id: Column,
+    lower: Column,
+    upper: Column,
+    upper_is_last: bool,
+    size: Column,
+    offset: Option<Column>,
+}
+
+/// A buffer's life, by moments in any unit.
+struct Buffer {
+    lower: i64,
+    upper: i64,
+    size_bytes: u64,
+    stack: StackId,
+}
+
+/// Reads a problem as the requests of one device and one stream.
+pub(super) fn read(bytes: &[u8]) -> Result<Requests, CsvError> {
+    let mut rows = Rows::new(bytes)?;
+    let columns = Columns {
+        id: rows.need(&ID)?,
+        lower: rows.need(&LOWER)?,
+        upper: rows.need(&UPPER)?,
+        upper_is_last: rows.column(&UPPER[..1]).is_none(),
+        size: rows.need(&SIZE)?,
+        offset: rows.column(&["offset"]),
+    };
+    let left_out: Vec<_> =
+        ["alignment", "gaps"].into_iter().filter(|&name| rows.column(&[name]).is_some()).collect();
+    let mut stacks = Stacks::default();
+    let mut buffers = Vec::new();
+    let mut empty = 0_u64;
+    let mut top_bytes = 0_u64;
+    while let Some(row) = rows.next()? {
+        let name = String::from_utf8_lossy(row.field(&columns.id)?).into_owned();
+        let (lower, upper) = lifetime(&row, &columns)?;
+        let size_bytes: u64 = row.number(&columns.size)?;
+        if size_bytes >= MAX_REQUEST_BYTES {
+            return Err(row.wrong(&columns.size, "a size below 1 EiB"));
+        }
+        if let Some(offset) = &columns.offset {
+            let offset: u64 = row.number(offset)?;
+            top_bytes = top_bytes.max(offset.saturating_add(size_bytes));
+        }
+        if size_bytes == 0 {
+            empty += 1;
+            continue;
+        }
+        buffers.push(Buffer { lower, upper, size_bytes, stack: named(&mut stacks, &name) });
+    }
+    let mut inferred =
+        vec!["minimalloc's times have no unit: only their order counts, frees first".to_owned()];
+    if empty > 0 {
+        inferred.push(format!("{empty} buffers of no size are left out"));
+    }
+    if !left_out.is_empty() {
+        let left_out = left_out.join(" and ");
+        inferred.push(format!(
+            "the {left_out} of buffers are left out: every policy aligns to 512 bytes at least, \
+             and a buffer counts for all of its life"
+        ));
+    }
+    if columns.offset.is_some() {
+        inferred.push(format!(
+            "the offsets in the file are left out; the placement that they describe needs \
+             {top_bytes} bytes"
+        ));
+    }
+    let records = in_order(&buffers)?;
+    Ok(Requests { devices: [(DeviceId(0), records)].into(), stacks, inferred })
+}
+
+fn lifetime(row: &Row<'_>, columns: &Columns) -> Result<(i64, i64), CsvError> {
+    let lower: i64 = row.number(&columns.lower)?;
+    let upper: i64 = row.number(&columns.upper)?;
+    let after = if columns.upper_is_last { upper.checked_add(1) } else { Some(upper) };
+    match after {
+        Some(after) if after > lower => Ok((lower, after)),
+        _ => Err(row.wrong(&columns.upper, "after the buffer's beginning")),
+    }
+}
+
+/// A stack of one frame with the buffer's name, so that reports name it.
+fn named(stacks: &mut Stacks, name: &str) -> StackId {
+    let name = stacks.add_string(name);
+    stacks.frames.push(Frame { name, filename: StringId(0), line: 0 });
+    let frame = FrameId(stacks.frames.len() as u32 - 1);
+    stacks.stacks.push(Box::new([frame]));
+    StackId(stacks.stacks.len() as u32 - 1)
+}
+
+/// Allocations and frees by time; at one time frees come first, as lifetimes are half-open.
+fn in_order(buffers: &[Buffer]) -> Result<Vec<Record>, CsvError> {
+    let mut moments = Vec::with_capacity(2 * buffers.len());
+    for (at, buffer) in buffers.iter().enumerate() {
+        moments.push((buffer.lower, true, at));
+        moments.push((buffer.upper, false, at));
+    }
+    moments.sort_unstable();
+    let mut live_bytes = 0_u64;
+    let mut records = Vec::with_capacity(moments.len());
+    for (_, is_alloc, at) in moments {
+        let Buffer { size_bytes, stack, .. } = buffers[at];
+        let name = Addr(at as u64 + 1);
+        let event = if is_alloc {
+            live_bytes = live_bytes.saturating_add(size_bytes);
+            if live_bytes > UNLIMITED_CAPACITY_BYTES {
+                // The header is a line, and lines count from 1; blank ones do not count.
+                let problem = "with this buffer more than 16 TiB are live at once".to_owned();
+                return Err(CsvError { line: at as u64 + 2, problem });
+            }
+            alloc(name, size_bytes, Stream(0))
+        } else {
+            live_bytes -= size_bytes;
+            free(name, size_bytes)
+        };
+        records.push(record(0, ThreadId(0), stack, event));
+    }
+    Ok(records)
+}
