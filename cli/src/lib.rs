@@ -22,6 +22,7 @@ mod setting;
 mod table;
 mod top;
 mod verify;
+mod waste;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -52,6 +53,8 @@ enum Verb {
     Replay(replay::Options),
     /// Print the table over strategies and settings for a run
     Compare(compare::Options),
+    /// Say where a run's reserved memory goes
+    Waste(waste::Options),
     /// Say whether our allocator does what PyTorch's did
     Verify(verify::Options),
     /// Say what a run holds
@@ -110,6 +113,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Import(options) => import::run(options),
         Verb::Replay(options) => replay::run(options),
         Verb::Compare(options) => compare::run(options),
+        Verb::Waste(options) => waste::run(options),
         Verb::Verify(options) => verify::run(options),
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),

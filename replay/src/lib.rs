@@ -16,3 +16,4 @@ pub mod source;
 pub mod tape;
 mod timeline;
 pub mod verify;
+pub mod waste;

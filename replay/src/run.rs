@@ -132,7 +132,8 @@ fn drive<R: Witness>(
     Ok((report, driver))
 }
 
-fn device_for(tape: DeviceTape<'_>, options: &Options) -> SimDevice {
+/// The device that a replay runs on: empty, with the capacity and addresses that the options ask for.
+pub(crate) fn device_for(tape: DeviceTape<'_>, options: &Options) -> SimDevice {
     let capacity_bytes = options.capacity_bytes.unwrap_or(UNLIMITED_CAPACITY_BYTES);
     let large_page_bytes = size::page_bytes(false, &options.config);
     let mut script = Script::from_tape(tape.base, tape.records, large_page_bytes, capacity_bytes);

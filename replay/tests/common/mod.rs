@@ -1,6 +1,8 @@
 //! The snapshots that tests run on.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod builder;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,79 @@
+//! The verbs that ask what another policy, another device or other settings would have done, as a person meets them.
+//!
+//! The expected texts are in `tests/golden`; `UPDATE_GOLDEN=1 cargo test -p cli` writes them anew.
+
+use std::fs;
+use std::path::Path;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn vramtape(args: &[&str]) -> (String, Option<i32>) {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("vramtape"));
+    let output = command.args(args).env("COLUMNS", "100").env("NO_COLOR", "1").output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (String::from_utf8(text).unwrap(), output.status.code())
+}
+
+/// What it prints; it has to succeed.
+fn good(args: &[&str]) -> String {
+    let (text, code) = vramtape(args);
+    assert_eq!(code, Some(0), "{text}");
+    text
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&good(&[args, &["--json"]].concat())).unwrap()
+}
+
+/// Compares with `tests/golden/NAME.txt`.
+fn golden(name: &str, actual: &str) {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, actual).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(expected, actual, "if this is right now, run with UPDATE_GOLDEN=1");
+}
+
+/// A snapshot kept in the repository, and what is known about its run.
+fn trace(name: &str) -> (String, String) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/traces");
+    let file = |end: &str| folder.join(format!("{name}{end}")).to_str().unwrap().to_owned();
+    (file(".pickle.zst"), file(".json"))
+}
+
+#[test]
+fn waste_takes_the_worst_moment_apart() {
+    let (snapshot, meta) = trace("gpt2_train-default");
+    golden("waste", &good(&["waste", &snapshot, "--meta", &meta]));
+    let (snapshot, meta) = trace("resnet50_batchsweep-oom");
+    let args = ["waste", &snapshot, "--meta", &meta];
+    golden("waste-oom", &good(&args));
+
+    let found = json(&[&args[..], &["--points", "17"]].concat());
+    let part = |moment: &Value, name: &str| moment[format!("{name}_bytes")].as_u64();
+    let names = [
+        "requested",
+        "rounding",
+        "unsplit_remainder",
+        "cached_reusable",
+        "stranded_by_stream",
+        "stranded_by_pool",
+        "stranded_by_fragmentation",
+        "pending_free",
+        "driver_granularity",
+    ];
+    let series = found["series"].as_array().unwrap();
+    assert!(series.len() > 10 && series.len() <= 17, "{}", series.len());
+    for moment in series.iter().chain([&found["peak"], &found["filled"], &found["ooms"][0]]) {
+        let sum: u64 = names.iter().map(|name| part(moment, name).unwrap()).sum();
+        assert_eq!(part(moment, "reserved"), Some(sum), "{moment}");
+    }
+    assert_eq!(found["ooms_total"], 1);
+    assert!(found["explanation"].as_str().unwrap().contains("no fragmentation"), "{found}");
+    assert!(!found["inferred"].as_array().unwrap().is_empty(), "{found}");
+    let other = good(&["waste", &snapshot, "--strategy", "expandable"]);
+    assert!(other.starts_with("expandable, expandable_segments:True, capacity"), "{other}");
+}

@@ -1,0 +1,304 @@
+//! Where reserved memory goes: at the peak, whenever memory is out, and over time.
+//!
+//! The tape is replayed twice through the real allocator: once to find the moments that matter, once to take them
+//! apart. `docs/waste.md` defines the parts.
+
+mod misses;
+mod parts;
+mod split;
+
+use allocator::device::Device;
+use allocator::device::sim::SimDevice;
+use allocator::heap::Heap;
+use serde::Serialize;
+use trace_format::{PoolId, Stream};
+
+use crate::driver::{DriveError, Driver};
+use crate::run::{DeviceTape, Options, device_for};
+use misses::Misses;
+pub use misses::{Reference, References};
+pub use parts::Parts;
+pub use split::LargestFree;
+use split::{Rules, split};
+
+/// Moments of no memory that are taken apart; more are only counted.
+pub const OOMS_MAX: usize = 100;
+
+/// What reserved memory consisted of, over a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Waste {
+    /// `native` or `expandable`.
+    pub strategy: String,
+    /// The settings at the end, as `PYTORCH_CUDA_ALLOC_CONF` has them.
+    pub config: String,
+    /// Memory of the simulated device; `None` is no limit.
+    pub capacity_bytes: Option<u64>,
+    /// The moment between two calls when the most was reserved.
+    pub peak: Moment,
+    /// What filled the device: of all growths that come within 2 % of the peak, the one with the most allocated. The
+    /// peak itself is often a last small segment, when much was free already.
+    pub filled: Moment,
+    /// The moments when memory was out, the first [`OOMS_MAX`] of them.
+    pub ooms: Vec<Moment>,
+    /// How many there were.
+    pub ooms_total: u64,
+    /// The fullest moment of each of at most as many equal stretches as were asked for.
+    pub series: Vec<Sample>,
+}
+
+/// One moment of the series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// Records that were replayed before it.
+    pub after_records: u64,
+    /// When, in nanoseconds since the Unix epoch; 0 where the run had no clock.
+    pub time_ns: u64,
+    /// Bytes held from the device.
+    pub reserved_bytes: u64,
+    /// What they consist of.
+    #[serde(flatten)]
+    pub parts: Parts,
+}
+
+/// One moment, with what stands behind its parts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Moment {
+    /// What it consists of.
+    #[serde(flatten)]
+    pub sample: Sample,
+    /// The request that was refused here, if memory was out.
+    pub refused: Option<Reference>,
+    /// The requests that free memory is judged by.
+    pub references: References,
+    /// What the device, or the memory fraction, had left.
+    pub available_bytes: u64,
+    /// Of the free parts, what a flush (`torch.cuda.empty_cache`) would return to the device.
+    pub returnable_bytes: u64,
+    /// Of what fragmentation strands, pieces that are large enough, but that the settings keep from the request.
+    pub withheld_by_settings_bytes: u64,
+    /// The largest free piece of each reference request's own stream and pool.
+    pub largest_free: LargestFree,
+    /// What each stream strands, the most first.
+    pub streams: Vec<StrandedByStream>,
+    /// What each private pool strands, the most first.
+    pub pools: Vec<StrandedByPool>,
+}
+
+/// Free memory of a stream that another stream asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct StrandedByStream {
+    /// Whose it is.
+    pub stream: Stream,
+    /// How much.
+    pub stranded_bytes: u64,
+}
+
+/// Free memory of a pool that another pool asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct StrandedByPool {
+    /// Whose it is.
+    pub pool: PoolId,
+    /// How much.
+    pub stranded_bytes: u64,
+}
+
+/// Takes a run's reserved memory apart, with a series of at most `points` moments. `progress` hears how many of twice
+/// the tape's records are done, every so often.
+///
+/// # Errors
+/// When the tape contradicts itself or its start does not fit the capacity.
+pub fn waste(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    points: usize,
+    mut progress: impl FnMut(u64),
+) -> Result<Waste, DriveError> {
+    let total = tape.records.len() as u64;
+    let found = find(tape, options, points, &mut progress)?;
+    let mut moments = Vec::with_capacity(found.wanted.len());
+    let mut wanted = found.wanted.iter().peekable();
+    let driver = step_through(tape, options, |driver, done, time_ns| {
+        let heard = *driver.heap_mut().recorder_mut();
+        driver.heap_mut().recorder_mut().refused = None;
+        if wanted.next_if_eq(&&done).is_some() {
+            moments.push(take_apart(driver, heard, done, time_ns));
+        }
+        if done % PROGRESS_RECORDS == 0 {
+            progress(total + done);
+        }
+    })?;
+    progress(2 * total);
+    let at = |done: &u64| {
+        let index = found.wanted.binary_search(done).expect("every wanted moment is taken apart");
+        &moments[index]
+    };
+    let config = driver.heap().config();
+    Ok(Waste {
+        strategy: if config.expandable_segments { "expandable" } else { "native" }.to_owned(),
+        config: config.text.clone(),
+        capacity_bytes: options.capacity_bytes,
+        peak: at(&found.peak).clone(),
+        filled: at(&found.filled).clone(),
+        ooms: found.ooms.iter().map(|done| at(done).clone()).collect(),
+        ooms_total: found.ooms_total,
+        series: found.series.iter().map(|done| at(done).sample).collect(),
+    })
+}
+
+const PROGRESS_RECORDS: u64 = 1 << 16;
+
+/// The moments that matter, each as the number of records before it.
+struct Moments {
+    peak: u64,
+    filled: u64,
+    ooms: Vec<u64>,
+    ooms_total: u64,
+    series: Vec<u64>,
+    /// All of them, ascending, each once.
+    wanted: Vec<u64>,
+}
+
+fn find(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    points: usize,
+    progress: &mut impl FnMut(u64),
+) -> Result<Moments, DriveError> {
+    let total = tape.records.len() as u64;
+    // The moment before the first record counts as well.
+    let points = (points as u64).clamp(1, total + 1);
+    let mut fullest: Vec<Option<(u64, u64)>> = vec![None; points as usize];
+    let mut ooms = Vec::new();
+    let mut ooms_total = 0;
+    let mut growths = Growths::default();
+    step_through(tape, options, |driver, done, _| {
+        let reserved_bytes = driver.heap().reserved_bytes();
+        let stretch = (u128::from(done) * u128::from(points) / u128::from(total + 1)) as usize;
+        if fullest[stretch].is_none_or(|(most_bytes, _)| reserved_bytes > most_bytes) {
+            fullest[stretch] = Some((reserved_bytes, done));
+        }
+        growths
+            .see(reserved_bytes, done, || driver.heap().stats().allocated_bytes.all.current as u64);
+        if driver.heap_mut().recorder_mut().refused.take().is_some() {
+            ooms_total += 1;
+            if ooms.len() < OOMS_MAX {
+                ooms.push(done);
+            }
+        }
+        if done % PROGRESS_RECORDS == 0 {
+            progress(done);
+        }
+    })?;
+    let mut peak = (0, 0);
+    for &(reserved_bytes, done) in fullest.iter().flatten() {
+        if reserved_bytes > peak.0 {
+            peak = (reserved_bytes, done);
+        }
+    }
+    let series: Vec<u64> = fullest.iter().flatten().map(|(_, done)| *done).collect();
+    let filled = growths.filled(peak.0).unwrap_or(peak.1);
+    let mut wanted = [series.as_slice(), &ooms, &[peak.1, filled]].concat();
+    wanted.sort_unstable();
+    wanted.dedup();
+    Ok(Moments { peak: peak.1, filled, ooms, ooms_total, series, wanted })
+}
+
+/// The moments when more was reserved than just before.
+#[derive(Default)]
+struct Growths {
+    reserved_bytes: u64,
+    /// Reserved and allocated bytes, and when.
+    seen: Vec<(u64, u64, u64)>,
+}
+
+impl Growths {
+    fn see(&mut self, reserved_bytes: u64, done: u64, allocated_bytes: impl FnOnce() -> u64) {
+        if reserved_bytes > self.reserved_bytes {
+            self.seen.push((reserved_bytes, allocated_bytes(), done));
+        }
+        self.reserved_bytes = reserved_bytes;
+    }
+
+    /// The first of those near the peak with the most allocated.
+    fn filled(&self, peak_bytes: u64) -> Option<u64> {
+        let least_bytes = peak_bytes - peak_bytes / 50;
+        let near = self.seen.iter().filter(|(reserved_bytes, ..)| *reserved_bytes >= least_bytes);
+        let most = near.rev().max_by_key(|(_, allocated_bytes, _)| *allocated_bytes);
+        most.map(|(.., done)| *done)
+    }
+}
+
+/// Replays, and shows the allocator before the first record and after each: how many are done, and the time.
+fn step_through(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    mut look: impl FnMut(&mut Driver<Misses>, u64, u64),
+) -> Result<Driver<Misses>, DriveError> {
+    let device = device_for(tape, options);
+    let mut driver =
+        Driver::new(device, options.config.clone(), Misses::default(), tape.base, options.follow)?;
+    if let Some(fraction) = options.memory_fraction {
+        driver.limit(fraction)?;
+    }
+    *driver.heap_mut().recorder_mut() = Misses::default(); // What the start was made of is no miss.
+    look(&mut driver, 0, tape.base.time_ns);
+    for (record, done) in tape.records.iter().zip(1..) {
+        driver.step(record, tape.text)?;
+        look(&mut driver, done, record.time_ns);
+    }
+    Ok(driver)
+}
+
+fn take_apart(
+    driver: &mut Driver<Misses>,
+    heard: Misses,
+    after_records: u64,
+    time_ns: u64,
+) -> Moment {
+    let available_bytes = available_bytes(driver.heap_mut());
+    let heap = driver.heap();
+    let is_flushed = |pool: PoolId| pool.is_default() || heap.pool_use_count(pool) == Ok(0);
+    let Misses { newest: references, refused, .. } = heard;
+    let rules = Rules { config: heap.config(), references, is_flushed: &is_flushed };
+    let split = split(&heap.segments(PoolId::DEFAULT), &rules);
+    let streams = split.by_stream.iter();
+    let mut streams: Vec<_> = streams
+        .filter(|(_, bytes)| **bytes > 0)
+        .map(|(&stream, &stranded_bytes)| StrandedByStream { stream, stranded_bytes })
+        .collect();
+    streams.sort_by_key(|stranded| std::cmp::Reverse(stranded.stranded_bytes));
+    let pools = split.by_pool.iter();
+    let mut pools: Vec<_> = pools
+        .filter(|(_, bytes)| **bytes > 0)
+        .map(|(&pool, &stranded_bytes)| StrandedByPool { pool, stranded_bytes })
+        .collect();
+    pools.sort_by_key(|stranded| std::cmp::Reverse(stranded.stranded_bytes));
+    Moment {
+        sample: Sample {
+            after_records,
+            time_ns,
+            reserved_bytes: heap.reserved_bytes(),
+            parts: split.parts,
+        },
+        refused,
+        references,
+        available_bytes,
+        returnable_bytes: split.returnable_bytes,
+        withheld_by_settings_bytes: split.withheld_bytes,
+        largest_free: split.largest_free,
+        streams,
+        pools,
+    }
+}
+
+/// What more the device or the memory fraction would give.
+fn available_bytes(heap: &mut Heap<SimDevice, Misses>) -> u64 {
+    // The simulated device always knows; a fault cannot be injected here.
+    let Ok(memory) = heap.device_mut().memory_info() else { return 0 };
+    let fraction = heap.memory_fraction();
+    if fraction >= 1.0 {
+        return memory.free_bytes;
+    }
+    let allowed_bytes = (fraction * memory.total_bytes as f64) as u64;
+    memory.free_bytes.min(allowed_bytes.saturating_sub(heap.reserved_bytes()))
+}

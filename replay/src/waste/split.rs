@@ -1,0 +1,233 @@
+//! Splits what is reserved at one moment into its parts.
+
+use std::collections::BTreeMap;
+
+use allocator::config::{Config, UNLIMITED};
+use allocator::size;
+use serde::Serialize;
+use trace_format::{BlockState, BlockStatus, PoolId, SegmentState, Stream};
+
+use super::misses::References;
+use super::parts::Parts;
+
+/// What free memory is judged by.
+pub(super) struct Rules<'a> {
+    pub(super) config: &'a Config,
+    pub(super) references: References,
+    /// Whether a flush returns what this pool holds unused: the default pool, and pools that nobody holds any more.
+    pub(super) is_flushed: &'a dyn Fn(PoolId) -> bool,
+}
+
+/// The parts, and what stands behind them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Split {
+    pub(super) parts: Parts,
+    /// Of the free parts, what a flush would return to the device.
+    pub(super) returnable_bytes: u64,
+    /// Of what fragmentation strands, pieces that are large enough, but that the settings keep from the request.
+    pub(super) withheld_bytes: u64,
+    pub(super) largest_free: LargestFree,
+    /// What each stream and each pool strands.
+    pub(super) by_stream: BTreeMap<Stream, u64>,
+    pub(super) by_pool: BTreeMap<PoolId, u64>,
+}
+
+/// The largest free piece of the stream and pool of each half's reference request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LargestFree {
+    /// Of the half for requests up to 1 MiB.
+    pub small_bytes: u64,
+    /// Of the half for larger requests.
+    pub large_bytes: u64,
+}
+
+impl LargestFree {
+    fn of_half(&mut self, is_large: bool) -> &mut u64 {
+        if is_large { &mut self.large_bytes } else { &mut self.small_bytes }
+    }
+}
+
+/// Splits segments in ascending order of address.
+pub(super) fn split(segments: &[SegmentState], rules: &Rules<'_>) -> Split {
+    let mut split = Split::default();
+    for (at, segment) in segments.iter().enumerate() {
+        for (index, block) in segment.blocks.iter().enumerate() {
+            match block.status {
+                BlockStatus::Allocated => split.add_held(segment, block, rules.config),
+                BlockStatus::PendingFree => split.parts.pending_free_bytes += block.size_bytes,
+                BlockStatus::Inactive => {
+                    let is_last = index + 1 == segment.blocks.len();
+                    let grows =
+                        is_last && segment.is_expandable && rules.config.expandable_segments;
+                    let room_bytes = if grows { room_behind(segments, at) } else { 0 };
+                    split.add_free(segment, block, room_bytes, rules);
+                }
+            }
+        }
+    }
+    split
+}
+
+impl Split {
+    fn add_held(&mut self, segment: &SegmentState, block: &BlockState, config: &Config) {
+        let requested_bytes = block.requested_bytes.min(block.size_bytes);
+        let rounded_bytes = size::round(requested_bytes, config).min(block.size_bytes);
+        let rest_bytes = block.size_bytes - rounded_bytes;
+        self.parts.requested_bytes += requested_bytes;
+        self.parts.rounding_bytes += rounded_bytes - requested_bytes;
+        let made_for_it = !segment.is_expandable
+            && segment.blocks.len() == 1
+            && rounded_bytes >= size::MIN_LARGE_BYTES
+            && rest_bytes < size::ROUND_LARGE_BYTES;
+        if made_for_it {
+            self.parts.driver_granularity_bytes += rest_bytes;
+        } else {
+            self.parts.unsplit_remainder_bytes += rest_bytes;
+        }
+    }
+
+    fn add_free(
+        &mut self,
+        segment: &SegmentState,
+        block: &BlockState,
+        room_bytes: u64,
+        rules: &Rules<'_>,
+    ) {
+        let size_bytes = block.size_bytes;
+        let whole_bytes = whole_bytes(segment, block, rules.config);
+        if (rules.is_flushed)(segment.pool) {
+            self.returnable_bytes += whole_bytes;
+        }
+        let Some(reference) = rules.references.of_half(segment.is_large) else {
+            // Nothing was ever refused to anybody.
+            self.parts.cached_reusable_bytes += size_bytes;
+            return;
+        };
+        let want_bytes = size::round(reference.requested_bytes, rules.config);
+        let serves = serves(rules.config, segment.is_expandable, size_bytes, want_bytes);
+        let is_own_pool = segment.pool == reference.pool;
+        if is_own_pool && segment.stream == reference.stream {
+            let largest_bytes = self.largest_free.of_half(segment.is_large);
+            *largest_bytes = size_bytes.max(*largest_bytes);
+            if serves || (room_bytes > 0 && size_bytes + room_bytes >= want_bytes) {
+                self.parts.cached_reusable_bytes += size_bytes;
+            } else {
+                self.parts.stranded_by_fragmentation_bytes += size_bytes;
+                self.withheld_bytes += if size_bytes >= want_bytes { size_bytes } else { 0 };
+            }
+            return;
+        }
+        let stranded_bytes = if serves { size_bytes } else { whole_bytes };
+        self.parts.stranded_by_fragmentation_bytes += size_bytes - stranded_bytes;
+        if is_own_pool {
+            self.parts.stranded_by_stream_bytes += stranded_bytes;
+            *self.by_stream.entry(segment.stream).or_default() += stranded_bytes;
+        } else {
+            self.parts.stranded_by_pool_bytes += stranded_bytes;
+            *self.by_pool.entry(segment.pool).or_default() += stranded_bytes;
+        }
+    }
+}
+
+/// Whether a free block of the request's own stream and pool may serve it: what `Heap::best_fit` asks of a block
+/// (`get_free_block`).
+pub(super) fn serves(
+    config: &Config,
+    is_expandable: bool,
+    block_bytes: u64,
+    want_bytes: u64,
+) -> bool {
+    let max_split = config.max_split_size_bytes;
+    let is_oversize_for_small_request = want_bytes < max_split && block_bytes >= max_split;
+    let wastes_too_much = max_split != UNLIMITED
+        && want_bytes >= max_split
+        && block_bytes >= want_bytes.saturating_add(config.max_non_split_rounding_bytes);
+    block_bytes >= want_bytes
+        && (config.expandable_segments || !is_expandable)
+        && !is_oversize_for_small_request
+        && !wastes_too_much
+}
+
+/// Of a free block, the bytes that could go back to the device: all of them where the block is a whole segment, the
+/// whole pages of an expandable one.
+fn whole_bytes(segment: &SegmentState, block: &BlockState, config: &Config) -> u64 {
+    if !segment.is_expandable {
+        return if segment.blocks.len() == 1 { block.size_bytes } else { 0 };
+    }
+    let page_bytes = size::page_bytes(!segment.is_large, config);
+    let begin = (block.addr.0 - segment.addr.0).next_multiple_of(page_bytes);
+    let end = (block.addr.0 + block.size_bytes - segment.addr.0) / page_bytes * page_bytes;
+    end.saturating_sub(begin)
+}
+
+/// The addresses behind a mapped run into which it can grow. They end with the segment, which reaches further than any
+/// request that the device could serve, or where more of the same segment is mapped.
+fn room_behind(segments: &[SegmentState], at: usize) -> u64 {
+    let run = &segments[at];
+    let kind = |segment: &SegmentState| (segment.stream, segment.pool, segment.is_large);
+    let end = run.addr.0 + run.size_bytes;
+    match segments.get(at + 1) {
+        Some(next) if next.is_expandable && kind(next) == kind(run) => {
+            let first = &next.blocks[0];
+            let free = first.status == BlockStatus::Inactive;
+            next.addr.0 - end + if free { first.size_bytes } else { 0 }
+        }
+        _ => UNLIMITED / 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allocator::config::Compat;
+    use allocator::device::sim::{SimConfig, SimDevice};
+    use allocator::heap::{Heap, PoolChoice, Request};
+    use allocator::record::Off;
+    use proptest::prelude::*;
+    use trace_format::StackId;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn request(requested_bytes: u64) -> Request {
+        let pool = PoolChoice::Exactly(PoolId::DEFAULT);
+        Request { requested_bytes, stream: Stream(0), pool, stack: StackId::NONE }
+    }
+
+    proptest! {
+        /// The one rule that stands here a second time is the heap's own.
+        #[test]
+        fn a_free_block_serves_where_the_heap_would_take_it(
+            sizes in prop::collection::vec(1..(60 * MIB), 1..20),
+            kept in prop::collection::vec(any::<bool>(), 20),
+            asked_bytes in 1..(60 * MIB),
+            text in prop::sample::select(vec![
+                "",
+                "max_split_size_mb:20",
+                "max_split_size_mb:32,max_non_split_rounding_mb:21",
+                "roundup_power2_divisions:2",
+            ]),
+        ) {
+            let config = Config::parse(text, Compat::V2_15).unwrap().config;
+            let device = SimDevice::new(SimConfig::with_capacity(1 << 40));
+            let mut heap = Heap::new(device, config.clone(), Off).unwrap();
+            let blocks: Vec<_> =
+                sizes.iter().map(|bytes| heap.malloc(&request(*bytes)).unwrap()).collect();
+            for (addr, _) in blocks.iter().zip(&kept).filter(|(_, kept)| !**kept) {
+                heap.free(*addr, StackId::NONE).unwrap();
+            }
+            let want_bytes = size::round(asked_bytes, &config);
+            let free = |segment: &SegmentState| {
+                let free = segment.blocks.iter().filter(|b| b.status == BlockStatus::Inactive);
+                let sizes = free.map(|block| block.size_bytes).collect::<Vec<_>>();
+                let is_half = segment.is_large != size::is_small(want_bytes);
+                sizes.into_iter().filter(move |_| is_half)
+            };
+            let segments = heap.segments(PoolId::DEFAULT);
+            let serves =
+                segments.iter().flat_map(free).any(|b| serves(&config, false, b, want_bytes));
+            let cached = heap.malloc_cached(&request(asked_bytes)).unwrap();
+            prop_assert_eq!(serves, cached.is_ok());
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Makes tapes by hand: what a program asks for, in order, by name.
+
+use std::collections::HashMap;
+
+use allocator::config::{Compat, Config};
+use replay::driver::Follow;
+use replay::run::{DeviceTape, Options, Outcome, run_recording};
+use trace_format::{
+    Addr, BaseState, Event, PoolId, Record, ScopeFilter, StackId, Stream, ThreadId,
+};
+
+/// One MiB.
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// The calls of a program, without what the allocator makes of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) records: Vec<Record>,
+    live: HashMap<String, (Addr, u64)>,
+    next_addr: u64,
+}
+
+impl Program {
+    fn push(&mut self, event: Event) {
+        let time_ns = 1_000_000 * (self.records.len() as u64 + 1);
+        self.records.push(Record { time_ns, thread: ThreadId(1), stack: StackId::NONE, event });
+    }
+
+    /// `torch.empty(bytes)` on a stream.
+    pub(crate) fn alloc(&mut self, name: &str, bytes: u64, stream: u64) {
+        self.alloc_in(name, bytes, stream, PoolId::DEFAULT);
+    }
+
+    /// The same in a pool.
+    pub(crate) fn alloc_in(&mut self, name: &str, bytes: u64, stream: u64, pool: PoolId) {
+        self.next_addr += 1;
+        let addr = Addr(self.next_addr << 9);
+        assert!(self.live.insert(name.to_owned(), (addr, bytes)).is_none(), "{name} lives");
+        let size_bytes = bytes.next_multiple_of(512);
+        let stream = Stream(stream);
+        self.push(Event::Alloc { addr, requested_bytes: bytes, size_bytes, stream, pool });
+    }
+
+    /// `del name`.
+    pub(crate) fn free(&mut self, name: &str) {
+        let (addr, bytes) = self.live.remove(name).expect("a live name");
+        let size_bytes = bytes.next_multiple_of(512);
+        self.push(Event::Free { addr, requested_bytes: bytes, size_bytes, pending: false });
+    }
+
+    /// `name.record_stream(other); del name`: it waits until [`Self::complete`].
+    pub(crate) fn free_later(&mut self, name: &str) {
+        let (addr, bytes) = self.live[name];
+        let size_bytes = bytes.next_multiple_of(512);
+        self.push(Event::Free { addr, requested_bytes: bytes, size_bytes, pending: true });
+    }
+
+    /// The other stream is done with it.
+    pub(crate) fn complete(&mut self, name: &str) {
+        let (addr, bytes) = self.live.remove(name).expect("a live name");
+        let size_bytes = bytes.next_multiple_of(512);
+        self.push(Event::FreeCompleted { addr, requested_bytes: bytes, size_bytes });
+    }
+
+    /// `torch.cuda.empty_cache()`.
+    pub(crate) fn empty_cache(&mut self) {
+        self.push(Event::EmptyCache { pool: PoolId::DEFAULT, inferred: false });
+    }
+
+    /// `with torch.cuda.use_mem_pool(pool):` begins.
+    pub(crate) fn begin_pool(&mut self, pool: PoolId) {
+        self.push(Event::PoolBegin { pool, filter: ScopeFilter::Thread });
+    }
+
+    /// ... and ends.
+    pub(crate) fn end_pool(&mut self, pool: PoolId) {
+        self.push(Event::PoolEnd { pool });
+    }
+
+    /// `torch.cuda.set_per_process_memory_fraction`.
+    pub(crate) fn memory_fraction(&mut self, fraction: f64) {
+        self.push(Event::MemoryFraction { fraction });
+    }
+
+    /// Hands the program to a replay.
+    pub(crate) fn with_tape<T>(&self, replay: impl FnOnce(DeviceTape<'_>) -> T) -> T {
+        let base = BaseState::default();
+        replay(DeviceTape { base: &base, records: &self.records, text: &|_| "" })
+    }
+
+    /// What the real allocator does with it.
+    pub(crate) fn record(&self, options: &Options) -> Outcome {
+        self.with_tape(|tape| run_recording(tape, options, |_| {})).expect("a consistent program")
+    }
+}
+
+/// Settings on a device of this capacity.
+pub(crate) fn options(config: &str, capacity_bytes: Option<u64>) -> Options {
+    Options {
+        config: Config::parse(config, Compat::V2_15).expect("settings").config,
+        capacity_bytes,
+        memory_fraction: None,
+        recorded_addresses: false,
+        follow: Follow { settings: false, ..Follow::default() },
+    }
+}
