@@ -1,12 +1,12 @@
 //! What each policy makes of the recorded runs: a table, and the check that the recorded settings reserve what PyTorch
 //! reserved.
 
-use allocator::config::Config;
 use benches::Trace;
 use replay::compare::{USUAL_SETTINGS, compare};
 use replay::driver::Follow;
 use replay::report::Report;
 use replay::run::{Options, run};
+use replay::strategy::{Choice, TABLE};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -43,7 +43,7 @@ fn main() {
 /// The recorded settings on the recorded device reserve what PyTorch did.
 fn check_recorded(trace: &Trace) {
     let options = Options {
-        config: trace.config.clone(),
+        strategy: trace.config.clone().into(),
         capacity_bytes: Some(trace.capacity_bytes),
         memory_fraction: None,
         recorded_addresses: true,
@@ -54,15 +54,18 @@ fn check_recorded(trace: &Trace) {
     assert_eq!(report.peak_reserved_bytes, trace.peak_reserved_bytes, "{}", trace.name);
 }
 
-/// The usual settings on a device that is never full, each with its best time of `runs`.
+/// The usual settings and the models on a device that is never full, each with its best time of `runs`.
 fn replays(trace: &Trace, runs: usize) -> Vec<Report> {
-    let configs: Vec<Config> = USUAL_SETTINGS
-        .iter()
-        .map(|text| Config::parse(text, trace.config.compat).expect("usual settings").config)
+    let compat = trace.config.compat;
+    let usual = USUAL_SETTINGS.iter().map(|text| format!("native:{text}"));
+    let models = TABLE.iter().filter(|row| !row.is_live).map(|row| row.name.to_owned());
+    let choices: Vec<Choice> = usual
+        .chain(models)
+        .map(|text| Choice::parse(&text, compat).expect("a strategy of the table"))
         .collect();
     let text = |id| trace.tape.text(id);
     let once = || {
-        compare(trace.device(&text), &configs, None, Follow::default(), |_| {})
+        compare(trace.device(&text), &choices, None, Follow::default(), |_| {})
             .expect("a consistent recording")
     };
     let mut best = once();

@@ -11,7 +11,7 @@ fn replay(criterion: &mut Criterion) {
         let text = |id| trace.tape.text(id);
         let tape = trace.device(&text);
         let options = Options {
-            config: trace.config.clone(),
+            strategy: trace.config.clone().into(),
             capacity_bytes: Some(trace.capacity_bytes),
             memory_fraction: None,
             recorded_addresses: true,

@@ -53,7 +53,7 @@ impl Trace {
     }
 
     /// Its one device, for a replay.
-    pub fn device<'t>(&'t self, text: &'t dyn Fn(StringId) -> &'t str) -> DeviceTape<'t> {
+    pub fn device<'t>(&'t self, text: &'t (dyn Fn(StringId) -> &'t str + Sync)) -> DeviceTape<'t> {
         let device = &self.tape.devices[0];
         DeviceTape { base: &device.base, records: &device.records, text }
     }

@@ -1,15 +1,21 @@
 //! `vramtape compare RUN`: the table over strategies and settings.
 
-use allocator::config::Config;
 use anyhow::Result;
 use replay::compare::{USUAL_SETTINGS, compare};
 use replay::report::Report;
+use replay::strategy::Choice;
+use replay::strategy::table::row;
 use serde::Serialize;
 
 use crate::progress::Progress;
 use crate::setting::{Chosen, RunFlags};
+use crate::strategy::{StrategyFlag, models};
 use crate::table::Table;
-use crate::{Verdict, bytes, output};
+use crate::{Verdict, bytes, output, strategy};
+
+/// What `--strategy` does.
+const ABOUT_STRATEGY: &str =
+    "A strategy to add to the table, with its settings; may be given several times";
 
 /// The flags.
 #[derive(clap::Args)]
@@ -19,6 +25,9 @@ pub(crate) struct Options {
     /// Settings to add to the table, as in PYTORCH_CUDA_ALLOC_CONF; may be given several times
     #[arg(long, value_name = "SETTINGS")]
     config: Vec<String>,
+    /// A strategy to add to the table, with its settings; may be given several times
+    #[arg(long, value_name = "NAME[:SETTINGS]", long_help = strategy::table(ABOUT_STRATEGY))]
+    strategy: Vec<StrategyFlag>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -37,14 +46,12 @@ struct Comparison {
 /// Replays under each and prints one row a setting.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let chosen = options.run.read()?;
-    let configs = configs(&chosen, &options.config)?;
-    let total = configs.len() as u64 * chosen.device().records.len() as u64;
+    let choices = choices(&chosen, options)?;
+    let total = choices.len() as u64 * chosen.device().records.len() as u64;
     let progress = Progress::start("comparing", total);
-    let each = chosen.device().records.len() as u64;
     let rows = chosen.with_device(|device| {
-        compare(device, &configs, chosen.capacity_bytes, chosen.follow, |done| {
-            progress.at(done as u64 * each);
-        })
+        let done = |records| progress.at(records);
+        compare(device, &choices, chosen.capacity_bytes, chosen.follow, done)
     })?;
     drop(progress);
     let inferred = chosen.inferred().to_vec();
@@ -57,24 +64,54 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     Ok(Verdict::Good)
 }
 
-/// The recorded settings, the usual ones and the given ones, each once.
-fn configs(chosen: &Chosen, given: &[String]) -> Result<Vec<Config>> {
-    let mut configs = vec![chosen.config(None, None)?];
-    for text in USUAL_SETTINGS.into_iter().chain(given.iter().map(String::as_str)) {
-        let config = chosen.config(Some(text), None)?;
-        if configs.iter().all(|known| known.text != config.text) {
-            configs.push(config);
+/// The recorded settings, the usual ones and the given ones, all models and the given strategies, each once.
+fn choices(chosen: &Chosen, options: &Options) -> Result<Vec<Choice>> {
+    let mut choices = vec![chosen.choice(None, None)?];
+    let mut add = |choice: Choice| {
+        let key = |choice: &Choice| (choice.name(), choice.text().to_owned());
+        if choices.iter().all(|known| key(known) != key(&choice)) {
+            choices.push(choice);
         }
+    };
+    for text in USUAL_SETTINGS.into_iter().chain(options.config.iter().map(String::as_str)) {
+        add(chosen.choice(None, Some(text))?);
     }
-    Ok(configs)
+    for model in models() {
+        add(model?);
+    }
+    for strategy in &options.strategy {
+        add(chosen.choice(Some(strategy), None)?);
+    }
+    Ok(choices)
+}
+
+/// The settings of a row, in words where they are none.
+pub(crate) fn settings(report: &Report) -> &str {
+    match (report.config.as_str(), is_live(report)) {
+        ("", true) => "PyTorch's defaults",
+        ("", false) => "defaults",
+        (text, _) => text,
+    }
+}
+
+fn is_live(report: &Report) -> bool {
+    row(&report.strategy).is_ok_and(|row| row.is_live)
 }
 
 fn text(comparison: &Comparison, capacity_bytes: Option<u64>) -> String {
-    let heads =
-        ["strategy", "settings", ">reserved", ">efficiency", ">device calls", ">retries", ">OOMs"];
+    let heads = [
+        "strategy",
+        "settings",
+        ">reserved",
+        ">efficiency",
+        ">device calls",
+        ">driver ms",
+        ">retries",
+        ">OOMs",
+    ];
     let mut table = Table::new(&heads);
     for (at, row) in comparison.rows.iter().enumerate() {
-        let settings = if row.config.is_empty() { "PyTorch's defaults" } else { &row.config };
+        let settings = settings(row);
         let recorded = if at == comparison.recorded_row { " (as recorded)" } else { "" };
         table.row([
             row.strategy.clone(),
@@ -82,6 +119,7 @@ fn text(comparison: &Comparison, capacity_bytes: Option<u64>) -> String {
             bytes::show(row.peak_reserved_bytes),
             format!("{:.3}", row.efficiency),
             (row.device_allocs + row.device_frees).to_string(),
+            format!("{:.1}", row.driver_time_ns as f64 / 1e6),
             row.num_alloc_retries.to_string(),
             row.num_ooms.to_string(),
         ]);
@@ -99,10 +137,10 @@ fn text(comparison: &Comparison, capacity_bytes: Option<u64>) -> String {
     text
 }
 
-/// What the table says, in a sentence, where a setting reserves less than the recorded one did.
+/// What the table says, in a sentence, where a setting that can be had live reserves less than the recorded one did.
 fn verdict(comparison: &Comparison) -> Option<String> {
     let recorded = comparison.rows.get(comparison.recorded_row)?;
-    let fits = |row: &&Report| row.num_ooms <= recorded.num_ooms;
+    let fits = |row: &&Report| is_live(row) && row.num_ooms <= recorded.num_ooms;
     let best = comparison.rows.iter().filter(fits).min_by_key(|row| row.peak_reserved_bytes)?;
     let saved = recorded.peak_reserved_bytes.checked_sub(best.peak_reserved_bytes)?;
     (saved > 0).then(|| {

@@ -19,6 +19,7 @@ mod progress;
 mod recover;
 mod replay;
 mod setting;
+mod strategy;
 mod table;
 mod top;
 mod verify;

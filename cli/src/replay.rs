@@ -3,15 +3,21 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use replay::export::{Format, SnapshotDevice, SnapshotSource, write_snapshot};
 use replay::report::Report;
 use replay::run::{Options as Setting, Outcome, run as replay_run, run_recording};
+use replay::strategy::Choice;
 use serde::Serialize;
 
+use crate::compare::settings;
 use crate::progress::Progress;
-use crate::setting::{Chosen, RunFlags, StrategyFlag};
-use crate::{Verdict, bytes, output};
+use crate::setting::{Chosen, RunFlags};
+use crate::strategy::StrategyFlag;
+use crate::{Verdict, bytes, output, strategy};
+
+/// What `--strategy` does.
+const ABOUT_STRATEGY: &str = "How requests become placements [default: as recorded]";
 
 /// The flags.
 #[derive(clap::Args)]
@@ -19,7 +25,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     run: RunFlags,
     /// How requests become placements [default: as recorded]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME[:SETTINGS]", long_help = strategy::table(ABOUT_STRATEGY))]
     strategy: Option<StrategyFlag>,
     /// Settings as in PYTORCH_CUDA_ALLOC_CONF; empty is PyTorch's defaults [default: as recorded]
     #[arg(long, value_name = "SETTINGS")]
@@ -53,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let mut follow = chosen.follow;
     follow.settings = is_as_recorded; // Recorded changes would undo the settings in question.
     let setting = Setting {
-        config: chosen.config(options.config.as_deref(), options.strategy)?,
+        strategy: chosen.choice(options.strategy.as_ref(), options.config.as_deref())?,
         capacity_bytes: chosen.capacity_bytes,
         memory_fraction: None,
         recorded_addresses: is_as_recorded && options.run.capacity.is_none(),
@@ -79,6 +85,9 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 }
 
 fn export(path: &Path, chosen: &Chosen, setting: &Setting, outcome: &Outcome) -> Result<()> {
+    let Choice::Native(config) = &setting.strategy else {
+        bail!("only native and expandable can write a snapshot: leave out --snapshot");
+    };
     let device = chosen.device();
     let source = SnapshotSource {
         devices: vec![SnapshotDevice {
@@ -88,7 +97,7 @@ fn export(path: &Path, chosen: &Chosen, setting: &Setting, outcome: &Outcome) ->
             segments: &outcome.segments,
         }],
         stacks: &chosen.tape().stacks,
-        config: &setting.config,
+        config,
     };
     let format = match path.extension().and_then(OsStr::to_str) {
         Some("json") => Format::Json,
@@ -98,10 +107,9 @@ fn export(path: &Path, chosen: &Chosen, setting: &Setting, outcome: &Outcome) ->
 }
 
 fn text(report: &Report) -> String {
-    let settings = if report.config.is_empty() { "PyTorch's defaults" } else { &report.config };
     let rows = [
         ("strategy", report.strategy.clone()),
-        ("settings", settings.to_owned()),
+        ("settings", settings(report).to_owned()),
         ("capacity", report.capacity_bytes.map_or("unlimited".to_owned(), bytes::show)),
         ("peak live", bytes::show(report.peak_live_bytes)),
         ("peak allocated", bytes::show(report.peak_allocated_bytes)),
@@ -110,9 +118,10 @@ fn text(report: &Report) -> String {
         (
             "device calls",
             format!(
-                "{} allocations, {} frees, about {:.1} ms",
+                "{} allocations, {} frees; {} driver calls in all, about {:.1} ms",
                 report.device_allocs,
                 report.device_frees,
+                report.driver_calls,
                 report.driver_time_ns as f64 / 1e6
             ),
         ),

@@ -7,10 +7,12 @@ use anyhow::{Context, Error, Result, bail};
 use clap::ValueEnum;
 use replay::driver::Follow;
 use replay::run::DeviceTape;
+use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
 use trace_format::StringId;
 
 use crate::input;
+use crate::strategy::StrategyFlag;
 
 /// The run, and the machine it is replayed on.
 #[derive(clap::Args)]
@@ -42,15 +44,6 @@ enum CompatFlag {
     V2_11,
     #[value(name = "2.15")]
     V2_15,
-}
-
-/// A strategy by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StrategyFlag {
-    /// PyTorch's policy
-    Native,
-    /// The same with expandable_segments:True
-    Expandable,
 }
 
 /// A run that was read, and what was chosen for it.
@@ -131,29 +124,39 @@ impl Chosen {
         replay(DeviceTape { base: &device.base, records: &device.records, text: &text })
     }
 
-    /// Settings from `text`, or the recorded ones where it is `None`, under a strategy if one is asked for.
-    pub(crate) fn config(
+    /// What `--strategy` and `--config` add up to; without either it is what the run was recorded with. The recorded
+    /// settings stay where only `native` or `expandable` is asked for.
+    pub(crate) fn choice(
         &self,
-        text: Option<&str>,
-        strategy: Option<StrategyFlag>,
-    ) -> Result<Config> {
+        strategy: Option<&StrategyFlag>,
+        settings: Option<&str>,
+    ) -> Result<Choice> {
+        if let Some(model) = strategy.and_then(StrategyFlag::model) {
+            if settings.is_some() {
+                bail!(
+                    "--config has PyTorch's settings; write those of a model behind its name: --strategy {}:KEY:VALUE",
+                    model.name()
+                );
+            }
+            return Ok(model);
+        }
+        let named = strategy.map(StrategyFlag::parts);
+        let (text, flag) = match (named, settings) {
+            (Some((name, Some(_))), Some(_)) => {
+                bail!("settings are given twice: leave out --config, or what is behind `{name}:`")
+            }
+            (Some((name, given)), _) => (given.or(settings), Some(name)),
+            (None, _) => (settings, None),
+        };
         let text = text.unwrap_or(&self.tape.meta.alloc_conf);
         let config = self.parse(text)?;
-        let flag = match strategy {
-            Some(StrategyFlag::Native) if config.expandable_segments => "expandable_segments:False",
-            Some(StrategyFlag::Expandable) if !config.expandable_segments => {
-                "expandable_segments:True"
-            }
-            _ => return Ok(config),
+        let switch = match flag {
+            Some("native") if config.expandable_segments => "expandable_segments:False",
+            Some("expandable") if !config.expandable_segments => "expandable_segments:True",
+            _ => return Ok(config.into()),
         };
-        self.parse(
-            &[text, flag]
-                .iter()
-                .filter(|part| !part.is_empty())
-                .copied()
-                .collect::<Vec<_>>()
-                .join(","),
-        )
+        let parts: Vec<_> = [text, switch].into_iter().filter(|part| !part.is_empty()).collect();
+        Ok(self.parse(&parts.join(","))?.into())
     }
 
     fn parse(&self, text: &str) -> Result<Config> {

@@ -1,12 +1,15 @@
-//! One tape under several settings: the table that decides.
+//! One tape under several strategies and settings: the table that decides.
 
-use allocator::config::Config;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
 
 use crate::driver::{DriveError, Follow};
 use crate::report::Report;
 use crate::run::{DeviceTape, Options, run};
+use crate::strategy::Choice;
 
-/// The settings that people reach for first, beside the recorded ones.
+/// The settings of PyTorch that people reach for first, beside the recorded ones.
 pub const USUAL_SETTINGS: [&str; 6] = [
     "",
     "expandable_segments:True",
@@ -16,31 +19,35 @@ pub const USUAL_SETTINGS: [&str; 6] = [
     "roundup_power2_divisions:4,max_split_size_mb:256",
 ];
 
-/// Replays a tape under each configuration, on a device of the given capacity, from the state the tape starts with.
-/// `progress` hears how many configurations are done.
+/// Replays a tape under each strategy, on a device of the given capacity, from the state the tape starts with; several
+/// at once, as many as the machine has cores. The reports come in the order of `choices`. `progress` hears how many
+/// records are done in all, from any thread.
 ///
 /// # Errors
-/// When the tape contradicts itself or its start does not fit the capacity.
+/// When the tape contradicts itself, its start does not fit the capacity, or a strategy cannot start.
 pub fn compare(
     tape: DeviceTape<'_>,
-    configs: &[Config],
+    choices: &[Choice],
     capacity_bytes: Option<u64>,
     follow: Follow,
-    mut progress: impl FnMut(usize),
+    progress: impl Fn(u64) + Sync,
 ) -> Result<Vec<Report>, DriveError> {
-    let mut reports = Vec::with_capacity(configs.len());
-    for (done, config) in configs.iter().enumerate() {
-        progress(done);
+    let done = AtomicU64::new(0);
+    let replay = |choice: &Choice| {
         let options = Options {
-            config: config.clone(),
+            strategy: choice.clone(),
             capacity_bytes,
             memory_fraction: None,
             recorded_addresses: false,
             // The tape's own changes of settings would undo the ones in question.
             follow: Follow { settings: false, ..follow },
         };
-        reports.push(run(tape, &options, |_| {})?);
-    }
-    progress(configs.len());
-    Ok(reports)
+        let mut heard = 0;
+        run(tape, &options, |records| {
+            let before = done.fetch_add(records - heard, Ordering::Relaxed);
+            progress(before + records - heard);
+            heard = records;
+        })
+    };
+    choices.par_iter().map(replay).collect()
 }

@@ -1,18 +1,17 @@
-//! Drives the real allocator with a tape's inputs, by the replay rule: a recorded `FreeCompleted` is the moment its
-//! event is done, under any settings; a flush that the recording did not have completes all pending frees; recorded
-//! block addresses are names of blocks and nothing more.
-
-use std::sync::Arc;
+//! Drives a strategy with a tape's inputs, by the replay rule: a recorded `FreeCompleted` is the moment its event is
+//! done, under any strategy; a flush that the recording did not have completes all pending frees; recorded block
+//! addresses are names of blocks and nothing more.
 
 use allocator::config::{Config, ConfigError};
 use allocator::device::DeviceError;
 use allocator::device::sim::SimDevice;
-use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request, RestoredBlock, Ticket};
-use allocator::record::Recorder;
-use allocator::size::MIN_BLOCK_BYTES;
+use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use trace_format::{Addr, BaseState, BlockStatus, Event, Record};
+
+use crate::strategy::{Native, Start, Strategy, Tally};
+use crate::timeline::Witness;
 
 /// Which inputs of the tape are followed besides allocations and frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ impl Default for Follow {
     }
 }
 
-/// A tape that the allocator cannot follow.
+/// A tape that a strategy cannot follow.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// An event contradicts what came before it.
@@ -51,6 +50,30 @@ pub enum DriveError {
     /// The state the tape starts from does not fit the device.
     #[error("the recorded start does not fit: {0}; try a larger --capacity")]
     Base(AllocError),
+    /// The same, for a strategy with segments of its own.
+    #[error(
+        "the recorded start does not fit: no room for a block of {size_bytes} bytes; try a larger --capacity"
+    )]
+    NoRoom {
+        /// The block.
+        size_bytes: u64,
+    },
+    /// The strategy's settings cannot be had on this device.
+    #[error("{strategy} cannot start: {reason}")]
+    Start {
+        /// The strategy.
+        strategy: &'static str,
+        /// Why, and what to set.
+        reason: String,
+    },
+    /// What was asked for looks into the live allocator.
+    #[error(
+        "{strategy} is a model: its replay is counted, but not kept; choose native or expandable"
+    )]
+    OnlyNative {
+        /// The strategy.
+        strategy: &'static str,
+    },
     /// The simulated device failed other than by being full.
     #[error("the simulated device failed: {0}")]
     Device(#[from] DeviceError),
@@ -58,37 +81,42 @@ pub enum DriveError {
 
 /// Where a recorded block is in the replay.
 #[derive(Clone, Copy, Debug)]
-enum Live {
+enum Live<B, T> {
     Held {
-        addr: Addr,
+        block: B,
         bytes: u64,
     },
     Waiting {
-        ticket: Ticket,
+        ticket: T,
         bytes: u64,
     },
     /// The replay had no memory for it.
     Absent,
 }
 
+/// The recorded blocks by their addresses.
+type Blocks<S> = HashMap<u64, Live<<S as Strategy>::Block, <S as Strategy>::Ticket>, FxBuildHasher>;
+
 /// A replay in progress.
 #[derive(Clone)]
-pub struct Driver<R> {
-    heap: Heap<SimDevice, R>,
+pub struct Driver<S: Strategy> {
+    strategy: S,
     follow: Follow,
-    live: HashMap<u64, Live, FxBuildHasher>,
+    live: Blocks<S>,
     /// The recorded device refused memory and the recorded retry chain is at work: what completes now was completed
     /// by its flush.
     refused: bool,
     /// Completions of that flush, for a replay that has no flush here.
-    late: Vec<Ticket>,
+    late: Vec<S::Ticket>,
     live_bytes: u64,
+    /// Those of them that were given back and not completed.
+    waiting_bytes: u64,
     peak_live_bytes: u64,
     steps: u64,
 }
 
-impl<R: Recorder> Driver<R> {
-    /// A replay that starts from `base` on an empty device.
+impl<R: Witness> Driver<Native<R>> {
+    /// A replay of the live allocator that starts from `base` on an empty device.
     ///
     /// # Errors
     /// When the device has no room for what is there at the start.
@@ -99,34 +127,7 @@ impl<R: Recorder> Driver<R> {
         base: &BaseState,
         follow: Follow,
     ) -> Result<Self, DriveError> {
-        let mut heap = Heap::new(device, config, recorder)?;
-        if let Some(fraction) = base.memory_fraction {
-            heap.set_memory_fraction(fraction).map_err(|error| DriveError::Base(error.into()))?;
-        }
-        let mut live = HashMap::with_capacity_and_hasher(4096, FxBuildHasher);
-        let held = base.segments.iter().flat_map(|segment| &segment.blocks);
-        let held = held.filter(|block| block.status != BlockStatus::Inactive);
-        let bytes_at: HashMap<u64, u64> =
-            held.map(|block| (block.addr.0, live_bytes(block.requested_bytes))).collect();
-        for (recorded, block) in heap.restore(base).map_err(DriveError::Base)? {
-            let bytes = bytes_at.get(&recorded.0).copied().unwrap_or_default();
-            let state = match block {
-                RestoredBlock::Allocated(addr) => Live::Held { addr, bytes },
-                RestoredBlock::PendingFree(ticket) => Live::Waiting { ticket, bytes },
-            };
-            live.insert(recorded.0, state);
-        }
-        let live_bytes = bytes_at.values().sum();
-        Ok(Self {
-            heap,
-            follow,
-            live,
-            refused: false,
-            late: Vec::new(),
-            live_bytes,
-            peak_live_bytes: live_bytes,
-            steps: 0,
-        })
+        Self::start(Native::new(device, config, recorder)?, base, follow)
     }
 
     /// Limits the allocator to a fraction of the device, as if set at the start.
@@ -134,21 +135,68 @@ impl<R: Recorder> Driver<R> {
     /// # Errors
     /// When the fraction is outside `[0, 1]`.
     pub fn limit(&mut self, fraction: f64) -> Result<(), DriveError> {
-        self.heap.set_memory_fraction(fraction).map_err(|error| DriveError::Base(error.into()))
+        let limited = self.heap_mut().set_memory_fraction(fraction);
+        limited.map_err(|error| DriveError::Base(error.into()))
     }
 
     /// The allocator.
     pub fn heap(&self) -> &Heap<SimDevice, R> {
-        &self.heap
+        self.strategy.heap()
     }
 
     /// The allocator.
     pub fn heap_mut(&mut self) -> &mut Heap<SimDevice, R> {
-        &mut self.heap
+        self.strategy.heap_mut()
+    }
+}
+
+impl<S: Strategy> Driver<S> {
+    /// A replay of a strategy that starts from `base`.
+    ///
+    /// # Errors
+    /// When the strategy's device has no room for what is there at the start.
+    pub fn start(mut strategy: S, base: &BaseState, follow: Follow) -> Result<Self, DriveError> {
+        let mut live = HashMap::with_capacity_and_hasher(4096, FxBuildHasher);
+        let held = base.segments.iter().flat_map(|segment| &segment.blocks);
+        let held = held.filter(|block| block.status != BlockStatus::Inactive);
+        let bytes_at: HashMap<u64, u64> = held
+            .map(|block| {
+                (block.addr.0, live_bytes::<S>(block.requested_bytes.min(block.size_bytes)))
+            })
+            .collect();
+        let mut waiting_bytes = 0;
+        for (recorded, start) in strategy.restore(base)? {
+            let bytes = bytes_at.get(&recorded.0).copied().unwrap_or_default();
+            let state = match start {
+                Start::Held(block) => Live::Held { block, bytes },
+                Start::Waiting(ticket) => {
+                    waiting_bytes += bytes;
+                    Live::Waiting { ticket, bytes }
+                }
+            };
+            live.insert(recorded.0, state);
+        }
+        let live_bytes = bytes_at.values().sum();
+        Ok(Self {
+            strategy,
+            follow,
+            live,
+            refused: false,
+            late: Vec::new(),
+            live_bytes,
+            waiting_bytes,
+            peak_live_bytes: live_bytes,
+            steps: 0,
+        })
     }
 
-    /// The most bytes that were alive at once, each request rounded up to 512 bytes, until its free completed: no
-    /// policy can reserve less.
+    /// What was reserved and called so far.
+    pub fn tally(&mut self) -> Tally {
+        self.strategy.tally()
+    }
+
+    /// The most bytes that were alive at once, each request rounded up to the strategy's smallest unit, until its free
+    /// completed here: nothing that hands out such units can reserve less.
     pub fn peak_live_bytes(&self) -> u64 {
         self.peak_live_bytes
     }
@@ -163,6 +211,7 @@ impl<R: Recorder> Driver<R> {
         text: impl Fn(trace_format::StringId) -> &'t str,
     ) -> Result<(), DriveError> {
         self.steps += 1;
+        self.strategy.at(record);
         let followed = match record.event {
             Event::Alloc { addr, requested_bytes, stream, pool, .. } => {
                 let request = Request {
@@ -185,11 +234,9 @@ impl<R: Recorder> Driver<R> {
                 Ok(())
             }
             Event::EmptyCache { inferred: true, .. } if !self.follow.inferred_empty_cache => Ok(()),
-            Event::EmptyCache { pool, .. } => {
-                self.heap.empty_cache(pool, record.stack).map_err(AllocError::from)
-            }
+            Event::EmptyCache { pool, .. } => self.strategy.empty_cache(pool, record.stack),
             Event::Settings { text: id } => return self.settings(text(id)),
-            ref other => self.pools_and_counters(other).map_err(AllocError::from),
+            ref other => self.strategy.input(other).map_err(AllocError::from),
         };
         followed.map_err(|error| match error {
             AllocError::Device(error) => DriveError::Device(error),
@@ -198,12 +245,15 @@ impl<R: Recorder> Driver<R> {
     }
 
     fn alloc(&mut self, recorded: Addr, request: &Request) -> Result<(), AllocError> {
-        let bytes = live_bytes(request.requested_bytes);
         let state = match self.malloc(request)? {
-            Some(addr) => {
+            Some(block) => {
+                let bytes = live_bytes::<S>(request.requested_bytes);
                 self.live_bytes += bytes;
-                self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
-                Live::Held { addr, bytes }
+                if self.live_bytes > self.peak_live_bytes {
+                    self.forget_what_was_waited_for();
+                    self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
+                }
+                Live::Held { block, bytes }
             }
             None => Live::Absent,
         };
@@ -211,47 +261,51 @@ impl<R: Recorder> Driver<R> {
         Ok(())
     }
 
+    /// What a wait of the strategy's own completed is alive no longer, whatever the recording says later.
+    fn forget_what_was_waited_for(&mut self) {
+        if self.waiting_bytes == 0 || !self.strategy.has_waited() {
+            return;
+        }
+        self.live_bytes -= std::mem::take(&mut self.waiting_bytes);
+        for live in self.live.values_mut() {
+            if let Live::Waiting { bytes, .. } = live {
+                *bytes = 0;
+            }
+        }
+    }
+
     /// Asks again for what the recording could not have. Where this replay can, it is given back at once: nobody used
     /// it in the recording.
     fn retry_recorded_oom(&mut self, request: &Request) -> Result<(), AllocError> {
-        if let Some(addr) = self.malloc(request)? {
-            self.heap.free(addr, request.stack)?;
+        if let Some(block) = self.malloc(request)? {
+            self.strategy.free(block, request.stack)?;
         }
         Ok(())
     }
 
     /// `None` when memory is out.
-    fn malloc(&mut self, request: &Request) -> Result<Option<Addr>, AllocError> {
-        if let PoolChoice::Exactly(pool) = request.pool
-            && !pool.is_default()
-            && self.heap.pool_use_count(pool).is_err()
-        {
-            self.heap.create_pool(pool, None)?;
-        }
-        let answer = self.heap.malloc(request);
+    fn malloc(&mut self, request: &Request) -> Result<Option<S::Block>, AllocError> {
+        let answer = self.strategy.malloc(request);
         self.refused = false;
         for ticket in self.late.drain(..) {
-            self.heap.complete_free(ticket);
+            self.strategy.complete_free(ticket);
         }
-        match answer {
-            Ok(addr) => Ok(Some(addr)),
-            Err(AllocError::OutOfMemory(_) | AllocError::TooLarge { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        answer
     }
 
     fn free(&mut self, recorded: Addr, pending: bool, record: &Record) -> Result<(), AllocError> {
         match self.live.get_mut(&recorded.0) {
             Some(state @ Live::Held { .. }) => {
-                let Live::Held { addr, bytes } = *state else { unreachable!("matched above") };
+                let Live::Held { block, bytes } = *state else { unreachable!("matched above") };
                 if pending {
-                    let ticket = self.heap.free_deferred(addr, record.stack)?;
+                    let ticket = self.strategy.free_deferred(block, record.stack)?;
                     *state = Live::Waiting { ticket, bytes };
+                    self.waiting_bytes += bytes;
                     return Ok(());
                 }
                 self.live.remove(&recorded.0);
                 self.live_bytes -= bytes;
-                self.heap.free(addr, record.stack)
+                self.strategy.free(block, record.stack)
             }
             Some(Live::Absent) => {
                 self.live.remove(&recorded.0);
@@ -267,11 +321,12 @@ impl<R: Recorder> Driver<R> {
         match self.live.remove(&recorded.0) {
             Some(Live::Waiting { ticket, bytes }) => {
                 self.live_bytes -= bytes;
+                self.waiting_bytes -= bytes;
                 if self.refused {
-                    self.heap.flush_last(ticket);
+                    self.strategy.flush_last(ticket);
                     self.late.push(ticket);
                 } else {
-                    self.heap.complete_free(ticket);
+                    self.strategy.complete_free(ticket);
                 }
                 Ok(())
             }
@@ -284,46 +339,14 @@ impl<R: Recorder> Driver<R> {
     fn settings(&mut self, text: &str) -> Result<(), DriveError> {
         if self.follow.settings {
             let index = self.steps - 1;
-            let parsed = self.heap.config().reparse(text);
-            let parsed = parsed.map_err(|source| DriveError::Settings { index, source })?;
-            self.heap.set_config(parsed.config);
+            let changed = self.strategy.settings(text);
+            changed.map_err(|source| DriveError::Settings { index, source })?;
         }
         Ok(())
     }
-
-    fn pools_and_counters(&mut self, event: &Event) -> Result<(), HeapError> {
-        let heap = &mut self.heap;
-        match *event {
-            Event::PoolCreate { pool, .. } => heap.create_pool(pool, None),
-            // Requests of a tape name their pool, so the scope's filter takes nobody.
-            Event::PoolBegin { pool, filter } => heap.begin_pool(pool, filter, Arc::new(|_| false)),
-            Event::PoolEnd { pool } => heap.end_pool(pool),
-            Event::PoolRelease { pool } => heap.release_pool(pool),
-            Event::PoolUseOnOom { pool, enabled } => {
-                heap.set_use_on_oom(pool, enabled);
-                Ok(())
-            }
-            Event::PoolNoSplit { pool } => {
-                heap.set_no_split(pool);
-                Ok(())
-            }
-            Event::CaptureBegin { pool } => heap.capture_begin(pool),
-            Event::CaptureEnd { pool } => heap.capture_end(pool),
-            Event::MemoryFraction { fraction } => heap.set_memory_fraction(fraction),
-            Event::ResetPeak => {
-                heap.reset_peak_stats();
-                Ok(())
-            }
-            Event::ResetAccumulated => {
-                heap.reset_accumulated_stats();
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
-/// What a request holds at least: its size in units of 512 bytes.
-fn live_bytes(requested_bytes: u64) -> u64 {
-    requested_bytes.max(1).next_multiple_of(MIN_BLOCK_BYTES)
+/// What a request holds at least: its size in the strategy's units.
+fn live_bytes<S: Strategy>(requested_bytes: u64) -> u64 {
+    requested_bytes.max(1).next_multiple_of(S::GRANULE_BYTES)
 }

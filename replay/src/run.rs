@@ -1,4 +1,4 @@
-//! One tape under one setting: what the real allocator would have reserved.
+//! One tape under one strategy and its settings: what it would have reserved.
 
 use std::time::Instant;
 
@@ -6,11 +6,14 @@ use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::record::Off;
 use allocator::size;
-use trace_format::{Addr, BaseState, Event, Record, SegmentState, StringId};
+use trace_format::{Addr, BaseState, PoolId, Record, SegmentState, StringId};
 
 use crate::driver::{DriveError, Driver, Follow};
-use crate::report::{Report, Totals};
+use crate::report::Report;
 use crate::script::Script;
+use crate::strategy::model::Model;
+use crate::strategy::table::Visitor;
+use crate::strategy::{Choice, Hosted, Native, Strategy};
 use crate::timeline::{Timeline, Witness};
 
 /// A device that nobody could fill: the capacity where none is known or asked for.
@@ -28,14 +31,14 @@ pub struct DeviceTape<'t> {
     /// What happened.
     pub records: &'t [Record],
     /// The text of interned strings.
-    pub text: &'t dyn Fn(StringId) -> &'t str,
+    pub text: &'t (dyn Fn(StringId) -> &'t str + Sync),
 }
 
 /// What to replay under.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The settings.
-    pub config: Config,
+    /// The strategy and its settings.
+    pub strategy: Choice,
     /// Memory of the simulated device; `None` is no limit.
     pub capacity_bytes: Option<u64>,
     /// The memory fraction in force from the start, if it is not the tape's.
@@ -44,6 +47,19 @@ pub struct Options {
     pub recorded_addresses: bool,
     /// Which inputs count besides allocations and frees.
     pub follow: Follow,
+}
+
+impl Options {
+    /// The settings of the live allocator, for what looks into it.
+    ///
+    /// # Errors
+    /// When the strategy is a model, which keeps no record of what it does.
+    pub fn native_config(&self) -> Result<&Config, DriveError> {
+        let Choice::Native(config) = &self.strategy else {
+            return Err(DriveError::OnlyNative { strategy: self.strategy.name() });
+        };
+        Ok(config)
+    }
 }
 
 /// A replay and everything it did.
@@ -62,80 +78,116 @@ pub struct Outcome {
 /// Replays and reports. `progress` hears how many records are done, every so often.
 ///
 /// # Errors
-/// When the tape contradicts itself or its start does not fit the capacity.
+/// When the tape contradicts itself, its start does not fit the capacity, or the strategy cannot start.
 pub fn run(
     tape: DeviceTape<'_>,
     options: &Options,
     progress: impl FnMut(u64),
 ) -> Result<Report, DriveError> {
-    Ok(drive(tape, options, Off, progress)?.0)
+    options.strategy.visit(Reporting { tape, options, progress })
 }
 
-/// Replays and keeps what the allocator did.
+/// Replays the live allocator and keeps what it did.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run`]; and for a model, which keeps no record of what it does.
 pub fn run_recording(
     tape: DeviceTape<'_>,
     options: &Options,
     progress: impl FnMut(u64),
 ) -> Result<Outcome, DriveError> {
-    let (report, mut driver) = drive(tape, options, Timeline::default(), progress)?;
+    let config = options.native_config()?;
+    let recorder = Timeline::default();
+    let (report, mut driver) = drive_native(tape, options, config, recorder, progress)?;
     Ok(Outcome {
         report,
-        segments: driver.heap().segments(trace_format::PoolId::DEFAULT),
+        segments: driver.heap().segments(PoolId::DEFAULT),
         stats: driver.heap().stats().flat(),
         records: std::mem::take(driver.heap_mut().recorder_mut()).records,
     })
 }
 
-fn drive<R: Witness>(
+/// A replay that reports, of whichever strategy.
+struct Reporting<'t, 'o, P> {
+    tape: DeviceTape<'t>,
+    options: &'o Options,
+    progress: P,
+}
+
+impl<P: FnMut(u64)> Visitor for Reporting<'_, '_, P> {
+    type Output = Result<Report, DriveError>;
+
+    fn native(self, config: &Config) -> Self::Output {
+        Ok(drive_native(self.tape, self.options, config, Off, self.progress)?.0)
+    }
+
+    fn model<M: Model>(self, settings: &M::Settings) -> Self::Output {
+        let Self { tape, options, progress } = self;
+        let started = Instant::now();
+        let device = empty_device(SimConfig::GRANULARITY_BYTES, options);
+        let mut model = Hosted::<M>::new(device, settings.clone())?;
+        if let Some(fraction) = options.memory_fraction {
+            model.limit(fraction)?;
+        }
+        let mut driver = Driver::start(model, tape.base, options.follow)?;
+        follow(tape, &mut driver, progress)?;
+        Ok(report(options, &options.strategy, &mut driver, started))
+    }
+}
+
+fn drive_native<R: Witness>(
     tape: DeviceTape<'_>,
     options: &Options,
+    config: &Config,
     recorder: R,
-    mut progress: impl FnMut(u64),
-) -> Result<(Report, Driver<R>), DriveError> {
-    const PROGRESS_RECORDS: usize = 1 << 16;
+    progress: impl FnMut(u64),
+) -> Result<(Report, Driver<Native<R>>), DriveError> {
     let started = Instant::now();
-    let device = device_for(tape, options);
-    let mut driver =
-        Driver::new(device, options.config.clone(), recorder, tape.base, options.follow)?;
+    let device = scripted_device(tape, options, config);
+    let mut driver = Driver::new(device, config.clone(), recorder, tape.base, options.follow)?;
     if let Some(fraction) = options.memory_fraction {
         driver.limit(fraction)?;
     }
-    let mut totals = Totals::default();
+    follow(tape, &mut driver, progress)?;
+    let ended_with = Choice::Native(driver.heap().config().clone());
+    Ok((report(options, &ended_with, &mut driver, started), driver))
+}
+
+fn follow<S: Strategy>(
+    tape: DeviceTape<'_>,
+    driver: &mut Driver<S>,
+    mut progress: impl FnMut(u64),
+) -> Result<(), DriveError> {
+    const PROGRESS_RECORDS: usize = 1 << 16;
     for (done, records) in tape.records.chunks(PROGRESS_RECORDS).enumerate() {
         progress((done * PROGRESS_RECORDS) as u64);
         for record in records {
-            if matches!(record.event, Event::ResetPeak) {
-                totals.add_peaks(driver.heap());
-            } else if matches!(record.event, Event::ResetAccumulated) {
-                totals.add_sums(driver.heap());
-            }
-            driver.heap_mut().recorder_mut().at(record);
             driver.step(record, tape.text)?;
         }
     }
     progress(tape.records.len() as u64);
-    totals.add_peaks(driver.heap());
-    totals.add_sums(driver.heap());
-    let driver_time_ns = driver.heap_mut().device_mut().counts().price_ns();
-    let config = driver.heap().config();
-    let strategy = if config.expandable_segments { "expandable" } else { "native" };
-    let report = Report {
-        strategy: strategy.to_owned(),
-        config: config.text.clone(),
-        capacity_bytes: options.capacity_bytes,
-        elapsed_s: started.elapsed().as_secs_f64(),
-        ..totals.report(driver.peak_live_bytes(), driver_time_ns)
-    };
-    Ok((report, driver))
+    Ok(())
 }
 
-/// The device that a replay runs on: empty, with the capacity and addresses that the options ask for.
-pub(crate) fn device_for(tape: DeviceTape<'_>, options: &Options) -> SimDevice {
+fn report<S: Strategy>(
+    options: &Options,
+    choice: &Choice,
+    driver: &mut Driver<S>,
+    started: Instant,
+) -> Report {
+    let (tally, live_bytes) = (driver.tally(), driver.peak_live_bytes());
+    let elapsed_s = started.elapsed().as_secs_f64();
+    Report::new(choice, options.capacity_bytes, &tally, live_bytes, elapsed_s)
+}
+
+/// The device that the live allocator is replayed on: empty, with the capacity and addresses that the options ask for.
+pub(crate) fn scripted_device(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    config: &Config,
+) -> SimDevice {
     let capacity_bytes = options.capacity_bytes.unwrap_or(UNLIMITED_CAPACITY_BYTES);
-    let large_page_bytes = size::page_bytes(false, &options.config);
+    let large_page_bytes = size::page_bytes(false, config);
     let mut script = Script::from_tape(tape.base, tape.records, large_page_bytes, capacity_bytes);
     if !options.recorded_addresses {
         // The start keeps its addresses: its blocks are where they are.
@@ -147,11 +199,15 @@ pub(crate) fn device_for(tape: DeviceTape<'_>, options: &Options) -> SimDevice {
     }
     let granularity = SimConfig::GRANULARITY_BYTES;
     let lowest = script.lowest().map_or(granularity, |addr| addr.0 / granularity * granularity);
-    let mut device = SimDevice::new(SimConfig {
-        base: Addr(lowest.max(granularity)),
-        length_bytes: ADDRESS_SPACE_BYTES,
-        ..SimConfig::with_capacity(capacity_bytes)
-    });
+    let mut device = empty_device(lowest.max(granularity), options);
     script.give_to(&mut device);
     device
+}
+
+fn empty_device(lowest: u64, options: &Options) -> SimDevice {
+    SimDevice::new(SimConfig {
+        base: Addr(lowest),
+        length_bytes: ADDRESS_SPACE_BYTES,
+        ..SimConfig::with_capacity(options.capacity_bytes.unwrap_or(UNLIMITED_CAPACITY_BYTES))
+    })
 }

@@ -77,7 +77,7 @@ fn verify_device(
     run: &RecordedRun,
 ) -> Result<Verification, DriveError> {
     let options = Options {
-        config: Config { compat: run.compat(), ..import.config.clone() },
+        strategy: Config { compat: run.compat(), ..import.config.clone() }.into(),
         capacity_bytes: run.device_total_bytes,
         memory_fraction: None,
         recorded_addresses: true,

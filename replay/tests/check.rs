@@ -36,8 +36,9 @@ fn every_replay_exports_well() {
         for (device, expandable_segments) in
             import.devices.iter().flat_map(|device| [(device, false), (device, true)])
         {
+            let config = Config { expandable_segments, ..import.config.clone() };
             let options = Options {
-                config: Config { expandable_segments, ..import.config.clone() },
+                strategy: config.clone().into(),
                 capacity_bytes: None,
                 memory_fraction: None,
                 recorded_addresses: false,
@@ -54,7 +55,7 @@ fn every_replay_exports_well() {
                     segments: &outcome.segments,
                 }],
                 stacks: &import.stacks,
-                config: &options.config,
+                config: &config,
             };
             let mut bytes = Vec::new();
             write_to(&mut bytes, &source, Format::Pickle).unwrap();

@@ -24,7 +24,7 @@ fn peak_live(tape: &Tape, device: usize) -> u64 {
         state.apply(record).unwrap();
     }
     let options = Options {
-        config: allocator::config::Config::default(),
+        strategy: allocator::config::Config::default().into(),
         capacity_bytes: None,
         memory_fraction: None,
         recorded_addresses: false,

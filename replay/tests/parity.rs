@@ -86,7 +86,7 @@ fn placements_do_not_depend_on_recorded_block_addresses() {
     for Recording { name, import, run } in recordings() {
         let Some(run) = run else { continue };
         let options = Options {
-            config: Config { compat: run.compat(), ..import.config.clone() },
+            strategy: Config { compat: run.compat(), ..import.config.clone() }.into(),
             capacity_bytes: run.device_total_bytes,
             memory_fraction: None,
             recorded_addresses: true,
@@ -111,7 +111,7 @@ fn every_snapshot_replays_under_every_policy_and_never_below_its_live_bytes() {
         for device in &import.devices {
             for expandable_segments in [false, true] {
                 let options = Options {
-                    config: Config { expandable_segments, ..import.config.clone() },
+                    strategy: Config { expandable_segments, ..import.config.clone() }.into(),
                     capacity_bytes: None,
                     memory_fraction: None,
                     recorded_addresses: false,

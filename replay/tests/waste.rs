@@ -53,8 +53,8 @@ fn parts_add_up_to_what_is_reserved_on_every_trace_under_every_policy() {
                 ("max_split_size_mb:32,roundup_power2_divisions:4", None),
                 ("expandable_segments:True,max_split_size_mb:64", None),
             ] {
-                let config = Config { compat: recorded.compat, ..options(text, None).config };
-                let options = Options { config, ..options("", capacity_bytes) };
+                let config = Config::parse(text, recorded.compat).unwrap().config;
+                let options = Options { strategy: config.into(), ..options("", capacity_bytes) };
                 let text = |id| tape.text(id);
                 let device =
                     DeviceTape { base: &device.base, records: &device.records, text: &text };

@@ -225,7 +225,7 @@ fn expect_ring(plan: Plan, ring: &Path, tape: &Path, events: &[Event]) {
     let text = |id| tape.text(id);
     let run = DeviceTape { base: &device.base, records: &device.records, text: &text };
     let options = Options {
-        config: plan.config(),
+        strategy: plan.config().into(),
         capacity_bytes: None,
         memory_fraction: None,
         recorded_addresses: true,

@@ -8,7 +8,8 @@ use replay::waste::{Moment, Parts, Waste, waste};
 use serde::Serialize;
 
 use crate::progress::Progress;
-use crate::setting::{RunFlags, StrategyFlag};
+use crate::setting::RunFlags;
+use crate::strategy::StrategyFlag;
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
 use explain::explain;
@@ -23,8 +24,8 @@ const TIME_ROWS: usize = 8;
 pub(crate) struct Options {
     #[command(flatten)]
     run: RunFlags,
-    /// How requests become placements [default: as recorded]
-    #[arg(long, value_name = "NAME")]
+    /// How requests become placements: native or expandable [default: as recorded]
+    #[arg(long, value_name = "NAME[:SETTINGS]")]
     strategy: Option<StrategyFlag>,
     /// Settings as in PYTORCH_CUDA_ALLOC_CONF; empty is PyTorch's defaults [default: as recorded]
     #[arg(long, value_name = "SETTINGS")]
@@ -57,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let mut follow = chosen.follow;
     follow.settings = is_as_recorded; // Recorded changes would undo the settings in question.
     let setting = Setting {
-        config: chosen.config(options.config.as_deref(), options.strategy)?,
+        strategy: chosen.choice(options.strategy.as_ref(), options.config.as_deref())?,
         capacity_bytes: chosen.capacity_bytes,
         memory_fraction: None,
         recorded_addresses: is_as_recorded && options.run.capacity.is_none(),
@@ -68,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let found = chosen
         .with_device(|device| waste(device, &setting, points, |records| progress.at(records)))?;
     drop(progress);
-    let (explanation, next_step) = explain(&found, &setting.config);
+    let (explanation, next_step) = explain(&found, setting.native_config()?);
     if options.json {
         let device = chosen.device().id.0;
         output::print_json(&Report {

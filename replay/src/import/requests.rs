@@ -14,7 +14,7 @@ use super::{DeviceImport, Import, Origin};
 use crate::driver::{DriveError, Driver, Follow};
 use crate::run::UNLIMITED_CAPACITY_BYTES;
 use crate::snapshot::Stacks;
-use crate::timeline::{Timeline, Witness};
+use crate::timeline::Timeline;
 
 /// Addresses of the device that requests are placed on; many times what it holds.
 const ADDRESS_SPACE_BYTES: u64 = 1 << 60;
@@ -85,7 +85,6 @@ fn place(
     let timeline = Timeline::default();
     let mut driver = Driver::new(sim, config.clone(), timeline, &base, Follow::default())?;
     for request in requests {
-        driver.heap_mut().recorder_mut().at(request);
         if matches!(request.event, Event::Oom { .. }) {
             // It failed there; here it would succeed, and stand on the tape as memory in use.
             driver.heap_mut().recorder_mut().records.push(*request);

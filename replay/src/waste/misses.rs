@@ -5,6 +5,8 @@ use allocator::size::SMALL_BYTES;
 use serde::Serialize;
 use trace_format::{Event, PoolId, StackId, Stream, StringId};
 
+use crate::timeline::Witness;
+
 /// A request that the cache could not serve, so that the device was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Reference {
@@ -59,6 +61,8 @@ impl Misses {
         miss
     }
 }
+
+impl Witness for Misses {}
 
 impl Recorder for Misses {
     fn record(&mut self, _stack: StackId, event: Event) {

@@ -14,7 +14,8 @@ use serde::Serialize;
 use trace_format::{PoolId, Stream};
 
 use crate::driver::{DriveError, Driver};
-use crate::run::{DeviceTape, Options, device_for};
+use crate::run::{DeviceTape, Options, scripted_device};
+use crate::strategy::Native;
 use misses::Misses;
 pub use misses::{Reference, References};
 pub use parts::Parts;
@@ -232,11 +233,12 @@ impl Growths {
 fn step_through(
     tape: DeviceTape<'_>,
     options: &Options,
-    mut look: impl FnMut(&mut Driver<Misses>, u64, u64),
-) -> Result<Driver<Misses>, DriveError> {
-    let device = device_for(tape, options);
+    mut look: impl FnMut(&mut Driver<Native<Misses>>, u64, u64),
+) -> Result<Driver<Native<Misses>>, DriveError> {
+    let config = options.native_config()?;
+    let device = scripted_device(tape, options, config);
     let mut driver =
-        Driver::new(device, options.config.clone(), Misses::default(), tape.base, options.follow)?;
+        Driver::new(device, config.clone(), Misses::default(), tape.base, options.follow)?;
     if let Some(fraction) = options.memory_fraction {
         driver.limit(fraction)?;
     }
@@ -250,7 +252,7 @@ fn step_through(
 }
 
 fn take_apart(
-    driver: &mut Driver<Misses>,
+    driver: &mut Driver<Native<Misses>>,
     heard: Misses,
     after_records: u64,
     time_ns: u64,

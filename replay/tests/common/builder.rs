@@ -97,7 +97,7 @@ impl Program {
 /// Settings on a device of this capacity.
 pub(crate) fn options(config: &str, capacity_bytes: Option<u64>) -> Options {
     Options {
-        config: Config::parse(config, Compat::V2_15).expect("settings").config,
+        strategy: Config::parse(config, Compat::V2_15).expect("settings").config.into(),
         capacity_bytes,
         memory_fraction: None,
         recorded_addresses: false,

@@ -7,6 +7,7 @@ use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::record::Off;
 use replay::driver::{Driver, Follow};
 use replay::run::UNLIMITED_CAPACITY_BYTES;
+use replay::strategy::Native;
 use trace_format::{Addr, BaseState, Event, Item, Reader, State};
 
 /// What a tape tells.
@@ -106,7 +107,7 @@ pub(crate) fn replay(path: &Path) -> Replayed {
     replayed
 }
 
-fn begin(base: &BaseState) -> Driver<Off> {
+fn begin(base: &BaseState) -> Driver<Native<Off>> {
     let device = SimDevice::new(SimConfig {
         base: Addr(SimConfig::GRANULARITY_BYTES),
         length_bytes: 1 << 60,

@@ -1,0 +1,324 @@
+//! What all models have in common: pools, frees that wait, the chain of attempts when memory is short, statistics.
+//!
+//! - A tape's **private pool** is a pool of the model's own, with memory that no other pool is given: what a CUDA graph
+//!   has addresses of stays. It ends with its last user and its last block, and its memory goes back. That it lends
+//!   blocks when memory is short, or never splits them, are PyTorch's own options; models have no notion of them.
+//! - **`record_stream`** shows on a tape as a deferred free: the model hears of the free when it completes.
+//! - **Short of memory**: all deferred frees are waited for, every pool returns what its policy can return, and the
+//!   request is tried once more. Where that fails too, memory is out.
+//! - **Captures** are not seen: what they hold back is on the tape as deferred frees.
+
+use std::collections::BTreeMap;
+
+use allocator::config::ConfigError;
+use allocator::device::sim::SimDevice;
+use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
+use trace_format::{Addr, BaseState, BlockStatus, Event, PoolId, Record, StackId, Stream};
+
+use super::memory::Memory;
+use super::model::{Ask, Model, Piece};
+use super::{Start, Starts, Strategy, Tally};
+use crate::driver::DriveError;
+
+/// More than any address space holds; PyTorch's limit too (`kMaxRequest`: 1 EB).
+const LARGEST_REQUEST_BYTES: u64 = 1 << 60;
+
+/// A model at work for all pools of a device.
+pub struct Hosted<M: Model> {
+    settings: M::Settings,
+    memory: Memory,
+    /// The first is the default pool. Those of pools that ended are empty.
+    rooms: Vec<Room<M>>,
+    /// Deferred frees in the order of their tickets.
+    waiting: BTreeMap<u64, Held>,
+    next_ticket: u64,
+    has_waited: bool,
+    now_ns: u64,
+    allocated_bytes: u64,
+    tally: Tally,
+}
+
+struct Room<M> {
+    pool: PoolId,
+    users: u32,
+    /// Blocks handed out or awaited.
+    blocks: u64,
+    model: Option<M>,
+}
+
+/// A block handed out.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    room: usize,
+    piece: Piece,
+    stream: Stream,
+}
+
+impl Held {
+    /// Where it is, and how many bytes it has.
+    pub fn place(self) -> (Addr, u64) {
+        (self.piece.addr, self.piece.size_bytes)
+    }
+}
+
+impl<M: Model> Hosted<M> {
+    /// A model with nothing handed out.
+    ///
+    /// # Errors
+    /// When its settings cannot be had on this device.
+    pub fn new(device: SimDevice, settings: M::Settings) -> Result<Self, DriveError> {
+        let mut memory = Memory::new(device)?;
+        let model = M::new(&settings, &mut memory, false)
+            .map_err(|reason| DriveError::Start { strategy: M::NAME, reason })?;
+        let room = Room { pool: PoolId::DEFAULT, users: 1, blocks: 0, model: Some(model) };
+        Ok(Self {
+            settings,
+            memory,
+            rooms: vec![room],
+            waiting: BTreeMap::new(),
+            next_ticket: 0,
+            has_waited: false,
+            now_ns: 0,
+            allocated_bytes: 0,
+            tally: Tally::default(),
+        })
+    }
+
+    /// Limits what may be held to a fraction of the device.
+    ///
+    /// # Errors
+    /// When the fraction is outside `[0, 1]`.
+    pub fn limit(&mut self, fraction: f64) -> Result<(), DriveError> {
+        let event = Event::MemoryFraction { fraction };
+        self.input(&event).map_err(|error| DriveError::Base(error.into()))
+    }
+
+    /// The device's memory as the model has it.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn room(&self, pool: PoolId) -> Option<usize> {
+        self.rooms.iter().position(|room| room.pool == pool && room.users > 0)
+    }
+
+    fn add_user(&mut self, pool: PoolId) -> usize {
+        if let Some(at) = self.room(pool) {
+            self.rooms[at].users += 1;
+            return at;
+        }
+        self.rooms.push(Room { pool, users: 1, blocks: 0, model: None });
+        self.rooms.len() - 1
+    }
+
+    fn ask(&mut self, at: usize, ask: Ask) -> Option<Piece> {
+        let room = &mut self.rooms[at];
+        if room.model.is_none() {
+            let private = M::new(&self.settings, &mut self.memory, true);
+            room.model = Some(private.ok()?);
+        }
+        let piece = room.model.as_mut()?.malloc(&mut self.memory, ask)?;
+        room.blocks += 1;
+        Some(piece)
+    }
+
+    /// Waits for the device and lets cached memory go: everybody's, or one private pool's.
+    fn let_go(&mut self, only: Option<usize>) {
+        self.memory.synchronize();
+        self.has_waited = true;
+        let concerns = |held: &Held| only.is_none_or(|room| held.room == room);
+        let (now, later) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(_, held)| concerns(held));
+        self.waiting = later;
+        let now: BTreeMap<u64, Held> = now;
+        for held in now.into_values() {
+            self.take_back(held);
+        }
+        for (at, room) in self.rooms.iter_mut().enumerate() {
+            if only.is_none_or(|only| only == at)
+                && let Some(model) = &mut room.model
+            {
+                model.empty_cache(&mut self.memory);
+            }
+        }
+    }
+
+    /// The block is free for the model.
+    fn take_back(&mut self, held: Held) {
+        let room = &mut self.rooms[held.room];
+        let model = room.model.as_mut().expect("a pool with blocks is there");
+        model.free(&mut self.memory, held.piece, held.stream, self.now_ns);
+        room.blocks -= 1;
+        self.end_if_over(held.room);
+    }
+
+    fn end_if_over(&mut self, at: usize) {
+        let room = &mut self.rooms[at];
+        if room.users == 0
+            && room.blocks == 0
+            && let Some(model) = room.model.take()
+        {
+            model.close(&mut self.memory);
+        }
+    }
+
+    fn hand_out(&mut self, at: usize, piece: Piece, stream: Stream) -> Held {
+        self.tally.allocs += 1;
+        self.allocated_bytes += piece.size_bytes;
+        let peak = &mut self.tally.peak_allocated_bytes;
+        *peak = (*peak).max(self.allocated_bytes);
+        Held { room: at, piece, stream }
+    }
+
+    fn note_free(&mut self, held: Held) {
+        self.tally.frees += 1;
+        self.allocated_bytes -= held.piece.size_bytes;
+    }
+}
+
+impl<M: Model> Strategy for Hosted<M> {
+    const GRANULE_BYTES: u64 = M::GRANULE_BYTES;
+    type Block = Held;
+    type Ticket = u64;
+
+    /// Asks for everything that was handed out or awaited, in order of address: a model has segments of its own, and
+    /// nothing of it was there before.
+    fn restore(&mut self, base: &BaseState) -> Result<Starts<Self>, DriveError> {
+        if let Some(fraction) = base.memory_fraction {
+            self.memory.limit(fraction);
+        }
+        for state in &base.pools {
+            for _ in 0..state.use_count {
+                self.add_user(state.pool);
+            }
+        }
+        let mut starts = Vec::new();
+        for segment in &base.segments {
+            for block in segment.blocks.iter().filter(|b| b.status != BlockStatus::Inactive) {
+                let request = Request {
+                    requested_bytes: block.requested_bytes.clamp(1, block.size_bytes.max(1)),
+                    stream: segment.stream,
+                    pool: PoolChoice::Exactly(segment.pool),
+                    stack: block.stack,
+                };
+                let Some(held) = self.malloc(&request).map_err(DriveError::Base)? else {
+                    return Err(DriveError::NoRoom { size_bytes: block.size_bytes });
+                };
+                let start = match block.status {
+                    BlockStatus::PendingFree => Start::Waiting(
+                        self.free_deferred(held, block.stack).map_err(DriveError::Base)?,
+                    ),
+                    _ => Start::Held(held),
+                };
+                starts.push((block.addr, start));
+            }
+        }
+        self.memory.count_from_here();
+        let peak_allocated_bytes = self.tally.peak_allocated_bytes;
+        self.tally = Tally { peak_allocated_bytes, ..Tally::default() };
+        Ok(starts)
+    }
+
+    fn at(&mut self, record: &Record) {
+        self.now_ns = record.time_ns;
+    }
+
+    fn malloc(&mut self, request: &Request) -> Result<Option<Held>, AllocError> {
+        let PoolChoice::Exactly(pool) = request.pool else {
+            unreachable!("a replay names the pool of each request")
+        };
+        let at = match self.room(pool) {
+            Some(at) => at,
+            None => self.add_user(pool),
+        };
+        let ask = Ask {
+            size_bytes: request.requested_bytes.max(1),
+            stream: request.stream,
+            now_ns: self.now_ns,
+        };
+        let mut piece = None;
+        if ask.size_bytes <= LARGEST_REQUEST_BYTES {
+            piece = self.ask(at, ask);
+            if piece.is_none() {
+                self.tally.retries += 1;
+                self.let_go(None);
+                piece = self.ask(at, ask);
+            }
+        }
+        self.tally.ooms += i64::from(piece.is_none());
+        Ok(piece.map(|piece| self.hand_out(at, piece, request.stream)))
+    }
+
+    fn free(&mut self, held: Held, _stack: StackId) -> Result<(), AllocError> {
+        self.note_free(held);
+        self.take_back(held);
+        Ok(())
+    }
+
+    fn free_deferred(&mut self, held: Held, _stack: StackId) -> Result<u64, AllocError> {
+        self.note_free(held);
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.waiting.insert(ticket, held);
+        Ok(ticket)
+    }
+
+    fn complete_free(&mut self, ticket: u64) {
+        if let Some(held) = self.waiting.remove(&ticket) {
+            self.take_back(held);
+        }
+    }
+
+    fn has_waited(&mut self) -> bool {
+        std::mem::take(&mut self.has_waited)
+    }
+
+    fn empty_cache(&mut self, pool: PoolId, _stack: StackId) -> Result<(), AllocError> {
+        if pool.is_default() {
+            self.let_go(None);
+        } else if let Some(at) = self.room(pool) {
+            self.let_go(Some(at));
+        }
+        Ok(())
+    }
+
+    fn input(&mut self, event: &Event) -> Result<(), HeapError> {
+        match *event {
+            Event::PoolCreate { pool, .. } | Event::PoolBegin { pool, .. } => {
+                self.add_user(pool);
+            }
+            Event::PoolRelease { pool } => {
+                let room = self.room(pool).filter(|_| !pool.is_default());
+                let at = room.ok_or(HeapError::UnknownPool { pool })?;
+                self.rooms[at].users -= 1;
+                self.end_if_over(at);
+            }
+            Event::MemoryFraction { fraction } => {
+                if !(0.0..=1.0).contains(&fraction) {
+                    return Err(HeapError::InvalidFraction { fraction });
+                }
+                self.memory.limit(fraction);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// They are PyTorch's, and no model has them.
+    fn settings(&mut self, _text: &str) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn tally(&mut self) -> Tally {
+        let (device_allocs, device_frees) = self.memory.calls();
+        let counts = self.memory.counts();
+        Tally {
+            peak_reserved_bytes: self.memory.peak_reserved_bytes(),
+            device_allocs,
+            device_frees,
+            driver_calls: counts.total(),
+            driver_time_ns: counts.price_ns(),
+            ..self.tally
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The strategy seam: how requests become placements.
+//!
+//! A [`Driver`](crate::driver::Driver) reads a tape's inputs and calls a [`Strategy`]. It sees sizes, streams, pools
+//! and times, never a recorded block address. There are two kinds:
+//!
+//! - [`Native`]: the allocator that runs live, on a simulated device;
+//! - models of other allocators ([`bfc`]), for comparison: a [`Model`](model::Model) is
+//!   the policy of one pool, and [`Hosted`] around it is everything that is the same for all of them.
+//!
+//! [`table`] has their names. Which one it is, is chosen once for a replay; no call goes through a `dyn`.
+
+pub mod bfc;
+pub mod chunks;
+pub mod hosted;
+pub mod memory;
+pub mod model;
+pub mod native;
+pub mod settings;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use allocator::config::ConfigError;
+use allocator::heap::{AllocError, HeapError, Request};
+use trace_format::{Addr, BaseState, Event, PoolId, Record, StackId};
+
+use crate::driver::DriveError;
+pub use hosted::Hosted;
+pub use native::Native;
+pub use table::{Choice, Row, StrategyError, TABLE};
+
+/// What became of a recorded block that somebody held or awaited at the start.
+#[derive(Clone, Copy, Debug)]
+pub enum Start<B, T> {
+    /// Handed out.
+    Held(B),
+    /// Given back and awaited; [`Strategy::complete_free`] of the ticket completes it.
+    Waiting(T),
+}
+
+/// Recorded addresses of the start, and what stands for them.
+pub type Starts<S> = Vec<(Addr, Start<<S as Strategy>::Block, <S as Strategy>::Ticket>)>;
+
+/// How requests become placements.
+///
+/// What all keep to, the replay rule: the memory of a deferred free is used by nobody before it completes, or before
+/// the strategy waited for the device (out of memory, or an emptied cache), which completes all deferred frees. A
+/// request that finds no memory is out of memory after one such wait; nothing else fails.
+pub trait Strategy {
+    /// The smallest unit it hands out: live bytes are counted in it.
+    const GRANULE_BYTES: u64;
+    /// A block handed out.
+    type Block: Copy + fmt::Debug;
+    /// A free whose completion the tape tells.
+    type Ticket: Copy + fmt::Debug;
+
+    /// Takes over what was there at the start; called once, first.
+    ///
+    /// # Errors
+    /// When the device has no room for it.
+    fn restore(&mut self, base: &BaseState) -> Result<Starts<Self>, DriveError>
+    where
+        Self: Sized;
+
+    /// What follows is caused by `record`, at its time.
+    fn at(&mut self, record: &Record);
+
+    /// Memory for a request whose pool is given as [`Exactly`](allocator::heap::PoolChoice::Exactly); `None` when
+    /// memory is out.
+    ///
+    /// # Errors
+    /// When the device fails other than by being full, or the pool cannot be used.
+    fn malloc(&mut self, request: &Request) -> Result<Option<Self::Block>, AllocError>;
+
+    /// Takes back a block that nobody uses any more, but work that its own stream has before it.
+    ///
+    /// # Errors
+    /// When it is not handed out.
+    fn free(&mut self, block: Self::Block, stack: StackId) -> Result<(), AllocError>;
+
+    /// Takes back a block that other streams use until the free completes.
+    ///
+    /// # Errors
+    /// When it is not handed out.
+    fn free_deferred(
+        &mut self,
+        block: Self::Block,
+        stack: StackId,
+    ) -> Result<Self::Ticket, AllocError>;
+
+    /// Completes a deferred free; does nothing if a wait of the strategy's own completed it.
+    fn complete_free(&mut self, ticket: Self::Ticket);
+
+    /// The recording's flush completed this free after all others that are deferred.
+    fn flush_last(&mut self, ticket: Self::Ticket) {
+        let _ = ticket;
+    }
+
+    /// Whether a wait of the strategy's own completed deferred frees since this was asked last.
+    fn has_waited(&mut self) -> bool;
+
+    /// Cached memory goes back to the device, as far as the strategy can return any (`torch.cuda.empty_cache`).
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn empty_cache(&mut self, pool: PoolId, stack: StackId) -> Result<(), AllocError>;
+
+    /// Any other input of the tape: pools, captures, the memory fraction, resets of statistics.
+    ///
+    /// # Errors
+    /// When it contradicts the ones before it.
+    fn input(&mut self, event: &Event) -> Result<(), HeapError>;
+
+    /// PyTorch's settings changed at run time.
+    ///
+    /// # Errors
+    /// When they do not parse.
+    fn settings(&mut self, text: &str) -> Result<(), ConfigError>;
+
+    /// What was reserved and called so far.
+    fn tally(&mut self) -> Tally;
+}
+
+/// Peaks and sums of a replay, whatever the tape resets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// The most bytes handed out at once, after rounding and splitting.
+    pub peak_allocated_bytes: u64,
+    /// The most bytes held from the device at once.
+    pub peak_reserved_bytes: u64,
+    /// Calls that obtained device memory.
+    pub device_allocs: i64,
+    /// Calls that returned it.
+    pub device_frees: i64,
+    /// All driver calls.
+    pub driver_calls: u64,
+    /// Their estimated time, by the simulated device's [`PriceList`](allocator::device::sim::PriceList).
+    pub driver_time_ns: u64,
+    /// Times everything was waited for because memory was out.
+    pub retries: i64,
+    /// Times memory could not be had.
+    pub ooms: i64,
+    /// Blocks handed out.
+    pub allocs: i64,
+    /// Blocks taken back.
+    pub frees: i64,
+}

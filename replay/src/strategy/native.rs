@@ -1,0 +1,173 @@
+//! The allocator that runs live, as a strategy: PyTorch's policy with all its settings, expandable segments included.
+
+use std::sync::Arc;
+
+use allocator::config::{Config, ConfigError};
+use allocator::device::sim::SimDevice;
+use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request, RestoredBlock, Ticket};
+use trace_format::{Addr, BaseState, Event, PoolId, Record, StackId};
+
+use super::{Start, Starts, Strategy, Tally};
+use crate::driver::DriveError;
+use crate::timeline::Witness;
+
+/// The real heap on a simulated device.
+#[derive(Clone)]
+pub struct Native<R> {
+    heap: Heap<SimDevice, R>,
+    /// What resets of the statistics took away.
+    before_resets: Tally,
+    /// `num_sync_all_streams` when it was asked last.
+    waits_seen: i64,
+}
+
+impl<R: Witness> Native<R> {
+    /// A heap that holds nothing yet.
+    ///
+    /// # Errors
+    /// When the device cannot say how much memory it has.
+    pub fn new(device: SimDevice, config: Config, recorder: R) -> Result<Self, DriveError> {
+        let heap = Heap::new(device, config, recorder)?;
+        Ok(Self { heap, before_resets: Tally::default(), waits_seen: 0 })
+    }
+
+    /// The allocator.
+    pub fn heap(&self) -> &Heap<SimDevice, R> {
+        &self.heap
+    }
+
+    /// The allocator.
+    pub fn heap_mut(&mut self) -> &mut Heap<SimDevice, R> {
+        &mut self.heap
+    }
+
+    fn with_peaks(&self, tally: Tally) -> Tally {
+        let stats = self.heap.stats();
+        let peak = |before: u64, now: i64| before.max(now as u64);
+        Tally {
+            peak_allocated_bytes: peak(tally.peak_allocated_bytes, stats.allocated_bytes.all.peak),
+            peak_reserved_bytes: peak(tally.peak_reserved_bytes, stats.reserved_bytes.all.peak),
+            ..tally
+        }
+    }
+
+    fn with_sums(&self, tally: Tally) -> Tally {
+        let stats = self.heap.stats();
+        Tally {
+            device_allocs: tally.device_allocs + stats.num_device_alloc,
+            device_frees: tally.device_frees + stats.num_device_free,
+            retries: tally.retries + stats.num_alloc_retries,
+            ooms: tally.ooms + stats.num_ooms,
+            allocs: tally.allocs + stats.allocation.all.allocated,
+            frees: tally.frees + stats.allocation.all.freed,
+            ..tally
+        }
+    }
+}
+
+impl<R: Witness> Strategy for Native<R> {
+    const GRANULE_BYTES: u64 = allocator::size::MIN_BLOCK_BYTES;
+    type Block = Addr;
+    type Ticket = Ticket;
+
+    fn restore(&mut self, base: &BaseState) -> Result<Starts<Self>, DriveError> {
+        if let Some(fraction) = base.memory_fraction {
+            let limited = self.heap.set_memory_fraction(fraction);
+            limited.map_err(|error| DriveError::Base(error.into()))?;
+        }
+        let restored = self.heap.restore(base).map_err(DriveError::Base)?;
+        let starts = restored.into_iter().map(|(recorded, block)| match block {
+            RestoredBlock::Allocated(addr) => (recorded, Start::Held(addr)),
+            RestoredBlock::PendingFree(ticket) => (recorded, Start::Waiting(ticket)),
+        });
+        Ok(starts.collect())
+    }
+
+    fn at(&mut self, record: &Record) {
+        self.heap.recorder_mut().at(record);
+    }
+
+    fn malloc(&mut self, request: &Request) -> Result<Option<Addr>, AllocError> {
+        if let PoolChoice::Exactly(pool) = request.pool
+            && !pool.is_default()
+            && self.heap.pool_use_count(pool).is_err()
+        {
+            self.heap.create_pool(pool, None)?;
+        }
+        match self.heap.malloc(request) {
+            Ok(addr) => Ok(Some(addr)),
+            Err(AllocError::OutOfMemory(_) | AllocError::TooLarge { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn free(&mut self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
+        self.heap.free(addr, stack)
+    }
+
+    fn free_deferred(&mut self, addr: Addr, stack: StackId) -> Result<Ticket, AllocError> {
+        Ok(self.heap.free_deferred(addr, stack)?)
+    }
+
+    fn complete_free(&mut self, ticket: Ticket) {
+        self.heap.complete_free(ticket);
+    }
+
+    fn flush_last(&mut self, ticket: Ticket) {
+        self.heap.flush_last(ticket);
+    }
+
+    fn has_waited(&mut self) -> bool {
+        let waits = self.heap.stats().num_sync_all_streams;
+        std::mem::replace(&mut self.waits_seen, waits) != waits
+    }
+
+    fn empty_cache(&mut self, pool: PoolId, stack: StackId) -> Result<(), AllocError> {
+        Ok(self.heap.empty_cache(pool, stack)?)
+    }
+
+    fn input(&mut self, event: &Event) -> Result<(), HeapError> {
+        let heap = &mut self.heap;
+        match *event {
+            Event::PoolCreate { pool, .. } => heap.create_pool(pool, None),
+            // Requests of a tape name their pool, so the scope's filter takes nobody.
+            Event::PoolBegin { pool, filter } => heap.begin_pool(pool, filter, Arc::new(|_| false)),
+            Event::PoolEnd { pool } => heap.end_pool(pool),
+            Event::PoolRelease { pool } => heap.release_pool(pool),
+            Event::PoolUseOnOom { pool, enabled } => {
+                heap.set_use_on_oom(pool, enabled);
+                Ok(())
+            }
+            Event::PoolNoSplit { pool } => {
+                heap.set_no_split(pool);
+                Ok(())
+            }
+            Event::CaptureBegin { pool } => heap.capture_begin(pool),
+            Event::CaptureEnd { pool } => heap.capture_end(pool),
+            Event::MemoryFraction { fraction } => heap.set_memory_fraction(fraction),
+            Event::ResetPeak => {
+                self.before_resets = self.with_peaks(self.before_resets);
+                self.heap.reset_peak_stats();
+                Ok(())
+            }
+            Event::ResetAccumulated => {
+                self.before_resets = self.with_sums(self.before_resets);
+                self.heap.reset_accumulated_stats();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn settings(&mut self, text: &str) -> Result<(), ConfigError> {
+        let parsed = self.heap.config().reparse(text)?;
+        self.heap.set_config(parsed.config);
+        Ok(())
+    }
+
+    fn tally(&mut self) -> Tally {
+        let tally = self.with_sums(self.with_peaks(self.before_resets));
+        let counts = self.heap.device_mut().counts();
+        Tally { driver_calls: counts.total(), driver_time_ns: counts.price_ns(), ..tally }
+    }
+}
