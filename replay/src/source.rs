@@ -38,13 +38,20 @@ pub enum SourceError {
 /// # Errors
 /// When it cannot be opened, read or decompressed, or is larger than the limit.
 pub fn read_all(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, SourceError> {
+    if path.as_os_str() == "-" {
+        return read_from(io::stdin().lock(), path, limit_bytes);
+    }
+    let failed = |source| SourceError::Io { path: path.to_owned(), compression: "", source };
+    read_from(File::open(path).map_err(failed)?, path, limit_bytes)
+}
+
+/// The same of what `raw` reads; errors call it `path`.
+///
+/// # Errors
+/// As [`read_all`].
+pub fn read_from(raw: impl Read, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, SourceError> {
     let failed =
         |compression| move |source| SourceError::Io { path: path.to_owned(), compression, source };
-    let raw: Box<dyn Read> = if path.as_os_str() == "-" {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(File::open(path).map_err(failed(""))?)
-    };
     let mut raw = BufReader::with_capacity(1 << 18, raw);
     let head = raw.fill_buf().map_err(failed(""))?;
     let (reader, compression): (Box<dyn Read>, _) = if head.starts_with(&[0x1f, 0x8b]) {

@@ -93,7 +93,7 @@ fn an_export_reads_back_as_the_import() {
         let known = common::known(&path);
         let first = imported(&path);
         let bytes = common::export(&first, Format::Pickle);
-        let second = import(&read(&bytes), &known).unwrap();
+        let second = import(read(&bytes), &known).unwrap();
         assert_same(&first, &second);
         assert_eq!(
             bytes,

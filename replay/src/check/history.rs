@@ -128,7 +128,7 @@ impl Memory {
                 let is_expandable = entry.action == Action::SegmentUnmap;
                 self.map(addr, Mapped { size, stream, is_expandable })
             }
-            Action::Snapshot | Action::Oom | Action::UserDefined => Ok(()),
+            Action::Snapshot | Action::Oom | Action::UserDefined | Action::Annotate => Ok(()),
         }
     }
 

@@ -27,11 +27,11 @@ pub(super) fn check(tree: &Tree, demand: Demand, faults: &mut Faults) {
     for key in TOP {
         shape.key("the snapshot", key, tree.get(top, key.name).unwrap_or(Value::None));
     }
-    for (at, &segment) in shape.items(top, "segments").iter().enumerate() {
+    for (at, segment) in shape.items(top, "segments").enumerate() {
         shape.segment(at, segment);
     }
-    for (device, &trace) in shape.items(top, "device_traces").iter().enumerate() {
-        for (at, &entry) in items(tree, trace).iter().enumerate() {
+    for (device, trace) in shape.items(top, "device_traces").enumerate() {
+        for (at, entry) in tree.items(trace).enumerate() {
             shape.entry(format_args!("device_traces[{device}][{at}]"), entry);
         }
     }
@@ -127,8 +127,8 @@ struct Shape<'a, 'f> {
 }
 
 impl<'a> Shape<'a, '_> {
-    fn items(&self, dict: Node, key: &str) -> &'a [Value] {
-        items(self.tree, self.tree.get(dict, key).unwrap_or(Value::None))
+    fn items(&self, dict: Node, key: &str) -> impl Iterator<Item = Value> + use<'a> {
+        self.tree.items(self.tree.get(dict, key).unwrap_or(Value::None))
     }
 
     /// That a value has its key's type, or may be missing.
@@ -141,10 +141,10 @@ impl<'a> Shape<'a, '_> {
             | (Type::List, Value::List(_))
             | (Type::Dict, Value::Dict(_))
             | (Type::Any, _) => true,
-            (Type::Pool, pool) => match items(self.tree, pool) {
-                [first, second] => first.as_u64().is_some() && second.as_u64().is_some(),
-                _ => false,
-            },
+            (Type::Pool, pool) => {
+                let parts = self.tree.items(pool);
+                parts.len() == 2 && { parts }.all(|part| part.as_u64().is_some())
+            }
             _ => false,
         };
         if !is_right {
@@ -164,7 +164,8 @@ impl<'a> Shape<'a, '_> {
         self.frames(&place, frames);
         let mut end = address.as_u64().unwrap_or(0);
         let mut sums = [0_u64; 4];
-        for (number, &block) in items(self.tree, blocks).iter().enumerate() {
+        let tree = self.tree;
+        for (number, block) in tree.items(blocks).enumerate() {
             let place = format!("{place}.blocks[{number}]");
             let Value::Dict(block) = block else { continue };
             let values = self.block.read(self.tree, block);
@@ -232,7 +233,7 @@ impl<'a> Shape<'a, '_> {
             return;
         }
         let tree = self.tree;
-        for (number, &frame) in tree.cells(node).iter().enumerate() {
+        for (number, frame) in tree.values(node).enumerate() {
             let Value::Dict(frame) = frame else {
                 let place = format_args!("{place}.frames[{number}]");
                 self.faults.add(Rule::Key, place, "not a dict");
@@ -246,12 +247,5 @@ impl<'a> Shape<'a, '_> {
                 self.key(format_args!("{place}.frames[{number}]"), key, value);
             }
         }
-    }
-}
-
-fn items(tree: &Tree, value: Value) -> &[Value] {
-    match value {
-        Value::List(node) | Value::Tuple(node) => tree.cells(node),
-        _ => &[],
     }
 }

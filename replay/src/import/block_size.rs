@@ -9,7 +9,7 @@ use trace_format::{Addr, State};
 pub(super) fn allocated(state: &State, addr: Addr, requested_bytes: u64, config: &Config) -> u64 {
     let rounded = size::round(requested_bytes, config);
     let Some(segment) = state.segment_at(addr) else { return rounded };
-    let free = state.free_bytes_at(addr);
+    let free = state.free_bytes_in(&segment, addr);
     let Some(remaining) = free.checked_sub(rounded) else { return rounded };
     let splits = if segment.is_expandable || !segment.is_large {
         remaining >= size::MIN_BLOCK_BYTES

@@ -94,14 +94,15 @@ pub(super) fn find(
             reserved_before = reserved;
             has_loss = false;
         }
-        let need = need_bytes(&entries[at..], config);
+        // Only here: looked at before every entry, a long run of gains would be walked again and again.
+        let need = || need_bytes(&entries[at..], config);
         let is_oom = entry.is_some_and(|entry| entry.action == Action::Oom);
         let losses = &entries[window.clone()];
         if is_oom {
-            let cause = Cause::Refused { size_bytes: need.unwrap_or(0) };
+            let cause = Cause::Refused { size_bytes: need().unwrap_or(0) };
             flushes.push(Flush { window: window.clone(), cause });
         } else if has_loss {
-            let cause = match need {
+            let cause = match need() {
                 Some(need) if reserved_before.saturating_add(need) > limit => {
                     Cause::Refused { size_bytes: need }
                 }
@@ -145,12 +146,14 @@ pub(super) fn notes(flushes: &[Flush], known: &Known) -> Option<String> {
     let basis = if known.limit_bytes().is_some() {
         "by the given capacity and fraction"
     } else {
-        "without the capacity: growth past the most that the run ever reserved counts as refused"
+        "without the capacity (--meta gives it): growth past the most that the run ever reserved \
+         counts as refused"
     };
     (!flushes.is_empty()).then(|| {
         format!(
-            "segments went back to the device {} times: {} emptied caches, {} retries after a \
-             refusal, {} garbage collections, told apart {basis}",
+            "segments went back to the device {} times: {} emptied caches (replayed where they \
+             were; --no-empty-cache leaves them out), {} retries after a refusal and {} garbage \
+             collections (left to each setting), told apart {basis}",
             flushes.len(),
             count(|cause| matches!(cause, Cause::Emptied { .. })),
             count(|cause| matches!(cause, Cause::Refused { .. })),

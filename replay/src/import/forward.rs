@@ -9,7 +9,7 @@ use trace_format::{
 use super::block_size;
 use super::flush::Flush;
 use super::insert::Insert;
-use super::walk_back::{Kind, Walked, segment_event};
+use super::walk_back::{Kind, Walked, is_pair, segment_event};
 use crate::snapshot::{Action, Entry, Stacks};
 
 /// The records of one device.
@@ -57,12 +57,6 @@ pub(super) fn write(
     Written { records: writer.records, notes }
 }
 
-/// Whether a free was completed at once: both halves follow each other.
-fn is_pair(entry: &Entry, next: Option<&Entry>) -> bool {
-    entry.action == Action::FreeRequested
-        && next.is_some_and(|next| next.action == Action::FreeCompleted && next.addr == entry.addr)
-}
-
 struct Writer {
     state: State,
     records: Vec<Record>,
@@ -91,7 +85,8 @@ impl Writer {
         config: &Config,
     ) -> Event {
         let addr = Addr(entry.addr);
-        let live = self.state.block_at(addr);
+        let is_free = matches!(entry.action, Action::FreeRequested | Action::FreeCompleted);
+        let live = if is_free { self.state.block_at(addr) } else { None };
         let requested_bytes = live.map_or(entry.size, |block| block.requested_bytes);
         let size_bytes =
             || live.map_or_else(|| size::round(entry.size, config), |block| block.size_bytes);
@@ -128,7 +123,7 @@ impl Writer {
                 stream: entry.stream,
                 pool: entry.pool.unwrap_or(PoolId::DEFAULT),
             },
-            Action::UserDefined => {
+            Action::UserDefined | Action::Annotate => {
                 let frame = stacks.frames_of(entry.stack).next();
                 let name = frame.map_or(StringId(0), |frame| frame.name);
                 Event::Mark { kind: MarkKind::Instant, name }

@@ -29,12 +29,12 @@ pub(super) fn merge(lists: [Vec<Insert>; 3]) -> Vec<Insert> {
 }
 
 /// The profiler's ranges as marks, placed by time.
-pub(super) fn marks<'a>(
+pub(super) fn marks(
     entries: &[Entry],
-    annotations: impl Iterator<Item = &'a Annotation>,
+    annotations: &[Annotation],
     stacks: &mut Stacks,
 ) -> Vec<Insert> {
-    let mut sorted: Vec<_> = annotations.collect();
+    let mut sorted: Vec<_> = annotations.iter().collect();
     sorted.sort_by_key(|annotation| annotation.time_us);
     let mut names = HashMap::new();
     let mut before = 0;

@@ -12,6 +12,7 @@ mod forward;
 mod insert;
 mod known;
 mod minimalloc;
+mod notes;
 mod origin;
 mod pools;
 mod requests;
@@ -153,11 +154,18 @@ pub enum ImportError {
 /// # Errors
 /// When the file cannot be read, is of no known kind, or contradicts itself.
 pub fn import_file(path: &Path, known: &Known) -> Result<Import, ImportError> {
-    let bytes = source::read_all(path, INPUT_BYTES_MAX)?;
+    import_bytes(source::read_all(path, INPUT_BYTES_MAX)?, path, known)
+}
+
+/// Imports the content of a file, decompressed; errors call it `path`.
+///
+/// # Errors
+/// As [`import_file`].
+pub fn import_bytes(bytes: Vec<u8>, path: &Path, known: &Known) -> Result<Import, ImportError> {
     let path = || path.display().to_string();
     let origin = origin_of(&bytes, path)?;
     let read = match origin {
-        Origin::Snapshot => return import(&snapshot_of(bytes, path)?, known),
+        Origin::Snapshot => return import(snapshot_of(bytes, path)?, known),
         Origin::RmmLog => rmm::read(&bytes),
         Origin::Minimalloc => minimalloc::read(&bytes),
     };
@@ -209,49 +217,69 @@ pub(crate) fn is_json(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// When the final segments contradict themselves.
-pub fn import(snapshot: &Snapshot, known: &Known) -> Result<Import, ImportError> {
+pub fn import(snapshot: Snapshot, known: &Known) -> Result<Import, ImportError> {
     let compat = known.compat.or(snapshot.settings.compat);
-    let compat = compat.unwrap_or_else(|| compat_of(snapshot));
+    let inferred = notes::of_file(&snapshot, compat.is_none().then(|| compat_of(&snapshot)));
+    let compat = compat.unwrap_or_else(|| compat_of(&snapshot));
     let (config, note) = config_of(&snapshot.settings, compat);
+    let Snapshot { segments, traces, annotations, stacks, left_out, .. } = snapshot;
     let mut out = Import {
         origin: Origin::Snapshot,
         devices: Vec::new(),
-        stacks: snapshot.stacks.clone(),
+        stacks,
         config,
-        inferred: note.into_iter().collect(),
+        inferred: note.into_iter().chain(inferred).collect(),
     };
-    let by_segment = snapshot.segments.iter().map(|segment| segment.device as usize + 1);
-    let devices = by_segment.chain([snapshot.traces.len()]).max().unwrap_or(0);
-    for device in 0..devices {
-        let entries = snapshot.traces.get(device).map_or(&[][..], Vec::as_slice);
-        let segments = snapshot.segments.iter().filter(|s| s.device as usize == device);
-        let final_segments: Vec<_> = segments.map(segment_state).collect();
-        if entries.is_empty() && final_segments.is_empty() {
-            continue;
-        }
-        let imported = import_device(snapshot, device, entries, final_segments, known, &mut out)?;
-        out.devices.push(imported);
+    let mut devices: Vec<DeviceSnapshot> = traces
+        .into_iter()
+        .map(|entries| DeviceSnapshot { entries, ..Default::default() })
+        .collect();
+    for segment in &segments {
+        device_of(&mut devices, segment.device).segments.push(segment_state(segment));
     }
-    out.inferred.extend(snapshot.left_out.iter().map(|what| format!("left out: {what}")));
+    for annotation in annotations {
+        device_of(&mut devices, annotation.device).annotations.push(annotation);
+    }
+    for (device, found) in devices.into_iter().enumerate() {
+        if !found.entries.is_empty() || !found.segments.is_empty() {
+            let imported = import_device(DeviceId(device as u16), found, known, &mut out)?;
+            out.devices.push(imported);
+        }
+    }
+    out.inferred.extend(left_out.iter().map(|what| format!("left out: {what}")));
     Ok(out)
 }
 
+/// One device's part of a snapshot.
+#[derive(Default)]
+struct DeviceSnapshot {
+    entries: Vec<snapshot::Entry>,
+    segments: Vec<SegmentState>,
+    annotations: Vec<snapshot::Annotation>,
+}
+
+fn device_of(devices: &mut Vec<DeviceSnapshot>, device: u32) -> &mut DeviceSnapshot {
+    let at = device as usize;
+    if devices.len() <= at {
+        devices.resize_with(at + 1, DeviceSnapshot::default);
+    }
+    &mut devices[at]
+}
+
 fn import_device(
-    snapshot: &Snapshot,
-    device: usize,
-    entries: &[snapshot::Entry],
-    final_segments: Vec<SegmentState>,
+    device_id: DeviceId,
+    found: DeviceSnapshot,
     known: &Known,
     out: &mut Import,
 ) -> Result<DeviceImport, ImportError> {
-    let device_id = DeviceId(device as u16);
+    let DeviceSnapshot { entries, segments: final_segments, annotations } = found;
+    let entries = entries.as_slice();
     let walked = walk_back::walk_back(entries, &final_segments, &out.config)
         .map_err(|error| ImportError::Segments { device: device_id, error })?;
     let base_bytes = walked.base.reserved_bytes();
     let flushes = flush::find(entries, base_bytes, &out.config, known);
     let pools = pools::find(entries, &walked, &flushes);
-    let annotations = snapshot.annotations.iter().filter(|a| a.device as usize == device);
-    let marks = insert::marks(entries, annotations, &mut out.stacks);
+    let marks = insert::marks(entries, &annotations, &mut out.stacks);
     let mut base = BaseState {
         time_ns: entries.first().map_or(0, |entry| entry.time_us.saturating_mul(1000)),
         segments: walked.base.segments(),

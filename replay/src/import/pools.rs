@@ -55,7 +55,11 @@ pub(super) fn find(entries: &[Entry], walked: &Walked, flushes: &[Flush]) -> Poo
     }
     turns.sort_by_key(|(turn, insert)| (insert.before, *turn));
     let notes = (!scopes.is_empty()).then(|| {
-        format!("{} scopes of private pools, as short as their allocations allow", scopes.len())
+        format!(
+            "{} scopes of private pools are taken to be as short as their allocations allow: a pool \
+             may be let go sooner than it was",
+            scopes.len()
+        )
     });
     Pools { base, inserts: turns.into_iter().map(|(_, insert)| insert).collect(), notes }
 }

@@ -4,7 +4,7 @@
 use allocator::config::Config;
 use allocator::size;
 use trace_format::{
-    Addr, BlockStatus, Event, PoolId, Record, SegmentState, State, StateError, ThreadId,
+    Addr, BlockState, BlockStatus, Event, PoolId, Record, SegmentState, State, StateError, ThreadId,
 };
 
 use super::block_size;
@@ -38,48 +38,59 @@ pub(super) fn walk_back(
     let mut kinds = vec![Kind::default(); entries.len()];
     let mut unplaced_pools = 0_u64;
     let mut unrecorded_frees = 0_u64;
-    let mut unplaced = Vec::new();
-    for (at, entry) in entries.iter().enumerate().rev() {
+    let mut unplaced = 0_u64;
+    let mut first_unplaced = None;
+    let mut at = entries.len();
+    while at > 0 {
+        at -= 1;
+        let entry = &entries[at];
         let is_segment = entry.action.is_segment_gain() || entry.action.is_segment_loss();
         if is_segment || entry.action == Action::Alloc {
             let (kind, pool_is_known) = kind_of(&state, entry);
             kinds[at] = kind;
             unplaced_pools += u64::from(!pool_is_known);
         }
-        if entry.action == Action::Alloc && state.free_bytes_at(Addr(entry.addr)) > 0 {
+        let live = state.block_at(Addr(entry.addr));
+        let is_free = || live.is_none() && state.free_bytes_at(Addr(entry.addr)) > 0;
+        if entry.action == Action::Alloc && is_free() {
             unrecorded_frees += 1;
             continue;
         }
-        let Some(event) = event_to_undo(&state, entry, kinds[at], config) else { continue };
+        // Both halves of a free at once are undone at once.
+        let is_whole = at > 0 && live.is_none() && is_pair(&entries[at - 1], Some(entry));
+        let event = event_to_undo(&state, live, entry, kinds[at], is_whole, config);
+        let Some(event) = event else { continue };
+        at -= usize::from(is_whole);
         let record = Record { time_ns: 0, thread: ThreadId(0), stack: entry.stack, event };
         if let Err(error) = state.undo(&record) {
-            unplaced.push((at, error));
+            unplaced += 1;
+            first_unplaced = Some((at, error));
         }
     }
     let mut notes = Vec::new();
     if unplaced_pools > 0 {
         notes.push(format!(
-            "{unplaced_pools} events name no pool (PyTorch before 2.12) and their \
-             segments are gone: taken as the default pool"
+            "{unplaced_pools} events name no pool (PyTorch before 2.12) and their segments are gone: \
+             taken as the default pool, so a replay may share what the run kept apart"
         ));
     }
     if unrecorded_frees > 0 {
         notes.push(format!(
-            "{unrecorded_frees} blocks are free at the end though no free of them was recorded: \
-             recording stopped earlier, or left frees out"
+            "{unrecorded_frees} blocks are free at the end though no free of them was recorded \
+             (recording stopped earlier, or left frees out): they stay live, so peaks may be too \
+             high"
         ));
     }
-    if let Some((at, error)) = unplaced.last() {
+    if let Some((at, error)) = first_unplaced {
         notes.push(format!(
-            "{} events do not fit the final segments, so the state the trace began with is \
-             approximate (the first is event {at}: {error})",
-            unplaced.len()
+            "{unplaced} events do not fit the final segments, so the state the trace began with is \
+             approximate, and every number with it (the first is event {at}: {error})"
         ));
     }
     if !state.is_empty() {
         notes.push(format!(
             "the trace begins mid-run, with {} bytes reserved and {} active: that state was \
-             worked out from the final segments",
+             worked out from the final segments, and what happened before is in no number",
             state.reserved_bytes(),
             state.active_bytes()
         ));
@@ -104,9 +115,22 @@ fn kind_of(state: &State, entry: &Entry) -> (Kind, bool) {
     (Kind { pool: pool.unwrap_or(PoolId::DEFAULT), is_large }, pool.is_some())
 }
 
-fn event_to_undo(state: &State, entry: &Entry, kind: Kind, config: &Config) -> Option<Event> {
+/// Whether a free was completed at once: both halves follow each other.
+pub(super) fn is_pair(entry: &Entry, next: Option<&Entry>) -> bool {
+    entry.action == Action::FreeRequested
+        && next.is_some_and(|next| next.action == Action::FreeCompleted && next.addr == entry.addr)
+}
+
+/// The event of an entry; where it `is_whole`, of it and its request before.
+fn event_to_undo(
+    state: &State,
+    live: Option<BlockState>,
+    entry: &Entry,
+    kind: Kind,
+    is_whole: bool,
+    config: &Config,
+) -> Option<Event> {
     let addr = Addr(entry.addr);
-    let live = state.block_at(addr);
     let requested_bytes = live.map_or(entry.size, |block| block.requested_bytes);
     let size_bytes = live.map_or_else(
         || block_size::freed(state, addr, entry.size, config),
@@ -120,6 +144,9 @@ fn event_to_undo(state: &State, entry: &Entry, kind: Kind, config: &Config) -> O
             stream: entry.stream,
             pool: kind.pool,
         },
+        Action::FreeCompleted if is_whole => {
+            Event::Free { addr, requested_bytes, size_bytes, pending: false }
+        }
         Action::FreeCompleted => Event::FreeCompleted { addr, requested_bytes, size_bytes },
         Action::FreeRequested => {
             // Still shown as allocated: the snapshot was taken between the request and its bookkeeping.
@@ -128,7 +155,7 @@ fn event_to_undo(state: &State, entry: &Entry, kind: Kind, config: &Config) -> O
             }
             Event::Free { addr, requested_bytes, size_bytes, pending: live.is_some() }
         }
-        Action::Snapshot | Action::Oom | Action::UserDefined => return None,
+        Action::Snapshot | Action::Oom | Action::UserDefined | Action::Annotate => return None,
         _ => segment_event(entry, kind),
     })
 }

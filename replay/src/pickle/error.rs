@@ -75,7 +75,10 @@ pub enum Problem {
     #[error("{0:?} is not a {1}; the file is damaged")]
     BadText(String, &'static str),
     /// The pickle asks for more memory than allowed.
-    #[error("the pickle holds more than {0} values, the limit; raise the limit to read it")]
+    #[error(
+        "the pickle takes more than {0} times eight bytes, far more than a snapshot of its size; \
+         the file is damaged"
+    )]
     TooManyValues(u64),
 }
 

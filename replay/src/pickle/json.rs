@@ -12,7 +12,7 @@ use super::tree::{Full, Tree, Value};
 /// # Errors
 /// When it is not JSON, nests deeper than 127 levels, or holds more values than allowed.
 pub fn read_json(bytes: &[u8], limits: Limits) -> Result<Tree, serde_json::Error> {
-    let mut tree = Tree::with_limit(usize::try_from(limits.values).unwrap_or(usize::MAX));
+    let mut tree = Tree::with_limit(limits.of_input(bytes.len()));
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let root = Seed(&mut tree).deserialize(&mut deserializer)?;
     deserializer.end()?;
@@ -67,7 +67,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(value) = items.next_element_seed(Seed(&mut *self.0))? {
             values.push(value);
         }
-        let node = self.0.add_full_node(&values).map_err(|Full| too_many())?;
+        let node = self.0.add_node().map_err(|Full| too_many())?;
+        self.0.extend(node, &values).map_err(|Full| too_many())?;
         Ok(Value::List(node))
     }
 
@@ -77,7 +78,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
             values.push(key);
             values.push(entries.next_value_seed(Seed(&mut *self.0))?);
         }
-        let node = self.0.add_full_node(&values).map_err(|Full| too_many())?;
+        let node = self.0.add_node().map_err(|Full| too_many())?;
+        self.0.extend_dict(node, &values).map_err(|Full| too_many())?;
         Ok(Value::Dict(node))
     }
 }

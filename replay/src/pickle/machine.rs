@@ -5,21 +5,27 @@ use std::cmp::Ordering;
 use hashbrown::HashMap;
 
 use super::Limits;
+use super::cell::Cell;
 use super::error::{PickleError, Problem};
 use super::opcode::{self as op, name};
 use super::text;
 use super::tree::{Full, Node, Tree, Value};
 
+/// Opcodes between two looks at how much the machine holds.
+const WATCH: u32 = 256;
+
 pub(super) fn run(bytes: &[u8], limits: Limits) -> Result<Tree, PickleError> {
+    let limit = limits.of_input(bytes.len());
     let mut machine = Machine {
         bytes,
         at: 0,
         stack: Vec::new(),
         marks: Vec::new(),
         memo: Memo::default(),
-        tree: Tree::with_limit(usize::try_from(limits.values).unwrap_or(usize::MAX)),
-        limits,
+        tree: Tree::with_limit(limit),
+        limit,
     };
+    let mut watch = 0;
     loop {
         let offset = machine.at as u64;
         let fail = |opcode, problem| PickleError { offset, opcode, problem };
@@ -27,11 +33,15 @@ pub(super) fn run(bytes: &[u8], limits: Limits) -> Result<Tree, PickleError> {
             return Err(fail(None, Problem::Truncated));
         };
         machine.at += 1;
-        match machine.step(byte) {
-            Ok(true) => return Ok(machine.tree),
-            Ok(false) => {}
-            Err(problem) => return Err(fail(Some(byte), problem)),
+        let done = machine.step(byte).map_err(|problem| fail(Some(byte), problem))?;
+        if done || watch == WATCH {
+            watch = 0;
+            machine.watch().map_err(|problem| fail(Some(byte), problem))?;
         }
+        if done {
+            return Ok(machine.tree);
+        }
+        watch += 1;
     }
 }
 
@@ -39,12 +49,12 @@ pub(super) fn run(bytes: &[u8], limits: Limits) -> Result<Tree, PickleError> {
 /// cannot make us allocate.
 #[derive(Default)]
 struct Memo {
-    dense: Vec<Value>,
-    sparse: HashMap<u64, Value>,
+    dense: Vec<Cell>,
+    sparse: HashMap<u64, Cell>,
 }
 
 impl Memo {
-    fn put(&mut self, index: u64, value: Value) {
+    fn put(&mut self, index: u64, value: Cell) {
         let len = self.dense.len() as u64;
         match index.cmp(&len) {
             Ordering::Less => self.dense[index as usize] = value,
@@ -53,7 +63,7 @@ impl Memo {
         }
     }
 
-    fn get(&self, index: u64) -> Result<Value, Problem> {
+    fn get(&self, index: u64) -> Result<Cell, Problem> {
         let dense = usize::try_from(index).ok().and_then(|index| self.dense.get(index));
         dense.or_else(|| self.sparse.get(&index)).copied().ok_or(Problem::NoSuchMemo(index))
     }
@@ -70,7 +80,8 @@ struct Machine<'a> {
     marks: Vec<usize>,
     memo: Memo,
     tree: Tree,
-    limits: Limits,
+    /// How much all of them may hold, in units of eight bytes.
+    limit: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -154,14 +165,18 @@ impl<'a> Machine<'a> {
                 let mark = self.mark()?;
                 self.set_from(mark)?;
             }
-            op::MEMOIZE => self.memo.put(self.memo.next_index(), self.top()?),
+            op::MEMOIZE => {
+                let cell = self.packed_top()?;
+                self.memo.put(self.memo.next_index(), cell);
+            }
             op::BINPUT | op::LONG_BINPUT | op::PUT => {
                 let index = self.memo_index(byte)?;
-                self.memo.put(index, self.top()?);
+                let cell = self.packed_top()?;
+                self.memo.put(index, cell);
             }
             op::BINGET | op::LONG_BINGET | op::GET => {
                 let index = self.memo_index(byte)?;
-                self.stack.push(self.memo.get(index)?);
+                self.stack.push(self.tree.unpack(self.memo.get(index)?));
             }
             _ => return Err(self.refuse(byte)),
         }
@@ -253,6 +268,18 @@ impl<'a> Machine<'a> {
         self.stack.last().copied().ok_or(Problem::StackUnderflow)
     }
 
+    fn packed_top(&mut self) -> Result<Cell, Problem> {
+        let top = self.top()?;
+        Ok(self.tree.pack(top))
+    }
+
+    /// That everything together is within the limit.
+    fn watch(&self) -> Result<(), Problem> {
+        let memo = self.memo.dense.len() + 4 * self.memo.sparse.len();
+        let used = self.tree.used() + 2 * self.stack.len() + self.marks.len() + memo;
+        if used > self.limit { Err(self.full(&Full)) } else { Ok(()) }
+    }
+
     fn pop(&mut self) -> Result<Value, Problem> {
         let top = self.top()?;
         self.stack.pop();
@@ -278,18 +305,19 @@ impl<'a> Machine<'a> {
             return Err(Problem::OddItems);
         }
         let node = self.tree.add_node().map_err(|full| self.full(&full))?;
-        self.drain_into(node, start)?;
-        self.stack.push(match byte {
+        let container = match byte {
             op::LIST | op::EMPTY_LIST => Value::List(node),
             op::DICT | op::EMPTY_DICT => Value::Dict(node),
             _ => Value::Tuple(node),
-        });
+        };
+        self.drain_into(container, node, start)?;
+        self.stack.push(container);
         Ok(())
     }
 
     fn append_from(&mut self, start: usize) -> Result<(), Problem> {
         match self.container(start)? {
-            Value::List(node) => self.drain_into(node, start),
+            list @ Value::List(node) => self.drain_into(list, node, start),
             other => Err(Problem::WrongType { needs: "a list", found: other.type_name() }),
         }
     }
@@ -299,7 +327,7 @@ impl<'a> Machine<'a> {
             Value::Dict(_) if !(self.stack.len() - start).is_multiple_of(2) => {
                 Err(Problem::OddItems)
             }
-            Value::Dict(node) => self.drain_into(node, start),
+            dict @ Value::Dict(node) => self.drain_into(dict, node, start),
             other => Err(Problem::WrongType { needs: "a dict", found: other.type_name() }),
         }
     }
@@ -311,14 +339,18 @@ impl<'a> Machine<'a> {
         self.stack.get(below).copied().ok_or(Problem::StackUnderflow)
     }
 
-    fn drain_into(&mut self, node: Node, start: usize) -> Result<(), Problem> {
-        let result = self.tree.extend(node, &self.stack[start..]);
+    fn drain_into(&mut self, into: Value, node: Node, start: usize) -> Result<(), Problem> {
+        let values = &self.stack[start..];
+        let result = match into {
+            Value::Dict(_) => self.tree.extend_dict(node, values),
+            _ => self.tree.extend(node, values),
+        };
         self.stack.truncate(start);
         result.map_err(|full| self.full(&full))
     }
 
     fn full(&self, _: &Full) -> Problem {
-        Problem::TooManyValues(self.limits.values)
+        Problem::TooManyValues(self.limit as u64)
     }
 
     /// Why an opcode that is not one of ours is refused.

@@ -2,10 +2,12 @@
 //! would import or call anything is an error, so reading a file from a stranger is safe. No length in the file is
 //! trusted, values live in an arena (nesting cannot overflow the stack), and memory is bounded by [`Limits`].
 
+mod cell;
 mod error;
 mod json;
 mod machine;
 pub(crate) mod opcode;
+mod shapes;
 mod strings;
 mod text;
 mod tree;
@@ -18,12 +20,24 @@ pub use tree::{Node, Tree, Value};
 /// How much a pickle may make us hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Values in containers, and containers; each is 16 bytes.
+    /// Units of eight bytes that everything but strings may take. However large this is, there is no more than one
+    /// for each byte of input, beside [`VALUES_ALWAYS`]: a file cannot take more than about ten times its size.
     pub values: u64,
 }
 
+/// Units of eight bytes that every input may take, however short it is: 64 MiB.
+const VALUES_ALWAYS: u64 = 8 << 20;
+
+impl Limits {
+    /// The limit for an input of `len` bytes.
+    fn of_input(self, len: usize) -> usize {
+        let limit = self.values.min(VALUES_ALWAYS.saturating_add(len as u64));
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    }
+}
+
 impl Default for Limits {
-    /// Half a billion values: a trace of forty million events.
+    /// Half a billion units: a trace of thirty million events.
     fn default() -> Self {
         Self { values: 500_000_000 }
     }

@@ -9,6 +9,10 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 pub struct Text(u32);
 
 impl Text {
+    pub(super) fn at(index: u32) -> Self {
+        Self(index)
+    }
+
     /// Its place among the tree's strings, for tables beside the tree.
     pub fn index(self) -> usize {
         self.0 as usize

@@ -12,6 +12,8 @@ pub struct Snapshot {
     pub traces: Vec<Vec<Entry>>,
     /// The allocator's settings, as far as they are known.
     pub settings: Settings,
+    /// Whether the file holds settings at all.
+    pub has_settings: bool,
     /// `record_function` ranges of the profiler.
     pub annotations: Vec<Annotation>,
     /// The call stacks that entries, segments and blocks name; the first is empty.
@@ -81,11 +83,13 @@ pub enum Action {
     Oom,
     /// A mark of PyTorch before 2.5; the stack's first frame names it.
     UserDefined,
+    /// Metadata was attached to a live block (`_annotate_tensor` of PyTorch 2.15); the stack's first frame holds it.
+    Annotate,
 }
 
 impl Action {
     /// All actions.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Alloc,
         Self::FreeRequested,
         Self::FreeCompleted,
@@ -96,6 +100,7 @@ impl Action {
         Self::Snapshot,
         Self::Oom,
         Self::UserDefined,
+        Self::Annotate,
     ];
 
     /// Its name in a snapshot.
@@ -111,7 +116,13 @@ impl Action {
             Self::Snapshot => "snapshot",
             Self::Oom => "oom",
             Self::UserDefined => "user_defined",
+            Self::Annotate => "annotate",
         }
+    }
+
+    /// Whether it is about an address.
+    pub fn has_addr(self) -> bool {
+        !matches!(self, Self::Oom | Self::Snapshot | Self::UserDefined | Self::Annotate)
     }
 
     /// Whether it maps memory into the process.

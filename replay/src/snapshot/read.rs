@@ -9,8 +9,8 @@ use super::fields::Fields;
 use super::model::{Action, Annotation, Block, Entry, Segment, Settings, Snapshot};
 use super::stacks::StackReader;
 use super::values::{
-    Place, SnapshotError, device_of, integer, is_metadata, items, mismatch, pool_of, size_of,
-    status_of, stream_of, time_of,
+    Place, SnapshotError, device_of, integer, is_metadata, mismatch, pool_of, size_of, status_of,
+    stream_of, time_of,
 };
 use crate::pickle::{Node, Tree, Value};
 
@@ -25,16 +25,16 @@ pub fn from_tree(tree: &Tree) -> Result<Snapshot, SnapshotError> {
         block: Fields::new(tree, BLOCK_KEYS),
         entry: Fields::new(tree, ENTRY_KEYS),
         actions: actions(tree),
+        history: Fields::new(tree, HISTORY_KEYS),
         stacks: StackReader::new(tree),
         out: Snapshot::default(),
-        has_metadata: false,
+        seen: Seen::default(),
+        room: tree.cell_count(),
     };
     reader.top()?;
     let mut out = reader.out;
     out.stacks = reader.stacks.finish();
-    if reader.has_metadata {
-        out.left_out.push("user_metadata and compile_context of events".to_owned());
-    }
+    out.left_out = reader.seen.left_out();
     Ok(out)
 }
 
@@ -50,7 +50,8 @@ const SEGMENT_KEYS: [&str; 9] = [
     "blocks",
 ];
 const BLOCK_KEYS: [&str; 5] = ["size", "requested_size", "state", "frames", "history"];
-const ENTRY_KEYS: [&str; 11] = [
+const HISTORY_KEYS: [&str; 2] = ["frames", "real_size"];
+const ENTRY_KEYS: [&str; 12] = [
     "action",
     "addr",
     "device_free",
@@ -62,18 +63,53 @@ const ENTRY_KEYS: [&str; 11] = [
     "frames",
     "user_metadata",
     "compile_context",
+    "internal_metadata",
 ];
 
 struct Reader<'a> {
     tree: &'a Tree,
     segment: Fields<9>,
     block: Fields<5>,
-    entry: Fields<11>,
+    entry: Fields<12>,
+    history: Fields<2>,
     /// The action that each string is.
     actions: Vec<Option<Action>>,
     stacks: StackReader<'a>,
     out: Snapshot,
-    has_metadata: bool,
+    seen: Seen,
+    /// Events, segments and blocks that may still come: as many as the file holds values. A file in which one list is
+    /// used many times could ask for any number.
+    room: usize,
+}
+
+/// What events have that the model has not.
+#[derive(Default)]
+struct Seen {
+    metadata: bool,
+    internal: u64,
+    unknown: u64,
+    /// The first action that is not known.
+    unknown_action: String,
+}
+
+impl Seen {
+    fn left_out(self) -> Vec<String> {
+        let metadata = "user_metadata and compile_context of events".to_owned();
+        let internal = format!(
+            "that {} events are PyTorch's own (internal_metadata): they are replayed like any other",
+            self.internal
+        );
+        let unknown = format!(
+            "{} events of kinds that are not known here, such as {:?}",
+            self.unknown, self.unknown_action
+        );
+        let notes = [
+            self.metadata.then_some(metadata),
+            (self.internal > 0).then_some(internal),
+            (self.unknown > 0).then_some(unknown),
+        ];
+        notes.into_iter().flatten().collect()
+    }
 }
 
 fn actions(tree: &Tree) -> Vec<Option<Action>> {
@@ -100,8 +136,9 @@ impl Reader<'_> {
         self.traces(get("device_traces"))?;
         if let Value::Dict(settings) = get("allocator_settings") {
             self.out.settings = read_settings(tree, settings);
+            self.out.has_settings = true;
         }
-        for (at, &annotation) in items(tree, get("external_annotations")).iter().enumerate() {
+        for (at, annotation) in tree.items(get("external_annotations")).enumerate() {
             self.annotation(at, annotation)?;
         }
         Ok(())
@@ -117,8 +154,9 @@ impl Reader<'_> {
     fn segments(&mut self, value: Value) -> Result<(), SnapshotError> {
         let tree = self.tree;
         let node = self.list("segments", value)?;
-        for (at, &segment) in tree.cells(node).iter().enumerate() {
+        for (at, segment) in tree.values(node).enumerate() {
             let place = Place::of("segments", at);
+            self.take_room(place)?;
             let Value::Dict(segment) = segment else {
                 return Err(mismatch(place, "a dict", tree, segment));
             };
@@ -153,8 +191,9 @@ impl Reader<'_> {
     ) -> Result<Vec<Block>, SnapshotError> {
         let tree = self.tree;
         let node = self.list(place.key("blocks"), value)?;
-        let mut blocks = Vec::with_capacity(tree.cells(node).len());
-        for &block in tree.cells(node) {
+        let mut blocks = Vec::with_capacity(tree.len(node).min(self.room));
+        for block in tree.values(node) {
+            self.take_room(place.key("blocks"))?;
             let Value::Dict(block) = block else {
                 return Err(mismatch(place.key("blocks"), "a list of dicts", tree, block));
             };
@@ -162,10 +201,10 @@ impl Reader<'_> {
             let size = size_of(tree, place.key("blocks: size"), size)?;
             let mut requested = requested.as_u64();
             // PyTorch before 2.1 kept a history of uses in the block; the first is the current one.
-            if let Some(&Value::Dict(last)) = items(tree, history).first() {
-                frames = tree.get(last, "frames").unwrap_or(frames);
-                requested =
-                    requested.or_else(|| tree.get(last, "real_size").and_then(Value::as_u64));
+            if let Some(Value::Dict(last)) = tree.items(history).next() {
+                let [then, real_size] = self.history.read(tree, last);
+                frames = if then == Value::None { frames } else { then };
+                requested = requested.or(real_size.as_u64());
             }
             let status = match state {
                 Value::Text(text) => status_of(tree.text(text)),
@@ -186,33 +225,59 @@ impl Reader<'_> {
     fn traces(&mut self, value: Value) -> Result<(), SnapshotError> {
         let tree = self.tree;
         let traces = self.list("device_traces", value)?;
-        for (device, &trace) in tree.cells(traces).iter().enumerate() {
+        for (device, trace) in tree.values(traces).enumerate() {
             let place = Place::of("device_traces", device);
             device_of(tree, place, Value::Int(device as i64))?;
             let trace = self.list(place, trace)?;
-            let mut entries = Vec::with_capacity(tree.cells(trace).len());
-            for (at, &entry) in tree.cells(trace).iter().enumerate() {
+            let mut entries = Vec::with_capacity(tree.len(trace).min(self.room));
+            for (at, entry) in tree.values(trace).enumerate() {
                 let place = place.at(at);
+                self.take_room(place)?;
                 let Value::Dict(entry) = entry else {
                     return Err(mismatch(place, "a dict", tree, entry));
                 };
-                entries.push(self.entry(place, entry)?);
+                entries.extend(self.entry(place, entry)?);
             }
             self.out.traces.push(entries);
         }
         Ok(())
     }
 
-    fn entry(&mut self, place: Place, entry: Node) -> Result<Entry, SnapshotError> {
+    fn take_room(&mut self, place: Place) -> Result<(), SnapshotError> {
+        let room = self.room.checked_sub(1);
+        let shared = "a list of its own (one is used over and over)";
+        self.room = room.ok_or_else(|| mismatch(place, shared, self.tree, Value::None))?;
+        Ok(())
+    }
+
+    /// An event; `None` for one of a kind that is not known.
+    fn entry(&mut self, place: Place, entry: Node) -> Result<Option<Entry>, SnapshotError> {
         let tree = self.tree;
-        let [action, addr, free, size, stream, time, pool, segment_pool, frames, metadata, context] =
-            self.entry.read(tree, entry);
-        let action = match action {
-            Value::Text(text) => self.actions[text.index()],
-            _ => None,
-        }
-        .ok_or_else(|| mismatch(place.key("action"), "an action of PyTorch", tree, action))?;
-        let has_addr = !matches!(action, Action::Oom | Action::Snapshot | Action::UserDefined);
+        let [
+            action,
+            addr,
+            free,
+            size,
+            stream,
+            time,
+            pool,
+            segment_pool,
+            frames,
+            metadata,
+            context,
+            internal,
+        ] = self.entry.read(tree, entry);
+        let Value::Text(name) = action else {
+            return Err(mismatch(place.key("action"), "an action of PyTorch", tree, action));
+        };
+        let Some(action) = self.actions[name.index()] else {
+            if self.seen.unknown == 0 {
+                self.seen.unknown_action = tree.text(name).chars().take(40).collect();
+            }
+            self.seen.unknown += 1;
+            return Ok(None);
+        };
+        let has_addr = action.has_addr();
         let addr = match action {
             Action::Oom => free.as_u64().or(addr.as_u64()).unwrap_or(0),
             _ if has_addr => integer(tree, place.key("addr"), addr)?,
@@ -222,16 +287,23 @@ impl Reader<'_> {
             Value::None if !has_addr => 0,
             size => size_of(tree, place.key("size"), size)?,
         };
-        self.has_metadata |= is_metadata(tree, metadata, "") || is_metadata(tree, context, "N/A");
-        Ok(Entry {
+        let stack = if let (Action::Annotate, Value::Text(name)) = (action, metadata) {
+            self.stacks.named(name, frames)
+        } else {
+            let is_more = is_metadata(tree, metadata, "") || is_metadata(tree, context, "N/A");
+            self.seen.metadata |= is_more;
+            self.stacks.stack(frames)
+        };
+        self.seen.internal += u64::from(is_metadata(tree, internal, ""));
+        Ok(Some(Entry {
             action,
             addr,
             size,
             stream: stream_of(stream),
             time_us: time_of(time),
             pool: pool_of(tree, pool).or_else(|| pool_of(tree, segment_pool)),
-            stack: self.stacks.stack(frames),
-        })
+            stack,
+        }))
     }
 
     fn annotation(&mut self, at: usize, value: Value) -> Result<(), SnapshotError> {

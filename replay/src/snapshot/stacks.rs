@@ -20,6 +20,7 @@ pub(super) struct StackReader<'a> {
     frame_ids: HashMap<Frame, u32>,
     stack_ids: HashMap<Box<[FrameId]>, u32>,
     scratch: Vec<FrameId>,
+    named_room: usize,
 }
 
 impl<'a> StackReader<'a> {
@@ -34,6 +35,7 @@ impl<'a> StackReader<'a> {
             frame_ids: HashMap::new(),
             stack_ids: HashMap::from([(Box::default(), 0)]),
             scratch: Vec::new(),
+            named_room: tree.cell_count(),
         }
     }
 
@@ -51,22 +53,47 @@ impl<'a> StackReader<'a> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let tree = self.tree;
-        scratch.extend(tree.cells(node).iter().filter_map(|&frame| match frame {
+        scratch.extend(tree.values(node).filter_map(|frame| match frame {
             Value::Dict(frame) => Some(self.frame(frame)),
             _ => None,
         }));
-        let id = if let Some(&id) = self.stack_ids.get(scratch.as_slice()) {
-            id
-        } else {
-            let id = self.out.stacks.len() as u32;
-            let stack: Box<[FrameId]> = scratch.as_slice().into();
-            self.out.stacks.push(stack.clone());
-            self.stack_ids.insert(stack, id);
-            id
-        };
+        let id = self.stack_id(&scratch);
         self.scratch = scratch;
         self.stack_of_node[node.index()] = id;
         StackId(id)
+    }
+
+    /// The stack of a frame list below one more frame that is only a name.
+    pub(super) fn named(&mut self, name: Text, frames: Value) -> StackId {
+        let below = self.stack(frames);
+        let frame = Frame { name: self.text(name), ..Frame::default() };
+        let name = self.frame_id(frame);
+        let below = self.out.frame_ids_of(below);
+        // Frames are copied here: a file with one long list and many names must not ask for any number.
+        let room = self.named_room.checked_sub(below.len());
+        let stack = if room.is_some() { [&[name], below].concat() } else { vec![name] };
+        self.named_room = room.unwrap_or(0);
+        StackId(self.stack_id(&stack))
+    }
+
+    fn stack_id(&mut self, stack: &[FrameId]) -> u32 {
+        if let Some(&id) = self.stack_ids.get(stack) {
+            return id;
+        }
+        let id = self.out.stacks.len() as u32;
+        let stack: Box<[FrameId]> = stack.into();
+        self.out.stacks.push(stack.clone());
+        self.stack_ids.insert(stack, id);
+        id
+    }
+
+    fn frame_id(&mut self, frame: Frame) -> FrameId {
+        let next = self.out.frames.len() as u32;
+        let id = *self.frame_ids.entry(frame).or_insert(next);
+        if id == next {
+            self.out.frames.push(frame);
+        }
+        FrameId(id)
     }
 
     fn frame(&mut self, node: Node) -> FrameId {
@@ -80,13 +107,9 @@ impl<'a> StackReader<'a> {
             filename: self.string(filename),
             line: line.as_u64().and_then(|line| u32::try_from(line).ok()).unwrap_or(0),
         };
-        let next = self.out.frames.len() as u32;
-        let id = *self.frame_ids.entry(frame).or_insert(next);
-        if id == next {
-            self.out.frames.push(frame);
-        }
-        self.frame_of_node[node.index()] = id;
-        FrameId(id)
+        let id = self.frame_id(frame);
+        self.frame_of_node[node.index()] = id.0;
+        id
     }
 
     fn string(&mut self, value: Value) -> StringId {

@@ -25,14 +25,6 @@ pub struct SnapshotError {
 /// More devices than any machine has.
 const DEVICES_MAX: i64 = 1024;
 
-/// The values of a list or tuple; anything else has none.
-pub(super) fn items(tree: &Tree, value: Value) -> &[Value] {
-    match value {
-        Value::List(node) | Value::Tuple(node) => tree.cells(node),
-        _ => &[],
-    }
-}
-
 pub(super) fn status_of(state: &str) -> Option<BlockStatus> {
     match state {
         "active_allocated" => Some(BlockStatus::Allocated),
@@ -61,10 +53,11 @@ pub(super) fn time_of(value: Value) -> u64 {
 
 pub(super) fn pool_of(tree: &Tree, value: Value) -> Option<PoolId> {
     let (Value::List(node) | Value::Tuple(node)) = value else { return None };
-    match tree.cells(node) {
-        [a, b] => Some(PoolId(a.as_u64()?, b.as_u64()?)),
-        _ => None,
+    if tree.len(node) != 2 {
+        return None;
     }
+    let part = |at| tree.value(node, at)?.as_u64();
+    Some(PoolId(part(0)?, part(1)?))
 }
 
 /// Whether metadata says more than its default.

@@ -1,6 +1,7 @@
 //! The live blocks of a device, by address.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::{Problem, ranges::end_of};
 use crate::ids::{Addr, StackId};
@@ -23,6 +24,12 @@ impl Block {
         stack: StackId,
     ) -> Self {
         Self { size_bytes, requested_bytes, pending, stack }
+    }
+
+    /// Whether it has these sizes and is pending or not.
+    fn is(&self, requested_bytes: u64, size_bytes: u64, pending: bool) -> bool {
+        (self.requested_bytes, self.size_bytes, self.pending)
+            == (requested_bytes, size_bytes, pending)
     }
 }
 
@@ -65,18 +72,12 @@ impl Blocks {
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, addr: Addr) {
-        if let Some(block) = self.by_addr.remove(&addr) {
-            *self.sum(block.pending) -= block.size_bytes;
-        }
-    }
-
     pub(super) fn set_pending(&mut self, addr: Addr, pending: bool) {
-        if let Some(mut block) = self.by_addr.get(&addr).copied() {
-            *self.sum(block.pending) -= block.size_bytes;
+        if let Some(block) = self.by_addr.get_mut(&addr) {
+            let Block { size_bytes, pending: before, .. } = *block;
             block.pending = pending;
-            *self.sum(pending) += block.size_bytes;
-            self.by_addr.insert(addr, block);
+            *self.sum(before) -= size_bytes;
+            *self.sum(pending) += size_bytes;
         }
     }
 
@@ -103,6 +104,25 @@ impl Blocks {
             });
         }
         Ok(())
+    }
+
+    /// Takes away the block that [`Self::expect`] describes.
+    pub(super) fn take(
+        &mut self,
+        addr: Addr,
+        requested_bytes: u64,
+        size_bytes: u64,
+        pending: bool,
+    ) -> Result<(), Problem> {
+        match self.by_addr.entry(addr) {
+            Entry::Occupied(entry) if entry.get().is(requested_bytes, size_bytes, pending) => {
+                entry.remove();
+                *self.sum(pending) -= size_bytes;
+                Ok(())
+            }
+            // What is wrong with it in words.
+            _ => self.expect(addr, requested_bytes, size_bytes, pending),
+        }
     }
 
     /// That a block is handed out at `addr`.

@@ -86,18 +86,15 @@ impl State {
                 self.revive(addr, block, Some(stream))
             }
             Event::Free { addr, requested_bytes, size_bytes, pending } => {
-                self.blocks.expect(addr, requested_bytes, size_bytes, false)?;
                 if pending {
+                    self.blocks.expect(addr, requested_bytes, size_bytes, false)?;
                     self.blocks.set_pending(addr, true);
-                } else {
-                    self.blocks.remove(addr);
+                    return Ok(());
                 }
-                Ok(())
+                self.blocks.take(addr, requested_bytes, size_bytes, false)
             }
             Event::FreeCompleted { addr, requested_bytes, size_bytes } => {
-                self.blocks.expect(addr, requested_bytes, size_bytes, true)?;
-                self.blocks.remove(addr);
-                Ok(())
+                self.blocks.take(addr, requested_bytes, size_bytes, true)
             }
             Event::RecordStream { addr, .. } => self.blocks.expect_allocated(addr),
             ref event => match segment_change(event, record.stack) {
@@ -111,9 +108,7 @@ impl State {
     fn step_backward(&mut self, record: &Record) -> Result<(), Problem> {
         match record.event {
             Event::Alloc { addr, requested_bytes, size_bytes, .. } => {
-                self.blocks.expect(addr, requested_bytes, size_bytes, false)?;
-                self.blocks.remove(addr);
-                Ok(())
+                self.blocks.take(addr, requested_bytes, size_bytes, false)
             }
             Event::Free { addr, requested_bytes, size_bytes, pending: false } => {
                 let block = Block::new(size_bytes, requested_bytes, false, record.stack);

@@ -19,7 +19,11 @@ impl State {
 
     /// How many bytes from `addr` on lie in one mapped range and in no live block.
     pub fn free_bytes_at(&self, addr: Addr) -> u64 {
-        let Some(segment) = self.segment_at(addr) else { return 0 };
+        self.segment_at(addr).map_or(0, |segment| self.free_bytes_in(&segment, addr))
+    }
+
+    /// The same where the range is known already: `segment` is what [`Self::segment_at`] says of `addr`.
+    pub fn free_bytes_in(&self, segment: &SegmentState, addr: Addr) -> u64 {
         if self.blocks.expect_none(addr, 1).is_err() {
             return 0;
         }

@@ -1,0 +1,45 @@
+//! Imports a file once or several times, for `benches/peers/snapshots.py`: the best time, and the most memory held.
+//!
+//! Prints one line of JSON. The memory is that of the whole process (`VmHWM`), so ask for one round to learn that of an
+//! import.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use replay::import::{Known, import_file};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let path = arguments.next().map(PathBuf::from);
+    let rounds = arguments.next().map_or(Some(1), |text| text.to_str()?.parse::<u32>().ok());
+    let (Some(path), Some(rounds @ 1..)) = (path, rounds) else {
+        eprintln!("usage: import FILE [ROUNDS]");
+        return ExitCode::from(2);
+    };
+    let mut best_s = f64::INFINITY;
+    let mut records = 0;
+    for _ in 0..rounds {
+        let start = Instant::now();
+        let import = match import_file(&path, &Known::default()) {
+            Ok(import) => import,
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
+        };
+        best_s = best_s.min(start.elapsed().as_secs_f64());
+        records = import.devices.iter().map(|device| device.records.len()).sum();
+    }
+    let peak = peak_bytes();
+    println!(r#"{{"records": {records}, "best_s": {best_s:.6}, "peak_bytes": {peak}}}"#);
+    ExitCode::SUCCESS
+}
+
+/// The most memory that this process has held.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
