@@ -46,7 +46,7 @@ struct Comparison {
 /// Replays under each and prints one row a setting.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let chosen = options.run.read()?;
-    let choices = choices(&chosen, options)?;
+    let choices = choices(&chosen, &options.config, &options.strategy)?;
     let total = choices.len() as u64 * chosen.device().records.len() as u64;
     let progress = Progress::start("comparing", total);
     let rows = chosen.with_device(|device| {
@@ -65,7 +65,11 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 }
 
 /// The recorded settings, the usual ones and the given ones, all models and the given strategies, each once.
-fn choices(chosen: &Chosen, options: &Options) -> Result<Vec<Choice>> {
+pub(crate) fn choices(
+    chosen: &Chosen,
+    configs: &[String],
+    strategies: &[StrategyFlag],
+) -> Result<Vec<Choice>> {
     let mut choices = vec![chosen.choice(None, None)?];
     let mut add = |choice: Choice| {
         let key = |choice: &Choice| (choice.name(), choice.text().to_owned());
@@ -73,13 +77,13 @@ fn choices(chosen: &Chosen, options: &Options) -> Result<Vec<Choice>> {
             choices.push(choice);
         }
     };
-    for text in USUAL_SETTINGS.into_iter().chain(options.config.iter().map(String::as_str)) {
+    for text in USUAL_SETTINGS.into_iter().chain(configs.iter().map(String::as_str)) {
         add(chosen.choice(None, Some(text))?);
     }
     for model in models() {
         add(model?);
     }
-    for strategy in &options.strategy {
+    for strategy in strategies {
         add(chosen.choice(Some(strategy), None)?);
     }
     Ok(choices)
@@ -87,7 +91,12 @@ fn choices(chosen: &Chosen, options: &Options) -> Result<Vec<Choice>> {
 
 /// The settings of a row, in words where they are none.
 pub(crate) fn settings(report: &Report) -> &str {
-    match (report.config.as_str(), is_live(report)) {
+    settings_of(&report.strategy, &report.config)
+}
+
+/// The same, of a strategy's name and its settings.
+pub(crate) fn settings_of<'r>(strategy: &str, config: &'r str) -> &'r str {
+    match (config, row(strategy).is_ok_and(|row| row.is_live)) {
         ("", true) => "PyTorch's defaults",
         ("", false) => "defaults",
         (text, _) => text,

@@ -10,6 +10,7 @@ mod check;
 mod clean;
 mod compare;
 mod diff;
+mod fit;
 mod import;
 mod info;
 mod input;
@@ -56,6 +57,8 @@ enum Verb {
     Compare(compare::Options),
     /// Say where a run's reserved memory goes
     Waste(waste::Options),
+    /// Say what the smallest device is that a run fits on
+    Fit(fit::Options),
     /// Say whether our allocator does what PyTorch's did
     Verify(verify::Options),
     /// Say what a run holds
@@ -115,6 +118,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Replay(options) => replay::run(options),
         Verb::Compare(options) => compare::run(options),
         Verb::Waste(options) => waste::run(options),
+        Verb::Fit(options) => fit::run(options),
         Verb::Verify(options) => verify::run(options),
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),

@@ -1,6 +1,6 @@
 //! Which run and which settings: the flags that `replay` and `compare` share, and what they add up to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use allocator::config::{Compat, Config, parse_bytes};
 use anyhow::{Context, Error, Result, bail};
@@ -19,7 +19,14 @@ use crate::strategy::StrategyFlag;
 pub(crate) struct RunFlags {
     /// A tape, a snapshot or a log
     #[arg(value_name = "RUN")]
-    pub(crate) run: PathBuf,
+    run: PathBuf,
+    #[command(flatten)]
+    pub(crate) machine: MachineFlags,
+}
+
+/// The machine that runs are replayed on, and which of a run's inputs count.
+#[derive(clap::Args)]
+pub(crate) struct MachineFlags {
     /// Memory of the simulated device, or `unlimited` [default: as recorded, if that is known]
     #[arg(long, value_name = "SIZE")]
     pub(crate) capacity: Option<String>,
@@ -60,17 +67,23 @@ pub(crate) struct Chosen {
 impl RunFlags {
     /// Reads the run.
     pub(crate) fn read(&self) -> Result<Chosen> {
+        self.machine.read(&self.run)
+    }
+}
+
+impl MachineFlags {
+    /// Reads a run.
+    pub(crate) fn read(&self, run: &Path) -> Result<Chosen> {
         let recorded = input::recorded(self.meta.as_deref())?;
-        let tape = input::read(&self.run, &recorded.known())?;
-        let device = self.pick(&tape)?;
+        let tape = input::read(run, &recorded.known())?;
+        let device = self.pick(run, &tape)?;
         let compat = match self.compat {
             Some(CompatFlag::V2_11) => Compat::V2_11,
             Some(CompatFlag::V2_15) => Compat::V2_15,
             None => tape.compat(),
         };
         let capacity_bytes = match self.capacity.as_deref() {
-            Some("unlimited") => None,
-            Some(text) => Some(parse_bytes(text).map_err(Error::msg).context("--capacity")?),
+            Some(_) => self.capacity()?,
             None => tape
                 .device_meta(tape.devices[device].id)
                 .and_then(|meta| meta.capacity_bytes.or(meta.total_bytes)),
@@ -80,10 +93,16 @@ impl RunFlags {
         Ok(Chosen { tape, device, compat, capacity_bytes, follow })
     }
 
-    fn pick(&self, tape: &Tape) -> Result<usize> {
+    /// The capacity that was asked for; `None` where none was, or `unlimited`.
+    pub(crate) fn capacity(&self) -> Result<Option<u64>> {
+        let asked = self.capacity.as_deref().filter(|text| *text != "unlimited");
+        asked.map(|text| parse_bytes(text).map_err(Error::msg).context("--capacity")).transpose()
+    }
+
+    fn pick(&self, run: &Path, tape: &Tape) -> Result<usize> {
         let ids: Vec<_> = tape.devices.iter().map(|device| device.id.0).collect();
         match (self.device, ids.as_slice()) {
-            (_, []) => bail!("{} holds no device: record it again", self.run.display()),
+            (_, []) => bail!("{} holds no device: record it again", run.display()),
             (None, [_]) => Ok(0),
             (None, _) => bail!("the run has devices {ids:?}: choose one with --device N"),
             (Some(wanted), _) => ids

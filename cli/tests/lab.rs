@@ -77,3 +77,40 @@ fn waste_takes_the_worst_moment_apart() {
     let other = good(&["waste", &snapshot, "--strategy", "expandable"]);
     assert!(other.starts_with("expandable, expandable_segments:True, capacity"), "{other}");
 }
+
+#[test]
+fn fit_names_the_smallest_device_and_says_whether_a_gpu_is_enough() {
+    let (snapshot, meta) = trace("gpt2_train-default");
+    let args = ["fit", &snapshot, "--meta", &meta, "--config", "max_split_size_mb:64"];
+    let (text, code) = vramtape(&[&args[..], &["--gpu", "V100-16GB"]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    golden("fit", &text);
+    let (text, code) = vramtape(&[&args[..], &["--gpu", "rtx3080"]].concat());
+    assert!(code == Some(1) && text.contains("OOMs"), "{text}");
+
+    let found = json(&[&args[..], &["--capacity", "15GiB"]].concat());
+    let row = &found["rows"][found["recorded_row"].as_u64().unwrap() as usize];
+    assert_eq!(row["on_device"]["device_bytes"], 15_u64 << 30);
+    let capacity = row["capacity_bytes"].as_u64().unwrap();
+    let ooms = |bytes: u64| {
+        let args = ["replay", &snapshot, "--config", "", "--capacity", &bytes.to_string()];
+        json(&args)["num_ooms"].as_i64().unwrap()
+    };
+    assert_eq!(ooms(capacity), 0, "what it names is enough");
+    assert!(ooms(capacity - (2 << 20)) > 0, "and a page less is not");
+}
+
+#[test]
+fn fit_lists_the_gpus_it_knows_without_a_run() {
+    golden("fit-gpus", &good(&["fit", "--gpu", "list"]));
+    assert_eq!(json(&["fit", "--gpu", "list"])[0]["name"], "b200");
+    let (snapshot, _) = trace("gpt2_train-default");
+    for (name, args) in [
+        ("error-gpu", &["fit", snapshot.as_str(), "--gpu", "h1000"][..]),
+        ("error-fit-no-run", &["fit", "--gpu", "h100"]),
+    ] {
+        let (text, code) = vramtape(args);
+        assert_eq!(code, Some(2), "{text}");
+        golden(name, &text);
+    }
+}

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod diff;
 pub mod driver;
 pub mod export;
+pub mod fit;
 pub mod import;
 pub mod pickle;
 pub mod report;

@@ -3,7 +3,7 @@
 mod common;
 
 use allocator::config::Config;
-use common::builder::{MIB, Program, options};
+use common::builder::{MIB, Program, options, random_program, random_steps};
 use proptest::prelude::*;
 use replay::run::{DeviceTape, Options, run};
 use replay::tape::Tape;
@@ -58,7 +58,7 @@ fn parts_add_up_to_what_is_reserved_on_every_trace_under_every_policy() {
                 let text = |id| tape.text(id);
                 let device =
                     DeviceTape { base: &device.base, records: &device.records, text: &text };
-                let found = waste(device, &options, 300, |_| {}).expect("a consistent trace");
+                let found = waste(device, &options, 60, |_| {}).expect("a consistent trace");
                 assert_adds_up(&found).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
                 let report = run(device, &options, |_| {}).unwrap();
                 assert_eq!(found.ooms_total, report.num_ooms as u64, "{}", path.display());
@@ -73,61 +73,10 @@ fn parts_add_up_to_what_is_reserved_on_every_trace_under_every_policy() {
     assert!(moments > 1000, "only {moments} moments were looked at");
 }
 
-/// One step of a random program.
-#[derive(Clone, Debug)]
-enum Step {
-    Alloc { bytes: u64, stream: u64, pool: u64 },
-    Free(usize),
-    FreeLater(usize),
-    Complete(usize),
-    EmptyCache,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let bytes = prop_oneof![1..4096u64, 1..(3 * MIB), 1..(40 * MIB)];
-    prop_oneof![
-        5 => (bytes, 0..3u64, 0..3u64)
-            .prop_map(|(bytes, stream, pool)| Step::Alloc { bytes, stream, pool }),
-        3 => any::<usize>().prop_map(Step::Free),
-        1 => any::<usize>().prop_map(Step::FreeLater),
-        1 => any::<usize>().prop_map(Step::Complete),
-        1 => Just(Step::EmptyCache),
-    ]
-}
-
-fn program(steps: &[Step]) -> Program {
-    let mut program = Program::default();
-    let (mut held, mut waiting): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    for (at, step) in steps.iter().enumerate() {
-        match *step {
-            Step::Alloc { bytes, stream, pool } => {
-                held.push(at.to_string());
-                program.alloc_in(&at.to_string(), bytes, stream, PoolId(0, pool));
-            }
-            Step::Free(which) if !held.is_empty() => {
-                program.free(&held.swap_remove(which % held.len()));
-            }
-            Step::FreeLater(which) if !held.is_empty() => {
-                let name = held.swap_remove(which % held.len());
-                program.free_later(&name);
-                waiting.push(name);
-            }
-            Step::Complete(which) if !waiting.is_empty() => {
-                program.complete(&waiting.swap_remove(which % waiting.len()));
-            }
-            Step::EmptyCache => program.empty_cache(),
-            Step::Free(_) | Step::FreeLater(_) | Step::Complete(_) => {}
-        }
-    }
-    program
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-
     #[test]
     fn parts_add_up_after_every_step_of_any_program(
-        steps in prop::collection::vec(step(), 1..120),
+        steps in random_steps(1..120),
         config in prop::sample::select(vec![
             "",
             "expandable_segments:True",
@@ -139,7 +88,7 @@ proptest! {
         capacity_mib in prop::option::of(30..600u64),
     ) {
         let capacity_bytes = capacity_mib.map(|mib| mib * MIB);
-        let program = program(&steps);
+        let program = random_program(&steps);
         let found = of(&program, &options(config, capacity_bytes));
         prop_assert_eq!(found.series.len(), program.records.len() + 1);
         assert_adds_up(&found).map_err(TestCaseError::fail)?;

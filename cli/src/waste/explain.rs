@@ -34,8 +34,7 @@ fn explain_oom(oom: &Moment, refused: Reference, config: &Config) -> (String, St
             "All that is free, pending and left together is {}: this is no fragmentation, the run needs more memory.",
             bytes::show(most_bytes)
         );
-        let next =
-            "a larger device (`vramtape replay RUN --capacity SIZE` tries one), or a smaller batch";
+        let next = "`vramtape fit RUN` for the smallest device that is enough, or a smaller batch";
         return (format!("{head} {why}"), next.to_owned());
     }
     let fits = oom.largest_free.large_bytes.max(oom.largest_free.small_bytes);

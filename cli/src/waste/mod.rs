@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         strategy: chosen.choice(options.strategy.as_ref(), options.config.as_deref())?,
         capacity_bytes: chosen.capacity_bytes,
         memory_fraction: None,
-        recorded_addresses: is_as_recorded && options.run.capacity.is_none(),
+        recorded_addresses: is_as_recorded && options.run.machine.capacity.is_none(),
         follow,
     };
     let progress = Progress::start("replaying", 2 * chosen.device().records.len() as u64);

@@ -1,8 +1,10 @@
 //! Makes tapes by hand: what a program asks for, in order, by name.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use allocator::config::{Compat, Config};
+use proptest::prelude::*;
 use replay::driver::Follow;
 use replay::run::{DeviceTape, Options, Outcome, run_recording};
 use trace_format::{
@@ -103,4 +105,59 @@ pub(crate) fn options(config: &str, capacity_bytes: Option<u64>) -> Options {
         recorded_addresses: false,
         follow: Follow { settings: false, ..Follow::default() },
     }
+}
+
+/// One step of a random program.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Alloc { bytes: u64, stream: u64, pool: u64 },
+    Free(usize),
+    FreeLater(usize),
+    Complete(usize),
+    EmptyCache,
+}
+
+/// That many steps.
+pub(crate) fn random_steps(count: Range<usize>) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), count)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = prop_oneof![1..4096u64, 1..(3 * MIB), 1..(40 * MIB)];
+    prop_oneof![
+        5 => (bytes, 0..3u64, 0..3u64)
+            .prop_map(|(bytes, stream, pool)| Step::Alloc { bytes, stream, pool }),
+        3 => any::<usize>().prop_map(Step::Free),
+        1 => any::<usize>().prop_map(Step::FreeLater),
+        1 => any::<usize>().prop_map(Step::Complete),
+        1 => Just(Step::EmptyCache),
+    ]
+}
+
+/// The program that they are; what makes no sense is left out.
+pub(crate) fn random_program(steps: &[Step]) -> Program {
+    let mut program = Program::default();
+    let (mut held, mut waiting): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    for (at, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Alloc { bytes, stream, pool } => {
+                held.push(at.to_string());
+                program.alloc_in(&at.to_string(), bytes, stream, PoolId(0, pool));
+            }
+            Step::Free(which) if !held.is_empty() => {
+                program.free(&held.swap_remove(which % held.len()));
+            }
+            Step::FreeLater(which) if !held.is_empty() => {
+                let name = held.swap_remove(which % held.len());
+                program.free_later(&name);
+                waiting.push(name);
+            }
+            Step::Complete(which) if !waiting.is_empty() => {
+                program.complete(&waiting.swap_remove(which % waiting.len()));
+            }
+            Step::EmptyCache => program.empty_cache(),
+            Step::Free(_) | Step::FreeLater(_) | Step::Complete(_) => {}
+        }
+    }
+    program
 }

@@ -1,0 +1,219 @@
+//! `vramtape fit RUN`: the smallest device that is enough, and whether a given one is.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, bail};
+use replay::fit::{Exception, Fit, GPUS, Search, find_gpu, fit};
+use replay::strategy::table::row;
+use serde::Serialize;
+
+use crate::compare::{choices, settings_of};
+use crate::progress::Progress;
+use crate::setting::MachineFlags;
+use crate::strategy::StrategyFlag;
+use crate::table::Table;
+use crate::{Verdict, bytes, output};
+
+/// Replays that a configuration takes as a rule besides its checks, for the progress bar.
+const USUAL_REPLAYS: u64 = 14;
+
+/// The flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// A tape, a snapshot or a log
+    #[arg(value_name = "RUN", required_unless_present = "gpu")]
+    run: Option<PathBuf>,
+    #[command(flatten)]
+    machine: MachineFlags,
+    /// Settings to add to the table, as in PYTORCH_CUDA_ALLOC_CONF; may be given several times
+    #[arg(long, value_name = "SETTINGS")]
+    config: Vec<String>,
+    /// A strategy to add to the table, with its settings; may be given several times
+    #[arg(long, value_name = "NAME[:SETTINGS]")]
+    strategy: Vec<StrategyFlag>,
+    /// Also say whether it fits this GPU, with exit code 1 if not: h100, a100-80gb, ...; `list` names them all, each
+    /// with its memory and where that number is from
+    #[arg(long, value_name = "NAME", conflicts_with = "capacity")]
+    gpu: Option<String>,
+    /// Larger capacities that are tried as well: more memory is not always enough where less was
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    checks: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    device: u16,
+    /// The device that was asked for.
+    on: Option<&'a Place>,
+    /// Which row has the settings that the run was recorded with.
+    recorded_row: usize,
+    rows: &'a [Fit],
+    /// What an import concluded, a sentence each.
+    inferred: &'a [String],
+}
+
+/// A device that somebody asked for.
+#[derive(Serialize)]
+struct Place {
+    name: String,
+    usable_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct GpuRow {
+    name: &'static str,
+    total_bytes: u64,
+    usable_bytes: u64,
+    source: &'static str,
+}
+
+/// Searches and prints one row a configuration.
+pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    if options.gpu.as_deref() == Some("list") {
+        return list(options.json);
+    }
+    let place = place(options)?;
+    let run = options.run.as_ref().context("which RUN? Only --gpu list needs none")?;
+    let chosen = options.machine.read(run)?;
+    let choices = choices(&chosen, &options.config, &options.strategy)?;
+    let search = Search {
+        follow: chosen.follow,
+        checks: options.checks,
+        device_bytes: place.as_ref().map(|place| place.usable_bytes),
+    };
+    let replays = choices.len() as u64 * (USUAL_REPLAYS + u64::from(options.checks));
+    let each = chosen.device().records.len() as u64;
+    let progress = Progress::start("fitting", replays * each);
+    let done = AtomicU64::new(0);
+    let rows = chosen.with_device(|device| {
+        fit(device, &choices, search, &|| {
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            progress.at(done.min(replays) * each);
+        })
+    })?;
+    drop(progress);
+    if options.json {
+        output::print_json(&Answer {
+            device: chosen.device().id.0,
+            on: place.as_ref(),
+            recorded_row: 0,
+            rows: &rows,
+            inferred: chosen.inferred(),
+        })?;
+    } else {
+        output::print(&(text(&rows, place.as_ref()) + &chosen.concluded()))?;
+    }
+    // A model fits nobody's run: only what can be had live counts.
+    let fits = |fit: &Fit| is_live(fit) && fit.on_device.is_none_or(|on| on.num_ooms == 0);
+    Ok(if rows.iter().any(fits) { Verdict::Good } else { Verdict::Bad })
+}
+
+/// The device to try: a named GPU, or `--capacity`.
+fn place(options: &Options) -> Result<Option<Place>> {
+    if let Some(name) = &options.gpu {
+        let Some(gpu) = find_gpu(name) else {
+            let names: Vec<_> = GPUS.iter().map(|gpu| gpu.name).collect();
+            bail!("--gpu {name}: not known, only {}; or give --capacity", names.join(", "));
+        };
+        return Ok(Some(Place { name: gpu.name.to_owned(), usable_bytes: gpu.usable_bytes() }));
+    }
+    let asked = options.machine.capacity()?;
+    Ok(asked.map(|bytes| Place { name: bytes::show(bytes), usable_bytes: bytes }))
+}
+
+fn text(rows: &[Fit], place: Option<&Place>) -> String {
+    let mut heads =
+        vec!["strategy", "settings", ">fits from", ">unlimited", ">retries there", ">settled"];
+    if place.is_some() {
+        heads.push(">on this device");
+    }
+    let mut table = Table::new(&heads);
+    for (at, row) in rows.iter().enumerate() {
+        let settings = settings_of(&row.strategy, &row.config);
+        let recorded = if at == 0 { " (as recorded)" } else { "" };
+        let retries = row.at_capacity.map_or(String::new(), |at| at.num_alloc_retries.to_string());
+        let mut cells = vec![
+            row.strategy.clone(),
+            format!("{settings}{recorded}"),
+            row.capacity_bytes.map_or("never".to_owned(), bytes::show),
+            bytes::show(row.unlimited_peak_bytes),
+            retries,
+            format!("{:.0} %", 100.0 * row.settled_share),
+        ];
+        cells.extend(row.on_device.map(|on| match on.num_ooms {
+            0 => format!("fits, {} left", bytes::show(on.spare_bytes)),
+            times => format!("no, {times} OOMs"),
+        }));
+        table.row(cells);
+    }
+    let mut text = match (rows.first(), place) {
+        (Some(row), Some(place)) => format!(
+            "peak live {} (no policy can reserve less), on {}: {} for the allocator\n\n",
+            bytes::show(row.peak_live_bytes),
+            place.name,
+            bytes::show(place.usable_bytes)
+        ),
+        (Some(row), None) => format!(
+            "peak live {} (no policy can reserve less)\n\n",
+            bytes::show(row.peak_live_bytes)
+        ),
+        (None, _) => String::new(),
+    };
+    text.push_str(&table.render());
+    text.push_str(&notes(rows));
+    text
+}
+
+/// What the table does not say: exceptions, and the best row.
+fn notes(rows: &[Fit]) -> String {
+    let settings = |row: &Fit| {
+        let settings = settings_of(&row.strategy, &row.config);
+        if is_live(row) { settings.to_owned() } else { format!("{} ({settings})", row.strategy) }
+    };
+    let exceptions = rows.iter().filter_map(|row| {
+        let Exception { fits_bytes, fails_bytes } = row.exception?;
+        let (fits, fails) = (bytes::show(fits_bytes), bytes::show(fails_bytes));
+        Some(format!("{}: {fits} happens to be enough, though {fails} is not", settings(row)))
+    });
+    let enough =
+        rows.iter().filter(|row| is_live(row)).filter_map(|row| Some((row.capacity_bytes?, row)));
+    let best = match enough.min_by_key(|(bytes, _)| *bytes) {
+        Some((bytes, row)) => {
+            format!(
+                "the smallest device that is enough: {} with {}",
+                bytes::show(bytes),
+                settings(row)
+            )
+        }
+        None => "no device is enough: the run asks for more than its limits allow".to_owned(),
+    };
+    "\n".to_owned() + &exceptions.chain([best]).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+fn is_live(fit: &Fit) -> bool {
+    row(&fit.strategy).is_ok_and(|row| row.is_live)
+}
+
+fn list(as_json: bool) -> Result<Verdict> {
+    let rows = GPUS.map(|gpu| GpuRow {
+        name: gpu.name,
+        total_bytes: gpu.total_bytes(),
+        usable_bytes: gpu.usable_bytes(),
+        source: gpu.source,
+    });
+    if as_json {
+        output::print_json(&rows)?;
+        return Ok(Verdict::Good);
+    }
+    let mut table = Table::new(&["name", ">total", ">for the allocator", "source of the total"]);
+    for row in rows {
+        let (total, usable) = (bytes::show(row.total_bytes), bytes::show(row.usable_bytes));
+        table.row([row.name.to_owned(), total, usable, row.source.to_owned()]);
+    }
+    output::print(&table.render())?;
+    Ok(Verdict::Good)
+}
