@@ -23,6 +23,7 @@ mod setting;
 mod strategy;
 mod table;
 mod top;
+mod tune;
 mod verify;
 mod waste;
 
@@ -59,6 +60,8 @@ enum Verb {
     Waste(waste::Options),
     /// Say what the smallest device is that a run fits on
     Fit(fit::Options),
+    /// Find the settings under which runs reserve least, and print the line to export
+    Tune(tune::Options),
     /// Say whether our allocator does what PyTorch's did
     Verify(verify::Options),
     /// Say what a run holds
@@ -119,6 +122,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Compare(options) => compare::run(options),
         Verb::Waste(options) => waste::run(options),
         Verb::Fit(options) => fit::run(options),
+        Verb::Tune(options) => tune::run(options),
         Verb::Verify(options) => verify::run(options),
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),

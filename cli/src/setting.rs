@@ -131,6 +131,11 @@ impl Chosen {
         std::iter::once(space.to_owned()).chain(lines).collect()
     }
 
+    /// Whose behaviour is reproduced.
+    pub(crate) fn compat(&self) -> Compat {
+        self.compat
+    }
+
     /// The whole run.
     pub(crate) fn tape(&self) -> &Tape {
         &self.tape

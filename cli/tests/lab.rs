@@ -114,3 +114,40 @@ fn fit_lists_the_gpus_it_knows_without_a_run() {
         golden(name, &text);
     }
 }
+
+/// A tape of a known case; `replay/tests/known_cases.rs` makes them.
+fn case(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/tapes");
+    folder.join(format!("{name}.vtape")).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn tune_prints_the_line_to_export_and_the_replays_that_show_it() {
+    let (snapshot, meta) = trace("gpt2_train-default");
+    golden("tune", &good(&["tune", &snapshot, "--meta", &meta]));
+    let case = case("one-shot-side-stream");
+    golden("tune-nothing", &good(&["tune", &case]));
+
+    let found = json(&["tune", &snapshot, &case]);
+    let export = found["export"][0].as_str().unwrap();
+    let settings = export.strip_prefix("export PYTORCH_CUDA_ALLOC_CONF=").expect("a line");
+    for (at, run) in [&snapshot, &case].into_iter().enumerate() {
+        let replayed = json(&["replay", run, "--config", settings]);
+        let after = &found["best"]["runs"][at];
+        assert_eq!(after["peak_reserved_bytes"], replayed["peak_reserved_bytes"]);
+        assert_eq!(after["num_ooms"], replayed["num_ooms"]);
+    }
+    let (old, meta) = trace("resnet50_batchsweep-oom");
+    let both = ["tune", &old, &case, "--meta", &meta];
+    let (text, code) = vramtape(&both);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("as 2.11 and as 2.15): choose one with --compat"), "{text}");
+    good(&[&both[..], &["--compat", "2.15"]].concat());
+}
+
+#[test]
+fn known_cases_are_explained_with_the_next_thing_to_try() {
+    for name in ["max-split-size-expandable", "one-shot-side-stream", "fitting-block-after-flush"] {
+        golden(&format!("case-{name}"), &good(&["waste", &case(name)]));
+    }
+}

@@ -17,5 +17,6 @@ pub mod source;
 pub mod strategy;
 pub mod tape;
 pub mod timeline;
+pub mod tune;
 pub mod verify;
 pub mod waste;

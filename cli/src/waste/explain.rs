@@ -111,7 +111,7 @@ fn fragmentation(moment: &Moment, config: &Config) -> (String, String) {
     }
     let what = "free in pieces too small for the request that needed the device";
     let next = if config.expandable_segments {
-        "`vramtape compare RUN`: expandable segments are on already"
+        "`vramtape tune RUN`: expandable segments are on already"
     } else {
         "expandable_segments:True; `vramtape waste RUN --strategy expandable` shows what it would leave"
     };
@@ -145,7 +145,7 @@ fn pending(_: &Moment, _: &Config) -> (String, String) {
 fn unsplit(_: &Moment, config: &Config) -> (String, String) {
     let what = "the rest of blocks that were larger than what was asked for";
     let next = if config.expandable_segments {
-        "`vramtape compare RUN`"
+        "`vramtape tune RUN`"
     } else {
         "expandable_segments:True, which cuts off every rest; `vramtape waste RUN --strategy expandable`"
     };
@@ -155,7 +155,7 @@ fn unsplit(_: &Moment, config: &Config) -> (String, String) {
 fn rounding(_: &Moment, config: &Config) -> (String, String) {
     let what = "what rounding sizes up added";
     let next = if config.roundup_power2_divisions.iter().any(|divisions| *divisions > 1) {
-        "more divisions in roundup_power2_divisions, or none; `vramtape compare RUN` tries some"
+        "more divisions in roundup_power2_divisions, or none; `vramtape tune RUN` tries some"
     } else {
         "fewer, larger tensors: every block is a multiple of 512 bytes"
     };

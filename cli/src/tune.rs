@@ -1,0 +1,181 @@
+//! `vramtape tune RUN...`: the settings under which several runs reserve the least, with the replays that show it.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, bail};
+use replay::run::DeviceTape;
+use replay::tune::{Member, Outcome, Proof, Tuning, tune};
+use serde::Serialize;
+use trace_format::StringId;
+
+use crate::progress::Progress;
+use crate::setting::{Chosen, MachineFlags};
+use crate::table::Table;
+use crate::{Verdict, bytes, output};
+
+/// The flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Tapes, snapshots or logs, tuned together: all ranks of a job, or its different runs
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+    #[command(flatten)]
+    machine: MachineFlags,
+    /// Lines that are tried, at most about
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    lines: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    /// The runs, in the order of `before.runs` and the others.
+    runs: Vec<String>,
+    /// The lines to export; none where there is nothing to gain.
+    export: Vec<String>,
+    #[serde(flatten)]
+    tuning: &'a Tuning,
+    /// What imports concluded, a sentence each.
+    inferred: Vec<&'a str>,
+}
+
+/// Searches and prints the line to export.
+pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    let runs = names(&options.runs);
+    let read = options.runs.iter().map(|run| options.machine.read(run));
+    let chosen = read.collect::<Result<Vec<_>>>()?;
+    let Some(first) = chosen.first() else { bail!("no RUN to tune: name at least one") };
+    if let Some(other) = chosen.iter().find(|other| other.compat() != first.compat()) {
+        bail!(
+            "the runs are of different PyTorch versions (as {} and as {}): choose one with --compat",
+            first.compat().name(),
+            other.compat().name()
+        );
+    }
+    let texts: Vec<_> = chosen.iter().map(|chosen| |id: StringId| chosen.tape().text(id)).collect();
+    let members: Vec<_> =
+        chosen.iter().zip(&texts).map(|(chosen, text)| member(chosen, text)).collect();
+
+    let records: u64 = chosen.iter().map(|chosen| chosen.device().records.len() as u64).sum();
+    let each = records / chosen.len() as u64;
+    let total = (options.lines * chosen.len()) as u64;
+    let progress = Progress::start("tuning", total * each);
+    let done = AtomicU64::new(0);
+    let tuning = tune(&members, first.compat(), options.lines, &|| {
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        progress.at(done.min(total) * each);
+    })?;
+    drop(progress);
+    let export = tuning.best.as_ref().map_or(Vec::new(), export);
+    if options.json {
+        let inferred = chosen.iter().flat_map(Chosen::inferred).map(String::as_str);
+        let inferred = inferred.collect();
+        output::print_json(&Report { runs, export, tuning: &tuning, inferred })?;
+    } else {
+        let concluded: String = chosen.iter().map(Chosen::concluded).collect();
+        output::print(&(text(&runs, &tuning) + &concluded))?;
+    }
+    Ok(Verdict::Good)
+}
+
+fn member<'t>(chosen: &'t Chosen, text: &'t (dyn Fn(StringId) -> &'t str + Sync)) -> Member<'t> {
+    let device = chosen.device();
+    Member {
+        tape: DeviceTape { base: &device.base, records: &device.records, text },
+        settings: chosen.tape().meta.alloc_conf.clone(),
+        capacity_bytes: chosen.capacity_bytes,
+        follow: chosen.follow,
+    }
+}
+
+/// The files' names, with their folders where two files have one name.
+fn names(runs: &[PathBuf]) -> Vec<String> {
+    let short = |run: &PathBuf| run.file_name().map(|name| name.to_string_lossy().into_owned());
+    let names: Vec<_> = runs.iter().filter_map(short).collect();
+    let distinct: HashSet<_> = names.iter().collect();
+    if distinct.len() == runs.len() {
+        return names;
+    }
+    runs.iter().map(|run| run.display().to_string()).collect()
+}
+
+/// What to put into the environment.
+fn export(proof: &Proof) -> Vec<String> {
+    let pytorch = if proof.settings.is_empty() {
+        "unset PYTORCH_CUDA_ALLOC_CONF".to_owned()
+    } else {
+        format!("export PYTORCH_CUDA_ALLOC_CONF={}", quoted(&proof.settings))
+    };
+    let ours =
+        proof.search_after_flush.then(|| "export VRAMTAPE_CONF=search_after_flush:True".to_owned());
+    std::iter::once(pytorch).chain(ours).collect()
+}
+
+/// Quoted where a shell would read it otherwise.
+fn quoted(settings: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.:,-".contains(c);
+    if settings.chars().all(is_plain) { settings.to_owned() } else { format!("\"{settings}\"") }
+}
+
+fn text(runs: &[String], tuning: &Tuning) -> String {
+    let tried = format!(
+        "{} lines replayed on {} run{}{}\n",
+        tuning.lines,
+        runs.len(),
+        if runs.len() == 1 { "" } else { "s" },
+        if tuning.stopped_early { "; stopped there, --lines takes more" } else { "" }
+    );
+    let Some(best) = &tuning.best else {
+        let table = table(runs, &[("before", &tuning.before)]);
+        return format!(
+            "nothing to gain: no line reserves noticeably less than the recorded settings\n{tried}\n{table}"
+        );
+    };
+    let lines = export(best).join("\n");
+    let mut text = format!("{lines}\n\n{tried}\n");
+    text.push_str(&table(runs, &[("before", &tuning.before), ("after", best)]));
+    if let Some(frugal) = &tuning.best_without_more_calls {
+        let lines = export(frugal).join("\n");
+        text.push_str("\nwith no more device calls than before:\n\n");
+        text.push_str(&lines);
+        text.push_str("\n\n");
+        text.push_str(&table(runs, &[("after", frugal)]));
+    }
+    text
+}
+
+fn table(runs: &[String], proofs: &[(&str, &Proof)]) -> String {
+    let heads =
+        ["run", "", ">reserved", ">device calls", ">retries", ">OOMs", ">fits from", ">margin"];
+    let mut table = Table::new(&heads);
+    for (at, run) in runs.iter().enumerate() {
+        for (when, proof) in proofs {
+            let Outcome { num_ooms, num_alloc_retries, device_calls, .. } = proof.runs[at];
+            let shown = |bytes: Option<u64>, none: &str| bytes.map_or(none.to_owned(), bytes::show);
+            table.row([
+                run.clone(),
+                (*when).to_owned(),
+                bytes::show(proof.runs[at].peak_reserved_bytes),
+                device_calls.to_string(),
+                num_alloc_retries.to_string(),
+                num_ooms.to_string(),
+                shown(proof.runs[at].fits_from_bytes, "never"),
+                margin(proof.runs[at].margin_bytes),
+            ]);
+        }
+    }
+    table.render()
+}
+
+/// What is left of the device at its least, in words.
+fn margin(bytes: Option<i64>) -> String {
+    match bytes {
+        None => "not known".to_owned(),
+        Some(short @ ..0) => format!("{} short", bytes::show(short.unsigned_abs())),
+        Some(left) => bytes::show(left.unsigned_abs()),
+    }
+}

@@ -1,0 +1,150 @@
+//! Which settings to set: the line of `PYTORCH_CUDA_ALLOC_CONF` under which several runs together reserve the least.
+//!
+//! The search is coordinate descent over a grid: one knob at a time, every value of it at once, the best one kept, until
+//! no knob helps any more. It begins at the recorded settings, at none and at expandable segments alone, so it is
+//! deterministic and bounded, and not exhaustive. Whatever it names was replayed on every run.
+//!
+//! What is better: fewer times out of memory, and for no run more than before; then a lower peak of what the worst run
+//! reserves; then fewer device calls; then the simpler line. At the end each knob has to earn its place: it goes where
+//! the line without it is about as good.
+
+mod line;
+mod score;
+mod search;
+
+use std::collections::HashMap;
+
+use allocator::config::Compat;
+use serde::Serialize;
+
+use crate::driver::{DriveError, Follow};
+use crate::run::DeviceTape;
+use line::Line;
+use score::Score;
+use search::Tuner;
+
+/// One of the runs that are tuned together: a rank, or a run of its own.
+#[derive(Clone)]
+pub struct Member<'t> {
+    /// Its tape.
+    pub tape: DeviceTape<'t>,
+    /// The settings it was recorded with.
+    pub settings: String,
+    /// Memory of its device; `None` is no limit.
+    pub capacity_bytes: Option<u64>,
+    /// Which of its inputs count.
+    pub follow: Follow,
+}
+
+/// Why nothing can be tuned.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// There is no run.
+    #[error("no run to tune; name at least one")]
+    Empty,
+    /// The runs have other settings besides those that are turned.
+    #[error(
+        "the runs were recorded under settings that differ in more than what is tuned (`{one}` and `{other}`): tune \
+         them apart"
+    )]
+    Different {
+        /// The first run's.
+        one: String,
+        /// Another's.
+        other: String,
+    },
+    /// Recorded settings that PyTorch would not take.
+    #[error(
+        "the recorded settings `{text}` cannot be replayed; try `vramtape replay RUN` for the reason"
+    )]
+    Settings {
+        /// The settings.
+        text: String,
+    },
+    /// A run that cannot be replayed.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+}
+
+/// What one run does under one line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The most it held from the device at once.
+    pub peak_reserved_bytes: u64,
+    /// Calls that obtain or return device memory.
+    pub device_calls: i64,
+    /// Times the cache was flushed because the device had no memory.
+    pub num_alloc_retries: i64,
+    /// Times memory was out.
+    pub num_ooms: i64,
+    /// The smallest device that is enough, as a bisection finds it; `None` where none is.
+    pub fits_from_bytes: Option<u64>,
+    /// What the run's own device has beyond that; negative where it is not enough, `None` where either is not known.
+    pub margin_bytes: Option<i64>,
+}
+
+/// A line, and what every run does under it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Proof {
+    /// The text for `PYTORCH_CUDA_ALLOC_CONF`.
+    pub settings: String,
+    /// Whether it needs `search_after_flush:True` in `VRAMTAPE_CONF`, which PyTorch's own allocator does not have.
+    pub search_after_flush: bool,
+    /// A run each, in the order in which they were given.
+    pub runs: Vec<Outcome>,
+}
+
+/// What the search found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tuning {
+    /// As recorded, each run with its own settings and their changes; the text is the first run's.
+    pub before: Proof,
+    /// The best line; `None` where there is nothing to gain.
+    pub best: Option<Proof>,
+    /// The best line that makes no more device calls than before, where the best one does and this is a gain too.
+    pub best_without_more_calls: Option<Proof>,
+    /// Lines that were replayed.
+    pub lines: usize,
+    /// Whether the search stopped at its limit rather than where nothing helped any more.
+    pub stopped_early: bool,
+}
+
+/// Searches with at most about `lines_max` lines; the one it is at is replayed to the end. `progress` hears of each
+/// replay.
+///
+/// # Errors
+/// When a run cannot be replayed, or the runs' settings cannot be tuned together.
+pub fn tune(
+    members: &[Member<'_>],
+    compat: Compat,
+    lines_max: usize,
+    progress: &(dyn Fn() + Sync),
+) -> Result<Tuning, TuneError> {
+    let first = members.first().ok_or(TuneError::Empty)?;
+    let recorded = Line::read(&first.settings);
+    for member in members {
+        if Line::read(&member.settings).rest != recorded.rest {
+            let (one, other) = (first.settings.clone(), member.settings.clone());
+            return Err(TuneError::Different { one, other });
+        }
+    }
+    let mut tuner =
+        Tuner { members, compat, lines_max, progress, before: Score::NONE, seen: HashMap::new() };
+    let (configs, reports) = tuner.before()?;
+    tuner.before = Score::of(&reports, None);
+    tuner.descend(&recorded)?;
+    let best = tuner.best(i64::MAX)?.filter(|line| tuner.gain(line));
+    let frugal = tuner.best(tuner.before.device_calls)?.filter(|line| tuner.gain(line));
+    let frugal = frugal.filter(|line| {
+        best.as_ref().is_some_and(|best| tuner.calls_more(best)) && Some(line) != best.as_ref()
+    });
+    let mut before = tuner.proof(&recorded, &configs, &reports)?;
+    before.settings.clone_from(&first.settings);
+    Ok(Tuning {
+        before,
+        best: best.map(|line| tuner.replayed_proof(&line)).transpose()?,
+        best_without_more_calls: frugal.map(|line| tuner.replayed_proof(&line)).transpose()?,
+        lines: tuner.seen.values().flatten().count(),
+        stopped_early: tuner.is_full(),
+    })
+}
