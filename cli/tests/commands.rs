@@ -259,7 +259,7 @@ fn compare_prints_a_row_a_setting() {
     golden("compare", &text);
     let (json, _) = vramtape(&[&args[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["rows"].as_array().unwrap().len(), 8);
+    assert_eq!(json["rows"].as_array().unwrap().len(), 11);
 }
 
 #[test]
@@ -287,6 +287,39 @@ fn a_log_of_requests_is_a_run_for_every_verb_that_takes_one() {
             let (text, _) = vramtape(&[verb, "--json", run]);
             assert!(text.contains("holds requests and no placements"), "{text}");
         }
+    }
+}
+
+#[test]
+fn models_replay_and_what_they_cannot_do_says_so() {
+    let (snapshot, meta) = trace("gpt2_train-default");
+    let run = |args: &[&str]| {
+        vramtape(&[&[args[0], snapshot.as_str(), "--meta", &meta], &args[1..]].concat())
+    };
+    let (json, code) = run(&["replay", "--strategy", "bfc:streams:separate", "--json"]);
+    assert_eq!(code, Some(0), "{json}");
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&report["strategy"], &report["config"]),
+        (&"bfc".into(), &"streams:separate".into())
+    );
+    assert!(report["driver_time_ns"].as_u64() > Some(0), "{report}");
+    let (table, code) = run(&["compare", "--strategy", "rmm-arena:arena_size:20GiB"]);
+    assert_eq!(code, Some(0), "{table}");
+    let row = table.lines().find(|line| line.contains("arena_size:20GiB")).expect("a row");
+    assert!(row.starts_with("rmm-arena") && row.contains("20.00 GiB"), "{row}");
+
+    for (args, part) in [
+        (&["replay", "--strategy", "bfc:grow:True"][..], "there is no `grow`; known: allow_growth"),
+        (&["replay", "--strategy", "bfc", "--config", ""], "--strategy bfc:KEY:VALUE"),
+        (&["replay", "--strategy", "native:backend:native", "--config", ""], "given twice"),
+        (&["replay", "--strategy", "bfc", "--snapshot", "x.pickle"], "choose native or expandable"),
+        (&["waste", "--strategy", "bfc"], "choose native or expandable"),
+        (&["compare", "--strategy", "rmm-arena:arena_size:90GiB"], "no room for arena_size"),
+    ] {
+        let (text, code) = run(args);
+        assert_eq!(code, Some(2), "{args:?}: {text}");
+        assert!(text.contains(part), "{args:?}: {text}");
     }
 }
 

@@ -37,6 +37,8 @@ struct Chunk {
     prev: u32,
     next: u32,
     list: u32,
+    /// When the newest part of it was freed, in nanoseconds.
+    freed_ns: u64,
 }
 
 /// Regions, each tiled by chunks. Free neighbours in one list are always one chunk.
@@ -51,7 +53,14 @@ pub struct Chunks {
 impl Chunks {
     /// Adds a region, free, as one chunk. Regions are never joined, even where they touch.
     pub fn add_region(&mut self, addr: u64, size_bytes: u64, list: List) -> ChunkId {
-        let id = self.new_chunk(Chunk { addr, size_bytes, prev: NONE, next: NONE, list: IN_USE });
+        let id = self.new_chunk(Chunk {
+            addr,
+            size_bytes,
+            prev: NONE,
+            next: NONE,
+            list: IN_USE,
+            freed_ns: 0,
+        });
         self.insert(id, list);
         id
     }
@@ -90,6 +99,7 @@ impl Chunks {
             prev: id.0,
             next: chunk.next,
             list: IN_USE,
+            freed_ns: chunk.freed_ns,
         });
         let cut = self.at_mut(id);
         cut.size_bytes = keep_bytes;
@@ -102,13 +112,20 @@ impl Chunks {
 
     /// Puts a chunk that was handed out into a list, joined with its free neighbours of the same list.
     pub fn give(&mut self, id: ChunkId, list: List) -> ChunkId {
+        self.give_joining(id, list, list, 0)
+    }
+
+    /// The same, joined with free neighbours of a second list too.
+    pub fn give_joining(&mut self, id: ChunkId, list: List, other: List, freed_ns: u64) -> ChunkId {
         assert_eq!(self.at(id).list, IN_USE, "a chunk is given back once");
+        self.at_mut(id).freed_ns = freed_ns;
         let Chunk { prev, next, .. } = *self.at(id);
-        if next != NONE && self.all[next as usize].list == list.0 {
+        let joins = |chunk: &Chunk| chunk.list == list.0 || chunk.list == other.0;
+        if next != NONE && joins(&self.all[next as usize]) {
             self.remove(ChunkId(next));
             self.absorb_next(id);
         }
-        if prev != NONE && self.all[prev as usize].list == list.0 {
+        if prev != NONE && joins(&self.all[prev as usize]) {
             self.remove(ChunkId(prev));
             self.absorb_next(ChunkId(prev));
             self.insert(ChunkId(prev), list);
@@ -126,7 +143,52 @@ impl Chunks {
             self.at_mut(*id).list = IN_USE;
         }
         for (_, _, id) in moved {
-            self.give(id, to);
+            self.give_joining(id, to, to, self.at(id).freed_ns);
+        }
+    }
+
+    /// Moves the chunks of one list to another whose newest part was freed no later than `until_ns`.
+    pub fn move_older(&mut self, from: List, to: List, until_ns: u64) {
+        let older = |id: &ChunkId| self.at(*id).freed_ns <= until_ns;
+        let moved: Vec<_> = self.free_in(from).filter(older).collect();
+        for id in moved {
+            self.remove(id);
+            self.give_joining(id, to, to, self.at(id).freed_ns);
+        }
+    }
+
+    /// Takes a part of a free chunk away for good. What is before and behind it stays free, and never joins again.
+    pub fn cut_out(&mut self, id: ChunkId, from: u64, to: u64) {
+        let list = self.remove(id);
+        let chunk = *self.at(id);
+        let end = chunk.addr + chunk.size_bytes;
+        assert!(chunk.addr <= from && from < to && to <= end, "a part of the chunk is cut out");
+        if to < end {
+            let (addr, size_bytes) = (to, end - to);
+            let back =
+                self.new_chunk(Chunk { addr, size_bytes, prev: NONE, list: IN_USE, ..chunk });
+            self.link(back.0, chunk.next);
+            self.insert(back, list);
+        } else {
+            self.link(NONE, chunk.next);
+        }
+        if chunk.addr < from {
+            let front = self.at_mut(id);
+            front.size_bytes = from - chunk.addr;
+            front.next = NONE;
+            self.insert(id, list);
+        } else {
+            self.link(chunk.prev, NONE);
+            self.unused.push(id.0);
+        }
+    }
+
+    fn link(&mut self, prev: u32, next: u32) {
+        if prev != NONE {
+            self.all[prev as usize].next = next;
+        }
+        if next != NONE {
+            self.all[next as usize].prev = prev;
         }
     }
 
@@ -141,11 +203,23 @@ impl Chunks {
         self.free.get(list.0 as usize).into_iter().flatten().map(|(_, _, id)| *id)
     }
 
+    /// The free chunks of a list, the largest first.
+    pub fn largest_first(&self, list: List) -> impl Iterator<Item = ChunkId> {
+        let free = self.free.get(list.0 as usize).map(|free| free.iter().rev());
+        free.into_iter().flatten().map(|(_, _, id)| *id)
+    }
+
+    /// Sets when a chunk was freed.
+    pub fn touch(&mut self, id: ChunkId, freed_ns: u64) {
+        self.at_mut(id).freed_ns = freed_ns;
+    }
+
     fn absorb_next(&mut self, id: ChunkId) {
         let next = self.at(id).next;
         let gone = self.all[next as usize];
         let chunk = self.at_mut(id);
         chunk.size_bytes += gone.size_bytes;
+        chunk.freed_ns = chunk.freed_ns.max(gone.freed_ns);
         chunk.next = gone.next;
         if gone.next != NONE {
             self.all[gone.next as usize].prev = id.0;

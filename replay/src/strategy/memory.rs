@@ -1,9 +1,14 @@
 //! The simulated device as the models use it: memory in, memory out, within the device's capacity and the memory
 //! fraction. Calls are counted and priced by the device itself, as they are for [`Native`](super::Native).
 
-use allocator::device::sim::{Counts, SimDevice};
-use allocator::device::{Device, DeviceError};
+use allocator::device::sim::{Counts, SimConfig, SimDevice};
+use allocator::device::{Device, DeviceError, HandleType, PhysicalHandle};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
 use trace_format::{Addr, Stream};
+
+/// Physical memory that is mapped comes in pages of this size.
+pub const PAGE_BYTES: u64 = SimConfig::GRANULARITY_BYTES;
 
 /// A device's memory, shared by all pools of a model.
 pub struct Memory {
@@ -14,6 +19,8 @@ pub struct Memory {
     peak_reserved_bytes: u64,
     obtained: i64,
     returned: i64,
+    /// What is mapped at which address.
+    pages: HashMap<u64, PhysicalHandle, FxBuildHasher>,
 }
 
 impl Memory {
@@ -31,6 +38,7 @@ impl Memory {
             peak_reserved_bytes: 0,
             obtained: 0,
             returned: 0,
+            pages: HashMap::default(),
         })
     }
 
@@ -92,6 +100,68 @@ impl Memory {
         self.reserved_bytes -= size_bytes;
     }
 
+    /// Addresses without memory (`cuMemAddressReserve`); `None` where the address space is used up.
+    pub fn reserve(&mut self, size_bytes: u64) -> Option<Addr> {
+        self.device.reserve(size_bytes).ok()
+    }
+
+    /// Gives addresses back that nothing is mapped at.
+    pub fn unreserve(&mut self, addr: Addr, size_bytes: u64) {
+        self.device.unreserve(addr, size_bytes).expect("a model returns what it reserved");
+    }
+
+    /// New pages from `addr` on, a page after the other; how many until the limit or the device refuses. A run of pages
+    /// counts as one call that obtained memory.
+    pub fn map(&mut self, addr: Addr, pages: u64) -> u64 {
+        let mut mapped = 0;
+        while mapped < pages && self.available_bytes() >= PAGE_BYTES {
+            let Ok(handle) = self.device.create(PAGE_BYTES, HandleType::None) else { break };
+            self.attach(Addr(addr.0 + mapped * PAGE_BYTES), handle);
+            self.hold(PAGE_BYTES);
+            mapped += 1;
+        }
+        self.obtained += i64::from(mapped > 0);
+        mapped
+    }
+
+    /// Takes the pages from `addr` on back to the device. A run of pages counts as one call that returned memory.
+    pub fn unmap(&mut self, addr: Addr, pages: u64) {
+        for page in 0..pages {
+            let handle = self.detach(Addr(addr.0 + page * PAGE_BYTES));
+            self.device.release(handle).expect("a page is released once");
+            self.reserved_bytes -= PAGE_BYTES;
+        }
+        self.returned += i64::from(pages > 0);
+    }
+
+    /// Moves pages to other addresses.
+    pub fn remap(&mut self, from: Addr, to: Addr, pages: u64) {
+        for page in 0..pages {
+            let handle = self.detach(Addr(from.0 + page * PAGE_BYTES));
+            self.attach(Addr(to.0 + page * PAGE_BYTES), handle);
+        }
+    }
+
+    /// Counts more of one large block as held, for a policy that takes a block at its start and whose use of it is the
+    /// question; false where the limit forbids it.
+    pub fn extend(&mut self, more_bytes: u64) -> bool {
+        let fits = more_bytes <= self.available_bytes();
+        if fits {
+            self.hold(more_bytes);
+        }
+        fits
+    }
+
+    /// The end of such a block.
+    pub fn end_extended(&mut self, size_bytes: u64) {
+        self.reserved_bytes -= size_bytes;
+    }
+
+    /// `cudaStreamSynchronize`.
+    pub fn synchronize_stream(&mut self, stream: Stream) {
+        self.device.stream_synchronize(stream).expect("nothing captures on the device of a model");
+    }
+
     /// `cudaEventRecord`, on an event that the model keeps for the stream.
     pub fn record_event(&mut self, stream: Stream) {
         if let Ok(event) = self.device.event_record(stream) {
@@ -102,6 +172,18 @@ impl Memory {
     /// `cudaDeviceSynchronize`.
     pub fn synchronize(&mut self) {
         self.device.device_synchronize().expect("nothing captures on the device of a model");
+    }
+
+    fn attach(&mut self, addr: Addr, handle: PhysicalHandle) {
+        let id = self.device.id();
+        self.device.map(addr, PAGE_BYTES, handle).expect("a model maps where nothing is");
+        self.device.set_access(addr, PAGE_BYTES, id).expect("what is mapped can be reached");
+        self.pages.insert(addr.0, handle);
+    }
+
+    fn detach(&mut self, addr: Addr) -> PhysicalHandle {
+        self.device.unmap(addr, PAGE_BYTES).expect("a model unmaps what it mapped");
+        self.pages.remove(&addr.0).expect("what is mapped has a handle")
     }
 
     fn hold(&mut self, size_bytes: u64) {

@@ -82,6 +82,17 @@ pub fn size(value: &str) -> Result<u64, String> {
     allocator::config::parse_bytes(value)
 }
 
+/// A time as people write it, in nanoseconds: `500us`.
+///
+/// # Errors
+/// What is no time.
+pub fn duration(value: &str) -> Result<u64, String> {
+    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let found = units.iter().find_map(|(unit, ns)| Some((value.strip_suffix(unit)?.trim(), ns)));
+    let number = found.and_then(|(number, ns)| number.parse::<u64>().ok()?.checked_mul(*ns));
+    number.ok_or_else(|| format!("`{value}` is not a time; write for example 500us, 10ms or 1s"))
+}
+
 /// A number within `[0, 1]`.
 ///
 /// # Errors

@@ -2,8 +2,11 @@
 
 use allocator::config::{Compat, Config, ConfigError};
 
+use super::async_pool::AsyncPool;
 use super::bfc::Bfc;
 use super::model::Model;
+use super::rmm_arena::RmmArena;
+use super::rmm_pool::RmmPool;
 use super::settings::{self, Key, Settings};
 
 /// What the table says of a strategy.
@@ -128,8 +131,14 @@ macro_rules! models {
 }
 
 models! {
+    /// CUDA's own.
+    AsyncPool: AsyncPool,
     /// TensorFlow's.
     Bfc: Bfc,
+    /// RAPIDS' pool.
+    RmmPool: RmmPool,
+    /// RAPIDS' arena.
+    RmmArena: RmmArena,
 }
 
 const NATIVE: Row = Row {
@@ -224,6 +233,9 @@ mod tests {
             ("bfc:allow_growth:maybe", "`maybe` is neither True nor False"),
             ("bfc:allow_growth:True,allow_growth:True", "given twice"),
             ("bfc:fragmentation_fraction:2", "not a number from 0 to 1"),
+            ("async-pool:passes_after:5", "write for example 500us"),
+            ("rmm-pool:initial_pool_size:5GB", "`GB` is not a unit"),
+            ("rmm-arena:arena_size:5KiB", "less than a superblock"),
             ("native:max_split_size_mb:3", "native: "),
         ] {
             assert!(error(text).contains(part), "{text}: {}", error(text));

@@ -125,7 +125,12 @@ fn tape(acts: &[Act]) -> Vec<Record> {
 /// The table, and settings that change what a strategy does.
 fn choices() -> Vec<Choice> {
     let names = TABLE.iter().map(|row| row.name);
-    let more = ["bfc:streams:separate,garbage_collection:False,fragmentation_fraction:0.001"];
+    let more = [
+        "bfc:streams:separate,garbage_collection:False,fragmentation_fraction:0.001",
+        "async-pool:release_threshold:4MiB,synchronises_every:20us,passes_after:5us",
+        "async-pool:remap:False,reuse_opportunistic:False,reuse_internal_dependencies:False",
+        "rmm-pool:maximum_pool_size:8TiB,initial_pool_size:2MiB",
+    ];
     names.chain(more).map(|text| Choice::parse(text, Compat::default()).unwrap()).collect()
 }
 
