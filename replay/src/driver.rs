@@ -213,6 +213,10 @@ impl<S: Strategy> Driver<S> {
         self.steps += 1;
         self.strategy.at(record);
         let followed = match record.event {
+            Event::Alloc { requested_bytes: 0, .. } | Event::Oom { requested_bytes: 0, .. } => {
+                let reason = "a request of no bytes".to_owned();
+                return Err(DriveError::Contradiction { index: self.steps - 1, reason });
+            }
             Event::Alloc { addr, requested_bytes, stream, pool, .. } => {
                 let request = Request {
                     requested_bytes,

@@ -108,7 +108,8 @@ fn nothing_is_imported_or_called() {
 #[test]
 fn a_cut_file_is_an_error_at_every_byte() {
     for bytes in [values(0), values(2), values(4), small_snapshot()] {
-        for len in 0..bytes.len() {
+        // Every byte of what is short; of what is long, enough to be done in seconds.
+        for len in (0..bytes.len()).step_by(1 + bytes.len() / 8000) {
             let error = whole(&bytes[..len]).unwrap_err();
             assert!(error.offset as usize <= len, "{error}");
         }
@@ -205,6 +206,72 @@ fn memory_stays_within_the_limit() {
     let many = [&b"]("[..], &b"N".repeat(2000), b"e."].concat();
     let error = read(&many, Limits { values: 1000 }).unwrap_err();
     assert_eq!(error.problem, Problem::TooManyValues(1000));
+}
+
+/// Each of these took many times its own size, or would have.
+#[test]
+fn memory_is_bounded_by_the_length_of_the_file() {
+    const LEN: usize = 24 << 20;
+    let memos: Vec<u8> =
+        (0..LEN as u32 / 6).flat_map(|i| [b"Nr", &i.to_le_bytes()[..]].concat()).collect();
+    let keys: Vec<u8> =
+        (0..LEN as u32 / 7).flat_map(|i| [b"J", &i.to_le_bytes()[..], b"Ns"].concat()).collect();
+    let lists = b"]".repeat(LEN);
+    let nones = [&b"("[..], &b"N".repeat(LEN)].concat();
+    let tuples = b")".repeat(LEN);
+    let dict = [&b"}"[..], &keys].concat();
+    for (name, bytes) in [
+        ("lists in lists", lists),
+        ("a stack of nothing", nones),
+        ("tuples", tuples),
+        ("a dict with another key each time", dict),
+    ] {
+        let problem = whole(&bytes).unwrap_err().problem;
+        assert!(matches!(problem, Problem::TooManyValues(_)), "{name}: {problem}");
+    }
+    // This much is less than ten times the file, and let through: it ends in the middle of nothing.
+    assert_eq!(whole(&memos).unwrap_err().problem, Problem::Truncated);
+}
+
+/// What is used many times is worked through once.
+#[test]
+fn sharing_costs_no_time() {
+    let text = |text: &str| [&b"\x8c"[..], &[text.len() as u8], text.as_bytes()].concat();
+    let many = |what: &[u8], times: usize| [b"(", &what.repeat(times)[..], b"e"].concat();
+    // One event with a hundred thousand keys, named a hundred thousand times.
+    let junk: Vec<u8> =
+        (0..100_000_u32).flat_map(|i| [b"J", &i.to_le_bytes()[..], b"N"].concat()).collect();
+    let action = [text("action"), text("snapshot")].concat();
+    let event = [&b"}\x94("[..], &junk, &action, b"u0"].concat();
+    let wide = [
+        b"\x80\x04".to_vec(),
+        event,
+        b"}(".to_vec(),
+        text("segments"),
+        b"]".to_vec(),
+        text("device_traces"),
+        b"](]".to_vec(),
+        many(b"h\0", 100_000),
+        b"eu.".to_vec(),
+    ];
+    let tree = whole(&wide.concat()).unwrap();
+    assert_eq!(snapshot::from_tree(&tree).unwrap().traces[0].len(), 100_000);
+    // One trace of a hundred thousand events for each of a thousand devices.
+    let trace = [&b"}("[..], &action, b"u\x940]\x94", &many(b"h\0", 100_000), b"0"].concat();
+    let traces = [
+        b"\x80\x04".to_vec(),
+        trace,
+        b"}(".to_vec(),
+        text("segments"),
+        b"]".to_vec(),
+        text("device_traces"),
+        b"]".to_vec(),
+        many(b"h\x01", 1000),
+        b"u.".to_vec(),
+    ];
+    let tree = whole(&traces.concat()).unwrap();
+    let error = snapshot::from_tree(&tree).unwrap_err().to_string();
+    assert!(error.contains("a list of its own"), "{error}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub(crate) struct Options {
     /// Also run PyTorch's own allocator on the simulated driver, in the same run as ours
     #[arg(long)]
     peers: bool,
-    /// The PyTorch of --peers and --stacks (2.11.0 or 2.15.0)
+    /// The PyTorch of --peers, --stacks and --snapshots (2.11.0 or 2.15.0)
     #[arg(long, default_value = torch::DEFAULT, value_name = "VERSION")]
     torch: String,
     /// Of --peers only the operations whose name contains this, and none of the criterion benches; may be repeated
@@ -30,6 +30,9 @@ pub(crate) struct Options {
     /// What a Python stack costs, PyTorch's own beside ours, and nothing else
     #[arg(long, conflicts_with_all = ["peers", "filter"])]
     stacks: bool,
+    /// What importing a snapshot takes, PyTorch's own readers beside ours, and nothing else
+    #[arg(long, conflicts_with_all = ["peers", "filter", "stacks"])]
+    snapshots: bool,
     /// Count the instructions of an allocation and its free (needs valgrind), and nothing else
     #[arg(long, conflicts_with_all = ["peers", "filter"])]
     instructions: bool,
@@ -49,6 +52,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     if options.stacks {
         stacks(&options.torch)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.snapshots {
+        snapshots(&options.torch)?;
         return Ok(ExitCode::SUCCESS);
     }
     if options.only.is_empty() {
@@ -86,6 +93,17 @@ fn stacks(version: &str) -> Result<()> {
     python.arg(cargo::root()?.join("benches/peers/stacks.py"));
     artefacts.announce(&mut python);
     check(&mut python, "the bench of stacks")
+}
+
+fn snapshots(version: &str) -> Result<()> {
+    let artefacts = Artefacts::build()?;
+    let build = ["build", "--release", "-p", "benches", "--bin", "import"];
+    check(&mut cargo::command(&build)?, "the build of the import")?;
+    let mut python = Command::new(Venv::ensure(torch::find(version)?)?.python());
+    python.arg(cargo::root()?.join("benches/peers/snapshots.py"));
+    python.env("VRAMTAPE_IMPORT", cargo::target()?.join("release/import"));
+    artefacts.announce(&mut python);
+    check(&mut python, "the bench of snapshots")
 }
 
 fn check(command: &mut Command, what: &str) -> Result<()> {

@@ -13,7 +13,7 @@ mod time;
 
 use allocator::size::MAX_REQUEST_BYTES;
 use hashbrown::HashMap;
-use trace_format::{DeviceId, Event, Frame, FrameId, PoolId, StackId, Stream, StringId, ThreadId};
+use trace_format::{DeviceId, Frame, FrameId, StackId, Stream, StringId, ThreadId};
 
 use self::live::Live;
 use self::time::Clock;
@@ -104,13 +104,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Requests, CsvError> {
         match action {
             Action::Allocate => device.allocate(pointer, size_bytes, stream, at, row.line)?,
             Action::Free => device.free(pointer, size_bytes, stream, at),
-            Action::Failure => device.fail(at(Event::Oom {
-                requested_bytes: size_bytes,
-                size_bytes,
-                device_free_bytes: 0,
-                stream,
-                pool: PoolId::DEFAULT,
-            })),
+            Action::Failure => device.fail(size_bytes, stream, at),
         }
     }
     let mut inferred = Vec::new();

@@ -14,7 +14,7 @@ struct Shape {
 /// All key sequences of a tree.
 #[derive(Debug)]
 pub(super) struct Shapes {
-    shapes: Vec<Shape>,
+    all: Vec<Shape>,
     longer: HashMap<(u32, Cell), u32>,
     /// The sequence seen last of each small length: most dicts are like the one before.
     recent: [(u32, Vec<Cell>); RECENT],
@@ -25,7 +25,7 @@ const RECENT: usize = 24;
 impl Default for Shapes {
     fn default() -> Self {
         Self {
-            shapes: vec![Shape { parent: 0, key: Cell::NONE }],
+            all: vec![Shape { parent: 0, key: Cell::NONE }],
             longer: HashMap::new(),
             recent: std::array::from_fn(|_| (0, Vec::new())),
         }
@@ -35,7 +35,7 @@ impl Default for Shapes {
 impl Shapes {
     /// How many sequences there are.
     pub(super) fn len(&self) -> usize {
-        self.shapes.len()
+        self.all.len()
     }
 
     /// The sequence that `keys` alone make.
@@ -56,10 +56,10 @@ impl Shapes {
 
     /// The sequence with one more key.
     pub(super) fn and(&mut self, parent: u32, key: Cell) -> u32 {
-        let next = self.shapes.len() as u32;
+        let next = self.all.len() as u32;
         let shape = *self.longer.entry((parent, key)).or_insert(next);
         if shape == next {
-            self.shapes.push(Shape { parent, key });
+            self.all.push(Shape { parent, key });
         }
         shape
     }
@@ -68,7 +68,7 @@ impl Shapes {
     pub(super) fn keys_back(&self, shape: u32) -> impl Iterator<Item = Cell> {
         let mut at = shape as usize;
         std::iter::from_fn(move || {
-            let shape = self.shapes.get(at).filter(|_| at != 0)?;
+            let shape = self.all.get(at).filter(|_| at != 0)?;
             at = shape.parent as usize;
             Some(shape.key)
         })

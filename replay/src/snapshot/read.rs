@@ -9,8 +9,8 @@ use super::fields::Fields;
 use super::model::{Action, Annotation, Block, Entry, Segment, Settings, Snapshot};
 use super::stacks::StackReader;
 use super::values::{
-    Place, SnapshotError, device_of, integer, is_metadata, mismatch, pool_of, size_of, status_of,
-    stream_of, time_of,
+    Place, SnapshotError, device_of, integer, is_metadata, mismatch, pool_of, request_of, size_of,
+    status_of, stream_of, time_of,
 };
 use crate::pickle::{Node, Tree, Value};
 
@@ -284,7 +284,10 @@ impl Reader<'_> {
             _ => 0,
         };
         let size = match size {
-            Value::None if !has_addr => 0,
+            Value::None if !has_addr && action != Action::Oom => 0,
+            size if matches!(action, Action::Alloc | Action::Oom) => {
+                request_of(tree, place.key("size"), size)?
+            }
             size => size_of(tree, place.key("size"), size)?,
         };
         let stack = if let (Action::Annotate, Value::Text(name)) = (action, metadata) {

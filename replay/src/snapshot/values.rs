@@ -81,6 +81,18 @@ pub(super) fn size_of(
     }
 }
 
+/// The size of a request: not nothing either.
+pub(super) fn request_of(
+    tree: &Tree,
+    place: impl fmt::Display,
+    value: Value,
+) -> Result<u64, SnapshotError> {
+    match size_of(tree, &place, value)? {
+        0 => Err(mismatch(place, "a size of at least one byte", tree, value)),
+        size => Ok(size),
+    }
+}
+
 /// A device's number; a missing one is 0.
 pub(super) fn device_of(
     tree: &Tree,

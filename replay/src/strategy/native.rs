@@ -5,7 +5,8 @@ use std::sync::Arc;
 use allocator::config::{Config, ConfigError};
 use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request, RestoredBlock, Ticket};
-use trace_format::{Addr, BaseState, Event, PoolId, Record, StackId};
+use allocator::size::page_bytes;
+use trace_format::{Addr, BaseState, Event, PoolId, Record, SegmentState, StackId};
 
 use super::{Start, Starts, Strategy, Tally};
 use crate::driver::DriveError;
@@ -65,6 +66,11 @@ impl<R: Witness> Native<R> {
     }
 }
 
+/// Whether a mapped run is one that pages of this size can make.
+fn is_whole_pages(run: &SegmentState, config: &Config) -> bool {
+    !run.is_expandable || run.size_bytes.is_multiple_of(page_bytes(!run.is_large, config))
+}
+
 impl<R: Witness> Strategy for Native<R> {
     const GRANULE_BYTES: u64 = allocator::size::MIN_BLOCK_BYTES;
     type Block = Addr;
@@ -74,6 +80,15 @@ impl<R: Witness> Strategy for Native<R> {
         if let Some(fraction) = base.memory_fraction {
             let limited = self.heap.set_memory_fraction(fraction);
             limited.map_err(|error| DriveError::Base(error.into()))?;
+        }
+        if let Some(run) = base.segments.iter().find(|run| !is_whole_pages(run, self.heap.config()))
+        {
+            let SegmentState { addr, size_bytes, .. } = run;
+            let reason = format!(
+                "at the start {size_bytes} bytes are mapped at {addr}, which are no whole pages under \
+                 these settings"
+            );
+            return Err(DriveError::Contradiction { index: 0, reason });
         }
         let restored = self.heap.restore(base).map_err(DriveError::Base)?;
         let starts = restored.into_iter().map(|(recorded, block)| match block {

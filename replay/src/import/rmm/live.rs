@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use rustc_hash::FxBuildHasher;
-use trace_format::{Addr, DeviceId, Event, Record, StackId, Stream, ThreadId};
+use trace_format::{Addr, DeviceId, Event, PoolId, Record, StackId, Stream, ThreadId};
 
 use super::super::csv::CsvError;
 use super::super::requests::{alloc, free, record};
@@ -141,9 +141,19 @@ impl At<'_> {
         }
     }
 
-    pub(super) fn fail(self, failure: Record) {
+    pub(super) fn fail(self, size_bytes: u64, stream: Stream, at: impl Fn(Event) -> Record) {
+        if size_bytes == 0 {
+            self.counts.empty += 1;
+            return;
+        }
         self.counts.failed += 1;
-        self.device.records.push(failure);
+        self.device.records.push(at(Event::Oom {
+            requested_bytes: size_bytes,
+            size_bytes,
+            device_free_bytes: 0,
+            stream,
+            pool: PoolId::DEFAULT,
+        }));
     }
 }
 

@@ -1,0 +1,51 @@
+//! What the fuzz target and the deterministic test do with hostile bytes: everything an import can be asked to do.
+
+use std::path::Path;
+
+use replay::driver::Follow;
+use replay::import::{Known, import_bytes};
+use replay::run::{DeviceTape, Options, run};
+use replay::source::read_from;
+use replay::strategy::Choice;
+use replay::tape::Tape;
+use trace_format::{State, Writer};
+
+/// Most bytes that an input may become when it is decompressed here.
+const UNPACKED_BYTES_MAX: u64 = 1 << 22;
+
+/// Decompresses and imports `bytes`, writes the tape, reads it again and replays it: each step may fail, in words.
+pub(crate) fn exercise(bytes: &[u8]) {
+    let name = Path::new("hostile");
+    let bytes = match read_from(bytes, name, UNPACKED_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) => return assert!(error.to_string().contains("hostile")),
+    };
+    let known = Known::default();
+    let import = match import_bytes(bytes, name, &known) {
+        Ok(import) => import,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    let config = import.config.clone();
+    for device in &import.devices {
+        State::from_segments(&device.base.segments).expect("a start is a state");
+    }
+    let tape = Tape::of_import(import, &known);
+    let writer = Writer::new(Vec::new(), "in memory", &tape.meta).expect("memory can be written");
+    let written = tape.write(writer).expect("an import can be written");
+    let again = Tape::read(written.as_slice(), "in memory").expect("what was written can be read");
+    assert_eq!(again.records_len(), tape.records_len());
+    for device in &tape.devices {
+        let options = Options {
+            strategy: Choice::Native(config.clone()),
+            capacity_bytes: Some(80 << 30),
+            memory_fraction: None,
+            recorded_addresses: true,
+            follow: Follow::default(),
+        };
+        let text = |id| tape.text(id);
+        let device = DeviceTape { base: &device.base, records: &device.records, text: &text };
+        if let Err(error) = run(device, &options, |_| {}) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
