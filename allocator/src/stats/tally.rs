@@ -6,42 +6,58 @@ use super::{Stat, StatArray};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     /// Small, large.
-    pools: [Track; 2],
-    /// Peak of both together, the only thing about the sum that the parts do not tell.
+    pools: [Pool; 2],
+    /// Both together.
+    all: Level,
+}
+
+/// What is there now, and the most there was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    current: i64,
     peak: i64,
 }
 
-/// Both ways, since ever; what is there now is the difference.
+impl Level {
+    /// A peak is seldom a new one: the branch is foreseen, and a store is saved.
+    #[inline]
+    const fn rise(&mut self, amount: i64) {
+        self.current += amount;
+        if self.current > self.peak {
+            self.peak = self.current;
+        }
+    }
+}
+
+/// A pool's part.
 #[derive(Clone, Copy, Debug, Default)]
-struct Track {
-    allocated: i64,
+struct Pool {
+    level: Level,
+    /// Since ever; what came since ever is this and what is there now.
     freed: i64,
-    peak: i64,
-    /// `allocated` and `freed` when the sums were last zeroed.
+    /// What had come and gone when the sums were last zeroed.
     zeroed_at: (i64, i64),
 }
 
-impl Track {
-    #[inline]
-    const fn current(&self) -> i64 {
-        self.allocated - self.freed
+impl Pool {
+    const fn allocated(&self) -> i64 {
+        self.level.current + self.freed
     }
 }
 
 impl Tally {
     #[inline]
     pub(super) fn increase(&mut self, pool_is_small: bool, amount: i64) {
-        let [small, large] = &mut self.pools;
-        let (track, other) = if pool_is_small { (small, large) } else { (large, small) };
-        track.allocated += amount;
-        let current = track.current();
-        track.peak = track.peak.max(current);
-        self.peak = self.peak.max(current + other.current());
+        self.pools[usize::from(!pool_is_small)].level.rise(amount);
+        self.all.rise(amount);
     }
 
     #[inline]
     pub(super) fn decrease(&mut self, pool_is_small: bool, amount: i64) {
-        self.pools[usize::from(!pool_is_small)].freed += amount;
+        let pool = &mut self.pools[usize::from(!pool_is_small)];
+        pool.level.current -= amount;
+        pool.freed += amount;
+        self.all.current -= amount;
     }
 
     /// Adds and takes away in one step: only the difference moves the counter, as PyTorch nets a free's merges.
@@ -55,29 +71,29 @@ impl Tally {
     }
 
     pub(super) fn reset_peak(&mut self) {
-        for track in &mut self.pools {
-            track.peak = track.current();
+        for pool in &mut self.pools {
+            pool.level.peak = pool.level.current;
         }
-        self.peak = self.pools[0].peak + self.pools[1].peak;
+        self.all.peak = self.all.current;
     }
 
     pub(super) fn reset_accumulated(&mut self) {
-        for track in &mut self.pools {
-            track.zeroed_at = (track.allocated, track.freed);
+        for pool in &mut self.pools {
+            pool.zeroed_at = (pool.allocated(), pool.freed);
         }
     }
 
     /// As PyTorch shows it.
     pub(super) fn array(&self) -> StatArray {
-        let [small_pool, large_pool] = self.pools.map(|track| Stat {
-            current: track.current(),
-            peak: track.peak,
-            allocated: track.allocated - track.zeroed_at.0,
-            freed: track.freed - track.zeroed_at.1,
+        let [small_pool, large_pool] = self.pools.map(|pool| Stat {
+            current: pool.level.current,
+            peak: pool.level.peak,
+            allocated: pool.allocated() - pool.zeroed_at.0,
+            freed: pool.freed - pool.zeroed_at.1,
         });
         let all = Stat {
-            current: small_pool.current + large_pool.current,
-            peak: self.peak,
+            current: self.all.current,
+            peak: self.all.peak,
             allocated: small_pool.allocated + large_pool.allocated,
             freed: small_pool.freed + large_pool.freed,
         };
