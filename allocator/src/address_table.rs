@@ -1,24 +1,19 @@
 //! Addresses handed out, and their blocks: open addressing with linear probing, half full at most.
 //!
-//! Device addresses are multiples of 512, so the low bits say nothing; a multiplication spreads the rest. An address
-//! that goes away closes its gap (backward shift), so that a lookup never walks over what is gone and nothing has to
-//! be swept. One cache line holds four entries: a hit costs one probe, almost always.
+//! The table holds ids only, sixteen to a cache line; the addresses are in the blocks, which a caller looks at next
+//! anyway. Device addresses are multiples of 512, so the low bits say nothing; a multiplication spreads the rest. An
+//! address that goes away closes its gap (backward shift), so that a lookup never walks over what is gone and nothing
+//! has to be swept.
 
 use trace_format::Addr;
 
-use crate::block::BlockId;
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    addr: u64,
-    id: BlockId,
-}
+use crate::block::{BlockId, Blocks};
 
 /// The block of every address handed out and not given back.
 #[derive(Clone, Debug)]
 pub(crate) struct AddressTable {
     /// A power of two of them.
-    entries: Vec<Option<Entry>>,
+    ids: Vec<Option<BlockId>>,
     /// 64 less the exponent of that power.
     shift: u32,
     len: usize,
@@ -29,11 +24,11 @@ const FIRST_CAPACITY: usize = 4096;
 
 impl AddressTable {
     pub(crate) fn new() -> Self {
-        Self::with_entries(2 * FIRST_CAPACITY)
+        Self::with_places(2 * FIRST_CAPACITY)
     }
 
-    fn with_entries(count: usize) -> Self {
-        Self { entries: vec![None; count], shift: 64 - count.ilog2(), len: 0 }
+    fn with_places(count: usize) -> Self {
+        Self { ids: vec![None; count], shift: 64 - count.ilog2(), len: 0 }
     }
 
     /// Addresses in the table.
@@ -41,54 +36,55 @@ impl AddressTable {
         self.len
     }
 
-    /// Enters an address; it must not be there.
+    /// Enters a block by its address, which must not be there.
     #[inline]
-    pub(crate) fn insert(&mut self, addr: Addr, id: BlockId) {
-        if 2 * (self.len + 1) > self.entries.len() {
-            self.grow();
+    pub(crate) fn insert(&mut self, blocks: &Blocks, id: BlockId) {
+        if 2 * (self.len + 1) > self.ids.len() {
+            self.grow(blocks);
         }
-        let mut at = self.home(addr.0);
-        while let Some(entry) = &self.entries[at] {
-            assert!(entry.addr != addr.0, "an address is handed out once");
+        let addr = blocks[id].addr;
+        let mut at = self.home(addr);
+        while let Some(other) = self.ids[at] {
+            assert!(blocks[other].addr != addr, "an address is handed out once");
             at = self.after(at);
         }
-        self.entries[at] = Some(Entry { addr: addr.0, id });
+        self.ids[at] = Some(id);
         self.len += 1;
     }
 
     /// The block of an address.
     #[inline]
-    pub(crate) fn get(&self, addr: Addr) -> Option<BlockId> {
-        self.find(addr).map(|(_, id)| id)
+    pub(crate) fn get(&self, blocks: &Blocks, addr: Addr) -> Option<BlockId> {
+        self.find(blocks, addr).map(|(_, id)| id)
     }
 
-    /// Takes an address out.
+    /// Takes an address out. Its block is as it was entered.
     #[inline]
-    pub(crate) fn remove(&mut self, addr: Addr) -> Option<BlockId> {
-        let (mut gap, id) = self.find(addr)?;
+    pub(crate) fn remove(&mut self, blocks: &Blocks, addr: Addr) -> Option<BlockId> {
+        let (mut gap, id) = self.find(blocks, addr)?;
         self.len -= 1;
         let mut at = gap;
         loop {
             at = self.after(at);
-            let Some(entry) = self.entries[at] else { break };
+            let Some(other) = self.ids[at] else { break };
             // An entry may move up into the gap unless that is before its home.
-            let mask = self.entries.len() - 1;
-            let from_home = at.wrapping_sub(self.home(entry.addr)) & mask;
+            let mask = self.ids.len() - 1;
+            let from_home = at.wrapping_sub(self.home(blocks[other].addr)) & mask;
             if from_home >= at.wrapping_sub(gap) & mask {
-                self.entries[gap] = Some(entry);
+                self.ids[gap] = Some(other);
                 gap = at;
             }
         }
-        self.entries[gap] = None;
+        self.ids[gap] = None;
         Some(id)
     }
 
     #[inline]
-    fn find(&self, addr: Addr) -> Option<(usize, BlockId)> {
-        let mut at = self.home(addr.0);
-        while let Some(entry) = &self.entries[at] {
-            if entry.addr == addr.0 {
-                return Some((at, entry.id));
+    fn find(&self, blocks: &Blocks, addr: Addr) -> Option<(usize, BlockId)> {
+        let mut at = self.home(addr);
+        while let Some(id) = self.ids[at] {
+            if blocks[id].addr == addr {
+                return Some((at, id));
             }
             at = self.after(at);
         }
@@ -97,22 +93,22 @@ impl AddressTable {
 
     /// Where an address is looked for first: the top bits of a Fibonacci hash.
     #[inline]
-    fn home(&self, addr: u64) -> usize {
+    fn home(&self, addr: Addr) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        ((addr >> 9).wrapping_mul(GOLDEN) >> self.shift) as usize
+        ((addr.0 >> 9).wrapping_mul(GOLDEN) >> self.shift) as usize
     }
 
     #[inline]
     fn after(&self, at: usize) -> usize {
-        (at + 1) & (self.entries.len() - 1)
+        (at + 1) & (self.ids.len() - 1)
     }
 
     #[cold]
-    fn grow(&mut self) {
-        let doubled = Self::with_entries(2 * self.entries.len());
+    fn grow(&mut self, blocks: &Blocks) {
+        let doubled = Self::with_places(2 * self.ids.len());
         let before = std::mem::replace(self, doubled);
-        for entry in before.entries.into_iter().flatten() {
-            self.insert(Addr(entry.addr), entry.id);
+        for id in before.ids.into_iter().flatten() {
+            self.insert(blocks, id);
         }
     }
 }
@@ -124,33 +120,57 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::block::{Block, Blocks};
-    use crate::pool::Pools;
+    use crate::block::Block;
+    use crate::lane::LaneId;
 
-    fn ids(count: usize) -> Vec<BlockId> {
+    /// Blocks at 512, 1024, and so on.
+    fn arena(count: u64) -> (Blocks, Vec<BlockId>) {
         let mut blocks = Blocks::default();
-        let block = |at| Block::new(Addr(at), 1, trace_format::Stream(0), Pools::index(None, true));
-        (0..count).map(|at| blocks.insert(block(at as u64 + 1))).collect()
+        let block = |n| Block::new(Addr(n << 9), 1, LaneId(0));
+        let ids = (1..=count).map(|n| blocks.insert(block(n))).collect();
+        (blocks, ids)
     }
 
     proptest! {
         /// Few addresses and a small table, so that probes collide, wrap around and close gaps.
         #[test]
-        fn it_is_a_map(ops in prop::collection::vec((0..40_u64, any::<bool>()), 1..400)) {
-            let ids = ids(41);
-            let mut table = AddressTable::with_entries(16);
+        fn it_is_a_map(ops in prop::collection::vec((0..7_usize, any::<bool>()), 1..400)) {
+            let (blocks, ids) = arena(7);
+            let mut table = AddressTable::with_places(16);
             let mut map = HashMap::new();
             for (n, insert) in ops {
-                let addr = Addr((n + 1) << 9);
+                let addr = blocks[ids[n]].addr;
                 if insert && !map.contains_key(&addr) {
-                    table.insert(addr, ids[n as usize]);
-                    map.insert(addr, ids[n as usize]);
+                    table.insert(&blocks, ids[n]);
+                    map.insert(addr, ids[n]);
                 } else if !insert {
-                    prop_assert_eq!(table.remove(addr), map.remove(&addr));
+                    prop_assert_eq!(table.remove(&blocks, addr), map.remove(&addr));
                 }
                 prop_assert_eq!(table.len(), map.len());
-                for n in 1..=40 {
-                    prop_assert_eq!(table.get(Addr(n << 9)), map.get(&Addr(n << 9)).copied());
+                for id in &ids {
+                    let addr = blocks[*id].addr;
+                    prop_assert_eq!(table.get(&blocks, addr), map.get(&addr).copied());
+                }
+            }
+        }
+
+        /// The same while it grows.
+        #[test]
+        fn it_stays_one_while_it_grows(ops in prop::collection::vec((0..40_usize, any::<bool>()), 1..400)) {
+            let (blocks, ids) = arena(40);
+            let mut table = AddressTable::with_places(4);
+            let mut map = HashMap::new();
+            for (n, insert) in ops {
+                let addr = blocks[ids[n]].addr;
+                if insert && !map.contains_key(&addr) {
+                    table.insert(&blocks, ids[n]);
+                    map.insert(addr, ids[n]);
+                } else if !insert {
+                    prop_assert_eq!(table.remove(&blocks, addr), map.remove(&addr));
+                }
+                for id in &ids {
+                    let addr = blocks[*id].addr;
+                    prop_assert_eq!(table.get(&blocks, addr), map.get(&addr).copied());
                 }
             }
         }
@@ -159,20 +179,20 @@ mod tests {
     #[test]
     #[should_panic(expected = "handed out once")]
     fn an_address_is_not_entered_twice() {
-        let ids = ids(1);
+        let (blocks, ids) = arena(1);
         let mut table = AddressTable::new();
-        table.insert(Addr(512), ids[0]);
-        table.insert(Addr(512), ids[0]);
+        table.insert(&blocks, ids[0]);
+        table.insert(&blocks, ids[0]);
     }
 
     #[test]
     fn it_grows_past_its_first_capacity() {
-        let ids = ids(1);
+        let (blocks, ids) = arena(3 * FIRST_CAPACITY as u64);
         let mut table = AddressTable::new();
-        for n in 1..=3 * FIRST_CAPACITY as u64 {
-            table.insert(Addr(n << 9), ids[0]);
+        for id in &ids {
+            table.insert(&blocks, *id);
         }
         assert_eq!(table.len(), 3 * FIRST_CAPACITY);
-        assert!((1..=3 * FIRST_CAPACITY as u64).all(|n| table.get(Addr(n << 9)).is_some()));
+        assert!(ids.iter().all(|id| table.get(&blocks, blocks[*id].addr) == Some(*id)));
     }
 }

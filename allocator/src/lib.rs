@@ -5,13 +5,12 @@ mod block;
 pub mod config;
 pub mod device;
 mod expandable;
-mod free_list;
 pub mod heap;
+mod lane;
 mod pool;
 pub mod record;
 pub mod shared;
 pub mod size;
 pub mod stats;
-mod unmapped_list;
 
 pub use pool::{SegmentSource, SharedSource};

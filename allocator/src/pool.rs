@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trace_format::{Addr, PoolId};
+use trace_format::{Addr, PoolId, Stream};
 
+use crate::block::BlockId;
 use crate::device::DeviceError;
-use crate::free_list::FreeList;
-use crate::unmapped_list::UnmappedList;
+use crate::lane::{Lane, LaneId};
 
 /// Which list of blocks: 0 and 1 are the default pool's small and large, then two for each private pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,11 +51,11 @@ pub(crate) fn lock(source: &SharedSource) -> MutexGuard<'_, dyn SegmentSource + 
     source.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The free blocks of one half of a pool (`BlockPool`).
+/// One half of a pool (`BlockPool`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockPool {
-    pub(crate) free: FreeList,
-    pub(crate) unmapped: UnmappedList,
+    /// One for each stream that ever allocated here, in the order of streams.
+    lanes: Vec<(Stream, LaneId)>,
     /// How often a block was searched here; counted only while garbage collection is on.
     pub(crate) search_count: u64,
 }
@@ -75,6 +75,7 @@ pub(crate) struct PrivatePool {
 #[derive(Clone, Default)]
 pub(crate) struct Pools {
     lists: Vec<BlockPool>,
+    lanes: Vec<Lane>,
     private: Vec<Option<PrivatePool>>,
     /// Private pools without users, in the order in which they lost the last one.
     pub(crate) freeable: Vec<usize>,
@@ -137,9 +138,60 @@ impl Pools {
         index.private().map_or(PoolId::DEFAULT, |slot| self.get(slot).id)
     }
 
-    /// Every half, with its index.
-    pub(crate) fn halves(&self) -> impl Iterator<Item = (PoolIndex, &BlockPool)> {
-        self.lists.iter().enumerate().map(|(at, list)| (PoolIndex(at as u32), list))
+    /// Every half.
+    pub(crate) fn halves(&self) -> impl Iterator<Item = PoolIndex> {
+        (0..self.lists.len()).map(|at| PoolIndex(at as u32))
+    }
+
+    /// The lane of a stream, if it ever allocated here.
+    #[inline]
+    pub(crate) fn lane(&self, pool: PoolIndex, stream: Stream) -> Option<LaneId> {
+        // One or a few streams: a scan is the fast search.
+        let lanes = &self[pool].lanes;
+        lanes.iter().find(|(other, _)| *other == stream).map(|(_, lane)| *lane)
+    }
+
+    /// The lane of a stream, which begins with the first such call.
+    pub(crate) fn lane_for(&mut self, pool: PoolIndex, stream: Stream) -> LaneId {
+        self.lane(pool, stream).unwrap_or_else(|| {
+            let id = LaneId(self.lanes.len() as u32);
+            self.lanes.push(Lane::new(pool, stream));
+            let lanes = &mut self[pool].lanes;
+            let at = lanes.partition_point(|(other, _)| *other < stream);
+            lanes.insert(at, (stream, id));
+            id
+        })
+    }
+
+    /// The lanes of a half, in the order of streams.
+    pub(crate) fn lanes(&self, pool: PoolIndex) -> impl Iterator<Item = &Lane> {
+        self[pool].lanes.iter().map(|(_, lane)| &self[*lane])
+    }
+
+    /// The free blocks of a half in PyTorch's order: stream, size, segment rank, address.
+    pub(crate) fn free(&self, pool: PoolIndex) -> impl Iterator<Item = BlockId> {
+        self.lanes(pool).flat_map(Lane::iter)
+    }
+
+    /// The unmapped blocks of a half, by stream and address.
+    pub(crate) fn unmapped(&self, pool: PoolIndex) -> impl Iterator<Item = BlockId> {
+        self.lanes(pool).flat_map(Lane::unmapped)
+    }
+}
+
+impl std::ops::Index<LaneId> for Pools {
+    type Output = Lane;
+
+    #[inline]
+    fn index(&self, id: LaneId) -> &Lane {
+        &self.lanes[id.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<LaneId> for Pools {
+    #[inline]
+    fn index_mut(&mut self, id: LaneId) -> &mut Lane {
+        &mut self.lanes[id.0 as usize]
     }
 }
 

@@ -43,7 +43,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 next.addr
             );
             ensure!(
-                (block.stream, block.pool, block.range) == (next.stream, next.pool, next.range),
+                (block.lane, block.range) == (next.lane, next.range),
                 "{id:?} and {next_id:?} differ in stream, pool or segment"
             );
             let both_idle = block.is_idle() && next.is_idle() && block.mapped == next.mapped;
@@ -55,19 +55,22 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// The lists hold exactly the idle blocks, in order.
     fn check_lists(&self) -> Result<(), String> {
         let mut listed: HashMap<BlockId, bool> = HashMap::new();
-        for (index, half) in self.pools.halves() {
-            let mut last = None;
-            for id in half.free.iter() {
-                let block = &self.blocks[id];
-                ensure!(listed.insert(id, true).is_none(), "{id:?} is listed twice");
-                ensure!(block.pool == index, "{id:?} is listed in another pool");
-                let order = Some((block.stream, block.order()));
-                ensure!(last < order, "{id:?} is listed out of order");
-                last = order;
+        for index in self.pools.halves() {
+            for lane in self.pools.lanes(index) {
+                let mut last: Option<&Block> = None;
+                for id in lane.iter() {
+                    let block = &self.blocks[id];
+                    ensure!(listed.insert(id, true).is_none(), "{id:?} is listed twice");
+                    ensure!(self.pool_of(id) == index, "{id:?} is listed in another pool");
+                    ensure!(self.stream_of(id) == lane.stream, "{id:?}: another stream's lane");
+                    let in_order = last.is_none_or(|last| last.precedes(block));
+                    ensure!(in_order, "{id:?} is listed out of order");
+                    last = Some(block);
+                }
             }
-            for id in half.unmapped.iter() {
+            for id in self.pools.unmapped(index) {
                 ensure!(listed.insert(id, false).is_none(), "{id:?} is listed twice");
-                ensure!(self.blocks[id].pool == index, "{id:?} is listed in another pool");
+                ensure!(self.pool_of(id) == index, "{id:?} is listed in another pool");
             }
         }
         for (id, block) in self.blocks.iter() {
@@ -87,7 +90,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn check_holders(&self) -> Result<(), String> {
         let waiting: HashSet<BlockId> = self.pending_blocks().collect();
         for (id, block) in self.blocks.iter() {
-            let known = self.allocated.get(block.addr) == Some(id);
+            let known = self.allocated.get(&self.blocks, block.addr) == Some(id);
             ensure!(known == block.allocated, "{id:?}: allocated and its address disagree");
             let waits = !block.allocated && !block.is_idle();
             ensure!(waits == waiting.contains(&id), "{id:?}: waits {waits}, but is not so queued");
@@ -113,7 +116,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let pool = |array: &crate::stats::StatArray| {
                 if small { array.small_pool.current } else { array.large_pool.current }
             };
-            let here = |block: &Block| block.pool.is_small() == small;
+            let here = |block: &Block| self.pools[block.lane].pool.is_small() == small;
             let allocated = sum(&|block| here(block) && block.allocated);
             expect(
                 "allocation",

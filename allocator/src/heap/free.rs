@@ -16,7 +16,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// event could be recorded, the block then waits for the next flush.
     #[inline]
     pub fn free(&mut self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
-        let id = self.allocated.remove(addr).ok_or(HeapError::UnknownPointer { addr })?;
+        let id = self.take_address(addr)?;
         let pending = self.blocks[id].used_by_others;
         self.begin_free(id, stack, pending);
         if pending {
@@ -32,7 +32,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// # Errors
     /// When the address is not handed out.
     pub fn free_deferred(&mut self, addr: Addr, stack: StackId) -> Result<Ticket, HeapError> {
-        let id = self.allocated.remove(addr).ok_or(HeapError::UnknownPointer { addr })?;
+        let id = self.take_address(addr)?;
         self.begin_free(id, stack, true);
         self.pending.forget_uses(id);
         let block = &mut self.blocks[id];
@@ -54,6 +54,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.pending.put_last(ticket);
     }
 
+    #[inline]
+    fn take_address(&mut self, addr: Addr) -> Result<BlockId, HeapError> {
+        self.allocated.remove(&self.blocks, addr).ok_or(HeapError::UnknownPointer { addr })
+    }
+
     /// The half of a free that the caller asks for. The address is in the table no more.
     #[inline]
     fn begin_free(&mut self, id: BlockId, stack: StackId, pending: bool) {
@@ -63,7 +68,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         block.allocated = false;
         let (addr, size_bytes, requested_bytes) =
             (block.addr, block.size_bytes, block.requested_bytes);
-        let is_small = block.pool.is_small();
+        let is_small = self.pools[block.lane].pool.is_small();
         self.stats.on_free_requested(is_small, size_bytes);
         if pending {
             self.stats.on_wait(is_small, size_bytes);
@@ -80,10 +85,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn finish_free(&mut self, id: BlockId) {
         let block = self.blocks[id];
         assert!(block.is_idle(), "a reusable block is nobody's");
-        let pool = block.pool;
+        let pool = self.pools[block.lane].pool;
+        let search_count = self.pools[pool].search_count as u32;
         let (prev, next) = (self.free_neighbour(block.prev), self.free_neighbour(block.next));
-        let half = &mut self.pools[pool];
-        let lane = half.free.of_mut(block.stream);
+        let lane = &mut self.pools[block.lane];
         let mut merged = (0, 0);
         let whole = match (prev, next) {
             (None, None) => {
@@ -112,7 +117,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         };
         let merged_block = &mut self.blocks[whole];
         merged_block.requested_bytes = block.requested_bytes;
-        merged_block.search_count_at_free = half.search_count as u32;
+        merged_block.search_count_at_free = search_count;
 
         if block.is_split() && block.range.is_none() {
             let added = if merged_block.is_split() { (1, merged_block.size_bytes) } else { (0, 0) };
@@ -141,7 +146,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if other.mapped {
             self.take_free(neighbour);
         } else {
-            self.pools[other.pool].unmapped.remove(other.stream, other.addr, neighbour);
+            self.pools[other.lane].remove_unmapped(other.addr, neighbour);
         }
         if other.next == Some(id) {
             self.blocks.join_ahead(neighbour, id);

@@ -31,7 +31,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let age = |heap: &Self, id: BlockId| {
             u64::from((search_count as u32).wrapping_sub(heap.blocks[id].search_count_at_free))
         };
-        let mut candidates: Vec<BlockId> = self.pools[pool].free.iter().collect();
+        let mut candidates: Vec<BlockId> = self.pools.free(pool).collect();
         candidates.retain(|id| !self.blocks[*id].is_split());
         // PyTorch counts unsplit expandable blocks into the average, though they are never returned here.
         let mut count = candidates.len();

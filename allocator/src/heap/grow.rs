@@ -93,10 +93,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         });
         let segment_stack = self.stack;
         let segment_rank = self.next_segment_rank();
+        let lane = self.pools.lane_for(want.pool, want.stream);
         Ok(Some(self.blocks.insert(Block {
             segment_stack,
             segment_rank,
-            ..Block::new(addr, size_bytes, want.stream, want.pool)
+            ..Block::new(addr, size_bytes, lane)
         })))
     }
 
@@ -196,8 +197,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let private_cached_bytes = self
             .pools
             .halves()
-            .filter(|(index, _)| index.private().is_some())
-            .flat_map(|(_, half)| half.free.iter())
+            .filter(|half| half.private().is_some())
+            .flat_map(|half| self.pools.free(half))
             .map(|id| self.blocks[id].size_bytes)
             .sum();
         let stats = self.stats();

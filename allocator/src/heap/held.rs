@@ -19,7 +19,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(false);
         }
         let users = self.pending.uses.get(&id).cloned().unwrap_or_default();
-        for stream in std::iter::once(self.blocks[id].stream).chain(users) {
+        for stream in std::iter::once(self.stream_of(id)).chain(users) {
             if self.stream_in_capture(stream)? {
                 return Ok(true);
             }
@@ -63,7 +63,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let (safe, held) =
             std::mem::take(&mut self.pending.held).into_iter().partition(|(id, nodes)| {
                 !nodes.is_empty()
-                    && self.blocks[*id].stream == stream
+                    && self.stream_of(*id) == stream
                     && nodes.iter().all(|node| passed.contains(node))
             });
         self.pending.held = held;
@@ -78,8 +78,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn free_held_blocks_of(&mut self, private: usize) {
         let (done, held) =
             std::mem::take(&mut self.pending.held).into_iter().partition(|(id, _)| {
-                self.blocks[*id].pool.private() == Some(private)
-                    && self.pending.only_captured_uses(*id)
+                self.pool_of(*id).private() == Some(private) && self.pending.only_captured_uses(*id)
             });
         self.pending.held = held;
         self.complete_held(done);
@@ -117,7 +116,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The nodes after which nothing in the graph uses the block; `None` if a stream that used it does not capture.
     pub(super) fn last_uses_in_graph(&mut self, id: BlockId) -> Option<Vec<GraphNode>> {
-        let own = self.blocks[id].stream;
+        let own = self.stream_of(id);
         let others = self.pending.uses.get(&id).cloned().unwrap_or_default();
         let mut nodes = Vec::new();
         for stream in std::iter::once(own).chain(others) {

@@ -5,7 +5,7 @@ use trace_format::{Addr, Event, PoolId, StackId, Stream};
 use super::{AllocError, Heap};
 use crate::block::BlockId;
 use crate::device::Device;
-use crate::free_list::Place;
+use crate::lane::Place;
 use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
 use crate::size;
@@ -163,7 +163,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.stats.on_inactive_split(is_small, (0, 1), (0, found_bytes));
             }
             if let Some(place) = found.place {
-                self.pools[want.pool].free.of_mut(want.stream).take(place);
+                self.pools[block.lane].take(place);
             }
             found.id
         };
@@ -173,7 +173,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         block.requested_bytes = want.requested_bytes;
         block.stack = self.stack;
         let (addr, size_bytes) = (block.addr, block.size_bytes);
-        self.allocated.insert(addr, id);
+        self.allocated.insert(&self.blocks, id);
 
         self.stats.on_alloc(is_small, size_bytes, want.requested_bytes);
         if self.is_oversize(size_bytes) {
@@ -194,9 +194,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     #[inline]
     fn split_front(&mut self, found: Found, want: &Want) -> BlockId {
         let front = self.blocks.split(found.id, want.size_bytes);
-        let pool = &mut self.pools[want.pool];
-        self.blocks[found.id].search_count_at_free = pool.search_count as u32;
-        let lane = pool.free.of_mut(want.stream);
+        let rest = &mut self.blocks[found.id];
+        rest.search_count_at_free = self.pools[want.pool].search_count as u32;
+        let lane = &mut self.pools[rest.lane];
         match found.place {
             Some(place) => lane.settle(&self.blocks, place, found.id),
             None => lane.insert(&self.blocks, found.id),
@@ -208,15 +208,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     #[inline]
     pub(super) fn put_free(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
-        let pool = &mut self.pools[block.pool];
-        block.search_count_at_free = pool.search_count as u32;
-        let lane = pool.free.of_mut(block.stream);
-        lane.insert(&self.blocks, id);
+        let pool = self.pools[block.lane].pool;
+        block.search_count_at_free = self.pools[pool].search_count as u32;
+        self.pools[block.lane].insert(&self.blocks, id);
     }
 
     /// Takes a block out of its pool's free list.
     pub(super) fn take_free(&mut self, id: BlockId) {
-        let block = &self.blocks[id];
-        self.pools[block.pool].free.of_mut(block.stream).remove(&self.blocks, id);
+        self.pools[self.blocks[id].lane].remove(&self.blocks, id);
     }
 }

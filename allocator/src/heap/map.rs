@@ -7,6 +7,8 @@ use super::malloc::Want;
 use crate::block::{Block, BlockId};
 use crate::device::{Device, DeviceError};
 use crate::expandable::{Range, RangeId};
+use crate::lane::LaneId;
+use crate::pool::PoolIndex;
 use crate::record::Recorder;
 use crate::size::page_bytes;
 
@@ -39,8 +41,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The lowest run of free and unmapped blocks with enough addresses; a new segment where there is none.
     fn find_expandable_block(&mut self, want: &Want) -> Result<Option<BlockId>, DeviceError> {
-        let unmapped = &self.pools[want.pool].unmapped;
-        for id in unmapped.of(want.stream) {
+        let lane = self.pools.lane_for(want.pool, want.stream);
+        for id in self.pools[lane].unmapped() {
             let start = match self.blocks[id].prev {
                 Some(prev) if self.blocks[prev].is_idle() => prev,
                 _ => id,
@@ -55,7 +57,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(None);
         }
         match Range::reserve(&mut self.device, want.stream, page, self.device_total_bytes) {
-            Ok(range) => Ok(Some(self.add_range(range, want))),
+            Ok(range) => Ok(Some(self.add_range(range, want.pool, lane))),
             Err(DeviceError::OutOfMemory { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -72,22 +74,19 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Enters a new range as one unmapped block.
-    fn add_range(&mut self, range: Range, want: &Want) -> BlockId {
+    fn add_range(&mut self, range: Range, pool: PoolIndex, lane: LaneId) -> BlockId {
         let segment_rank = self.next_segment_rank();
-        let block = Block {
-            segment_rank,
-            ..Block::new(range.addr, range.size_bytes(), want.stream, want.pool)
-        };
+        let block = Block { segment_rank, ..Block::new(range.addr, range.size_bytes(), lane) };
         let addr = range.addr;
         let slot = self.ranges.iter().position(Option::is_none).unwrap_or_else(|| {
             self.ranges.push(None);
             self.ranges.len() - 1
         });
         self.ranges[slot] = Some(range);
-        self.count_segments(want.pool, 1);
+        self.count_segments(pool, 1);
         let id =
             self.blocks.insert(Block { range: Some(RangeId::new(slot)), mapped: false, ..block });
-        self.pools[want.pool].unmapped.insert(want.stream, addr, id);
+        self.pools[lane].insert_unmapped(addr, id);
         id
     }
 
@@ -96,7 +95,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn map_block(&mut self, id: BlockId, size_bytes: u64) -> Result<bool, DeviceError> {
         let block = &self.blocks[id];
         assert!(!block.mapped && size_bytes <= block.size_bytes, "an unmapped block is mapped");
-        let (addr, stream, pool) = (block.addr, block.stream, block.pool);
+        let (addr, lane) = (block.addr, block.lane);
         let range_id = block.range.expect("only expandable blocks are unmapped");
         let range = self.ranges[range_id.slot()].as_mut().expect("a block's range exists");
         let span = range.map(&mut self.device, addr, size_bytes, &self.peers)?;
@@ -105,7 +104,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         assert!(span.addr == addr && span.size_bytes >= size_bytes, "mapped from its front on");
 
-        self.pools[pool].unmapped.remove(stream, addr, id);
+        self.pools[lane].remove_unmapped(addr, id);
         self.blocks[id].mapped = true;
         self.cut(id, span.size_bytes);
         let is_first = self.blocks[id].prev.is_none();
@@ -117,6 +116,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.blocks[id].segment_stack = self.stack;
         }
 
+        let (stream, pool) = (self.stream_of(id), self.pool_of(id));
         let (is_small, pool) = (pool.is_small(), self.pools.id_of(pool));
         self.reserved_bytes += span.size_bytes;
         self.stats.on_reserve(pool, is_small, span.size_bytes);
@@ -137,26 +137,25 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if rest_bytes == 0 {
             return;
         }
-        let (addr, stream, pool) = (Addr(block.addr.0 + size_bytes), block.stream, block.pool);
+        let (addr, lane) = (Addr(block.addr.0 + size_bytes), block.lane);
         let rest = Block {
             prev: Some(id),
             next: block.next,
             range: block.range,
             segment_rank: block.segment_rank,
             mapped: false,
-            ..Block::new(addr, rest_bytes, stream, pool)
+            ..Block::new(addr, rest_bytes, lane)
         };
         let rest = self.blocks.insert_linked(rest);
         self.blocks[id].size_bytes = size_bytes;
-        self.pools[pool].unmapped.insert(stream, addr, rest);
+        self.pools[lane].insert_unmapped(addr, rest);
     }
 
     /// Unmaps the whole pages of a free block; what is left of it at its ends stays free (`unmap_block`). A segment
     /// without mapped pages is given up.
     pub(super) fn unmap_block(&mut self, id: BlockId) -> Result<(), DeviceError> {
         let block = &self.blocks[id];
-        let (addr, size_bytes, stream, pool) =
-            (block.addr, block.size_bytes, block.stream, block.pool);
+        let (addr, size_bytes, lane) = (block.addr, block.size_bytes, block.lane);
         let range_id = block.range.expect("only expandable blocks are unmapped");
         let range = self.ranges[range_id.slot()].as_mut().expect("a block's range exists");
         let (span, result) = range.unmap(&mut self.device, addr, size_bytes);
@@ -174,7 +173,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 range: block.range,
                 segment_rank: block.segment_rank,
                 segment_stack: block.segment_stack,
-                ..Block::new(addr, before_bytes, stream, pool)
+                ..Block::new(addr, before_bytes, lane)
             };
             let before = self.blocks.insert_linked(before);
             self.put_free(before);
@@ -186,7 +185,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 next: self.blocks[id].next,
                 range: self.blocks[id].range,
                 segment_rank: self.blocks[id].segment_rank,
-                ..Block::new(Addr(span.addr.0 + span.size_bytes), after_bytes, stream, pool)
+                ..Block::new(Addr(span.addr.0 + span.size_bytes), after_bytes, lane)
             };
             let after = self.blocks.insert_linked(after);
             self.put_free(after);
@@ -199,8 +198,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.merge(id, neighbour);
         }
         let merged_addr = self.blocks[id].addr;
-        self.pools[pool].unmapped.insert(stream, merged_addr, id);
+        self.pools[lane].insert_unmapped(merged_addr, id);
 
+        let (stream, pool) = (self.stream_of(id), self.pool_of(id));
         let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
         self.reserved_bytes -= span.size_bytes;
         self.stats.on_unreserve(pool_id, is_small, span.size_bytes);
@@ -225,11 +225,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Gives up the segments of a pool (of all, for the default) that never got a page, or whose addresses the
     /// device did not take back.
     pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<(), DeviceError> {
-        let unmapped = self.pools.halves().flat_map(|(_, half)| half.unmapped.iter());
-        let in_pool = |block: &Block| pool.is_default() || self.pools.id_of(block.pool) == pool;
-        let empty: Vec<BlockId> = unmapped
-            .filter(|id| !self.blocks[*id].is_split() && in_pool(&self.blocks[*id]))
-            .collect();
+        let unmapped = self.pools.halves().flat_map(|half| self.pools.unmapped(half));
+        let in_pool = |id| pool.is_default() || self.pools.id_of(self.pool_of(id)) == pool;
+        let empty: Vec<BlockId> =
+            unmapped.filter(|id| !self.blocks[*id].is_split() && in_pool(*id)).collect();
         for id in empty {
             let range = self.blocks[id].range.expect("only expandable blocks are unmapped");
             self.give_up_range(id, range)?;
@@ -242,10 +241,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let slot = range_id.slot();
         self.ranges[slot].as_mut().expect("a block's range exists").unreserve(&mut self.device)?;
         self.ranges[slot] = None;
-        self.count_segments(self.blocks[id].pool, -1);
+        self.count_segments(self.pool_of(id), -1);
         let block = &self.blocks[id];
-        let (stream, addr, pool) = (block.stream, block.addr, block.pool);
-        self.pools[pool].unmapped.remove(stream, addr, id);
+        let (addr, lane) = (block.addr, block.lane);
+        self.pools[lane].remove_unmapped(addr, id);
         self.blocks.remove(id);
         Ok(())
     }

@@ -25,14 +25,14 @@ pub use malloc::{Miss, PoolChoice, Request};
 pub use pending::Ticket;
 pub use pools::Filter;
 pub use restore::{Restored, RestoredBlock, expandable_runs};
-use trace_format::{Addr, DeviceId, Event, StackId};
+use trace_format::{Addr, DeviceId, Event, StackId, Stream};
 
 use crate::address_table::AddressTable;
 use crate::block::{BlockId, Blocks};
 use crate::config::Config;
 use crate::device::{Device, DeviceError};
 use crate::expandable::Range;
-use crate::pool::Pools;
+use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
 use crate::stats::{Counters, Stats};
 use pending::Pending;
@@ -203,8 +203,18 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.allocated.len()
     }
 
+    /// The half of a pool that a block belongs to.
+    fn pool_of(&self, id: BlockId) -> PoolIndex {
+        self.pools[self.blocks[id].lane].pool
+    }
+
+    /// The stream that a block was allocated for.
+    fn stream_of(&self, id: BlockId) -> Stream {
+        self.pools[self.blocks[id].lane].stream
+    }
+
     fn find(&self, addr: Addr) -> Result<BlockId, HeapError> {
-        self.allocated.get(addr).ok_or(HeapError::UnknownPointer { addr })
+        self.allocated.get(&self.blocks, addr).ok_or(HeapError::UnknownPointer { addr })
     }
 
     /// Whether a block or segment counts as oversize under the limit in force.

@@ -89,7 +89,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// When the address is not handed out.
     pub fn record_stream(&mut self, addr: Addr, stream: Stream) -> Result<(), AllocError> {
         let id = self.find(addr)?;
-        if self.blocks[id].stream == stream {
+        if self.stream_of(id) == stream {
             return Ok(());
         }
         self.record(Event::RecordStream { addr, stream });
@@ -169,9 +169,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     fn await_events(&mut self, private: Option<usize>) -> Result<(), DeviceError> {
         self.insert_held_events()?;
-        let concerns = |heap: &Self, id: BlockId| {
-            private.is_none() || heap.blocks[id].pool.private() == private
-        };
+        let concerns =
+            |heap: &Self, id: BlockId| private.is_none() || heap.pool_of(id).private() == private;
         for at in 0..self.pending.queues.len() {
             let mut place = 0;
             while let Some(&(event, id)) = self.pending.queues[at].1.get(place) {
@@ -210,7 +209,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             requested_bytes: block.requested_bytes,
             size_bytes: block.size_bytes,
         };
-        let (is_small, size_bytes) = (block.pool.is_small(), block.size_bytes);
+        let (is_small, size_bytes) = (self.pool_of(id).is_small(), block.size_bytes);
         self.stats.on_waited(is_small, size_bytes);
         self.record_block(id, event);
         self.finish_free(id);

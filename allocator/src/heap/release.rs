@@ -74,7 +74,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn release_blocks(&mut self, pool: PoolIndex) -> Result<(), DeviceError> {
         // Unmapping changes the list, so what goes is chosen first.
         let (pages, segments): (Vec<BlockId>, Vec<BlockId>) =
-            self.pools[pool].free.iter().partition(|id| self.blocks[*id].range.is_some());
+            self.pools.free(pool).partition(|id| self.blocks[*id].range.is_some());
         for id in segments {
             if !self.blocks[id].is_split() {
                 self.release_block(id)?;
@@ -90,8 +90,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn release_block(&mut self, id: BlockId) -> Result<(), DeviceError> {
         assert!(self.is_whole_segment(id), "a whole segment is released");
         let block = &self.blocks[id];
-        let (addr, size_bytes, stream, pool) =
-            (block.addr, block.size_bytes, block.stream, block.pool);
+        let (addr, size_bytes) = (block.addr, block.size_bytes);
+        let (stream, pool) = (self.stream_of(id), self.pool_of(id));
         self.relaxed(|heap| heap.give_back_segment(pool, addr))?;
         let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
         self.take_free(id);
@@ -135,7 +135,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(false);
         }
         let needed_bytes = want.size_bytes.max(max_split);
-        let Some(lane) = self.pools[want.pool].free.of(want.stream) else { return Ok(false) };
+        let Some(lane) = self.pools.lane(want.pool, want.stream) else { return Ok(false) };
+        let lane = &self.pools[lane];
         let fit = lane.first_fit(&self.blocks, needed_bytes).map(|(_, id)| id);
         if let Some(id) = fit.filter(|id| self.is_whole_segment(*id)) {
             self.release_block(id)?;

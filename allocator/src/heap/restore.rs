@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trace_format::{Addr, BaseState, BlockState, BlockStatus, SegmentState, Stream};
+use trace_format::{Addr, BaseState, BlockState, BlockStatus, SegmentState};
 
 use super::pending::Ticket;
 use super::pools::Scope;
@@ -10,6 +10,7 @@ use super::{AllocError, Heap};
 use crate::block::{Block, BlockId};
 use crate::device::{Device, DeviceCall, DeviceError};
 use crate::expandable::{Range, RangeId};
+use crate::lane::LaneId;
 use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
 use crate::size::{SMALL_SEGMENT_BYTES, page_bytes};
@@ -64,14 +65,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let mut restored = Vec::new();
         for segment in base.segments.iter().filter(|segment| !segment.is_expandable) {
             let addr = self.device.malloc(segment.size_bytes)?;
-            let pool = self.pool_of(segment);
+            let pool = self.pool_for(segment);
             self.count_segments(pool, 1);
             self.stats.rare.segment.increase(pool.is_small(), 1);
             if self.is_oversize(segment.size_bytes) {
                 self.stats.rare.oversize_segments.increase(1);
             }
             self.count_run(segment);
-            self.chain(segment.stream, pool, None, addr, &[(addr, Some(segment))], &mut restored);
+            let lane = self.pools.lane_for(pool, segment.stream);
+            self.chain(lane, None, addr, &[(addr, Some(segment))], &mut restored);
         }
         let large_page_bytes = self.config.large_segment_size_bytes;
         for runs in expandable_runs(&base.segments, large_page_bytes, self.device_total_bytes) {
@@ -103,7 +105,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    fn pool_of(&mut self, segment: &SegmentState) -> PoolIndex {
+    fn pool_for(&mut self, segment: &SegmentState) -> PoolIndex {
         let private = (!segment.pool.is_default()).then(|| {
             let known = self.pools.find(segment.pool);
             known.unwrap_or_else(|| self.pools.insert(segment.pool, None))
@@ -147,11 +149,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if range_end > end {
             pieces.push((end, None));
         }
-        let pool = self.pool_of(first);
+        let pool = self.pool_for(first);
         self.count_segments(pool, 1);
         self.ranges.push(Some(range));
         let id = RangeId::new(self.ranges.len() - 1);
-        self.chain(first.stream, pool, Some(id), range_end, &pieces, restored);
+        let lane = self.pools.lane_for(pool, first.stream);
+        self.chain(lane, Some(id), range_end, &pieces, restored);
         Ok(())
     }
 
@@ -181,8 +184,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Builds a segment's chain of blocks from its mapped runs and the gaps between them.
     fn chain(
         &mut self,
-        stream: Stream,
-        pool: PoolIndex,
+        lane: LaneId,
         range: Option<RangeId>,
         range_end: Addr,
         pieces: &[(Addr, Option<&SegmentState>)],
@@ -198,7 +200,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     range,
                     segment_rank,
                     mapped: state.is_some(),
-                    ..Block::new(addr, size_bytes, stream, pool)
+                    ..Block::new(addr, size_bytes, lane)
                 };
                 let id = heap.blocks.insert_linked(block);
                 prev = Some(id);
@@ -221,7 +223,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.adopt(id, state, restored);
             } else {
                 let addr = self.blocks[id].addr;
-                self.pools[pool].unmapped.insert(stream, addr, id);
+                self.pools[lane].insert_unmapped(addr, id);
             }
         }
     }
@@ -231,7 +233,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let block = &mut self.blocks[id];
         block.requested_bytes = state.requested_bytes;
         block.stack = state.stack;
-        let (addr, size_bytes, is_small) = (block.addr, block.size_bytes, block.pool.is_small());
+        let (addr, size_bytes) = (block.addr, block.size_bytes);
+        let is_small = self.pool_of(id).is_small();
         if state.status == BlockStatus::Inactive {
             if self.blocks[id].is_split() && self.blocks[id].range.is_none() {
                 self.stats.on_inactive_split(is_small, (1, 0), (size_bytes, 0));
@@ -241,7 +244,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.stats.on_alloc(is_small, size_bytes, state.requested_bytes);
         if state.status == BlockStatus::Allocated {
             self.blocks[id].allocated = true;
-            self.allocated.insert(addr, id);
+            self.allocated.insert(&self.blocks, id);
             if self.is_oversize(size_bytes) {
                 self.stats.rare.oversize_allocations.increase(1);
             }

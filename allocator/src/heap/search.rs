@@ -5,7 +5,7 @@ use super::malloc::{Found, Want};
 use crate::block::BlockId;
 use crate::config::UNLIMITED;
 use crate::device::Device;
-use crate::free_list::{Lane, Place};
+use crate::lane::{Lane, Place};
 use crate::record::Recorder;
 use crate::size::{MIN_BLOCK_BYTES, SMALL_BYTES};
 
@@ -16,7 +16,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.collects_garbage() {
             self.pools[want.pool].search_count += 1;
         }
-        let lane = self.pools[want.pool].free.of(want.stream)?;
+        let lane = &self.pools[self.pools.lane(want.pool, want.stream)?];
         let (mut place, mut id) = lane.first_fit(&self.blocks, want.size_bytes)?;
         if self.blocks[id].range.is_some() {
             (place, id) = self.best_expandable_fit(lane, (place, id), want)?;

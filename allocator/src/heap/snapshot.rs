@@ -25,7 +25,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub fn segments(&self, pool: PoolId) -> Vec<SegmentState> {
         let heads = self.blocks.iter().filter(|(_, block)| self.begins_mapped_run(block));
         let mut segments: Vec<SegmentState> = heads
-            .filter(|(_, block)| pool.is_default() || self.pools.id_of(block.pool) == pool)
+            .filter(|(id, _)| pool.is_default() || self.pools.id_of(self.pool_of(*id)) == pool)
             .map(|(id, block)| self.segment_from(id, block))
             .collect();
         segments.sort_unstable_by_key(|segment| segment.addr);
@@ -58,9 +58,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         SegmentState {
             addr: block.addr,
             size_bytes: blocks.iter().map(|block| block.size_bytes).sum(),
-            stream: block.stream,
-            pool: self.pools.id_of(block.pool),
-            is_large: !block.pool.is_small(),
+            stream: self.stream_of(head),
+            pool: self.pools.id_of(self.pool_of(head)),
+            is_large: !self.pool_of(head).is_small(),
             is_expandable: block.range.is_some(),
             stack: block.segment_stack,
             blocks,

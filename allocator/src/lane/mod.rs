@@ -1,0 +1,148 @@
+//! Lanes: the blocks of one stream in one half of a pool, where a block stays from its making to its end.
+//!
+//! A lane's free blocks are sorted into size classes, and a bitmap says which classes hold any: the best fit is in the
+//! request's own class or the first of the next class that holds one. Within a class ids are kept in exact order, so
+//! the order over all is PyTorch's, block for block: size, segment rank, address. Sizes and addresses stay in the
+//! arena: a block that is cut or grows keeps its place where the order allows it, and nothing moves.
+
+mod class;
+
+use trace_format::{Addr, Stream};
+
+use crate::block::{BlockId, Blocks};
+use crate::pool::PoolIndex;
+use class::{CLASSES, Classes, class_of};
+
+/// A lane's place among all of a heap's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LaneId(pub(crate) u32);
+
+/// Where a free block stands in its lane; good until the lane changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    class: usize,
+    at: usize,
+}
+
+const WORDS: usize = CLASSES.div_ceil(64);
+
+/// The free and the unmapped blocks of one stream in one half of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    /// The half of a pool.
+    pub(crate) pool: PoolIndex,
+    pub(crate) stream: Stream,
+    /// A bit for each class that holds a block.
+    occupied: [u64; WORDS],
+    classes: Classes,
+    /// Unmapped blocks of expandable segments by address: the lowest is mapped first (`BlockComparatorAddress`).
+    unmapped: Vec<(Addr, BlockId)>,
+}
+
+impl Lane {
+    pub(crate) fn new(pool: PoolIndex, stream: Stream) -> Self {
+        Self { pool, stream, occupied: [0; WORDS], classes: Classes::new(), unmapped: Vec::new() }
+    }
+
+    /// The smallest free block of at least `size_bytes`.
+    #[inline]
+    pub(crate) fn first_fit(&self, blocks: &Blocks, size_bytes: u64) -> Option<(Place, BlockId)> {
+        let own = class_of(size_bytes);
+        if let Some((at, id)) = self.classes.first_fit(blocks, own, size_bytes) {
+            return Some((Place { class: own, at }, id));
+        }
+        // All of a higher class are large enough.
+        self.first_of(own + 1)
+    }
+
+    /// The next larger one.
+    pub(crate) fn after(&self, Place { class, at }: Place) -> Option<(Place, BlockId)> {
+        match self.classes.get(class, at + 1) {
+            Some(id) => Some((Place { class, at: at + 1 }, id)),
+            None => self.first_of(class + 1),
+        }
+    }
+
+    /// The first block of the first class from `class` on that holds any.
+    #[inline]
+    fn first_of(&self, class: usize) -> Option<(Place, BlockId)> {
+        let mut word = class / 64;
+        let mut bits = self.occupied.get(word)? & (u64::MAX << (class % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.occupied.get(word)?;
+        }
+        let class = word * 64 + bits.trailing_zeros() as usize;
+        Some((Place { class, at: 0 }, self.classes.first(class)?))
+    }
+
+    /// Enters a free block.
+    #[inline]
+    pub(crate) fn insert(&mut self, blocks: &Blocks, id: BlockId) {
+        self.insert_into(class_of(blocks[id].size_bytes), blocks, id);
+    }
+
+    #[inline]
+    fn insert_into(&mut self, class: usize, blocks: &Blocks, id: BlockId) {
+        self.occupied[class / 64] |= 1 << (class % 64);
+        self.classes.insert(blocks, class, id);
+    }
+
+    /// Takes a free block out.
+    #[inline]
+    pub(crate) fn remove(&mut self, blocks: &Blocks, id: BlockId) {
+        let place = self.find(blocks, id);
+        self.take(place);
+    }
+
+    /// Takes the free block at a place out.
+    #[inline]
+    pub(crate) fn take(&mut self, Place { class, at }: Place) {
+        let is_empty = self.classes.remove(class, at);
+        self.occupied[class / 64] &= !(u64::from(is_empty) << (class % 64));
+    }
+
+    /// Where a free block stands.
+    #[inline]
+    pub(crate) fn find(&self, blocks: &Blocks, id: BlockId) -> Place {
+        let class = class_of(blocks[id].size_bytes);
+        let at = self.classes.place_of(blocks, class, id);
+        Place { class, at: at.expect("a free block is in its lane") }
+    }
+
+    /// Moves the block that stood at a place to where it belongs, now that its size or address is another.
+    #[inline]
+    pub(crate) fn settle(&mut self, blocks: &Blocks, place: Place, id: BlockId) {
+        let class = class_of(blocks[id].size_bytes);
+        if class != place.class || !self.classes.is_in_order(blocks, class, place.at) {
+            self.take(place);
+            self.insert_into(class, blocks, id);
+        }
+    }
+
+    /// The free blocks, smallest first.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = BlockId> {
+        (0..CLASSES).flat_map(|class| self.classes.ids(class))
+    }
+
+    /// Enters an unmapped block.
+    pub(crate) fn insert_unmapped(&mut self, addr: Addr, id: BlockId) {
+        let at = self.unmapped.partition_point(|entry| entry.0 < addr);
+        self.unmapped.insert(at, (addr, id));
+    }
+
+    /// Takes an unmapped block out.
+    pub(crate) fn remove_unmapped(&mut self, addr: Addr, id: BlockId) {
+        let at = self.unmapped.partition_point(|entry| entry.0 < addr);
+        assert_eq!(self.unmapped.get(at), Some(&(addr, id)), "an unmapped block is in its lane");
+        self.unmapped.remove(at);
+    }
+
+    /// The unmapped blocks, the lowest address first.
+    pub(crate) fn unmapped(&self) -> impl Iterator<Item = BlockId> {
+        self.unmapped.iter().map(|entry| entry.1)
+    }
+}
+
+#[cfg(test)]
+mod tests;
