@@ -23,33 +23,35 @@ impl BlockId {
 ///
 /// A cache line each: an allocation and its free see three or four blocks, and what is read of one is all over it.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Block {
     pub(crate) addr: Addr,
     pub(crate) size_bytes: u64,
     /// Bytes asked for when last handed out; kept while free, as PyTorch's snapshots show it.
     pub(crate) requested_bytes: u64,
-    /// Its stream and its half of a pool, which it never leaves.
-    pub(crate) lane: LaneId,
     /// Neighbours in the same segment.
     pub(crate) prev: Option<BlockId>,
     pub(crate) next: Option<BlockId>,
+    // The next four are the same for every block of a segment, as a rule, and copied together: not a byte of them is
+    // written for nothing, as a copy has to wait for that.
+    /// Its stream and its half of a pool, which it never leaves.
+    pub(crate) lane: LaneId,
     /// The address range of the expandable segment this is part of.
     pub(crate) range: Option<RangeId>,
+    /// The segment's place in the order of creation, which decides between blocks of one size: PyTorch 2.15 takes from
+    /// the older segment first. Zero for all under 2.11, which looks at addresses only.
+    pub(crate) segment_rank: u32,
+    /// Stack of the call that made the segment; it counts on the first block only.
+    pub(crate) segment_stack: StackId,
+    /// The pool's search count, modulo 2^32, when it became free: its age, for garbage collection.
+    pub(crate) search_count_at_free: u32,
+    /// Events recorded at its free that are not done.
+    pub(crate) event_count: u32,
+    pub(crate) stack: StackId,
     pub(crate) allocated: bool,
     pub(crate) mapped: bool,
     /// Whether other streams used it since it was handed out; which ones is in the heap's side table.
     pub(crate) used_by_others: bool,
-    /// Events recorded at its free that are not done.
-    pub(crate) event_count: u32,
-    /// The pool's search count, modulo 2^32, when it became free: its age, for garbage collection.
-    pub(crate) search_count_at_free: u32,
-    pub(crate) stack: StackId,
-    /// Stack of the call that made the segment; on the first block only.
-    pub(crate) segment_stack: StackId,
-    /// The segment's place in the order of creation, which decides between blocks of one size: PyTorch 2.15 takes from
-    /// the older segment first. Zero for all under 2.11, which looks at addresses only.
-    pub(crate) segment_rank: u32,
 }
 
 impl Block {
@@ -164,12 +166,20 @@ impl Blocks {
     pub(crate) fn split(&mut self, id: BlockId, front_bytes: u64) -> BlockId {
         let front = self.vacant.pop().unwrap_or_else(|| self.add_slot());
         let rest = &mut self[id];
-        let block = Block { size_bytes: front_bytes, next: Some(id), ..*rest };
+        let (addr, prev) = (rest.addr, rest.prev);
+        let block = Block {
+            prev,
+            next: Some(id),
+            range: rest.range,
+            segment_rank: rest.segment_rank,
+            segment_stack: rest.segment_stack,
+            ..Block::new(addr, front_bytes, rest.lane)
+        };
         rest.addr.0 += front_bytes;
         rest.size_bytes -= front_bytes;
         rest.prev = Some(front);
         self[front] = block;
-        if let Some(prev) = block.prev {
+        if let Some(prev) = prev {
             self[prev].next = Some(front);
         }
         front
@@ -197,7 +207,9 @@ impl Blocks {
         let block = &mut self[back];
         block.addr = addr;
         block.size_bytes += size_bytes;
-        block.segment_stack = segment_stack;
+        if block.segment_stack != segment_stack {
+            block.segment_stack = segment_stack;
+        }
         block.prev = prev;
         if let Some(prev) = prev {
             self[prev].next = Some(back);
