@@ -170,6 +170,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         match choice {
             PoolChoice::Exactly(PoolId::DEFAULT) => None,
             PoolChoice::Exactly(pool) => self.pools.find(pool),
+            PoolChoice::ByScope if self.scopes.is_empty() => None,
             PoolChoice::ByScope => {
                 let scope = self.scopes.iter().rev().find(|scope| (scope.filter)(stream))?;
                 self.pools.find(scope.pool)

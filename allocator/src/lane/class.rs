@@ -139,6 +139,16 @@ impl Classes {
     /// Takes the id at a place of a class out. Whether the class is empty now.
     #[inline]
     pub(super) fn remove(&mut self, class: usize, at: usize) -> bool {
+        let place = &mut self.classes[class];
+        if place.others == 0 {
+            place.first = None;
+            return true;
+        }
+        self.remove_beside_others(class, at)
+    }
+
+    #[inline(never)]
+    fn remove_beside_others(&mut self, class: usize, at: usize) -> bool {
         let class = &mut self.classes[class];
         let others = &mut self.others[class.others as usize];
         if at > 0 {
@@ -152,7 +162,7 @@ impl Classes {
     /// Whether the block at a place of a class stands between its neighbours.
     #[inline]
     pub(super) fn is_in_order(&self, blocks: &Blocks, class: usize, at: usize) -> bool {
-        self.others(class).is_empty() || self.follows_in_order(blocks, class, at)
+        self.classes[class].others == 0 || self.follows_in_order(blocks, class, at)
     }
 
     #[inline(never)]
