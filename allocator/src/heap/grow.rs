@@ -95,8 +95,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let segment_rank = self.next_segment_rank();
         let lane = self.pools.lane_for(want.pool, want.stream);
         Ok(Some(self.blocks.insert(Block {
-            segment_stack,
             segment_rank,
+            segment_stack,
             ..Block::new(addr, size_bytes, lane)
         })))
     }

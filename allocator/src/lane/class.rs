@@ -40,7 +40,8 @@ struct Class {
 
 impl Classes {
     pub(super) fn new() -> Self {
-        let classes = Box::new([Class { first: None, others: 0 }; CLASSES]);
+        let classes = vec![Class { first: None, others: 0 }; CLASSES].into_boxed_slice();
+        let classes = classes.try_into().expect("a slice of as many");
         Self { classes, others: vec![Vec::new()] }
     }
 
