@@ -253,10 +253,10 @@ impl<S: Strategy> Driver<S> {
             Some(block) => {
                 let bytes = live_bytes::<S>(request.requested_bytes);
                 self.live_bytes += bytes;
-                if self.live_bytes > self.peak_live_bytes {
+                if self.live_bytes > self.peak_live_bytes && self.waiting_bytes > 0 {
                     self.forget_what_was_waited_for();
-                    self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
                 }
+                self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
                 Live::Held { block, bytes }
             }
             None => Live::Absent,
@@ -265,9 +265,10 @@ impl<S: Strategy> Driver<S> {
         Ok(())
     }
 
-    /// What a wait of the strategy's own completed is alive no longer, whatever the recording says later.
+    /// What a wait of the strategy's own completed is alive no longer, whatever the recording says later. Asked before a
+    /// free is deferred, so that no wait is taken for a later one's, and where it matters.
     fn forget_what_was_waited_for(&mut self) {
-        if self.waiting_bytes == 0 || !self.strategy.has_waited() {
+        if !self.strategy.has_waited() {
             return;
         }
         self.live_bytes -= std::mem::take(&mut self.waiting_bytes);
@@ -298,15 +299,15 @@ impl<S: Strategy> Driver<S> {
     }
 
     fn free(&mut self, recorded: Addr, pending: bool, record: &Record) -> Result<(), AllocError> {
-        match self.live.get_mut(&recorded.0) {
-            Some(state @ Live::Held { .. }) => {
-                let Live::Held { block, bytes } = *state else { unreachable!("matched above") };
-                if pending {
-                    let ticket = self.strategy.free_deferred(block, record.stack)?;
-                    *state = Live::Waiting { ticket, bytes };
-                    self.waiting_bytes += bytes;
-                    return Ok(());
-                }
+        match self.live.get(&recorded.0).copied() {
+            Some(Live::Held { block, bytes }) if pending => {
+                self.forget_what_was_waited_for();
+                let ticket = self.strategy.free_deferred(block, record.stack)?;
+                self.live.insert(recorded.0, Live::Waiting { ticket, bytes });
+                self.waiting_bytes += bytes;
+                Ok(())
+            }
+            Some(Live::Held { block, bytes }) => {
                 self.live.remove(&recorded.0);
                 self.live_bytes -= bytes;
                 self.strategy.free(block, record.stack)

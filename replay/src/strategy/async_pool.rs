@@ -20,7 +20,8 @@
 //!   neighbours join;
 //! - where no range fits, whole free pages are mapped elsewhere side by side, and only what is missing is new
 //!   (`remap`): holes in the address space cost nothing, holes within pages do;
-//! - a stream passes a free `passes_after` later, by the tape's clock; a tape does not say when. Memory freed at two
+//! - a stream passes a free `passes_after` later, by the tape's clock (never, where it has none); a tape does not say
+//!   when. Memory freed at two
 //!   times counts from the later one when it has joined;
 //! - a tape does not say when the program synchronises either: emptied caches are the only such moments, and with
 //!   `synchronises_every` one each time that long has passed.

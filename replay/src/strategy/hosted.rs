@@ -192,6 +192,7 @@ impl<M: Model> Strategy for Hosted<M> {
                 self.add_user(state.pool);
             }
         }
+        self.now_ns = base.time_ns;
         let mut starts = Vec::new();
         for segment in &base.segments {
             for block in segment.blocks.iter().filter(|b| b.status != BlockStatus::Inactive) {
@@ -211,6 +212,13 @@ impl<M: Model> Strategy for Hosted<M> {
                     _ => Start::Held(held),
                 };
                 starts.push((block.addr, start));
+            }
+        }
+        // Whoever has no users left ends with its last block, as at any other time.
+        for state in base.pools.iter().filter(|state| state.use_count == 0) {
+            if let Some(at) = self.room(state.pool) {
+                self.rooms[at].users = 0;
+                self.end_if_over(at);
             }
         }
         self.memory.count_from_here();

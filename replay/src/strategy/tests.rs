@@ -147,8 +147,6 @@ fn replay(choice: &Choice, records: &[Record], capacity_bytes: Option<u64>) -> R
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
-
     #[test]
     fn no_strategy_reserves_less_than_lives_or_more_than_there_is(
         acts in vec(act(), 1..250),
