@@ -3,9 +3,10 @@
     python benches/peers/snapshots.py [--entries N] [--rounds N] [--snapshot FILE] [--json]
 
 `cargo xtask bench --snapshots` runs it. A real PyTorch records the history on the simulated driver and dumps it (a
-minute or two for a million entries); then the subjects take turns. A time is the best of the rounds, a size the most
-memory that the process held beyond what it held before it opened the file. Exits with 1 where the import takes more
-than 1.5 s for 100 MB of file, or more than three times the file's size.
+minute or two for a million entries); then the subjects take turns. A time is the best of the rounds, on the clock and
+on the processor (which counts: others on the machine only add to the former), a size the most memory that the process
+held beyond what it held before it opened the file. Exits with 1 where the import takes more than 1.5 s for 100 MB of
+file, or more than three times the file's size.
 """
 
 import argparse
@@ -58,14 +59,15 @@ def read(subject, path):
 
     from torch.cuda import _memory_viz
 
-    before, start = held(), time.perf_counter()
+    before, start, cpu = held(), time.perf_counter(), time.process_time()
     with open(path, "rb") as file:
         snapshot = pickle.load(file)
     if subject.endswith("stats"):
         _memory_viz.segsum(snapshot)
     elif subject.endswith("trace"):
         _memory_viz.trace(snapshot)
-    print(json.dumps({"best_s": time.perf_counter() - start, "peak_bytes": held() - before}))
+    took = {"best_s": time.perf_counter() - start, "cpu_s": time.process_time() - cpu}
+    print(json.dumps({**took, "peak_bytes": held() - before}))
 
 
 def once(subject, path):
@@ -83,16 +85,19 @@ def measure(path, rounds):
         for subject in SUBJECTS:
             print(f"round {number + 1} of {rounds}: {subject}", file=sys.stderr)
             taken[subject].append(once(subject, path))
-    best = {subject: min(one["best_s"] for one in all_of) for subject, all_of in taken.items()}
-    peak = {subject: min(one["peak_bytes"] for one in all_of) for subject, all_of in taken.items()}
+
+    def least(subject, key):
+        return min(one[key] for one in taken[subject])
+
     rows = [
         {
             "subject": subject,
-            "best_s": best[subject],
-            "to_pickle_load": best[subject] / best["pickle.load"],
-            "s_for_100_MB": best[subject] / size * 100e6,
-            "peak_bytes": peak[subject],
-            "peak_to_file": peak[subject] / size,
+            "best_s": least(subject, "best_s"),
+            "cpu_s": least(subject, "cpu_s"),
+            "to_pickle_load": least(subject, "cpu_s") / least("pickle.load", "cpu_s"),
+            "cpu_s_for_100_MB": least(subject, "cpu_s") / size * 100e6,
+            "peak_bytes": least(subject, "peak_bytes"),
+            "peak_to_file": least(subject, "peak_bytes") / size,
         }
         for subject in SUBJECTS
     ]
@@ -101,12 +106,12 @@ def measure(path, rounds):
 
 def show(result):
     print(f"a snapshot of {result['file_bytes'] / 1e6:.1f} MB, best of {result['rounds']} rounds")
-    print(f"{'':32} {'s':>8} {'/ load':>7} {'s/100 MB':>9} {'memory':>9} {'/ file':>7}")
+    print(f"{'':32} {'s':>8} {'cpu s':>8} {'/ load':>7} {'cpu s/100 MB':>13} {'memory':>9} {'/ file':>7}")
     for row in result["rows"]:
         memory = f"{row['peak_bytes'] / 2**20:.0f} MiB"
         print(
-            f"{row['subject']:32} {row['best_s']:8.3f} {row['to_pickle_load']:7.2f} {row['s_for_100_MB']:9.2f} "
-            f"{memory:>9} {row['peak_to_file']:7.2f}"
+            f"{row['subject']:32} {row['best_s']:8.3f} {row['cpu_s']:8.3f} {row['to_pickle_load']:7.2f} "
+            f"{row['cpu_s_for_100_MB']:13.2f} {memory:>9} {row['peak_to_file']:7.2f}"
         )
 
 
@@ -134,5 +139,5 @@ else:
             print(json.dumps(result, indent=2))
         else:
             show(result)
-        within = ours["best_s"] <= SECONDS_MAX * result["file_bytes"] and ours["peak_to_file"] <= BYTES_MAX
+        within = ours["cpu_s"] <= SECONDS_MAX * result["file_bytes"] and ours["peak_to_file"] <= BYTES_MAX
         sys.exit(0 if within else 1)

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use exercise::exercise;
+use replay::source::read_all;
 
 /// Changed copies of each file; about three seconds unoptimised.
 const ROUNDS: u64 = 300;
@@ -138,6 +139,24 @@ fn a_file_that_was_found_is_refused_or_imported() {
     for (_, bytes) in files() {
         exercise(&bytes);
     }
+}
+
+/// The inputs that the fuzzer found, one for each way through the code (`replay/fuzz/corpus.py` packs them).
+#[test]
+fn what_the_fuzzer_reached_is_refused_or_imported() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/corpus");
+    let mut inputs = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let packed = read_all(&entry.unwrap().path(), 1 << 24).unwrap();
+        let mut rest = packed.as_slice();
+        while let Some((len, after)) = rest.split_first_chunk::<4>() {
+            let (input, after) = after.split_at(u32::from_le_bytes(*len) as usize);
+            exercise(input);
+            inputs += 1;
+            rest = after;
+        }
+    }
+    assert!(inputs > 1000, "{inputs}");
 }
 
 /// What was found once: a request of no bytes, pages that are none, a run of segments that was walked again and again.

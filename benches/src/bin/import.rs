@@ -1,7 +1,7 @@
-//! Imports a file once or several times, for `benches/peers/snapshots.py`: the best time, and the most memory held.
+//! Imports a file once or several times, for `benches/peers/snapshots.py`: the best times, and the most memory held.
 //!
-//! Prints one line of JSON. The memory is that of the whole process (`VmHWM`), so ask for one round to learn that of an
-//! import.
+//! Prints one line of JSON. `cpu_s` is the processor's time, which others on the machine do not add to. The memory is
+//! that of the whole process (`VmHWM`), so ask for one round to learn that of an import.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,10 +17,10 @@ fn main() -> ExitCode {
         eprintln!("usage: import FILE [ROUNDS]");
         return ExitCode::from(2);
     };
-    let mut best_s = f64::INFINITY;
+    let (mut best_s, mut cpu_s) = (f64::INFINITY, f64::INFINITY);
     let mut records = 0;
     for _ in 0..rounds {
-        let start = Instant::now();
+        let (start, cpu_start_ns) = (Instant::now(), cpu_ns());
         let import = match import_file(&path, &Known::default()) {
             Ok(import) => import,
             Err(error) => {
@@ -29,11 +29,20 @@ fn main() -> ExitCode {
             }
         };
         best_s = best_s.min(start.elapsed().as_secs_f64());
+        cpu_s = cpu_s.min((cpu_ns() - cpu_start_ns) as f64 / 1e9);
         records = import.devices.iter().map(|device| device.records.len()).sum();
     }
     let peak = peak_bytes();
-    println!(r#"{{"records": {records}, "best_s": {best_s:.6}, "peak_bytes": {peak}}}"#);
+    println!(
+        r#"{{"records": {records}, "best_s": {best_s:.6}, "cpu_s": {cpu_s:.6}, "peak_bytes": {peak}}}"#
+    );
     ExitCode::SUCCESS
+}
+
+/// What this process's one thread has used of a processor.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// The most memory that this process has held.
