@@ -10,6 +10,7 @@ mod check;
 mod clean;
 mod compare;
 mod diff;
+mod edit;
 mod fit;
 mod import;
 mod info;
@@ -62,6 +63,8 @@ enum Verb {
     Fit(fit::Options),
     /// Find the settings under which runs reserve least, and print the line to export
     Tune(tune::Options),
+    /// Make the tape of a program that asks for something else
+    Edit(edit::Options),
     /// Say whether our allocator does what PyTorch's did
     Verify(verify::Options),
     /// Say what a run holds
@@ -123,6 +126,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Waste(options) => waste::run(options),
         Verb::Fit(options) => fit::run(options),
         Verb::Tune(options) => tune::run(options),
+        Verb::Edit(options) => edit::run(options),
         Verb::Verify(options) => verify::run(options),
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),

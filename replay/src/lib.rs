@@ -5,6 +5,7 @@ pub mod check;
 pub mod compare;
 pub mod diff;
 pub mod driver;
+pub mod edit;
 pub mod export;
 pub mod fit;
 pub mod import;

@@ -1,6 +1,6 @@
 //! Which settings to set: the line of `PYTORCH_CUDA_ALLOC_CONF` under which several runs together reserve the least.
 //!
-//! The search is coordinate descent over a grid: one knob at a time, every value of it at once, the best one kept, until
+//! The search is coordinate descent over a grid: one knob at a time, all its values side by side, the best kept, until
 //! no knob helps any more. It begins at the recorded settings, at none and at expandable segments alone, so it is
 //! deterministic and bounded, and not exhaustive. Whatever it names was replayed on every run.
 //!

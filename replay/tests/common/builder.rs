@@ -20,12 +20,13 @@ pub(crate) struct Program {
     pub(crate) records: Vec<Record>,
     live: HashMap<String, (Addr, u64)>,
     next_addr: u64,
+    stack: StackId,
 }
 
 impl Program {
     fn push(&mut self, event: Event) {
         let time_ns = 1_000_000 * (self.records.len() as u64 + 1);
-        self.records.push(Record { time_ns, thread: ThreadId(1), stack: StackId::NONE, event });
+        self.records.push(Record { time_ns, thread: ThreadId(1), stack: self.stack, event });
     }
 
     /// `torch.empty(bytes)` on a stream.
@@ -48,6 +49,17 @@ impl Program {
         let (addr, bytes) = self.live.remove(name).expect("a live name");
         let size_bytes = bytes.next_multiple_of(512);
         self.push(Event::Free { addr, requested_bytes: bytes, size_bytes, pending: false });
+    }
+
+    /// `name.record_stream(stream)`.
+    pub(crate) fn record_stream(&mut self, name: &str, stream: u64) {
+        let (addr, _) = self.live[name];
+        self.push(Event::RecordStream { addr, stream: Stream(stream) });
+    }
+
+    /// Everything from here on is called from this stack.
+    pub(crate) fn call_from(&mut self, stack: u32) {
+        self.stack = StackId(stack);
     }
 
     /// `name.record_stream(other); del name`: it waits until [`Self::complete`].
