@@ -8,9 +8,13 @@ use replay::import::Known;
 use replay::tape::{Device, Tape};
 use replay::verify::RecordedRun;
 
+use crate::progress::Spinner;
+
 /// Reads a run, and warns where part of it is missing.
 pub(crate) fn read(path: &Path, known: &Known) -> Result<Tape> {
+    let reading = Spinner::start(&format!("reading {}", path.display()));
     let tape = Tape::open(path, known)?;
+    drop(reading);
     if tape.recovery.torn.is_some() {
         eprintln!("warning: {}: {}", path.display(), tape.recovery);
     }

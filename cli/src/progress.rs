@@ -1,8 +1,54 @@
 //! A bar for work that takes longer than a second, on standard error, if that is a terminal.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// What is shown only of work that takes longer.
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
+
+/// Work that cannot say how far it is.
+pub(crate) struct Spinner {
+    is_done: Arc<AtomicBool>,
+    shower: Option<JoinHandle<()>>,
+}
+
+impl Spinner {
+    /// Begins work; nothing is shown yet.
+    pub(crate) fn start(what: &str) -> Self {
+        let is_done = Arc::new(AtomicBool::new(false));
+        let (what, seen) = (what.to_owned(), Arc::clone(&is_done));
+        let shower = thread::spawn(move || {
+            let started = Instant::now();
+            while started.elapsed() < SHOWN_AFTER && !seen.load(Ordering::Acquire) {
+                thread::park_timeout(SHOWN_AFTER);
+            }
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.set_prefix(what);
+            let style = ProgressStyle::with_template("{spinner} {prefix} [{elapsed}]");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            while !seen.load(Ordering::Acquire) {
+                bar.tick();
+                thread::park_timeout(Duration::from_millis(100));
+            }
+            bar.finish_and_clear();
+        });
+        Self { is_done, shower: Some(shower) }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.is_done.store(true, Ordering::Release);
+        if let Some(shower) = self.shower.take() {
+            shower.thread().unpark();
+            drop(shower.join()); // It shows, and holds nothing that could be lost.
+        }
+    }
+}
 
 /// Work of a known length.
 pub(crate) struct Progress {
@@ -23,7 +69,7 @@ impl Progress {
 
     /// `done` records are done. Indicatif itself shows nothing where standard error is no terminal.
     pub(crate) fn at(&self, done: u64) {
-        if self.bar.is_hidden() && self.started.elapsed() > Duration::from_secs(1) {
+        if self.bar.is_hidden() && self.started.elapsed() > SHOWN_AFTER {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.set_position(done);
