@@ -265,8 +265,8 @@ impl<S: Strategy> Driver<S> {
         Ok(())
     }
 
-    /// What a wait of the strategy's own completed is alive no longer, whatever the recording says later. Asked before a
-    /// free is deferred, so that no wait is taken for a later one's, and where it matters.
+    /// What a wait of the strategy's own completed is alive no longer, whatever the recording says later. Asked before
+    /// a free is deferred, so that no wait is taken for a later one's, and where it matters.
     fn forget_what_was_waited_for(&mut self) {
         if !self.strategy.has_waited() {
             return;
