@@ -65,6 +65,12 @@ pub(crate) struct Chosen {
 }
 
 impl RunFlags {
+    /// The run's name: its file's.
+    pub(crate) fn name(&self) -> String {
+        let name = self.run.file_name().unwrap_or(self.run.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+
     /// Reads the run.
     pub(crate) fn read(&self) -> Result<Chosen> {
         self.machine.read(&self.run)

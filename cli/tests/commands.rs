@@ -263,6 +263,38 @@ fn compare_prints_a_row_a_setting() {
 }
 
 #[test]
+fn compare_draws_a_page_that_holds_what_the_table_says() {
+    let folder = Folder::new();
+    let page = folder.path("page.html").to_str().unwrap().to_owned();
+    let (snapshot, meta) = trace("resnet50_batchsweep-oom");
+    let args = ["compare", &snapshot, "--meta", &meta, "--json", "--html", &page];
+    let (json, code) = vramtape(&args);
+    assert_eq!(code, Some(0), "{json}");
+    let table: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let html = fs::read_to_string(&page).unwrap();
+    let data = html.split_once("application/json\">").unwrap().1.split_once("</script>").unwrap().0;
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    let most = |list: &serde_json::Value| {
+        list.as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap()).max().unwrap()
+    };
+    let rows = data["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), table["rows"].as_array().unwrap().len());
+    for (drawn, row) in rows.iter().zip(table["rows"].as_array().unwrap()) {
+        assert_eq!(
+            drawn["peak_reserved_bytes"], row["peak_reserved_bytes"],
+            "one replay, both ways"
+        );
+        assert_eq!(most(&drawn["reserved_bytes"]), row["peak_reserved_bytes"], "no peak is hidden");
+    }
+    assert_eq!(most(&data["live_bytes"]), table["rows"][0]["peak_live_bytes"]);
+
+    let (text, code) = vramtape(&args);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("page.html exists: use -f"), "{text}");
+    assert_eq!(vramtape(&[&args[..], &["-f"]].concat()).1, Some(0));
+}
+
+#[test]
 fn a_log_of_requests_is_a_run_for_every_verb_that_takes_one() {
     let folder = Folder::new();
     let log = folder.path("rmm.csv");

@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use crate::driver::{DriveError, Follow};
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, run};
+use crate::run::{DeviceTape, Options, run, run_over_time};
+use crate::series::Point;
 use crate::strategy::Choice;
 
 /// The settings of PyTorch that people reach for first, beside the recorded ones.
@@ -32,6 +33,33 @@ pub fn compare(
     follow: Follow,
     progress: impl Fn(u64) + Sync,
 ) -> Result<Vec<Report>, DriveError> {
+    each(choices, capacity_bytes, follow, progress, |options, heard| run(tape, options, heard))
+}
+
+/// The same, with what each held over time at no more than `points` points.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_over_time(
+    tape: DeviceTape<'_>,
+    choices: &[Choice],
+    capacity_bytes: Option<u64>,
+    follow: Follow,
+    points: usize,
+    progress: impl Fn(u64) + Sync,
+) -> Result<Vec<(Report, Vec<Point>)>, DriveError> {
+    each(choices, capacity_bytes, follow, progress, |options, heard| {
+        run_over_time(tape, options, points, heard)
+    })
+}
+
+fn each<T: Send>(
+    choices: &[Choice],
+    capacity_bytes: Option<u64>,
+    follow: Follow,
+    progress: impl Fn(u64) + Sync,
+    replayed: impl Fn(&Options, &mut dyn FnMut(u64)) -> Result<T, DriveError> + Sync,
+) -> Result<Vec<T>, DriveError> {
     let done = AtomicU64::new(0);
     let replay = |choice: &Choice| {
         let options = Options {
@@ -43,7 +71,7 @@ pub fn compare(
             follow: Follow { settings: false, ..follow },
         };
         let mut heard = 0;
-        run(tape, &options, |records| {
+        replayed(&options, &mut |records| {
             let before = done.fetch_add(records - heard, Ordering::Relaxed);
             progress(before + records - heard);
             heard = records;

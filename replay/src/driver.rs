@@ -195,6 +195,16 @@ impl<S: Strategy> Driver<S> {
         self.strategy.tally()
     }
 
+    /// Bytes held from the device now.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.strategy.reserved_bytes()
+    }
+
+    /// Bytes alive now, as [`peak_live_bytes`](Self::peak_live_bytes) counts them.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
     /// The most bytes that were alive at once, each request rounded up to the strategy's smallest unit, until its free
     /// completed here: nothing that hands out such units can reserve less.
     pub fn peak_live_bytes(&self) -> u64 {

@@ -13,6 +13,7 @@ pub mod pickle;
 pub mod report;
 pub mod run;
 pub mod script;
+pub mod series;
 pub mod snapshot;
 pub mod source;
 pub mod strategy;

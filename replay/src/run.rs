@@ -11,6 +11,7 @@ use trace_format::{Addr, BaseState, PoolId, Record, SegmentState, StringId};
 use crate::driver::{DriveError, Driver, Follow};
 use crate::report::Report;
 use crate::script::Script;
+use crate::series::{Point, Series};
 use crate::strategy::model::Model;
 use crate::strategy::table::Visitor;
 use crate::strategy::{Choice, Hosted, Native, Strategy};
@@ -84,7 +85,25 @@ pub fn run(
     options: &Options,
     progress: impl FnMut(u64),
 ) -> Result<Report, DriveError> {
-    options.strategy.visit(Reporting { tape, options, progress })
+    options.strategy.visit(Reporting { tape, options, watch: |_: &_, _, _| (), progress })
+}
+
+/// The same, with what was held over time at no more than `points` points.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_over_time(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    points: usize,
+    progress: impl FnMut(u64),
+) -> Result<(Report, Vec<Point>), DriveError> {
+    let mut series = Series::new(tape.records.len(), points);
+    let watch = |record: &Record, reserved_bytes, live_bytes| {
+        series.add(record, reserved_bytes, live_bytes);
+    };
+    let report = options.strategy.visit(Reporting { tape, options, watch, progress })?;
+    Ok((report, series.into_points()))
 }
 
 /// Replays the live allocator and keeps what it did.
@@ -98,7 +117,8 @@ pub fn run_recording(
 ) -> Result<Outcome, DriveError> {
     let config = options.native_config()?;
     let recorder = Timeline::default();
-    let (report, mut driver) = drive_native(tape, options, config, recorder, progress)?;
+    let (report, mut driver) =
+        drive_native(tape, options, config, recorder, |_, _, _| (), progress)?;
     Ok(Outcome {
         report,
         segments: driver.heap().segments(PoolId::DEFAULT),
@@ -107,22 +127,24 @@ pub fn run_recording(
     })
 }
 
-/// A replay that reports, of whichever strategy.
-struct Reporting<'t, 'o, P> {
+/// A replay that reports, of whichever strategy. `watch` sees each record, and the bytes reserved and alive after it.
+struct Reporting<'t, 'o, W, P> {
     tape: DeviceTape<'t>,
     options: &'o Options,
+    watch: W,
     progress: P,
 }
 
-impl<P: FnMut(u64)> Visitor for Reporting<'_, '_, P> {
+impl<W: FnMut(&Record, u64, u64), P: FnMut(u64)> Visitor for Reporting<'_, '_, W, P> {
     type Output = Result<Report, DriveError>;
 
     fn native(self, config: &Config) -> Self::Output {
-        Ok(drive_native(self.tape, self.options, config, Off, self.progress)?.0)
+        let Self { tape, options, watch, progress } = self;
+        Ok(drive_native(tape, options, config, Off, watch, progress)?.0)
     }
 
     fn model<M: Model>(self, settings: &M::Settings) -> Self::Output {
-        let Self { tape, options, progress } = self;
+        let Self { tape, options, watch, progress } = self;
         let started = Instant::now();
         let device = empty_device(SimConfig::GRANULARITY_BYTES, options);
         let mut model = Hosted::<M>::new(device, settings.clone())?;
@@ -130,7 +152,7 @@ impl<P: FnMut(u64)> Visitor for Reporting<'_, '_, P> {
             model.limit(fraction)?;
         }
         let mut driver = Driver::start(model, tape.base, options.follow)?;
-        follow(tape, &mut driver, progress)?;
+        follow(tape, &mut driver, watch, progress)?;
         Ok(report(options, &options.strategy, &mut driver, started))
     }
 }
@@ -140,6 +162,7 @@ fn drive_native<R: Witness>(
     options: &Options,
     config: &Config,
     recorder: R,
+    watch: impl FnMut(&Record, u64, u64),
     progress: impl FnMut(u64),
 ) -> Result<(Report, Driver<Native<R>>), DriveError> {
     let started = Instant::now();
@@ -148,7 +171,7 @@ fn drive_native<R: Witness>(
     if let Some(fraction) = options.memory_fraction {
         driver.limit(fraction)?;
     }
-    follow(tape, &mut driver, progress)?;
+    follow(tape, &mut driver, watch, progress)?;
     let ended_with = Choice::Native(driver.heap().config().clone());
     Ok((report(options, &ended_with, &mut driver, started), driver))
 }
@@ -156,6 +179,7 @@ fn drive_native<R: Witness>(
 fn follow<S: Strategy>(
     tape: DeviceTape<'_>,
     driver: &mut Driver<S>,
+    mut watch: impl FnMut(&Record, u64, u64),
     mut progress: impl FnMut(u64),
 ) -> Result<(), DriveError> {
     const PROGRESS_RECORDS: usize = 1 << 16;
@@ -163,6 +187,7 @@ fn follow<S: Strategy>(
         progress((done * PROGRESS_RECORDS) as u64);
         for record in records {
             driver.step(record, tape.text)?;
+            watch(record, driver.reserved_bytes(), driver.live_bytes());
         }
     }
     progress(tape.records.len() as u64);

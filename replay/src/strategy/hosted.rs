@@ -317,6 +317,10 @@ impl<M: Model> Strategy for Hosted<M> {
         Ok(())
     }
 
+    fn reserved_bytes(&self) -> u64 {
+        self.memory.reserved_bytes()
+    }
+
     fn tally(&mut self) -> Tally {
         let (device_allocs, device_frees) = self.memory.calls();
         let counts = self.memory.counts();

@@ -124,6 +124,9 @@ pub trait Strategy {
     /// When they do not parse.
     fn settings(&mut self, text: &str) -> Result<(), ConfigError>;
 
+    /// Bytes held from the device now.
+    fn reserved_bytes(&self) -> u64;
+
     /// What was reserved and called so far.
     fn tally(&mut self) -> Tally;
 }

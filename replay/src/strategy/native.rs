@@ -180,6 +180,10 @@ impl<R: Witness> Strategy for Native<R> {
         Ok(())
     }
 
+    fn reserved_bytes(&self) -> u64 {
+        self.heap.reserved_bytes()
+    }
+
     fn tally(&mut self) -> Tally {
         let tally = self.with_sums(self.with_peaks(self.before_resets));
         let counts = self.heap.device_mut().counts();

@@ -1,8 +1,14 @@
-//! `vramtape compare RUN`: the table over strategies and settings.
+//! `vramtape compare RUN`: the table over strategies and settings, and the page that draws them.
+
+mod page;
+
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use replay::compare::{USUAL_SETTINGS, compare};
+use replay::compare::{USUAL_SETTINGS, compare, compare_over_time};
+use replay::driver::DriveError;
 use replay::report::Report;
+use replay::series::Point;
 use replay::strategy::Choice;
 use replay::strategy::table::row;
 use serde::Serialize;
@@ -31,6 +37,12 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Write a page with plots over time, which needs nothing but a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace that file if it is there
+    #[arg(short, long, requires = "html")]
+    force: bool,
 }
 
 #[derive(Serialize)]
@@ -45,23 +57,69 @@ struct Comparison {
 
 /// Replays under each and prints one row a setting.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    if let Some(file) = &options.html {
+        output::check(file, options.force)?;
+    }
     let chosen = options.run.read()?;
     let choices = choices(&chosen, &options.config, &options.strategy)?;
     let total = choices.len() as u64 * chosen.device().records.len() as u64;
     let progress = Progress::start("comparing", total);
-    let rows = chosen.with_device(|device| {
+    let (capacity_bytes, follow) = (chosen.capacity_bytes, chosen.follow);
+    let points = options.html.as_ref().map(|_| page::POINTS);
+    let (rows, series): (Vec<Report>, Vec<Vec<Point>>) = chosen.with_device(|device| {
         let done = |records| progress.at(records);
-        compare(device, &choices, chosen.capacity_bytes, chosen.follow, done)
+        Ok::<_, DriveError>(match points {
+            None => (compare(device, &choices, capacity_bytes, follow, done)?, Vec::new()),
+            Some(points) => {
+                compare_over_time(device, &choices, capacity_bytes, follow, points, done)?
+                    .into_iter()
+                    .unzip()
+            }
+        })
     })?;
     drop(progress);
     let inferred = chosen.inferred().to_vec();
     let comparison = Comparison { device: chosen.device().id.0, recorded_row: 0, rows, inferred };
+    if let Some(file) = &options.html {
+        write_page(file, options.run.name(), &comparison, &series, capacity_bytes)?;
+    }
     if options.json {
         output::print_json(&comparison)?;
     } else {
         output::print(&(text(&comparison, chosen.capacity_bytes) + &chosen.concluded()))?;
     }
     Ok(Verdict::Good)
+}
+
+/// Writes the page.
+fn write_page(
+    file: &Path,
+    run: String,
+    comparison: &Comparison,
+    series: &[Vec<Point>],
+    capacity_bytes: Option<u64>,
+) -> Result<()> {
+    let rows = comparison.rows.iter().zip(series).enumerate();
+    let rows: Vec<_> =
+        rows.map(|(at, (report, points))| (comparison.label(at), report, &points[..])).collect();
+    let sentences = [live(comparison, capacity_bytes), verdict(comparison)].into_iter().flatten();
+    let summary: Vec<String> = sentences.map(|sentence| sentence.trim().to_owned()).collect();
+    let about = page::About {
+        run,
+        device: comparison.device,
+        capacity_bytes,
+        summary: summary.join(". "),
+        inferred: &comparison.inferred,
+    };
+    page::write(file, &page::Data::new(about, &rows))
+}
+
+impl Comparison {
+    /// The settings of a row, in words.
+    fn label(&self, at: usize) -> String {
+        let recorded = if at == self.recorded_row { " (as recorded)" } else { "" };
+        format!("{}{recorded}", settings(&self.rows[at]))
+    }
 }
 
 /// The recorded settings, the usual ones and the given ones, all models and the given strategies, each once.
@@ -120,11 +178,9 @@ fn text(comparison: &Comparison, capacity_bytes: Option<u64>) -> String {
     ];
     let mut table = Table::new(&heads);
     for (at, row) in comparison.rows.iter().enumerate() {
-        let settings = settings(row);
-        let recorded = if at == comparison.recorded_row { " (as recorded)" } else { "" };
         table.row([
             row.strategy.clone(),
-            format!("{settings}{recorded}"),
+            comparison.label(at),
             bytes::show(row.peak_reserved_bytes),
             format!("{:.3}", row.efficiency),
             (row.device_allocs + row.device_frees).to_string(),
@@ -134,16 +190,20 @@ fn text(comparison: &Comparison, capacity_bytes: Option<u64>) -> String {
         ]);
     }
     let mut text = table.render();
-    if let Some(row) = comparison.rows.first() {
-        let capacity = capacity_bytes.map_or("unlimited".to_owned(), bytes::show);
-        let live = bytes::show(row.peak_live_bytes);
-        text =
-            format!("peak live {live} (no policy can reserve less), capacity {capacity}\n\n{text}");
+    if let Some(live) = live(comparison, capacity_bytes) {
+        text = format!("{live}\n\n{text}");
     }
     if let Some(better) = verdict(comparison) {
         text.push_str(&better);
     }
     text
+}
+
+/// What nothing can go below.
+fn live(comparison: &Comparison, capacity_bytes: Option<u64>) -> Option<String> {
+    let live = bytes::show(comparison.rows.first()?.peak_live_bytes);
+    let capacity = capacity_bytes.map_or("unlimited".to_owned(), bytes::show);
+    Some(format!("peak live {live} (no policy can reserve less), capacity {capacity}"))
 }
 
 /// What the table says, in a sentence, where a setting that can be had live reserves less than the recorded one did.

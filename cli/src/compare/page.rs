@@ -1,0 +1,113 @@
+//! The comparison as a page: one file, with everything in it and nothing asked of a network.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use replay::report::Report;
+use replay::series::Point;
+use serde::Serialize;
+use trace_format::Commit;
+
+/// The page, with a place for the data.
+const TEMPLATE: &str = include_str!("../../../viewer/compare.html");
+const PLACE: &str = "{{data}}";
+
+/// Points of a line: about as many as a screen has columns.
+pub(super) const POINTS: usize = 1000;
+
+/// What the page is about.
+#[derive(Default, Serialize)]
+pub(super) struct About<'c> {
+    /// The run's name.
+    pub(super) run: String,
+    pub(super) device: u16,
+    pub(super) capacity_bytes: Option<u64>,
+    /// What the table says, in a sentence or two.
+    pub(super) summary: String,
+    pub(super) inferred: &'c [String],
+}
+
+/// What the page shows.
+#[derive(Serialize)]
+pub(super) struct Data<'c> {
+    #[serde(flatten)]
+    about: About<'c>,
+    /// The stretches that the lines are drawn in, by their ends: records, and nanoseconds since the first.
+    after_records: Vec<u64>,
+    time_ns: Vec<u64>,
+    /// The most alive at once in each, of the first row.
+    live_bytes: Vec<u64>,
+    rows: Vec<Row<'c>>,
+}
+
+#[derive(Serialize)]
+struct Row<'c> {
+    /// The settings, in words.
+    label: String,
+    /// The most reserved at once in each stretch.
+    reserved_bytes: Vec<u64>,
+    #[serde(flatten)]
+    report: &'c Report,
+}
+
+impl<'c> Data<'c> {
+    /// Of rows, each with its settings in words and its points over the same stretches.
+    pub(super) fn new(about: About<'c>, rows: &[(String, &'c Report, &[Point])]) -> Self {
+        let first = rows.first().map_or(&[][..], |(_, _, points)| points);
+        let of = |points: &[Point], value: fn(&Point) -> u64| points.iter().map(value).collect();
+        let start_ns = first.first().map_or(0, |point| point.time_ns);
+        let row = |(label, report, points): &(String, &'c Report, &[Point])| Row {
+            label: label.clone(),
+            reserved_bytes: of(points, |point| point.reserved_bytes),
+            report,
+        };
+        Self {
+            about,
+            after_records: of(first, |point| point.after_records),
+            time_ns: first.iter().map(|point| point.time_ns.saturating_sub(start_ns)).collect(),
+            live_bytes: of(first, |point| point.live_bytes),
+            rows: rows.iter().map(row).collect(),
+        }
+    }
+}
+
+/// Writes the page, whole or not at all.
+pub(super) fn write(path: &Path, data: &Data<'_>) -> Result<()> {
+    let page = page(data)?;
+    let cannot = || format!("cannot write {}", path.display());
+    let (mut file, commit) = Commit::begin(path).with_context(cannot)?;
+    file.write_all(page.as_bytes()).with_context(cannot)?;
+    commit.finish().with_context(cannot)
+}
+
+fn page(data: &Data<'_>) -> Result<String> {
+    let json = serde_json::to_string(data).context("cannot make JSON")?;
+    // Inside a script element only this could end it, or begin a comment.
+    Ok(TEMPLATE.replace(PLACE, &json.replace('<', "\\u003c")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page_of(run: &str) -> String {
+        let about = About { run: run.to_owned(), ..About::default() };
+        page(&Data::new(about, &[])).unwrap()
+    }
+
+    #[test]
+    fn it_asks_nothing_of_a_network() {
+        let page = page_of("run");
+        let outside = ["src=", "href=", "@import", "fetch(", "url("];
+        assert!(outside.iter().all(|word| !page.contains(word)), "a page that stands alone");
+        assert!(page.contains("default-src 'none'"), "and says so to the browser");
+    }
+
+    #[test]
+    fn a_name_cannot_leave_the_data() {
+        let page = page_of("</script><script>alert(1)</script>");
+        assert!(!page.contains("<script>alert"));
+        assert!(page.contains("\\u003c/script>"));
+    }
+}
