@@ -29,9 +29,11 @@ SUBJECTS = {
     "vramtape, stacks:alloc": {"VRAMTAPE_CONF": "stacks:alloc"},
     "vramtape, stacks:all": {"VRAMTAPE_CONF": "stacks:all"},
 }
-# Operations a round: few enough to end before the system interrupts most of them; with a busy thread enough to lose
-# the interpreter's lock, for 5 ms at a time, as often as it happens.
-QUIET, BUSY = 2000, 10_000
+# Operations a round: few enough to end before the system interrupts most of them.
+QUIET = 2000
+# With a busy thread a round has a time: on a machine with a core to spare that thread takes the interpreter's lock at
+# every operation that lets go of it, and keeps it for 5 ms.
+BUSY_NS = 300_000_000
 
 
 def child(subject):
@@ -51,8 +53,17 @@ def child(subject):
             empty(512, device="cuda")
         return (time.perf_counter_ns() - start) / count
 
-    def at_depth(depth, count):
-        return operations(count) if depth <= 2 else at_depth(depth - 1, count)
+    def operations_for(time_ns):
+        empty = torch.empty
+        count, start = 0, time.perf_counter_ns()
+        while (taken := time.perf_counter_ns() - start) < time_ns:
+            for _ in range(10):
+                empty(512, device="cuda")
+            count += 10
+        return taken / count
+
+    def at_depth(depth, measured, amount):
+        return measured(amount) if depth <= 2 else at_depth(depth - 1, measured, amount)
 
     def busy(stop):
         number = 0
@@ -60,16 +71,16 @@ def child(subject):
             number += 1
 
     # `at_depth` and `operations`, below the module and this function.
-    at_depth(DEPTH - 2, QUIET)
+    at_depth(DEPTH - 2, operations, QUIET)
     print("ready", flush=True)
     for line in sys.stdin:
         if line.strip() == "quiet":
-            print(at_depth(DEPTH - 2, QUIET), flush=True)
+            print(at_depth(DEPTH - 2, operations, QUIET), flush=True)
             continue
         stop = []
         thread = threading.Thread(target=busy, args=(stop,))
         thread.start()
-        print(at_depth(DEPTH - 2, BUSY), flush=True)
+        print(at_depth(DEPTH - 2, operations_for, BUSY_NS), flush=True)
         stop.append(True)
         thread.join()
 
