@@ -80,13 +80,14 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     drop(progress);
     let inferred = chosen.inferred().to_vec();
     let comparison = Comparison { device: chosen.device().id.0, recorded_row: 0, rows, inferred };
-    if let Some(file) = &options.html {
-        write_page(file, options.run.name(), &comparison, &series, capacity_bytes)?;
-    }
     if options.json {
         output::print_json(&comparison)?;
     } else {
         output::print(&(text(&comparison, chosen.capacity_bytes) + &chosen.concluded()))?;
+    }
+    // The table is there already if the page cannot be written.
+    if let Some(file) = &options.html {
+        write_page(file, options.run.name(), &comparison, &series, capacity_bytes)?;
     }
     Ok(Verdict::Good)
 }
