@@ -132,42 +132,25 @@ mod tests {
     }
 
     proptest! {
-        /// Few addresses and a small table, so that probes collide, wrap around and close gaps.
+        /// Few addresses and a small table, so that probes collide, wrap around and close gaps; or a table that grows.
         #[test]
-        fn it_is_a_map(ops in prop::collection::vec((0..7_usize, any::<bool>()), 1..400)) {
-            let (blocks, ids) = arena(7);
-            let mut table = AddressTable::with_places(16);
+        fn it_is_a_map(
+            (places, addresses) in prop::sample::select(vec![(16, 7), (4, 40)]),
+            ops in prop::collection::vec((0..40_usize, any::<bool>()), 1..400),
+        ) {
+            let (blocks, ids) = arena(addresses);
+            let mut table = AddressTable::with_places(places);
             let mut map = HashMap::new();
             for (n, insert) in ops {
-                let addr = blocks[ids[n]].addr;
+                let id = ids[n % ids.len()];
+                let addr = blocks[id].addr;
                 if insert && !map.contains_key(&addr) {
-                    table.insert(&blocks, ids[n]);
-                    map.insert(addr, ids[n]);
+                    table.insert(&blocks, id);
+                    map.insert(addr, id);
                 } else if !insert {
                     prop_assert_eq!(table.remove(&blocks, addr), map.remove(&addr));
                 }
                 prop_assert_eq!(table.len(), map.len());
-                for id in &ids {
-                    let addr = blocks[*id].addr;
-                    prop_assert_eq!(table.get(&blocks, addr), map.get(&addr).copied());
-                }
-            }
-        }
-
-        /// The same while it grows.
-        #[test]
-        fn it_stays_one_while_it_grows(ops in prop::collection::vec((0..40_usize, any::<bool>()), 1..400)) {
-            let (blocks, ids) = arena(40);
-            let mut table = AddressTable::with_places(4);
-            let mut map = HashMap::new();
-            for (n, insert) in ops {
-                let addr = blocks[ids[n]].addr;
-                if insert && !map.contains_key(&addr) {
-                    table.insert(&blocks, ids[n]);
-                    map.insert(addr, ids[n]);
-                } else if !insert {
-                    prop_assert_eq!(table.remove(&blocks, addr), map.remove(&addr));
-                }
                 for id in &ids {
                     let addr = blocks[*id].addr;
                     prop_assert_eq!(table.get(&blocks, addr), map.get(&addr).copied());

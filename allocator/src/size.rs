@@ -3,7 +3,7 @@
 //! Source: `c10/core/AllocatorConfig.h` (constants) and `DeviceCachingAllocator::round_size`,
 //! `roundup_power2_next_division` and `get_allocation_size` in `c10/cuda/CUDACachingAllocator.cpp`.
 
-use crate::config::Config;
+use crate::config::{Config, UNLIMITED};
 
 /// Every block is a multiple of this (`kMinBlockSize`).
 pub const MIN_BLOCK_BYTES: u64 = 512;
@@ -46,6 +46,35 @@ fn round_to_division(size_bytes: u64, divisions: u64) -> u64 {
     let floor = 1 << size_bytes.ilog2();
     let step = floor >> divisions.ilog2();
     if step == 0 { floor << 1 } else { size_bytes.next_multiple_of(step) }
+}
+
+/// Whether `max_split_size_mb` lets a free block that is large enough serve a request of this rounded size: an oversize
+/// block only serves an oversize request, and one that would waste too much of it none (`get_free_block`).
+#[inline]
+pub fn may_serve(block_bytes: u64, size_bytes: u64, config: &Config) -> bool {
+    let max_split = config.max_split_size_bytes;
+    let is_oversize_for_small_request = size_bytes < max_split && block_bytes >= max_split;
+    let wastes_too_much = max_split != UNLIMITED
+        && size_bytes >= max_split
+        && block_bytes >= size_bytes.saturating_add(config.max_non_split_rounding_bytes);
+    !is_oversize_for_small_request && !wastes_too_much
+}
+
+/// Whether the rest of a block is cut off when this rounded size is handed out (`should_split`): in the small half and
+/// in expandable segments whenever there is one, in other segments if it is more than 1 MiB, and never off an oversize
+/// block.
+#[inline]
+pub fn is_split(
+    size_bytes: u64,
+    rest_bytes: u64,
+    is_small_or_expandable: bool,
+    config: &Config,
+) -> bool {
+    if is_small_or_expandable {
+        rest_bytes >= MIN_BLOCK_BYTES
+    } else {
+        size_bytes < config.max_split_size_bytes && rest_bytes > SMALL_BYTES
+    }
 }
 
 /// The size of the segment obtained for a block of this rounded size (`get_allocation_size`).

@@ -55,16 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         output::check(snapshot, options.force)?;
     }
     let chosen = options.run.read()?;
-    let is_as_recorded = options.config.is_none() && options.strategy.is_none();
-    let mut follow = chosen.follow;
-    follow.settings = is_as_recorded; // Recorded changes would undo the settings in question.
-    let setting = Setting {
-        strategy: chosen.choice(options.strategy.as_ref(), options.config.as_deref())?,
-        capacity_bytes: chosen.capacity_bytes,
-        memory_fraction: None,
-        recorded_addresses: is_as_recorded && options.run.machine.capacity.is_none(),
-        follow,
-    };
+    let setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
     let progress = Progress::start("replaying", chosen.device().records.len() as u64);
     let done = |records| progress.at(records);
     let report = match &options.snapshot {

@@ -6,7 +6,7 @@ use allocator::config::{Compat, Config, parse_bytes};
 use anyhow::{Context, Error, Result, bail};
 use clap::ValueEnum;
 use replay::driver::Follow;
-use replay::run::DeviceTape;
+use replay::run::{DeviceTape, Options as Setting};
 use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
 use trace_format::StringId;
@@ -60,6 +60,8 @@ pub(crate) struct Chosen {
     compat: Compat,
     /// Memory of the simulated device.
     pub(crate) capacity_bytes: Option<u64>,
+    /// Whether that is the run's own.
+    is_capacity_recorded: bool,
     /// Which inputs count.
     pub(crate) follow: Follow,
 }
@@ -96,7 +98,8 @@ impl MachineFlags {
         };
         let inferred_empty_cache = !self.no_empty_cache;
         let follow = Follow { inferred_empty_cache, ..Follow::default() };
-        Ok(Chosen { tape, device, compat, capacity_bytes, follow })
+        let is_capacity_recorded = self.capacity.is_none();
+        Ok(Chosen { tape, device, compat, capacity_bytes, is_capacity_recorded, follow })
     }
 
     /// The capacity that was asked for; `None` where none was, or `unlimited`.
@@ -152,6 +155,24 @@ impl Chosen {
         let text = |id: StringId| self.tape.text(id);
         let device = self.device();
         replay(DeviceTape { base: &device.base, records: &device.records, text: &text })
+    }
+
+    /// One replay under what `--strategy` and `--config` say; without either, and on the recorded device, it is the
+    /// recorded run again, address for address.
+    pub(crate) fn setting(
+        &self,
+        strategy: Option<&StrategyFlag>,
+        settings: Option<&str>,
+    ) -> Result<Setting> {
+        let is_as_recorded = strategy.is_none() && settings.is_none();
+        Ok(Setting {
+            strategy: self.choice(strategy, settings)?,
+            capacity_bytes: self.capacity_bytes,
+            memory_fraction: None,
+            recorded_addresses: is_as_recorded && self.is_capacity_recorded,
+            // Recorded changes would undo the settings in question.
+            follow: Follow { settings: is_as_recorded, ..self.follow },
+        })
     }
 
     /// What `--strategy` and `--config` add up to; without either it is what the run was recorded with. The recorded

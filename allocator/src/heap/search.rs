@@ -3,11 +3,10 @@
 use super::Heap;
 use super::malloc::{Found, Want};
 use crate::block::BlockId;
-use crate::config::UNLIMITED;
 use crate::device::Device;
 use crate::lane::{Lane, Place};
 use crate::record::Recorder;
-use crate::size::{MIN_BLOCK_BYTES, SMALL_BYTES};
+use crate::size;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// The best fitting free block of the wanted pool and stream.
@@ -21,15 +20,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.blocks[id].range.is_some() {
             (place, id) = self.best_expandable_fit(lane, (place, id), want)?;
         }
-        let size_bytes = self.blocks[id].size_bytes;
-        let max_split = self.config.max_split_size_bytes;
-        let is_oversize_for_small_request = want.size_bytes < max_split && size_bytes >= max_split;
-        let wastes_too_much = max_split != UNLIMITED
-            && want.size_bytes >= max_split
-            && size_bytes
-                >= want.size_bytes.saturating_add(self.config.max_non_split_rounding_bytes);
-        let suits = !is_oversize_for_small_request && !wastes_too_much;
-        suits.then_some(Found { id, place: Some(place) })
+        size::may_serve(self.blocks[id].size_bytes, want.size_bytes, &self.config)
+            .then_some(Found { id, place: Some(place) })
     }
 
     /// The best fit where the first is part of an expandable segment.
@@ -78,10 +70,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         {
             return false;
         }
-        if want.pool.is_small() || want.expandable {
-            rest_bytes >= MIN_BLOCK_BYTES
-        } else {
-            want.size_bytes < self.config.max_split_size_bytes && rest_bytes > SMALL_BYTES
-        }
+        let is_small_or_expandable = want.pool.is_small() || want.expandable;
+        size::is_split(want.size_bytes, rest_bytes, is_small_or_expandable, &self.config)
     }
 }

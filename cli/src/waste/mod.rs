@@ -3,7 +3,6 @@
 mod explain;
 
 use anyhow::Result;
-use replay::run::Options as Setting;
 use replay::waste::{Moment, Parts, Waste, waste};
 use serde::Serialize;
 
@@ -54,16 +53,7 @@ struct Report<'a> {
 /// Replays and takes apart.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let chosen = options.run.read()?;
-    let is_as_recorded = options.config.is_none() && options.strategy.is_none();
-    let mut follow = chosen.follow;
-    follow.settings = is_as_recorded; // Recorded changes would undo the settings in question.
-    let setting = Setting {
-        strategy: chosen.choice(options.strategy.as_ref(), options.config.as_deref())?,
-        capacity_bytes: chosen.capacity_bytes,
-        memory_fraction: None,
-        recorded_addresses: is_as_recorded && options.run.machine.capacity.is_none(),
-        follow,
-    };
+    let setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
     let progress = Progress::start("replaying", 2 * chosen.device().records.len() as u64);
     let points = if options.json { options.points } else { TIME_ROWS };
     let found = chosen

@@ -11,12 +11,8 @@ pub(super) fn allocated(state: &State, addr: Addr, requested_bytes: u64, config:
     let Some(segment) = state.segment_at(addr) else { return rounded };
     let free = state.free_bytes_in(&segment, addr);
     let Some(remaining) = free.checked_sub(rounded) else { return rounded };
-    let splits = if segment.is_expandable || !segment.is_large {
-        remaining >= size::MIN_BLOCK_BYTES
-    } else {
-        rounded < config.max_split_size_bytes && remaining > size::SMALL_BYTES
-    };
-    if splits { rounded } else { free }
+    let is_small_or_expandable = segment.is_expandable || !segment.is_large;
+    if size::is_split(rounded, remaining, is_small_or_expandable, config) { rounded } else { free }
 }
 
 /// The block that was live at `addr` before the trace said it was freed: rounded, but not into its neighbour.

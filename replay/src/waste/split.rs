@@ -129,23 +129,16 @@ impl Split {
     }
 }
 
-/// Whether a free block of the request's own stream and pool may serve it: what `Heap::best_fit` asks of a block
-/// (`get_free_block`).
+/// Whether a free block of the request's own stream and pool may serve it, as `Heap::best_fit` decides.
 pub(super) fn serves(
     config: &Config,
     is_expandable: bool,
     block_bytes: u64,
     want_bytes: u64,
 ) -> bool {
-    let max_split = config.max_split_size_bytes;
-    let is_oversize_for_small_request = want_bytes < max_split && block_bytes >= max_split;
-    let wastes_too_much = max_split != UNLIMITED
-        && want_bytes >= max_split
-        && block_bytes >= want_bytes.saturating_add(config.max_non_split_rounding_bytes);
     block_bytes >= want_bytes
         && (config.expandable_segments || !is_expandable)
-        && !is_oversize_for_small_request
-        && !wastes_too_much
+        && size::may_serve(block_bytes, want_bytes, config)
 }
 
 /// Of a free block, the bytes that could go back to the device: all of them where the block is a whole segment, the
@@ -195,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// The one rule that stands here a second time is the heap's own.
+        /// What is said to serve is what the heap takes.
         #[test]
         fn a_free_block_serves_where_the_heap_would_take_it(
             sizes in prop::collection::vec(1..(60 * MIB), 1..20),
