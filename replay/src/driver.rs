@@ -238,6 +238,12 @@ impl<S: Strategy> Driver<S> {
             }
             Event::Free { addr, pending, .. } => self.free(addr, pending, record),
             Event::FreeCompleted { addr, .. } => self.complete(addr),
+            Event::RecordStream { addr, stream } => {
+                if let Some(&Live::Held { block, .. }) = self.live.get(&addr.0) {
+                    self.strategy.record_stream(block, stream, record.stack);
+                }
+                Ok(())
+            }
             Event::Oom { requested_bytes, stream, pool, .. } => {
                 let pool = PoolChoice::Exactly(pool);
                 let request = Request { requested_bytes, stream, pool, stack: record.stack };

@@ -29,7 +29,7 @@ use std::fmt;
 
 use allocator::config::ConfigError;
 use allocator::heap::{AllocError, HeapError, Request};
-use trace_format::{Addr, BaseState, Event, PoolId, Record, StackId};
+use trace_format::{Addr, BaseState, Event, PoolId, Record, StackId, Stream};
 
 use crate::driver::DriveError;
 pub use hosted::Hosted;
@@ -101,6 +101,12 @@ pub trait Strategy {
     /// The recording's flush completed this free after all others that are deferred.
     fn flush_last(&mut self, ticket: Self::Ticket) {
         let _ = ticket;
+    }
+
+    /// Another stream uses the block. The tape says when its free completes, so this changes no placement: it is for
+    /// who keeps a record.
+    fn record_stream(&mut self, block: Self::Block, stream: Stream, stack: StackId) {
+        let _ = (block, stream, stack);
     }
 
     /// Whether a wait of the strategy's own completed deferred frees since this was asked last.

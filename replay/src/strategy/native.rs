@@ -6,7 +6,7 @@ use allocator::config::{Config, ConfigError};
 use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request, RestoredBlock, Ticket};
 use allocator::size::page_bytes;
-use trace_format::{Addr, BaseState, Event, PoolId, Record, SegmentState, StackId};
+use trace_format::{Addr, BaseState, Event, PoolId, Record, SegmentState, StackId, Stream};
 
 use super::{Start, Starts, Strategy, Tally};
 use crate::driver::DriveError;
@@ -130,6 +130,10 @@ impl<R: Witness> Strategy for Native<R> {
 
     fn flush_last(&mut self, ticket: Ticket) {
         self.heap.flush_last(ticket);
+    }
+
+    fn record_stream(&mut self, addr: Addr, stream: Stream, stack: StackId) {
+        self.heap.recorder_mut().record(stack, Event::RecordStream { addr, stream });
     }
 
     fn has_waited(&mut self) -> bool {
