@@ -158,7 +158,7 @@ fn edit_makes_the_tape_of_a_program_that_asks_for_something_else() {
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let case = case("one-shot-side-stream");
     let merged = file("merged.vtape");
-    let args = ["edit", &case, "--merge-stream", "0x7", "-o", &merged];
+    let args = ["edit", &case, "merge-stream:0x7", "-o", &merged];
     golden("edit", &good(&args).replace(folder.path().to_str().unwrap(), "FOLDER"));
     let reserved = |run: &str| json(&["replay", run])["peak_reserved_bytes"].as_u64();
     assert_eq!(reserved(&case), Some(4000 << 20));
@@ -169,14 +169,15 @@ fn edit_makes_the_tape_of_a_program_that_asks_for_something_else() {
 
     let (snapshot, _) = trace("gpt2_train-default");
     let smaller = file("smaller.vtape");
-    let report = json(&["edit", &snapshot, "--scale", "0.5", "-o", &smaller]);
+    let report = json(&["edit", &snapshot, "scale:0.5", "-o", &smaller]);
     assert!(report["scaled"].as_u64() > Some(1000), "{report}");
     assert!(reserved(&smaller) < reserved(&snapshot).map(|bytes| bytes * 6 / 10));
     for (name, flags) in [
         ("error-edit-nothing", &[][..]),
-        ("error-edit-stream", &["--merge-stream", "7"]),
-        ("error-edit-pattern", &["--drop", "no_such_function"]),
-        ("error-edit-scale", &["--scale", "half"]),
+        ("error-edit-stream", &["merge-stream:7"]),
+        ("error-edit-pattern", &["drop:no_such_function"]),
+        ("error-edit-scale", &["scale:half"]),
+        ("error-edit-kind", &["halve:0.5"]),
     ] {
         let (text, code) =
             vramtape(&[&["edit", snapshot.as_str(), "-o", &file("x")], flags].concat());

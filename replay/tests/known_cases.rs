@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use allocator::config::{Compat, Config};
 use common::builder::{MIB, Program, options};
 use replay::driver::Follow;
-use replay::edit::{Edits, edit};
+use replay::edit::edit;
 use replay::import::Known;
 use replay::report::Report;
 use replay::run::{DeviceTape, Options, run};
 use replay::tape::{Device, Tape};
 use replay::tune::{Member, Tuning, tune};
 use replay::waste::{Waste, waste};
-use trace_format::{BaseState, DeviceId, DeviceMeta, Meta, Source, Stream, Writer};
+use trace_format::{BaseState, DeviceId, DeviceMeta, Meta, Source, Writer};
 
 /// A case: what the program asks for, and what it ran under.
 struct Case {
@@ -195,7 +195,7 @@ fn megatron_6885_a_one_shot_side_stream_keeps_what_it_had() {
         assert_eq!(peak.streams[0].stream.0, 7, "the stream is named");
         assert_eq!(peak.returnable_bytes, 2000 * MIB, "and a flush would return it");
     }
-    let edits = Edits { merge_streams: vec![(Stream(7), Stream(0))], ..Edits::default() };
+    let edits = ["merge-stream:7=0".parse().unwrap()];
     let (on_one_stream, summary) = edit(&tape, &edits).unwrap();
     assert_eq!(summary.moved, 20);
     assert_eq!(replay(&on_one_stream, "").peak_reserved_bytes, 2000 * MIB, "one stream shares it");

@@ -1,41 +1,28 @@
 //! What if the program had asked for something else: a tape and edits in, another tape out.
 //!
-//! The edits change requests only: who asks, how much, on which stream. What the edited program does to memory is then
-//! recorded anew, by the real allocator under the run's settings on a device without limit, so that the new tape is one
-//! like any other. What was there at the tape's start stays as it was.
+//! The edits change requests only: who asks, how much, on which stream, until when. What the edited program does to
+//! memory is then recorded anew, by the real allocator under the run's settings on a device without limit, so that the
+//! new tape is one like any other. What was there at the tape's start stays as it was.
 
+mod early;
+mod plan;
 mod rewrite;
+mod rule;
+
+use std::fmt;
 
 use allocator::config::Config;
 use serde::Serialize;
-use trace_format::{Event, MarkKind, PoolId, Record, StackId, Stream, StringId};
+use trace_format::{Event, MarkKind, PoolId, Record, Stream, StringId};
 
 use crate::driver::{DriveError, Driver, Follow};
 use crate::run::{DeviceTape, Options, scripted_device};
-use crate::snapshot::Stacks;
 use crate::tape::{Device, Tape};
 use crate::timeline::Timeline;
-use rewrite::{Matches, rewrite};
-
-/// What to change.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Edits {
-    /// Leave out allocations with one of these in a frame of their stack, as `file:line name`.
-    pub drop: Vec<String>,
-    /// Multiply sizes.
-    pub scale: Vec<Scale>,
-    /// Work of the first stream is done on the second.
-    pub merge_streams: Vec<(Stream, Stream)>,
-}
-
-/// A change of sizes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Scale {
-    /// What sizes are multiplied by; more than 0.
-    pub factor: f64,
-    /// Only where this is in a frame of the stack; everywhere for `None`.
-    pub pattern: Option<String>,
-}
+use early::free_early;
+use plan::Plan;
+use rewrite::rewrite;
+pub use rule::{Delay, Edit, FORMS, Form, RuleError};
 
 /// What the edits did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -50,16 +37,37 @@ pub struct Summary {
     pub moved: u64,
     /// Frees that wait for no other stream any more.
     pub freed_at_once: u64,
+    /// Blocks that are freed earlier.
+    pub freed_early: u64,
+    /// What was asked for them together.
+    pub freed_early_bytes: u64,
+}
+
+/// What changed, in words.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.dropped, "requests dropped"),
+            (self.scaled, "requests scaled"),
+            (self.moved, "requests moved to another stream"),
+            (self.freed_at_once, "frees wait for no other stream any more"),
+            (self.freed_early, "blocks freed earlier"),
+        ];
+        let done = parts.iter().filter(|(count, _)| *count > 0);
+        let done: Vec<_> = done.map(|(count, what)| format!("{count} {what}")).collect();
+        f.write_str(if done.is_empty() { "nothing changed" } else { "" })?;
+        f.write_str(&done.join(", "))
+    }
 }
 
 /// Edits that make no sense for a tape.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// Nothing to do.
-    #[error("no edit: give --drop, --scale or --merge-stream")]
+    #[error("no edit is given")]
     Nothing,
     /// A factor that makes no size.
-    #[error("--scale {factor}: the factor has to be more than 0 and at most 1000")]
+    #[error("scale:{factor}: the factor has to be more than 0 and at most 1000")]
     Factor {
         /// The factor.
         factor: f64,
@@ -72,8 +80,8 @@ pub enum EditError {
         /// What to try.
         advice: &'static str,
     },
-    /// A stream that nothing was asked for.
-    #[error("nothing was asked for on stream {stream}, only on {known}")]
+    /// A stream that neither asked for memory nor used any.
+    #[error("the run has no work on stream {stream}, only on {known}")]
     NoStream {
         /// The stream.
         stream: Stream,
@@ -93,61 +101,12 @@ pub enum EditError {
     Drive(#[from] DriveError),
 }
 
-impl Edits {
-    /// Where a stream's work is done.
-    fn stream(&self, stream: Stream) -> Stream {
-        let moved = self.merge_streams.iter().find(|(from, _)| *from == stream);
-        moved.map_or(stream, |(_, to)| *to)
-    }
-
-    fn check(&self, tape: &Tape) -> Result<(), EditError> {
-        if *self == Self::default() {
-            return Err(EditError::Nothing);
-        }
-        for Scale { factor, .. } in &self.scale {
-            if !(*factor > 0.0 && *factor <= 1000.0) {
-                return Err(EditError::Factor { factor: *factor });
-            }
-        }
-        let mut known: Vec<_> =
-            tape.devices.iter().flat_map(|device| &device.records).filter_map(stream_of).collect();
-        known.sort_unstable();
-        known.dedup();
-        for &(stream, _) in &self.merge_streams {
-            if !known.contains(&stream) {
-                let known: Vec<_> = known.iter().map(ToString::to_string).collect();
-                return Err(EditError::NoStream { stream, known: known.join(", ") });
-            }
-        }
-        Ok(())
-    }
-}
-
-fn stream_of(record: &Record) -> Option<Stream> {
-    match record.event {
-        Event::Alloc { stream, .. } | Event::Oom { stream, .. } => Some(stream),
-        _ => None,
-    }
-}
-
 /// The tape of the edited program, and what was changed.
 ///
 /// # Errors
 /// When an edit means nothing on this tape, or the tape cannot be replayed.
-pub fn edit(tape: &Tape, edits: &Edits) -> Result<(Tape, Summary), EditError> {
-    edits.check(tape)?;
-    let dropped = edits.drop.iter().map(|pattern| stacks_with(&tape.stacks, pattern));
-    let dropped = dropped.collect::<Result<Vec<_>, _>>()?;
-    let scaled = edits.scale.iter().map(|scale| match &scale.pattern {
-        Some(pattern) => stacks_with(&tape.stacks, pattern),
-        None => Ok(vec![true; tape.stacks.stacks.len().max(1)]),
-    });
-    let matches = Matches {
-        dropped: (0..tape.stacks.stacks.len())
-            .map(|stack| dropped.iter().any(|list| list[stack]))
-            .collect(),
-        scaled: scaled.collect::<Result<_, _>>()?,
-    };
+pub fn edit(tape: &Tape, edits: &[Edit]) -> Result<(Tape, Summary), EditError> {
+    let plan = Plan::new(tape, edits)?;
     let parsed = Config::parse(&tape.meta.alloc_conf, tape.compat());
     let config = parsed.map_err(|error| EditError::Settings {
         text: tape.meta.alloc_conf.clone(),
@@ -156,36 +115,15 @@ pub fn edit(tape: &Tape, edits: &Edits) -> Result<(Tape, Summary), EditError> {
     let mut summary = Summary::default();
     let mut edited = tape.clone();
     for device in &mut edited.devices {
-        let requests = rewrite(&device.records, edits, &matches, &mut summary);
+        let records = free_early(&device.records, &plan, &mut summary);
+        let requests = rewrite(&records, &plan, &mut summary);
         record_anew(tape, device, &requests, &config.config)?;
         (device.lost, device.left_out) = (0, 0);
     }
     edited.meta.inferred.push(format!(
-        "edited: {} requests dropped, {} scaled, {} moved to another stream; placed anew by PyTorch's policy under the \
-         recorded settings on a device without limit",
-        summary.dropped, summary.scaled, summary.moved
+        "edited: {summary}; placed anew by PyTorch's policy under the recorded settings on a device without limit"
     ));
     Ok((edited, summary))
-}
-
-/// Which stacks have a frame with the pattern.
-fn stacks_with(stacks: &Stacks, pattern: &str) -> Result<Vec<bool>, EditError> {
-    let has = |stack: usize| {
-        stacks.frames_of(StackId(stack as u32)).any(|frame| {
-            let (file, name) = (stacks.text(frame.filename), stacks.text(frame.name));
-            format!("{file}:{} {name}", frame.line).contains(pattern)
-        })
-    };
-    let list: Vec<_> = (0..stacks.stacks.len()).map(has).collect();
-    if list.contains(&true) {
-        return Ok(list);
-    }
-    let advice = if stacks.stacks.len() <= 1 {
-        ": the run was recorded without stacks; stacks:alloc in VRAMTAPE_CONF records them"
-    } else {
-        "; `vramtape top`, or the run in PyTorch's viewer, shows its stacks"
-    };
-    Err(EditError::NoStack { pattern: pattern.to_owned(), advice })
 }
 
 /// Puts what the allocator does with the requests in the place of the device's records, and what it starts from, at its

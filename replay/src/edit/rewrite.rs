@@ -4,17 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use trace_format::{Addr, Event, Record, Stream};
 
-use super::{Edits, Summary};
+use super::Summary;
+use super::plan::Plan;
 
 /// The largest request that scaling makes: far more than any device has, and no overflow anywhere.
 const REQUEST_BYTES_MAX: u64 = 1 << 50;
-
-/// Which stacks each edit means, by the stack's number.
-pub(super) struct Matches {
-    pub(super) dropped: Vec<bool>,
-    /// One list for each of the scalings.
-    pub(super) scaled: Vec<Vec<bool>>,
-}
 
 /// What became of a block.
 struct Block {
@@ -27,20 +21,14 @@ struct Block {
 
 /// The requests of a device after the edits. What the allocator did is left out; that the device refused stays, for it
 /// says which frees a flush completed.
-pub(super) fn rewrite(
-    records: &[Record],
-    edits: &Edits,
-    matches: &Matches,
-    summary: &mut Summary,
-) -> Vec<Record> {
+pub(super) fn rewrite(records: &[Record], plan: &Plan, summary: &mut Summary) -> Vec<Record> {
     let mut rewriter =
-        Rewriter { edits, matches, summary, live: HashMap::new(), freed_at_once: HashSet::new() };
+        Rewriter { plan, summary, live: HashMap::new(), freed_at_once: HashSet::new() };
     records.iter().filter_map(|record| rewriter.record(record)).collect()
 }
 
 struct Rewriter<'a> {
-    edits: &'a Edits,
-    matches: &'a Matches,
+    plan: &'a Plan,
     summary: &'a mut Summary,
     /// By the recorded address. What was there at the start is not here, and stays as it was.
     live: HashMap<Addr, Block>,
@@ -66,7 +54,7 @@ impl Rewriter<'_> {
                 Event::Oom { requested_bytes, size_bytes, device_free_bytes, stream, pool }
             }
             Event::RecordStream { addr, stream } => {
-                let stream = self.edits.stream(stream);
+                let stream = self.plan.stream(stream);
                 if let Some(block) = self.live.get_mut(&addr) {
                     block.users.push(stream);
                     if block.is_dropped || stream == block.stream {
@@ -101,21 +89,17 @@ impl Rewriter<'_> {
 
     /// A request after the edits; `None` where it is dropped.
     fn request(&mut self, record: &Record, bytes: u64, stream: Stream) -> Option<(u64, Stream)> {
-        let stack = record.stack.0 as usize;
-        let means = |list: &Vec<bool>| list.get(stack).copied().unwrap_or_default();
-        if means(&self.matches.dropped) {
+        if self.plan.drops(record.stack) {
             self.summary.dropped += 1;
             self.summary.dropped_bytes += bytes;
             return None;
         }
         let mut requested_bytes = bytes;
-        for (scale, list) in self.edits.scale.iter().zip(&self.matches.scaled) {
-            if means(list) {
-                let scaled = (requested_bytes as f64 * scale.factor).round();
-                requested_bytes = (scaled as u64).clamp(1, REQUEST_BYTES_MAX);
-            }
+        for factor in self.plan.factors(record.stack) {
+            let scaled = (requested_bytes as f64 * factor).round();
+            requested_bytes = (scaled as u64).clamp(1, REQUEST_BYTES_MAX);
         }
-        let moved = self.edits.stream(stream);
+        let moved = self.plan.stream(stream);
         self.summary.scaled += u64::from(requested_bytes != bytes);
         self.summary.moved += u64::from(moved != stream);
         Some((requested_bytes, moved))
