@@ -8,6 +8,7 @@ use replay::import::Known;
 use replay::tape::{Device, Tape};
 use replay::verify::RecordedRun;
 
+use crate::caller;
 use crate::progress::Spinner;
 
 /// Reads a run, and warns where part of it is missing.
@@ -16,11 +17,11 @@ pub(crate) fn read(path: &Path, known: &Known) -> Result<Tape> {
     let tape = Tape::open(path, known)?;
     drop(reading);
     if tape.recovery.torn.is_some() {
-        eprintln!("warning: {}: {}", path.display(), tape.recovery);
+        caller::warn(&format!("{}: {}", path.display(), tape.recovery));
     }
     for device in &tape.devices {
         if let Some(gap) = gap(device) {
-            eprintln!("warning: {}: {gap}", path.display());
+            caller::warn(&format!("{}: {gap}", path.display()));
         }
     }
     Ok(tape)

@@ -6,6 +6,7 @@
 
 mod attach;
 mod bytes;
+mod caller;
 mod check;
 mod clean;
 mod compare;
@@ -30,10 +31,11 @@ mod waste;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
+
+pub use caller::{Caller, ask};
 
 #[derive(Parser)]
 #[command(name = "vramtape", version, about = ABOUT, max_term_width = 100)]
@@ -98,22 +100,22 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs one command line, the program's name first.
-pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+/// Runs one command line, the program's name first; its exit code.
+pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
     let verb = match Cli::try_parse_from(args) {
         Ok(cli) => cli.verb,
         Err(error) => {
             let _ = error.print(); // Nobody is left to tell if this fails.
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            return u8::try_from(error.exit_code()).unwrap_or(2);
         }
     };
     match dispatch(&verb) {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Bad) => ExitCode::from(1),
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Ok(Verdict::Good) => 0,
+        Ok(Verdict::Bad) => 1,
+        Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             eprintln!("error: {}", describe(&error));
-            ExitCode::from(2)
+            2
         }
     }
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
+use crate::caller;
+
 /// The flags of every verb that makes a file.
 #[derive(clap::Args)]
 pub(crate) struct OutputFlags {
@@ -34,6 +36,9 @@ pub(crate) fn check(output: &Path, force: bool) -> Result<()> {
 
 /// Prints text.
 pub(crate) fn print(text: &str) -> Result<()> {
+    if caller::keep(text) {
+        return Ok(());
+    }
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::caller::{Caller, caller};
+
 /// What is shown only of work that takes longer.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
@@ -19,6 +21,9 @@ pub(crate) struct Spinner {
 impl Spinner {
     /// Begins work; nothing is shown yet.
     pub(crate) fn start(what: &str) -> Self {
+        if caller().is_some() {
+            return Self { is_done: Arc::default(), shower: None };
+        }
         let is_done = Arc::new(AtomicBool::new(false));
         let (what, seen) = (what.to_owned(), Arc::clone(&is_done));
         let shower = thread::spawn(move || {
@@ -54,6 +59,8 @@ impl Drop for Spinner {
 pub(crate) struct Progress {
     bar: ProgressBar,
     started: Instant,
+    /// Hears it in place of the bar.
+    caller: Option<Arc<dyn Caller>>,
 }
 
 impl Progress {
@@ -64,15 +71,17 @@ impl Progress {
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix(what.to_owned());
-        Self { bar, started: Instant::now() }
+        Self { bar, started: Instant::now(), caller: caller() }
     }
 
     /// `done` records are done. Indicatif itself shows nothing where standard error is no terminal.
     pub(crate) fn at(&self, done: u64) {
-        if self.bar.is_hidden() && self.started.elapsed() > SHOWN_AFTER {
+        self.bar.set_position(done);
+        if let Some(caller) = &self.caller {
+            caller.at(self.bar.position(), self.bar.length().unwrap_or_default());
+        } else if self.bar.is_hidden() && self.started.elapsed() > SHOWN_AFTER {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        self.bar.set_position(done);
     }
 }
 

@@ -11,8 +11,8 @@ use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
 use trace_format::StringId;
 
-use crate::input;
 use crate::strategy::StrategyFlag;
+use crate::{caller, input};
 
 /// The run, and the machine it is replayed on.
 #[derive(clap::Args)]
@@ -215,7 +215,7 @@ impl Chosen {
         let parsed =
             Config::parse(text, self.compat).map_err(|error| anyhow::anyhow!("{error}"))?;
         for warning in &parsed.warnings {
-            eprintln!("warning: {warning}");
+            caller::warn(&warning.to_string());
         }
         Ok(parsed.config)
     }

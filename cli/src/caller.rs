@@ -1,0 +1,87 @@
+//! A program that asks in place of somebody at a terminal: the Python package.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use allocator::record::block_signals;
+use clap::Parser;
+use rayon::ThreadPoolBuilder;
+
+use crate::{Cli, describe, dispatch};
+
+/// Who asked. Heard from any thread.
+pub trait Caller: Send + Sync {
+    /// `done` of `total` records are done, every so often. To stop the work, unwind from here: nothing outlives it.
+    fn at(&self, done: u64, total: u64);
+
+    /// Something is doubtful about the input, and the answer is as good as that.
+    fn warn(&self, text: &str);
+}
+
+/// What stands in for the terminal on the threads that work for a caller.
+#[derive(Clone)]
+struct Stand {
+    caller: Arc<dyn Caller>,
+    printed: Arc<Mutex<String>>,
+}
+
+thread_local! {
+    /// Not handed from verb to verb: what a verb does is the same for both.
+    static STAND: RefCell<Option<Stand>> = const { RefCell::new(None) };
+}
+
+/// Runs one command line, without the program's name, on threads of its own (`threads`, 0 for one a core) that end with
+/// it: what it prints, or the error's text.
+///
+/// # Errors
+/// Where the command or its input cannot be used.
+pub fn ask(
+    caller: Arc<dyn Caller>,
+    threads: usize,
+    args: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Result<String, String> {
+    let line = std::iter::once("vramtape".into()).chain(args.into_iter().map(Into::into));
+    let cli = Cli::try_parse_from(line).map_err(|error| usage(&error))?;
+    let stand = Stand { caller, printed: Arc::default() };
+    let printed = Arc::clone(&stand.printed);
+    let begin = move |_| {
+        block_signals(); // The program's handlers run on its own threads.
+        STAND.set(Some(stand.clone()));
+    };
+    let pool = ThreadPoolBuilder::new().num_threads(threads).start_handler(begin);
+    let pool = pool.thread_name(|_| "vramtape lab".to_owned()).build();
+    let pool = pool.map_err(|error| format!("no threads to work on: {error}"))?;
+    pool.install(|| dispatch(&cli.verb)).map_err(|error| describe(&error))?;
+    drop(pool);
+    Ok(std::mem::take(&mut *printed.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// What is wrong with a command line, without what only helps who typed it.
+fn usage(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    first.strip_prefix("error: ").unwrap_or(first).to_owned()
+}
+
+/// The caller, where this thread works for one.
+pub(crate) fn caller() -> Option<Arc<dyn Caller>> {
+    STAND.with_borrow(|stand| Some(Arc::clone(&stand.as_ref()?.caller)))
+}
+
+/// Keeps a text for the caller; `false` where there is none.
+pub(crate) fn keep(text: &str) -> bool {
+    STAND.with_borrow(|stand| {
+        let Some(stand) = stand else { return false };
+        stand.printed.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+        true
+    })
+}
+
+/// Says on standard error, or to the caller, that something is doubtful.
+pub(crate) fn warn(text: &str) {
+    match caller() {
+        Some(caller) => caller.warn(text),
+        None => eprintln!("warning: {text}"),
+    }
+}

@@ -1,0 +1,5 @@
+"""``python -m vramtape``: the ``vramtape`` command."""
+
+from ._command import main
+
+main()
