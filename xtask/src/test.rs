@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every test, with one line a group and the sum at the end.
 
+mod browser;
 mod rust;
 mod scripts;
 
@@ -25,6 +26,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut tally = Tally::default();
     cargo::require_compiler()?;
     rust::run(&mut tally);
+    browser::run(&mut tally);
     if options.quick {
         tally.skip("real PyTorch", "left out by --quick");
     } else {

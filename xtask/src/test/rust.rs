@@ -1,5 +1,7 @@
 //! The tests that need only cargo and a compiler.
 
+use std::ffi::OsStr;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -41,9 +43,11 @@ pub(super) fn run(tally: &mut Tally) {
     }
     // Benches are among the targets: criterion runs each once when it is not asked to measure.
     let tests = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
-    tally.group("unit, integration, C and bench tests", || counted("cargo-test", &tests));
+    tally.group("unit, integration, C and bench tests", || {
+        counted("cargo-test", cargo::command(&tests)?)
+    });
     let doctests = ["test", "-q", "--workspace", "--doc", "--no-fail-fast"];
-    tally.group("documentation examples", || counted("cargo-doctest", &doctests));
+    tally.group("documentation examples", || counted("cargo-doctest", cargo::command(&doctests)?));
 }
 
 /// One command that passes or fails as a whole.
@@ -58,9 +62,10 @@ fn lint(tally: &mut Tally, name: &str, args: &[&str], env: &[(&str, &str)]) {
 }
 
 /// A `cargo test`, counted test by test.
-fn counted(log: &str, args: &[&str]) -> Result<Outcome> {
+pub(super) fn counted(log: &str, command: Command) -> Result<Outcome> {
+    let args: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
     let mut step = Step::start(format!("cargo {}", args.join(" ")));
-    let output = exec::run(&mut step, log, cargo::command(args)?, LIMIT)?;
+    let output = exec::run(&mut step, log, command, LIMIT)?;
     let mut counts = count(&output.text);
     if !output.success() && counts.failed == 0 {
         counts.failed = 1; // It did not compile, or a test program died.

@@ -1,0 +1,38 @@
+//! The pages that the command writes, in a browser: where the machine has one.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::cargo;
+use crate::tally::Tally;
+
+use super::rust::counted;
+
+/// Under what names distributions install Chromium, and Google Chrome is there.
+const PROGRAMS: [&str; 4] =
+    ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// Runs them in the browser that `VRAMTAPE_BROWSER` names, or the first that is found.
+pub(super) fn run(tally: &mut Tally) {
+    const NAME: &str = "pages in a browser";
+    let Some(browser) = find() else {
+        let why = "no Chromium found (apt install chromium, or name one in VRAMTAPE_BROWSER)";
+        return tally.skip(NAME, why);
+    };
+    tally.group(NAME, || {
+        let mut test = cargo::command(&["test", "-p", "cli", "--test", "page", "--", "--ignored"])?;
+        test.env("VRAMTAPE_BROWSER", &browser);
+        counted("page", test)
+    });
+}
+
+fn find() -> Option<OsString> {
+    let runs = |program: &OsString| {
+        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+    };
+    match env::var_os("VRAMTAPE_BROWSER") {
+        Some(named) => Some(named),
+        None => PROGRAMS.map(OsString::from).into_iter().find(runs),
+    }
+}
