@@ -1,6 +1,7 @@
 //! A program that asks in place of somebody at a terminal: the Python package.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,10 +79,13 @@ pub(crate) fn keep(text: &str) -> bool {
     })
 }
 
-/// Says on standard error, or to the caller, that something is doubtful.
+/// Says on standard error, or to the caller, that something is doubtful: once, however many runs it is true of.
 pub(crate) fn warn(text: &str) {
-    match caller() {
-        Some(caller) => caller.warn(text),
-        None => eprintln!("warning: {text}"),
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if let Some(caller) = caller() {
+        return caller.warn(text);
+    }
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned()) {
+        eprintln!("warning: {text}");
     }
 }

@@ -1,17 +1,18 @@
-//! `vramtape fit RUN`: the smallest device that is enough, and whether a given one is.
+//! `vramtape fit RUN...`: the smallest device that is enough, and whether a given one is.
+
+mod ranks;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use replay::fit::{Exception, Fit, GPUS, Search, find_gpu, fit};
-use replay::strategy::table::row;
 use serde::Serialize;
 
-use crate::compare::{choices, settings_of};
-use crate::progress::Progress;
-use crate::setting::MachineFlags;
-use crate::strategy::StrategyFlag;
+use crate::compare::{choices, choices_max, settings_of};
+use crate::runs::{RanksFlags, Share, concluded};
+use crate::setting::Chosen;
+use crate::strategy::{StrategyFlag, is_live};
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
 
@@ -21,11 +22,11 @@ const USUAL_REPLAYS: u64 = 14;
 /// The flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// A tape, a snapshot or a log
+    /// Tapes, snapshots or logs, or folders of them; several are the ranks of a job, each on a device of its own
     #[arg(value_name = "RUN", required_unless_present = "gpu")]
-    run: Option<PathBuf>,
+    runs: Vec<PathBuf>,
     #[command(flatten)]
-    machine: MachineFlags,
+    ranks: RanksFlags,
     /// Settings to add to the table, as in PYTORCH_CUDA_ALLOC_CONF; may be given several times
     #[arg(long, value_name = "SETTINGS")]
     config: Vec<String>,
@@ -45,15 +46,19 @@ pub(crate) struct Options {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
-    device: u16,
+struct Answer<'a, T: Serialize> {
     /// The device that was asked for.
     on: Option<&'a Place>,
+    #[serde(flatten)]
+    answer: &'a T,
+}
+
+/// The table of one rank.
+#[derive(Serialize)]
+struct Fits {
     /// Which row has the settings that the run was recorded with.
     recorded_row: usize,
-    rows: &'a [Fit],
-    /// What an import concluded, a sentence each.
-    inferred: &'a [String],
+    rows: Vec<Fit>,
 }
 
 /// A device that somebody asked for.
@@ -77,39 +82,50 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         return list(options.json);
     }
     let place = place(options)?;
-    let run = options.run.as_ref().context("which RUN? Only --gpu list needs none")?;
-    let chosen = options.machine.read(run)?;
-    let choices = choices(&chosen, &options.config, &options.strategy)?;
-    let search = Search {
-        follow: chosen.follow,
-        checks: options.checks,
-        device_bytes: place.as_ref().map(|place| place.usable_bytes),
+    if options.runs.is_empty() {
+        bail!("which RUN? Only --gpu list needs none");
+    }
+    let jobs = choices_max(&options.config, &options.strategy);
+    let device_bytes = place.as_ref().map(|place| place.usable_bytes);
+    let fits = options.ranks.each(&options.runs, "fitting", jobs, |chosen, share| {
+        fits(options, device_bytes, chosen, share)
+    })?;
+    let rank = match fits.only() {
+        Ok(rank) => rank,
+        Err(ranks) => return ranks::report(options.json, place.as_ref(), &ranks),
     };
+    let rows = &rank.found.rows;
+    if options.json {
+        output::print_json(&Answer { on: place.as_ref(), answer: &rank })?;
+    } else {
+        output::print(&(text(rows, place.as_ref()) + &concluded(&rank.inferred)))?;
+    }
+    // A model fits nobody's run: only what can be had live counts.
+    let fits =
+        |fit: &Fit| is_live(&fit.strategy) && fit.on_device.is_none_or(|on| on.num_ooms == 0);
+    Ok(if rows.iter().any(fits) { Verdict::Good } else { Verdict::Bad })
+}
+
+/// Searches for one rank.
+fn fits(
+    options: &Options,
+    device_bytes: Option<u64>,
+    chosen: &Chosen,
+    share: &Share<'_>,
+) -> Result<Fits> {
+    let choices = choices(chosen, &options.config, &options.strategy)?;
+    let search = Search { follow: chosen.follow, checks: options.checks, device_bytes };
     let replays = choices.len() as u64 * (USUAL_REPLAYS + u64::from(options.checks));
     let each = chosen.device().records.len() as u64;
-    let progress = Progress::start("fitting", replays * each);
+    share.begin(replays * each);
     let done = AtomicU64::new(0);
     let rows = chosen.with_device(|device| {
         fit(device, &choices, search, &|| {
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            progress.at(done.min(replays) * each);
+            share.at(done.min(replays) * each);
         })
     })?;
-    drop(progress);
-    if options.json {
-        output::print_json(&Answer {
-            device: chosen.device().id.0,
-            on: place.as_ref(),
-            recorded_row: 0,
-            rows: &rows,
-            inferred: chosen.inferred(),
-        })?;
-    } else {
-        output::print(&(text(&rows, place.as_ref()) + &chosen.concluded()))?;
-    }
-    // A model fits nobody's run: only what can be had live counts.
-    let fits = |fit: &Fit| is_live(fit) && fit.on_device.is_none_or(|on| on.num_ooms == 0);
-    Ok(if rows.iter().any(fits) { Verdict::Good } else { Verdict::Bad })
+    Ok(Fits { recorded_row: 0, rows })
 }
 
 /// The device to try: a named GPU, or `--capacity`.
@@ -121,7 +137,7 @@ fn place(options: &Options) -> Result<Option<Place>> {
         };
         return Ok(Some(Place { name: gpu.name.to_owned(), usable_bytes: gpu.usable_bytes() }));
     }
-    let asked = options.machine.capacity()?;
+    let asked = options.ranks.machine.capacity()?;
     Ok(asked.map(|bytes| Place { name: bytes::show(bytes), usable_bytes: bytes }))
 }
 
@@ -172,15 +188,21 @@ fn text(rows: &[Fit], place: Option<&Place>) -> String {
 fn notes(rows: &[Fit]) -> String {
     let settings = |row: &Fit| {
         let settings = settings_of(&row.strategy, &row.config);
-        if is_live(row) { settings.to_owned() } else { format!("{} ({settings})", row.strategy) }
+        if is_live(&row.strategy) {
+            settings.to_owned()
+        } else {
+            format!("{} ({settings})", row.strategy)
+        }
     };
     let exceptions = rows.iter().filter_map(|row| {
         let Exception { fits_bytes, fails_bytes } = row.exception?;
         let (fits, fails) = (bytes::show(fits_bytes), bytes::show(fails_bytes));
         Some(format!("{}: {fits} happens to be enough, though {fails} is not", settings(row)))
     });
-    let enough =
-        rows.iter().filter(|row| is_live(row)).filter_map(|row| Some((row.capacity_bytes?, row)));
+    let enough = rows
+        .iter()
+        .filter(|row| is_live(&row.strategy))
+        .filter_map(|row| Some((row.capacity_bytes?, row)));
     let best = match enough.min_by_key(|(bytes, _)| *bytes) {
         Some((bytes, row)) => {
             format!(
@@ -192,10 +214,6 @@ fn notes(rows: &[Fit]) -> String {
         None => "no device is enough: the run asks for more than its limits allow".to_owned(),
     };
     "\n".to_owned() + &exceptions.chain([best]).collect::<Vec<_>>().join("\n") + "\n"
-}
-
-fn is_live(fit: &Fit) -> bool {
-    row(&fit.strategy).is_ok_and(|row| row.is_live)
 }
 
 fn list(as_json: bool) -> Result<Verdict> {

@@ -16,15 +16,24 @@ pub(crate) fn read(path: &Path, known: &Known) -> Result<Tape> {
     let reading = Spinner::start(&format!("reading {}", path.display()));
     let tape = Tape::open(path, known)?;
     drop(reading);
+    warn_of(path, &tape);
+    Ok(tape)
+}
+
+/// The same, where others are read meanwhile and one bar shows them all.
+pub(crate) fn read_among_others(path: &Path, known: &Known) -> Result<Tape> {
+    let tape = Tape::open(path, known)?;
+    warn_of(path, &tape);
+    Ok(tape)
+}
+
+fn warn_of(path: &Path, tape: &Tape) {
     if tape.recovery.torn.is_some() {
         caller::warn(&format!("{}: {}", path.display(), tape.recovery));
     }
-    for device in &tape.devices {
-        if let Some(gap) = gap(device) {
-            caller::warn(&format!("{}: {gap}", path.display()));
-        }
+    for gap in tape.devices.iter().filter_map(gap) {
+        caller::warn(&format!("{}: {gap}", path.display()));
     }
-    Ok(tape)
 }
 
 /// What is missing from a device's records.

@@ -21,6 +21,7 @@ mod process;
 mod progress;
 mod recover;
 mod replay;
+mod runs;
 mod setting;
 mod strategy;
 mod table;
@@ -41,8 +42,9 @@ pub use caller::{Caller, ask};
 #[command(name = "vramtape", version, about = ABOUT, max_term_width = 100)]
 #[command(
     after_help = "RUN is a tape (.vtape), a PyTorch memory snapshot (.pickle), a log of RMM or a problem of \
-    minimalloc (.csv), also .zst or .gz; - is standard input.\nExit codes: 0 done or yes, 1 \
-    a check failed, 2 the command or its input cannot be used."
+    minimalloc (.csv), also .zst or .gz; - is standard input. Where RUN... is taken, several runs, or a folder of \
+    them, are the ranks of a job.\nExit codes: 0 done or yes, 1 a check failed, 2 the command or its input cannot \
+    be used."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -61,22 +61,53 @@ pub(crate) struct Progress {
     started: Instant,
     /// Hears it in place of the bar.
     caller: Option<Arc<dyn Caller>>,
+    is_over_runs: bool,
 }
 
 impl Progress {
     /// Begins work on `total` records; nothing is shown yet.
     pub(crate) fn start(what: &str, total: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
-        let template = "{prefix} {bar:32} {percent:>3} % of {human_len} records [{eta} left]";
-        let style = ProgressStyle::with_template(template);
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_prefix(what.to_owned());
-        Self { bar, started: Instant::now(), caller: caller() }
+        Self::of(what, total, "{human_len} records", false)
     }
 
-    /// `done` records are done. Indicatif itself shows nothing where standard error is no terminal.
+    /// Begins work on runs that are not read yet: `total` is their number times what each counts for.
+    pub(crate) fn over_runs(what: &str, runs: usize, total: u64) -> Self {
+        Self::of(what, total, &format!("{runs} runs"), true)
+    }
+
+    fn of(what: &str, total: u64, amount: &str, is_over_runs: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+        let template = format!("{{prefix}} {{bar:32}} {{percent:>3}} % of {amount} [{{eta}} left]");
+        let style = ProgressStyle::with_template(&template);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_prefix(what.to_owned());
+        Self { bar, started: Instant::now(), caller: caller(), is_over_runs }
+    }
+
+    /// Whether it was begun [over runs](Self::over_runs).
+    pub(crate) fn is_over_runs(&self) -> bool {
+        self.is_over_runs
+    }
+
+    /// The work turns out to be so much.
+    pub(crate) fn set_total(&self, total: u64) {
+        self.bar.set_length(total);
+    }
+
+    /// `done` records are done.
     pub(crate) fn at(&self, done: u64) {
         self.bar.set_position(done);
+        self.tell();
+    }
+
+    /// So much more is done.
+    pub(crate) fn add(&self, more: u64) {
+        self.bar.inc(more);
+        self.tell();
+    }
+
+    /// Tells who asked, at a terminal by the bar. Indicatif itself shows nothing where standard error is none.
+    fn tell(&self) {
         if let Some(caller) = &self.caller {
             caller.at(self.bar.position(), self.bar.length().unwrap_or_default());
         } else if self.bar.is_hidden() && self.started.elapsed() > SHOWN_AFTER {

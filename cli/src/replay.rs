@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::compare::settings;
 use crate::progress::Progress;
+use crate::runs::concluded;
 use crate::setting::{Chosen, RunFlags};
 use crate::strategy::StrategyFlag;
 use crate::{Verdict, bytes, output, strategy};
@@ -70,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.json {
         output::print_json(&Answer { report: &report, inferred: chosen.inferred() })?;
     } else {
-        output::print(&(text(&report) + &chosen.concluded()))?;
+        output::print(&(text(&report) + &concluded(chosen.inferred())))?;
     }
     Ok(Verdict::Good)
 }

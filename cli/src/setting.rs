@@ -1,6 +1,7 @@
-//! Which run and which settings: the flags that `replay` and `compare` share, and what they add up to.
+//! Which run and which settings: the flags that replaying verbs share, and what they add up to.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use allocator::config::{Compat, Config, parse_bytes};
 use anyhow::{Context, Error, Result, bail};
@@ -9,6 +10,7 @@ use replay::driver::Follow;
 use replay::run::{DeviceTape, Options as Setting};
 use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
+use replay::verify::RecordedRun;
 use trace_format::StringId;
 
 use crate::strategy::StrategyFlag;
@@ -53,9 +55,10 @@ enum CompatFlag {
     V2_15,
 }
 
-/// A run that was read, and what was chosen for it.
+/// A device of a run that was read, and what was chosen for it.
+#[derive(Clone)]
 pub(crate) struct Chosen {
-    tape: Tape,
+    tape: Arc<Tape>,
     device: usize,
     compat: Compat,
     /// Memory of the simulated device.
@@ -67,24 +70,44 @@ pub(crate) struct Chosen {
 }
 
 impl RunFlags {
-    /// The run's name: its file's.
-    pub(crate) fn name(&self) -> String {
-        let name = self.run.file_name().unwrap_or(self.run.as_os_str());
-        name.to_string_lossy().into_owned()
-    }
-
-    /// Reads the run.
+    /// Reads the run, of which one device has to be chosen.
     pub(crate) fn read(&self) -> Result<Chosen> {
-        self.machine.read(&self.run)
+        let recorded = self.machine.recorded()?;
+        let tape = input::read(&self.run, &recorded.known())?;
+        let mut devices = self.machine.devices(&self.run, tape)?;
+        let ids: Vec<_> = devices.iter().map(|chosen| chosen.device().id.0).collect();
+        match devices.pop() {
+            Some(only) if devices.is_empty() => Ok(only),
+            _ => bail!("the run has devices {ids:?}: choose one with --device N"),
+        }
     }
 }
 
 impl MachineFlags {
-    /// Reads a run.
-    pub(crate) fn read(&self, run: &Path) -> Result<Chosen> {
-        let recorded = input::recorded(self.meta.as_deref())?;
-        let tape = input::read(run, &recorded.known())?;
-        let device = self.pick(run, &tape)?;
+    /// The devices of a run that was read: all of them, or the one that was asked for.
+    pub(crate) fn devices(&self, run: &Path, tape: Tape) -> Result<Vec<Chosen>> {
+        let ids: Vec<_> = tape.devices.iter().map(|device| device.id.0).collect();
+        if ids.is_empty() {
+            bail!("{} holds no device: record it again", run.display());
+        }
+        let tape = Arc::new(tape);
+        let is_wanted = |id: &u16| self.device.is_none_or(|wanted| wanted == *id);
+        let places = ids.iter().enumerate().filter(|(_, id)| is_wanted(id));
+        let chosen: Vec<_> = places.map(|(at, _)| self.chosen(&tape, at)).collect::<Result<_>>()?;
+        match self.device {
+            Some(wanted) if chosen.is_empty() => {
+                bail!("the run has no device {wanted}, only {ids:?}")
+            }
+            _ => Ok(chosen),
+        }
+    }
+
+    /// What is known about the runs from outside them.
+    pub(crate) fn recorded(&self) -> Result<RecordedRun> {
+        input::recorded(self.meta.as_deref())
+    }
+
+    fn chosen(&self, tape: &Arc<Tape>, device: usize) -> Result<Chosen> {
         let compat = match self.compat {
             Some(CompatFlag::V2_11) => Compat::V2_11,
             Some(CompatFlag::V2_15) => Compat::V2_15,
@@ -99,6 +122,7 @@ impl MachineFlags {
         let inferred_empty_cache = !self.no_empty_cache;
         let follow = Follow { inferred_empty_cache, ..Follow::default() };
         let is_capacity_recorded = self.capacity.is_none();
+        let tape = Arc::clone(tape);
         Ok(Chosen { tape, device, compat, capacity_bytes, is_capacity_recorded, follow })
     }
 
@@ -106,19 +130,6 @@ impl MachineFlags {
     pub(crate) fn capacity(&self) -> Result<Option<u64>> {
         let asked = self.capacity.as_deref().filter(|text| *text != "unlimited");
         asked.map(|text| parse_bytes(text).map_err(Error::msg).context("--capacity")).transpose()
-    }
-
-    fn pick(&self, run: &Path, tape: &Tape) -> Result<usize> {
-        let ids: Vec<_> = tape.devices.iter().map(|device| device.id.0).collect();
-        match (self.device, ids.as_slice()) {
-            (_, []) => bail!("{} holds no device: record it again", run.display()),
-            (None, [_]) => Ok(0),
-            (None, _) => bail!("the run has devices {ids:?}: choose one with --device N"),
-            (Some(wanted), _) => ids
-                .iter()
-                .position(|id| *id == wanted)
-                .with_context(|| format!("the run has no device {wanted}, only {ids:?}")),
-        }
     }
 }
 
@@ -131,13 +142,6 @@ impl Chosen {
     /// What an import concluded about the run because its file did not say it.
     pub(crate) fn inferred(&self) -> &[String] {
         &self.tape.meta.inferred
-    }
-
-    /// The same as the last paragraph of a report.
-    pub(crate) fn concluded(&self) -> String {
-        let space = if self.inferred().is_empty() { "" } else { "\n" };
-        let lines = self.inferred().iter().map(|what| format!("concluded: {what}\n"));
-        std::iter::once(space.to_owned()).chain(lines).collect()
     }
 
     /// Whose behaviour is reproduced.

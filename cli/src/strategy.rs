@@ -44,6 +44,11 @@ pub(crate) fn models() -> impl Iterator<Item = Result<Choice, StrategyError>> {
     models.map(|row| Choice::parse(row.name, Compat::default()))
 }
 
+/// Whether a strategy can be had live: only that counts where a table recommends.
+pub(crate) fn is_live(name: &str) -> bool {
+    row(name).is_ok_and(|row| row.is_live)
+}
+
 /// The table as `--help` shows it, under a first line that says what the flag does.
 pub(crate) fn table(first: &str) -> String {
     let mut text = format!(

@@ -1,28 +1,25 @@
 //! `vramtape tune RUN...`: the settings under which several runs reserve the least, with the replays that show it.
 
-use std::collections::HashSet;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
+use replay::ranks::Skipped;
 use replay::run::DeviceTape;
 use replay::tune::{Member, Outcome, Proof, Tuning, tune};
 use serde::Serialize;
 use trace_format::StringId;
 
 use crate::progress::Progress;
-use crate::setting::{Chosen, MachineFlags};
+use crate::runs::{RunsFlags, concluded};
+use crate::setting::Chosen;
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
 
 /// The flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Tapes, snapshots or logs, tuned together: all ranks of a job, or its different runs
-    #[arg(value_name = "RUN", required = true)]
-    runs: Vec<PathBuf>,
     #[command(flatten)]
-    machine: MachineFlags,
+    runs: RunsFlags,
     /// Lines that are tried, at most about
     #[arg(long, value_name = "N", default_value_t = 200)]
     lines: usize,
@@ -41,13 +38,15 @@ struct Report<'a> {
     tuning: &'a Tuning,
     /// What imports concluded, a sentence each.
     inferred: Vec<&'a str>,
+    skipped: &'a [Skipped],
 }
 
 /// Searches and prints the line to export.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let runs = names(&options.runs);
-    let read = options.runs.iter().map(|run| options.machine.read(run));
-    let chosen = read.collect::<Result<Vec<_>>>()?;
+    // Each line is replayed on every run: all of them stay in memory.
+    let read = options.runs.each("reading", 1, |chosen, _| Ok(chosen.clone()))?;
+    let runs: Vec<_> = read.ranks.iter().map(|rank| rank.name.clone()).collect();
+    let chosen: Vec<_> = read.ranks.iter().map(|rank| &rank.found).collect();
     let Some(first) = chosen.first() else { bail!("no RUN to tune: name at least one") };
     if let Some(other) = chosen.iter().find(|other| other.compat() != first.compat()) {
         bail!(
@@ -72,12 +71,13 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     drop(progress);
     let export = tuning.best.as_ref().map_or(Vec::new(), export);
     if options.json {
-        let inferred = chosen.iter().flat_map(Chosen::inferred).map(String::as_str);
+        let inferred = chosen.iter().flat_map(|chosen| chosen.inferred()).map(String::as_str);
         let inferred = inferred.collect();
-        output::print_json(&Report { runs, export, tuning: &tuning, inferred })?;
+        let skipped = &read.skipped;
+        output::print_json(&Report { runs, export, tuning: &tuning, inferred, skipped })?;
     } else {
-        let concluded: String = chosen.iter().map(Chosen::concluded).collect();
-        output::print(&(text(&runs, &tuning) + &concluded))?;
+        let notes: String = chosen.iter().map(|chosen| concluded(chosen.inferred())).collect();
+        output::print(&(text(&runs, &tuning) + &read.left_out() + &notes))?;
     }
     Ok(Verdict::Good)
 }
@@ -90,17 +90,6 @@ fn member<'t>(chosen: &'t Chosen, text: &'t (dyn Fn(StringId) -> &'t str + Sync)
         capacity_bytes: chosen.capacity_bytes,
         follow: chosen.follow,
     }
-}
-
-/// The files' names, with their folders where two files have one name.
-fn names(runs: &[PathBuf]) -> Vec<String> {
-    let short = |run: &PathBuf| run.file_name().map(|name| name.to_string_lossy().into_owned());
-    let names: Vec<_> = runs.iter().filter_map(short).collect();
-    let distinct: HashSet<_> = names.iter().collect();
-    if distinct.len() == runs.len() {
-        return names;
-    }
-    runs.iter().map(|run| run.display().to_string()).collect()
 }
 
 /// What to put into the environment.

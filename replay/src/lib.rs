@@ -10,6 +10,7 @@ pub mod export;
 pub mod fit;
 pub mod import;
 pub mod pickle;
+pub mod ranks;
 pub mod report;
 pub mod run;
 pub mod script;

@@ -45,16 +45,39 @@ pub fn read_all(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, SourceError> {
     read_from(File::open(path).map_err(failed)?, path, limit_bytes)
 }
 
+/// The first bytes of a file, decompressed: `limit_bytes` of them, or all where it has less.
+///
+/// # Errors
+/// When it cannot be opened, read or decompressed.
+pub fn read_start(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, SourceError> {
+    let failed = |source| SourceError::Io { path: path.to_owned(), compression: "", source };
+    let (reader, compression) = decompress(File::open(path).map_err(failed)?, path)?;
+    take(reader, compression, path, limit_bytes)
+}
+
 /// The same of what `raw` reads; errors call it `path`.
 ///
 /// # Errors
 /// As [`read_all`].
 pub fn read_from(raw: impl Read, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, SourceError> {
+    let (reader, compression) = decompress(raw, path)?;
+    let bytes = take(reader, compression, path, limit_bytes.saturating_add(1))?;
+    if bytes.len() as u64 > limit_bytes {
+        return Err(SourceError::TooLarge { path: path.to_owned(), limit_bytes });
+    }
+    Ok(bytes)
+}
+
+/// What `raw` reads, decompressed, and how: in words for errors.
+fn decompress<'r>(
+    raw: impl Read + 'r,
+    path: &Path,
+) -> Result<(Box<dyn Read + 'r>, &'static str), SourceError> {
     let failed =
         |compression| move |source| SourceError::Io { path: path.to_owned(), compression, source };
     let mut raw = BufReader::with_capacity(1 << 18, raw);
     let head = raw.fill_buf().map_err(failed(""))?;
-    let (reader, compression): (Box<dyn Read>, _) = if head.starts_with(&[0x1f, 0x8b]) {
+    Ok(if head.starts_with(&[0x1f, 0x8b]) {
         (Box::new(MultiGzDecoder::new(raw)), " (gzip)")
     } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
         let mut decoder = zstd::Decoder::with_buffer(raw).map_err(failed(" (zstd)"))?;
@@ -62,12 +85,17 @@ pub fn read_from(raw: impl Read, path: &Path, limit_bytes: u64) -> Result<Vec<u8
         (Box::new(decoder), " (zstd)")
     } else {
         (Box::new(raw), "")
-    };
+    })
+}
+
+fn take(
+    reader: impl Read,
+    compression: &'static str,
+    path: &Path,
+    limit_bytes: u64,
+) -> Result<Vec<u8>, SourceError> {
+    let failed = |source| SourceError::Io { path: path.to_owned(), compression, source };
     let mut bytes = Vec::new();
-    let mut limited = reader.take(limit_bytes.saturating_add(1));
-    limited.read_to_end(&mut bytes).map_err(failed(compression))?;
-    if bytes.len() as u64 > limit_bytes {
-        return Err(SourceError::TooLarge { path: path.to_owned(), limit_bytes });
-    }
+    reader.take(limit_bytes).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }

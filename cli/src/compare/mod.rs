@@ -1,6 +1,7 @@
-//! `vramtape compare RUN`: the table over strategies and settings, and the page that draws them.
+//! `vramtape compare RUN...`: the table over strategies and settings, and the page that draws them.
 
 mod page;
+mod ranks;
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +11,10 @@ use replay::driver::DriveError;
 use replay::report::Report;
 use replay::series::Point;
 use replay::strategy::Choice;
-use replay::strategy::table::row;
 use serde::Serialize;
 
-use crate::progress::Progress;
-use crate::setting::{Chosen, RunFlags};
+use crate::runs::{Rank, RunsFlags, Share, concluded};
+use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, models};
 use crate::table::Table;
 use crate::{Verdict, bytes, output, strategy};
@@ -27,7 +27,7 @@ const ABOUT_STRATEGY: &str =
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    run: RunFlags,
+    runs: RunsFlags,
     /// Settings to add to the table, as in PYTORCH_CUDA_ALLOC_CONF; may be given several times
     #[arg(long, value_name = "SETTINGS")]
     config: Vec<String>,
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write a page with plots over time, which needs nothing but a browser
+    /// Write a page with plots over time, of the worst rank if there are several; it needs nothing but a browser
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Replace that file if it is there
@@ -45,14 +45,16 @@ pub(crate) struct Options {
     force: bool,
 }
 
+/// The table of one rank.
 #[derive(Serialize)]
 struct Comparison {
-    device: u16,
+    capacity_bytes: Option<u64>,
     /// Which row has the settings that the run was recorded with.
     recorded_row: usize,
     rows: Vec<Report>,
-    /// What an import concluded, a sentence each.
-    inferred: Vec<String>,
+    /// What each row held over time, for a page.
+    #[serde(skip)]
+    series: Vec<Vec<Point>>,
 }
 
 /// Replays under each and prints one row a setting.
@@ -60,57 +62,58 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if let Some(file) = &options.html {
         output::check(file, options.force)?;
     }
-    let chosen = options.run.read()?;
-    let choices = choices(&chosen, &options.config, &options.strategy)?;
-    let total = choices.len() as u64 * chosen.device().records.len() as u64;
-    let progress = Progress::start("comparing", total);
+    let jobs = choices_max(&options.config, &options.strategy);
+    let compared =
+        options.runs.each("comparing", jobs, |chosen, share| compared(options, chosen, share))?;
+    let rank = match compared.only() {
+        Ok(rank) => rank,
+        Err(ranks) => return ranks::report(options, &ranks),
+    };
+    if options.json {
+        output::print_json(&rank)?;
+    } else {
+        output::print(&(text(&rank.found) + &concluded(&rank.inferred)))?;
+    }
+    // The table is there already if the page cannot be written.
+    if let Some(file) = &options.html {
+        write_page(file, &rank, rank.name.clone())?;
+    }
+    Ok(Verdict::Good)
+}
+
+/// Replays one rank under each.
+fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Comparison> {
+    let choices = choices(chosen, &options.config, &options.strategy)?;
+    share.begin(choices.len() as u64 * chosen.device().records.len() as u64);
     let (capacity_bytes, follow) = (chosen.capacity_bytes, chosen.follow);
-    let points = options.html.as_ref().map(|_| page::POINTS);
-    let (rows, series): (Vec<Report>, Vec<Vec<Point>>) = chosen.with_device(|device| {
-        let done = |records| progress.at(records);
-        Ok::<_, DriveError>(match points {
+    let done = |records| share.at(records);
+    let (rows, series) = chosen.with_device(|device| {
+        Ok::<_, DriveError>(match options.html {
             None => (compare(device, &choices, capacity_bytes, follow, done)?, Vec::new()),
-            Some(points) => {
-                compare_over_time(device, &choices, capacity_bytes, follow, points, done)?
+            Some(_) => {
+                compare_over_time(device, &choices, capacity_bytes, follow, page::POINTS, done)?
                     .into_iter()
                     .unzip()
             }
         })
     })?;
-    drop(progress);
-    let inferred = chosen.inferred().to_vec();
-    let comparison = Comparison { device: chosen.device().id.0, recorded_row: 0, rows, inferred };
-    if options.json {
-        output::print_json(&comparison)?;
-    } else {
-        output::print(&(text(&comparison, chosen.capacity_bytes) + &chosen.concluded()))?;
-    }
-    // The table is there already if the page cannot be written.
-    if let Some(file) = &options.html {
-        write_page(file, options.run.name(), &comparison, &series, capacity_bytes)?;
-    }
-    Ok(Verdict::Good)
+    Ok(Comparison { capacity_bytes, recorded_row: 0, rows, series })
 }
 
-/// Writes the page.
-fn write_page(
-    file: &Path,
-    run: String,
-    comparison: &Comparison,
-    series: &[Vec<Point>],
-    capacity_bytes: Option<u64>,
-) -> Result<()> {
-    let rows = comparison.rows.iter().zip(series).enumerate();
+/// Writes the page of a rank, which it calls `run`.
+fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
+    let comparison = &rank.found;
+    let rows = comparison.rows.iter().zip(&comparison.series).enumerate();
     let rows: Vec<_> =
         rows.map(|(at, (report, points))| (comparison.label(at), report, &points[..])).collect();
-    let sentences = [live(comparison, capacity_bytes), verdict(comparison)].into_iter().flatten();
+    let sentences = [live(comparison), verdict(comparison)].into_iter().flatten();
     let summary: Vec<String> = sentences.map(|sentence| sentence.trim().to_owned()).collect();
     let about = page::About {
         run,
-        device: comparison.device,
-        capacity_bytes,
+        device: rank.device,
+        capacity_bytes: comparison.capacity_bytes,
         summary: summary.join(". "),
-        inferred: &comparison.inferred,
+        inferred: &rank.inferred,
     };
     page::write(file, &page::Data::new(about, &rows))
 }
@@ -120,6 +123,15 @@ impl Comparison {
     fn label(&self, at: usize) -> String {
         let recorded = if at == self.recorded_row { " (as recorded)" } else { "" };
         format!("{}{recorded}", settings(&self.rows[at]))
+    }
+}
+
+/// The settings of a row over several ranks, in words.
+pub(crate) fn label_of(name: &str, config: &str, is_recorded: bool, is_mixed: bool) -> String {
+    match (is_recorded, is_mixed) {
+        (true, true) => "each its own (as recorded)".to_owned(),
+        (true, false) => format!("{} (as recorded)", settings_of(name, config)),
+        (false, _) => settings_of(name, config).to_owned(),
     }
 }
 
@@ -148,25 +160,26 @@ pub(crate) fn choices(
     Ok(choices)
 }
 
+/// How many choices that makes at most.
+pub(crate) fn choices_max(configs: &[String], strategies: &[StrategyFlag]) -> usize {
+    1 + USUAL_SETTINGS.len() + models().count() + configs.len() + strategies.len()
+}
+
 /// The settings of a row, in words where they are none.
 pub(crate) fn settings(report: &Report) -> &str {
     settings_of(&report.strategy, &report.config)
 }
 
 /// The same, of a strategy's name and its settings.
-pub(crate) fn settings_of<'r>(strategy: &str, config: &'r str) -> &'r str {
-    match (config, row(strategy).is_ok_and(|row| row.is_live)) {
+pub(crate) fn settings_of<'r>(name: &str, config: &'r str) -> &'r str {
+    match (config, strategy::is_live(name)) {
         ("", true) => "PyTorch's defaults",
         ("", false) => "defaults",
         (text, _) => text,
     }
 }
 
-fn is_live(report: &Report) -> bool {
-    row(&report.strategy).is_ok_and(|row| row.is_live)
-}
-
-fn text(comparison: &Comparison, capacity_bytes: Option<u64>) -> String {
+fn text(comparison: &Comparison) -> String {
     let heads = [
         "strategy",
         "settings",
@@ -191,7 +204,7 @@ fn text(comparison: &Comparison, capacity_bytes: Option<u64>) -> String {
         ]);
     }
     let mut text = table.render();
-    if let Some(live) = live(comparison, capacity_bytes) {
+    if let Some(live) = live(comparison) {
         text = format!("{live}\n\n{text}");
     }
     if let Some(better) = verdict(comparison) {
@@ -201,16 +214,17 @@ fn text(comparison: &Comparison, capacity_bytes: Option<u64>) -> String {
 }
 
 /// What nothing can go below.
-fn live(comparison: &Comparison, capacity_bytes: Option<u64>) -> Option<String> {
+fn live(comparison: &Comparison) -> Option<String> {
     let live = bytes::show(comparison.rows.first()?.peak_live_bytes);
-    let capacity = capacity_bytes.map_or("unlimited".to_owned(), bytes::show);
+    let capacity = comparison.capacity_bytes.map_or("unlimited".to_owned(), bytes::show);
     Some(format!("peak live {live} (no policy can reserve less), capacity {capacity}"))
 }
 
 /// What the table says, in a sentence, where a setting that can be had live reserves less than the recorded one did.
 fn verdict(comparison: &Comparison) -> Option<String> {
     let recorded = comparison.rows.get(comparison.recorded_row)?;
-    let fits = |row: &&Report| is_live(row) && row.num_ooms <= recorded.num_ooms;
+    let fits =
+        |row: &&Report| strategy::is_live(&row.strategy) && row.num_ooms <= recorded.num_ooms;
     let best = comparison.rows.iter().filter(fits).min_by_key(|row| row.peak_reserved_bytes)?;
     let saved = recorded.peak_reserved_bytes.checked_sub(best.peak_reserved_bytes)?;
     (saved > 0).then(|| {

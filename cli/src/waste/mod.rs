@@ -1,13 +1,14 @@
-//! `vramtape waste RUN`: where reserved memory goes.
+//! `vramtape waste RUN...`: where reserved memory goes.
 
 mod explain;
+mod ranks;
 
 use anyhow::Result;
 use replay::waste::{Moment, Parts, Waste, waste};
 use serde::Serialize;
 
-use crate::progress::Progress;
-use crate::setting::RunFlags;
+use crate::runs::{RunsFlags, Share, concluded};
+use crate::setting::Chosen;
 use crate::strategy::StrategyFlag;
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
@@ -22,7 +23,7 @@ const TIME_ROWS: usize = 8;
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    run: RunFlags,
+    runs: RunsFlags,
     /// How requests become placements: native or expandable [default: as recorded]
     #[arg(long, value_name = "NAME[:SETTINGS]")]
     strategy: Option<StrategyFlag>,
@@ -37,51 +38,56 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// What was found out about one rank.
 #[derive(Serialize)]
-struct Report<'a> {
-    device: u16,
+struct Found {
     #[serde(flatten)]
-    waste: &'a Waste,
+    waste: Waste,
     /// The worst moment in words.
-    explanation: &'a str,
+    explanation: String,
     /// What to try next.
-    next_step: &'a str,
-    /// What an import concluded, a sentence each.
-    inferred: &'a [String],
+    next_step: String,
 }
 
 /// Replays and takes apart.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let chosen = options.run.read()?;
-    let setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
-    let progress = Progress::start("replaying", 2 * chosen.device().records.len() as u64);
-    let points = if options.json { options.points } else { TIME_ROWS };
-    let found = chosen
-        .with_device(|device| waste(device, &setting, points, |records| progress.at(records)))?;
-    drop(progress);
-    let (explanation, next_step) = explain(&found, setting.native_config()?);
+    let found = options.runs.each("replaying", 1, |chosen, share| found(options, chosen, share))?;
+    let rank = match found.only() {
+        Ok(rank) => rank,
+        Err(ranks) => return ranks::report(options.json, &ranks),
+    };
     if options.json {
-        let device = chosen.device().id.0;
-        output::print_json(&Report {
-            device,
-            waste: &found,
-            explanation: &explanation,
-            next_step: &next_step,
-            inferred: chosen.inferred(),
-        })?;
+        output::print_json(&rank)?;
     } else {
-        output::print(&(text(&found, &explanation, &next_step) + &chosen.concluded()))?;
+        output::print(&(text(&rank.found) + &concluded(&rank.inferred)))?;
     }
     Ok(Verdict::Good)
 }
 
-fn text(waste: &Waste, explanation: &str, next_step: &str) -> String {
-    let settings = if waste.config.is_empty() { "PyTorch's defaults" } else { &waste.config };
-    let capacity = waste.capacity_bytes.map_or("unlimited".to_owned(), bytes::show);
-    let head = format!("{}, {settings}, capacity {capacity}\n", waste.strategy);
+/// Takes one rank apart.
+fn found(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Found> {
+    let setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
+    share.begin(2 * chosen.device().records.len() as u64);
+    let points = if options.json { options.points } else { TIME_ROWS };
+    let waste = chosen
+        .with_device(|device| waste(device, &setting, points, |records| share.at(records)))?;
+    let (explanation, next_step) = explain(&waste, setting.native_config()?);
+    Ok(Found { waste, explanation, next_step })
+}
+
+fn text(found: &Found) -> String {
+    let Found { waste, explanation, next_step } = found;
+    let head = head(waste);
     let parts = parts(waste);
     let time = over_time(waste);
     format!("{head}\n{parts}\n{explanation}\nNext: {next_step}.\n\n{time}")
+}
+
+/// What was replayed.
+fn head(waste: &Waste) -> String {
+    let settings = if waste.config.is_empty() { "PyTorch's defaults" } else { &waste.config };
+    let capacity = waste.capacity_bytes.map_or("unlimited".to_owned(), bytes::show);
+    format!("{}, {settings}, capacity {capacity}\n", waste.strategy)
 }
 
 /// One row a part, one column a moment.
@@ -98,10 +104,7 @@ fn parts(waste: &Waste) -> String {
         heads.extend([*head, ">share"]);
     }
     let mut table = Table::new(&heads);
-    let share = |moment: &Moment, part: u64| match moment.sample.reserved_bytes {
-        0 => String::new(),
-        reserved => format!("{:.1} %", 100.0 * part as f64 / reserved as f64),
-    };
+    let share = |moment: &Moment, part: u64| share_of(part, moment.sample.reserved_bytes);
     for (at, (name, _)) in Parts::default().named().into_iter().enumerate() {
         let mut cells = vec![name.to_owned()];
         for (moment, _) in &columns {
@@ -119,6 +122,14 @@ fn parts(waste: &Waste) -> String {
     match waste.ooms_total.saturating_sub(OOM_COLUMNS as u64) {
         0 => table.render(),
         more => table.render() + &format!("and {more} more times out of memory: --json has them\n"),
+    }
+}
+
+/// A part in percent; nothing of nothing.
+fn share_of(part_bytes: u64, reserved_bytes: u64) -> String {
+    match reserved_bytes {
+        0 => String::new(),
+        reserved => format!("{:.1} %", 100.0 * part_bytes as f64 / reserved as f64),
     }
 }
 

@@ -30,6 +30,7 @@ use trace_format::{BaseState, BlockState, DeviceId, Record, SegmentState, StateE
 pub use csv::CsvError;
 pub use known::Known;
 pub use origin::Origin;
+pub(crate) use origin::{START_BYTES, is_run};
 pub use requests::PlaceError;
 
 use crate::pickle::{self, Limits, PickleError};

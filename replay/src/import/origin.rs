@@ -18,6 +18,12 @@ pub enum Origin {
 /// As much of a file as a header takes.
 const HEADER_BYTES_MAX: usize = 4096;
 
+/// How much of a file's start shows what it is.
+pub(crate) const START_BYTES: u64 = HEADER_BYTES_MAX as u64;
+
+/// Keys of snapshots; one of them is in the start of each.
+const SNAPSHOT_KEYS: [&[u8]; 3] = [b"segments", b"device_traces", b"total_size"];
+
 /// How every pickle of a dict or a list begins: with a protocol, a mark or an empty container.
 const PICKLE_STARTS: &[u8] = b"\x80(}])";
 
@@ -42,6 +48,19 @@ impl Origin {
             Some(byte) if PICKLE_STARTS.contains(byte) || is_json(bytes) => Ok(Self::Snapshot),
             Some(_) => Err(String::from_utf8_lossy(&bytes[..bytes.len().min(16)]).into_owned()),
         }
+    }
+}
+
+/// Whether a file that begins with these bytes is one to import, rather than any file of such a format.
+pub(crate) fn is_run(start: &[u8]) -> bool {
+    let whole = |at: usize| at == 0 || start[at - 1] != b'_'; // Not in `expandable_segments`.
+    let has = |key: &&[u8]| {
+        start.windows(key.len()).enumerate().any(|(at, window)| window == *key && whole(at))
+    };
+    match Origin::of(start) {
+        Ok(Origin::Snapshot) => SNAPSHOT_KEYS.iter().any(has),
+        Ok(Origin::RmmLog | Origin::Minimalloc) => true,
+        Err(_) => false,
     }
 }
 

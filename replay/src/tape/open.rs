@@ -10,6 +10,7 @@ use trace_format::{MAGIC, ReadError};
 
 use super::Tape;
 use crate::import::{self, ImportError, Known};
+use crate::source::{self, SourceError};
 
 /// A run that cannot be opened.
 #[derive(Debug, Error)]
@@ -55,13 +56,24 @@ impl Tape {
         }
         let mut input = BufReader::new(File::open(path).map_err(failed)?);
         let start = input.fill_buf().map_err(failed)?;
-        if start.starts_with(&MAGIC[..1]) {
+        let is_empty_tape = start.is_empty() && path.extension().is_some_and(|end| end == "vtape");
+        if start.starts_with(&MAGIC[..1]) || is_empty_tape {
             return Ok(Self::read(input, name)?);
         }
         if is_ring(start) {
             return Ok(Self::read(tape_of_ring(path)?.as_slice(), name)?);
         }
         Self::import(path, known)
+    }
+
+    /// Whether a file is a run by its first bytes. A snapshot is one by the words it begins with, since other things
+    /// are JSON or pickles too.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn is_run(path: &Path) -> Result<bool, SourceError> {
+        let start = source::read_start(path, import::START_BYTES)?;
+        Ok(start.starts_with(&MAGIC[..1]) || is_ring(&start) || import::is_run(&start))
     }
 
     fn import(path: &Path, known: &Known) -> Result<Self, OpenError> {

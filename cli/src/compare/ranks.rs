@@ -1,0 +1,121 @@
+//! The comparison of several ranks: of every row the worst one and the spread.
+
+use anyhow::Result;
+use replay::ranks::{CompareRow, Skipped, compare};
+use replay::report::Report;
+use serde::Serialize;
+
+use super::{Comparison, Options, label_of, write_page};
+use crate::runs::{Answers, Rank};
+use crate::table::Table;
+use crate::{Verdict, bytes, output, strategy};
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    /// Which row has each rank under the settings that it was recorded with.
+    recorded_row: usize,
+    /// The table: each row over all ranks.
+    rows: &'a [CompareRow],
+    /// The table of every rank.
+    ranks: &'a [Rank<Comparison>],
+    skipped: &'a [Skipped],
+}
+
+/// Prints one row a setting, and writes the page of the worst rank.
+pub(super) fn report(options: &Options, answers: &Answers<Comparison>) -> Result<Verdict> {
+    let tables: Vec<&[Report]> =
+        answers.ranks.iter().map(|rank| rank.found.rows.as_slice()).collect();
+    let rows = compare(&tables);
+    let worst = rows.first().map_or(0, |recorded| recorded.worst.rank);
+    if options.json {
+        let (ranks, skipped) = (&answers.ranks, &answers.skipped);
+        output::print_json(&Summary { recorded_row: 0, rows: &rows, ranks, skipped })?;
+    } else {
+        output::print(&(text(&answers.ranks, &rows) + &answers.notes(worst)))?;
+    }
+    // The table is there already if the page cannot be written.
+    if let Some(file) = &options.html {
+        let rank = &answers.ranks[worst];
+        let run = format!("{}, the worst of {} ranks", rank.name, answers.ranks.len());
+        write_page(file, rank, run)?;
+    }
+    Ok(Verdict::Good)
+}
+
+fn text(ranks: &[Rank<Comparison>], rows: &[CompareRow]) -> String {
+    let heads = [
+        "strategy",
+        "settings",
+        "worst rank",
+        ">reserved",
+        ">least",
+        ">median",
+        ">most",
+        ">out of memory",
+        ">device calls",
+        ">driver ms",
+    ];
+    let mut table = Table::new(&heads);
+    for row in rows {
+        table.row([
+            row.strategy.clone(),
+            label(row, ranks.len()),
+            ranks[row.worst.rank].name.clone(),
+            bytes::show(row.worst.peak_reserved_bytes),
+            bytes::show(row.peak_reserved.min_bytes),
+            bytes::show(row.peak_reserved.median_bytes),
+            bytes::show(row.peak_reserved.max_bytes),
+            row.ranks_out_of_memory.to_string(),
+            row.worst.device_calls.to_string(),
+            format!("{:.1}", row.worst.driver_time_ns as f64 / 1e6),
+        ]);
+    }
+    format!("{}\n\n{}{}", head(ranks), table.render(), verdict(ranks.len(), rows))
+}
+
+/// The settings of a row, in words.
+fn label(row: &CompareRow, ranks: usize) -> String {
+    let settings = label_of(&row.strategy, &row.config, row.is_recorded, row.is_mixed);
+    if row.ranks == ranks { settings } else { format!("{settings} ({} of {ranks})", row.ranks) }
+}
+
+/// What no policy can go below.
+fn head(ranks: &[Rank<Comparison>]) -> String {
+    let live = |rank: &Rank<Comparison>| Some(rank.found.rows.first()?.peak_live_bytes);
+    let most = ranks.iter().filter_map(live).max().unwrap_or(0);
+    let capacities = ranks.iter().map(|rank| rank.found.capacity_bytes);
+    let known = capacities.map(|bytes| bytes.map_or("unlimited".to_owned(), bytes::show));
+    let mut known: Vec<_> = known.collect();
+    known.sort();
+    known.dedup();
+    let plural = if ranks.len() == 1 { "" } else { "s" };
+    format!(
+        "{} rank{plural}, peak live at most {} (no policy can reserve less), capacity {}",
+        ranks.len(),
+        bytes::show(most),
+        known.join(" or ")
+    )
+}
+
+/// What the table says, in a sentence, where a setting that can be had live makes the worst rank reserve less.
+fn verdict(ranks: usize, rows: &[CompareRow]) -> String {
+    let [recorded, ..] = rows else { return String::new() };
+    let is_possible = |row: &&CompareRow| {
+        strategy::is_live(&row.strategy)
+            && row.ranks == ranks
+            && row.ranks_out_of_memory <= recorded.ranks_out_of_memory
+    };
+    let most = |row: &CompareRow| row.peak_reserved.max_bytes;
+    let best = rows.iter().filter(is_possible).min_by_key(|row| most(row));
+    let Some(best) = best.filter(|best| most(best) < most(recorded)) else {
+        return String::new();
+    };
+    let saved = most(recorded) - most(best);
+    let share = 100.0 * saved as f64 / most(recorded) as f64;
+    let settings = if best.config.is_empty() { "its defaults" } else { &best.config };
+    format!(
+        "\nleast with {settings}: at most {} on any rank, {} less than recorded ({share:.1} %)\n",
+        bytes::show(most(best)),
+        bytes::show(saved)
+    )
+}

@@ -1,0 +1,67 @@
+//! The waste of several ranks: the worst one's parts, and each part's spread.
+
+use anyhow::Result;
+use replay::ranks::{Skipped, WasteOfRanks, waste};
+use replay::waste::Waste;
+use serde::Serialize;
+
+use super::{Found, head, share_of};
+use crate::runs::{Answers, Rank};
+use crate::table::Table;
+use crate::{Verdict, bytes, output};
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    #[serde(flatten)]
+    over_all: &'a WasteOfRanks,
+    /// What was found out about every rank.
+    ranks: &'a [Rank<Found>],
+    skipped: &'a [Skipped],
+}
+
+/// Prints one row a part.
+pub(super) fn report(as_json: bool, answers: &Answers<Found>) -> Result<Verdict> {
+    let wastes: Vec<&Waste> = answers.ranks.iter().map(|rank| &rank.found.waste).collect();
+    let Some(summary) = waste(&wastes) else { return Ok(Verdict::Good) };
+    if as_json {
+        let (ranks, skipped) = (&answers.ranks, &answers.skipped);
+        output::print_json(&Summary { over_all: &summary, ranks, skipped })?;
+    } else {
+        output::print(&(text(&answers.ranks, &summary) + &answers.notes(summary.worst_rank)))?;
+    }
+    Ok(Verdict::Good)
+}
+
+fn text(ranks: &[Rank<Found>], summary: &WasteOfRanks) -> String {
+    let Rank { name, found, .. } = &ranks[summary.worst_rank];
+    let Found { waste, explanation, next_step } = found;
+    let plural = if ranks.len() == 1 { "" } else { "s" };
+    let out = match summary.ranks_out_of_memory {
+        0 => String::new(),
+        count => format!(", {count} of them out of memory"),
+    };
+    let table = table(summary, waste.peak.sample.reserved_bytes);
+    format!(
+        "{} rank{plural}{out}; the worst is {name}: {}\nat each rank's peak:\n{table}\n\
+         {name}: {explanation}\nNext: {next_step}.\n",
+        ranks.len(),
+        head(waste),
+    )
+}
+
+fn table(summary: &WasteOfRanks, worst_bytes: u64) -> String {
+    let heads = ["part", ">worst rank", ">share", ">least", ">median", ">most"];
+    let mut table = Table::new(&heads);
+    let parts = summary.parts.iter().map(|part| (part.part, part.worst_bytes, part.spread));
+    for (part, bytes, spread) in parts.chain([("reserved", worst_bytes, summary.peak_reserved)]) {
+        table.row([
+            part.to_owned(),
+            bytes::show(bytes),
+            share_of(bytes, worst_bytes),
+            bytes::show(spread.min_bytes),
+            bytes::show(spread.median_bytes),
+            bytes::show(spread.max_bytes),
+        ]);
+    }
+    table.render()
+}
