@@ -15,8 +15,11 @@ Text = Union[str, bytes, "os.PathLike[str]"]
 @lru_cache(maxsize=None)
 def load() -> ctypes.CDLL:
     """The library beside this file, or the one that ``VRAMTAPE_LAB_LIBRARY`` names."""
-    beside = Path(__file__).with_name("libvramtape_lab.so")
-    library = ctypes.CDLL(os.environ.get("VRAMTAPE_LAB_LIBRARY") or str(beside))
+    path = os.environ.get("VRAMTAPE_LAB_LIBRARY") or Path(__file__).with_name("libvramtape_lab.so")
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(f"{error}; install vramtape again, or name the library in VRAMTAPE_LAB_LIBRARY") from None
     texts, number = ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(ctypes.c_uint64)
     signatures = {
         "ask": (ctypes.c_void_p, texts, ctypes.c_size_t, ctypes.c_size_t),

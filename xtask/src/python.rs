@@ -1,7 +1,8 @@
 //! Finds a Python that can make the virtual environments.
 
-use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Result, bail};
 
@@ -58,6 +59,31 @@ pub(crate) fn find(torch: &Torch) -> Result<String> {
          python3.12 python3.12-venv`), or set VRAMTAPE_PYTHON to it",
         torch.version
     )
+}
+
+/// Every Python 3 from 3.`min` to 3.`max` with its venv module, oldest first: on PATH, or one of pyenv's.
+pub(crate) fn all(min: u32, max: u32) -> Vec<(u32, String)> {
+    let of = |minor| {
+        let name = format!("python3.{minor}");
+        let mut candidates = vec!["python3".to_owned(), name.clone()];
+        candidates.extend(of_pyenv(minor).map(|folder| format!("{folder}/bin/{name}")));
+        let good = |python: &String| matches!(probe(python), Probe::Good(found) if found == minor);
+        Some((minor, candidates.into_iter().find(good)?))
+    };
+    (min..=max).filter_map(of).collect()
+}
+
+/// The folder of a Python 3.`minor` that pyenv keeps, whether or not it is switched on.
+fn of_pyenv(minor: u32) -> Option<String> {
+    let root =
+        env::var("PYENV_ROOT").or_else(|_| Ok::<_, env::VarError>(env::var("HOME")? + "/.pyenv"));
+    let versions = fs::read_dir(Path::new(&root.ok()?).join("versions")).ok()?;
+    let paths = versions.filter_map(|version| Some(version.ok()?.path()));
+    let wanted = format!("3.{minor}.");
+    let is_wanted = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&wanted))
+    };
+    Some(paths.filter(is_wanted).max()?.to_string_lossy().into_owned())
 }
 
 enum Probe {

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every test, with one line a group and the sum at the end.
 
 mod browser;
+mod package;
 mod rust;
 mod scripts;
 

@@ -18,6 +18,8 @@ use crate::tally::{Counts, Outcome, Tally};
 use crate::venv::Venv;
 use crate::{cargo, exec, instructions, peers, torch};
 
+use super::package;
+
 /// No script takes a tenth of this; one that hangs is a failure.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
@@ -31,6 +33,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });
     let Some(artefacts) = artefacts else { return Ok(()) };
+    package::run(tally, &artefacts)?;
     instructions::test(tally, &artefacts);
     for torch in &torch::ALL {
         let mut venv = None;
@@ -44,13 +47,13 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         for script in &scripts {
             let name = script.file_stem().unwrap_or_default().to_string_lossy();
             let name = format!("{name} (torch {})", torch.version);
-            tally.group(&name, || run_script(&name, script, &venv, &artefacts));
+            tally.group(&name, || run_script(&name, script, &venv.python(), &artefacts));
         }
     }
     Ok(())
 }
 
-fn find(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn find(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut scripts = Vec::new();
     for entry in
         fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?
@@ -69,14 +72,20 @@ fn find(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(scripts)
 }
 
-fn run_script(name: &str, script: &Path, venv: &Venv, artefacts: &Artefacts) -> Result<Outcome> {
+/// Runs a script with this Python, in a folder of its own.
+pub(super) fn run_script(
+    name: &str,
+    script: &Path,
+    python: &Path,
+    artefacts: &Artefacts,
+) -> Result<Outcome> {
     let log = name.replace([' ', '(', ')'], "-");
     let scratch = cargo::target()?.join("xtask").join(&log);
     if scratch.exists() {
         fs::remove_dir_all(&scratch).context("cannot empty a script's folder")?;
     }
     fs::create_dir_all(&scratch).context("cannot make a script's folder")?;
-    let mut python = Command::new(venv.python());
+    let mut python = Command::new(python);
     python.arg("-u").arg(script).current_dir(&scratch);
     python.env("PYTHONDONTWRITEBYTECODE", "1");
     artefacts.announce(&mut python);

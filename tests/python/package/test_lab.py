@@ -1,0 +1,208 @@
+"""The lab from Python: its answers are the command's, its errors are exceptions, and whoever asks can stop it."""
+
+import inspect
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from check import LONG, ONE_SHOT, OUT_OF_MEMORY, ROOT, TAPES, large_run, printed, raised, run_cases, without_times
+
+import vramtape
+
+VERBS = ["replay", "compare", "waste", "fit", "tune", "info"]
+
+
+def test_the_package_is_the_installed_one():
+    assert ROOT / "python" not in Path(vramtape.__file__).resolve().parents, vramtape.__file__
+    assert "VRAMTAPE_LAB_LIBRARY" not in os.environ
+
+
+def test_every_verb_returns_what_the_command_prints():
+    for run in (ONE_SHOT, OUT_OF_MEMORY, ROOT / "tests/data/snapshots/2.9-expandable.pickle"):
+        for verb in VERBS:
+            answer = getattr(vramtape, verb)(run)
+            assert without_times(answer) == printed(verb, run), (verb, run)
+
+
+def test_arguments_are_the_flags_of_the_command():
+    setting = "max_split_size_mb:64"
+    cases = [
+        (vramtape.replay(ONE_SHOT, "expandable"), "replay", "--strategy=expandable"),
+        (vramtape.replay(ONE_SHOT, config="", capacity=20 << 30), "replay", "--config=", f"--capacity={20 << 30}"),
+        (vramtape.replay(ONE_SHOT, capacity="unlimited", compat="2.11", device=0), "replay", "--capacity=unlimited",
+         "--compat=2.11", "--device=0"),
+        (vramtape.compare(ONE_SHOT, config=setting), "compare", f"--config={setting}"),
+        (vramtape.compare(ONE_SHOT, ["rmm-pool", "bfc"], [setting, ""]), "compare", f"--config={setting}", "--config=",
+         "--strategy=rmm-pool", "--strategy=bfc"),
+        (vramtape.waste(ONE_SHOT, points=3, empty_cache=False), "waste", "--points=3", "--no-empty-cache"),
+        (vramtape.fit(ONE_SHOT, gpu="l40s", checks=2), "fit", "--gpu=l40s", "--checks=2"),
+        (vramtape.tune([ONE_SHOT, str(ONE_SHOT)], lines=20), "tune", "--lines=20", ONE_SHOT),
+    ]
+    for answer, *line in cases:
+        assert without_times(answer) == printed(*line, ONE_SHOT), line
+
+
+def test_a_run_may_be_a_text_bytes_or_a_path_of_any_characters():
+    expected = printed("info", ONE_SHOT)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (b"-", "--config=\u00fc \U0001f40d.vtape".encode(), b"\xff.vtape"):
+            run = os.path.join(os.fsencode(folder), name)
+            Path(os.fsdecode(run)).write_bytes(ONE_SHOT.read_bytes())
+            for one in (run, os.fsdecode(run), Path(os.fsdecode(run))):
+                assert vramtape.info(one) == expected, one
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            assert vramtape.info("-") == expected
+        finally:
+            os.chdir(before)
+
+
+def test_what_is_wrong_is_an_error_with_the_text_of_the_library():
+    nowhere = raised(vramtape.Error, lambda: vramtape.replay("nowhere.vtape"))
+    assert nowhere.startswith("cannot read nowhere.vtape: No such file"), nowhere
+    assert "no run" in raised(vramtape.Error, lambda: vramtape.replay(__file__))
+    assert "known: native" in raised(vramtape.Error, lambda: vramtape.replay(ONE_SHOT, "best"))
+    assert "must be >= 20" in raised(vramtape.Error, lambda: vramtape.compare(ONE_SHOT, config="max_split_size_mb:1"))
+    assert "only [0]" in raised(vramtape.Error, lambda: vramtape.waste(ONE_SHOT, device=3))
+    assert "h1000" in raised(vramtape.Error, lambda: vramtape.fit(ONE_SHOT, gpu="h1000"))
+    assert "80GiB" in raised(vramtape.Error, lambda: vramtape.fit(ONE_SHOT, capacity="80GB"))
+    assert "RUN" in raised(vramtape.Error, lambda: vramtape.tune([]))
+    assert "threads=0" in raised(ValueError, lambda: vramtape.replay(ONE_SHOT, threads=0))
+    assert "null byte" in raised(ValueError, lambda: vramtape.replay("a\0b"))
+    assert issubclass(vramtape.Error, RuntimeError)
+
+
+def test_a_torn_tape_is_answered_with_a_warning():
+    with tempfile.TemporaryDirectory() as folder:
+        torn = Path(folder) / "torn.vtape"
+        torn.write_bytes(ONE_SHOT.read_bytes()[:-40])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            vramtape.replay(torn)
+        texts = [str(warning.message) for warning in caught]
+        assert len(texts) == 1 and texts[0].startswith(f"{torn}: "), texts
+        assert caught[0].filename == __file__, caught[0].filename
+
+
+def test_progress_goes_to_the_end():
+    heard = []
+    vramtape.compare(ONE_SHOT, progress=lambda done, total: heard.append((done, total)))
+    assert heard and heard[-1][0] == heard[-1][1] > 0, heard
+    assert heard == sorted(heard)
+    vramtape.compare(ONE_SHOT, progress=True)  # No terminal: nothing to show, and nothing to fail.
+
+
+def test_an_exception_in_progress_ends_the_work_and_comes_out():
+    def progress(done, total):
+        raise KeyError("mine")
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = large_run(folder)
+        begun = time.monotonic()
+        assert raised(KeyError, lambda: vramtape.fit(run, **LONG, progress=progress)) == "'mine'"
+        while working_threads():
+            assert time.monotonic() - begun < 60, "the work goes on"
+            time.sleep(0.01)
+    vramtape.replay(ONE_SHOT)
+
+
+def test_ctrl_c_is_heard_at_once():
+    with tempfile.TemporaryDirectory() as folder:
+        script = f"import vramtape; print('ask', flush=True); vramtape.fit({str(large_run(folder))!r}, **{LONG!r})"
+        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child.stdout.readline()
+        time.sleep(1)
+        begun = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        errors = child.communicate(timeout=60)[1].decode()
+        assert "KeyboardInterrupt" in errors and child.returncode != 0, errors
+        took_s = time.monotonic() - begun
+        print(f"    {took_s:.2f} s from Ctrl-C to the end of the process")
+
+
+def test_threads_ask_at_once_while_pythons_lock_is_free():
+    with tempfile.TemporaryDirectory() as folder:
+        run, counted, stop = large_run(folder), [0], threading.Event()
+
+        def count():
+            while not stop.is_set():
+                counted[0] += 1
+                time.sleep(0.001)
+
+        counter = threading.Thread(target=count)
+        counter.start()
+        with ThreadPoolExecutor(2) as pool:
+            both = list(pool.map(vramtape.compare, [run, run]))
+        stop.set()
+        counter.join()
+        assert without_times(both[0]) == without_times(both[1])
+        assert counted[0] > 20, f"the counter stood still: {counted[0]}"
+
+
+def test_processes_of_every_kind_ask():
+    expected = [without_times(vramtape.compare(tape)) for tape in sorted(TAPES.glob("*.vtape"))]
+    for kind in ("spawn", "fork", "forkserver"):  # A child of fork has none of its parent's threads.
+        with ProcessPoolExecutor(2, mp_context=get_context(kind)) as pool:
+            answers = pool.map(vramtape.compare, sorted(TAPES.glob("*.vtape")))
+            assert [without_times(answer) for answer in answers] == expected, kind
+
+
+def test_functions_and_errors_are_pickled():
+    for verb in VERBS:
+        function = getattr(vramtape, verb)
+        assert pickle.loads(pickle.dumps(function)) is function
+    error = pickle.loads(pickle.dumps(vramtape.Error("why")))
+    assert type(error) is vramtape.Error and str(error) == "why"
+
+
+def test_functions_are_typed_and_documented():
+    for verb in VERBS:
+        function = getattr(vramtape, verb)
+        parameters = inspect.signature(function).parameters.values()
+        assert all(parameter.annotation is not parameter.empty for parameter in parameters), verb
+        assert function.__doc__ and function.__annotations__["return"] == "dict[str, Any]", verb
+    assert (Path(vramtape.__file__).parent / "py.typed").exists()
+
+
+def test_no_thread_stays():
+    vramtape.compare(ONE_SHOT)
+    begun = time.monotonic()
+    while working_threads():
+        assert time.monotonic() - begun < 60
+        time.sleep(0.01)
+
+
+def test_the_command_is_installed():
+    command = Path(sys.executable).with_name("vramtape")
+    for line in ([str(command)], [sys.executable, "-m", "vramtape"]):
+        shown = subprocess.run([*line, "info", str(ONE_SHOT), "--json"], check=True, stdout=subprocess.PIPE, text=True)
+        assert shown.stdout.startswith("{\n"), shown.stdout
+        missing = subprocess.run([*line, "info", "nowhere"], stderr=subprocess.PIPE, text=True)
+        assert missing.returncode == 2 and missing.stderr.startswith("error: cannot read nowhere"), missing
+        piped = f"{' '.join(line)} info {ONE_SHOT} --json | head -n 1"
+        assert subprocess.run(["bash", "-c", f"set -o pipefail; {piped}"], stdout=subprocess.PIPE).returncode == 0
+
+
+def working_threads():
+    """The lab's threads in this process."""
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            names.append((task / "comm").read_text().strip())
+        except OSError:
+            pass  # It has just ended.
+    return [name for name in names if name == "vramtape lab"]
+
+
+if __name__ == "__main__":
+    run_cases("__main__")
