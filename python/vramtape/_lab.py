@@ -10,6 +10,7 @@ from ._ask import Progress, ask
 from ._library import Text
 
 Run = Union[str, bytes, "os.PathLike[str]"]
+Runs = Union[Run, Iterable[Run]]
 Texts = Union[str, Iterable[str], None]
 
 
@@ -43,12 +44,12 @@ def replay(
     :raises vramtape.Error: when the run cannot be read or replayed, or there are no such settings
     """
     machine = _machine(device, capacity, meta, compat, empty_cache)
-    return ask(["replay", *_flags("strategy", strategy), *_flags("config", config), *machine, *_runs(run)],
-               threads, progress)
+    settings = [*_flags("strategy", strategy), *_flags("config", config)]
+    return ask(["replay", *settings, *machine, *_runs(run)], threads, progress)
 
 
 def compare(
-    run: Run,
+    runs: Runs,
     strategy: Texts = None,
     config: Texts = None,
     device: Optional[int] = None,
@@ -58,22 +59,25 @@ def compare(
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
+    keep_going: bool = False,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
-    """Replays a run under the recorded settings, the usual ones and models of other allocators; a row each in ``rows``.
+    """Replays under the recorded settings, the usual ones and models of other allocators; a row each in ``rows``.
 
+    :param runs: a run; or several and folders of them, all ranks of a job, of which the answer has ``ranks`` too
     :param strategy: a strategy to add to the table, or several
     :param config: settings to add to the table, or several
+    :param keep_going: of several runs, leave out those that cannot be read or replayed, and name them in ``skipped``
 
     The others are those of :func:`replay`.
     """
     machine = _machine(device, capacity, meta, compat, empty_cache)
-    return ask(["compare", *_flags("strategy", strategy), *_flags("config", config), *machine, *_runs(run)],
-               threads, progress)
+    settings = [*_flags("strategy", strategy), *_flags("config", config)]
+    return ask(["compare", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
 
 def waste(
-    run: Run,
+    runs: Runs,
     strategy: Optional[str] = None,
     config: Optional[str] = None,
     device: Optional[int] = None,
@@ -84,6 +88,7 @@ def waste(
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
+    keep_going: bool = False,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Says where a run's reserved memory goes, byte for byte, at the peak, out of memory and over time.
@@ -91,15 +96,15 @@ def waste(
     :param strategy: ``native`` or ``expandable``, with settings or without; as recorded if left out
     :param points: how many moments of the run are in ``series``, at most
 
-    The others are those of :func:`replay`.
+    The others are those of :func:`compare`.
     """
     machine = _machine(device, capacity, meta, compat, empty_cache)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("points", points)]
-    return ask(["waste", *settings, *machine, *_runs(run)], threads, progress)
+    return ask(["waste", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
 
 def fit(
-    run: Run,
+    runs: Runs,
     strategy: Texts = None,
     config: Texts = None,
     device: Optional[int] = None,
@@ -111,6 +116,7 @@ def fit(
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
+    keep_going: bool = False,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Says what the smallest device is that a run fits on, under each row of :func:`compare`.
@@ -122,13 +128,12 @@ def fit(
     The others are those of :func:`compare`.
     """
     machine = _machine(device, capacity, meta, compat, empty_cache)
-    settings = [*_flags("strategy", strategy), *_flags("config", config)]
-    return ask(["fit", *settings, *_flags("gpu", gpu), *_flags("checks", checks), *machine, *_runs(run)],
-               threads, progress)
+    settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("gpu", gpu)]
+    return ask(["fit", *settings, *_flags("checks", checks), *machine, *_runs(runs, keep_going)], threads, progress)
 
 
 def tune(
-    runs: Union[Run, Iterable[Run]],
+    runs: Runs,
     device: Optional[int] = None,
     capacity: Union[int, str, None] = None,
     progress: Progress = None,
@@ -137,18 +142,17 @@ def tune(
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
+    keep_going: bool = False,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Finds the settings under which runs together reserve least; ``export`` has the lines for a shell.
 
-    :param runs: a run, or several: all ranks of a job, or its different runs
     :param lines: how many lines of settings are tried, at most about
 
-    The others are those of :func:`replay`.
+    The others are those of :func:`compare`.
     """
     machine = _machine(device, capacity, meta, compat, empty_cache)
-    several = [runs] if isinstance(runs, (str, bytes, os.PathLike)) else list(runs)
-    return ask(["tune", *_flags("lines", lines), *machine, *_runs(*several)], threads, progress)
+    return ask(["tune", *_flags("lines", lines), *machine, *_runs(runs, keep_going)], threads, progress)
 
 
 def info(run: Run, progress: Progress = None) -> dict[str, Any]:
@@ -177,7 +181,9 @@ def _flags(name: str, value: Union[int, Texts]) -> list[Text]:
     return [f"--{name}={one}" for one in values]
 
 
-def _runs(*runs: Run) -> list[Text]:
+def _runs(runs: Runs, keep_going: bool = False) -> list[Text]:
     """The runs, the last of a command line; ``-`` is a file of that name here, not standard input."""
-    names = [os.fsencode(run) for run in runs]
-    return ["--json", "--", *(b"./-" if name == b"-" else name for name in names)]
+    several = [runs] if isinstance(runs, (str, bytes, os.PathLike)) else runs
+    names = [os.fsencode(run) for run in several]
+    flags = ["--json", "--keep-going"] if keep_going else ["--json"]
+    return [*flags, "--", *(b"./-" if name == b"-" else name for name in names)]

@@ -46,6 +46,8 @@ def test_arguments_are_the_flags_of_the_command():
         (vramtape.waste(ONE_SHOT, points=3, empty_cache=False), "waste", "--points=3", "--no-empty-cache"),
         (vramtape.fit(ONE_SHOT, gpu="l40s", checks=2), "fit", "--gpu=l40s", "--checks=2"),
         (vramtape.tune([ONE_SHOT, str(ONE_SHOT)], lines=20), "tune", "--lines=20", ONE_SHOT),
+        (vramtape.compare([TAPES, str(ONE_SHOT)], keep_going=True), "compare", "--keep-going", TAPES),
+        (vramtape.waste((tape for tape in [ONE_SHOT, ONE_SHOT])), "waste", ONE_SHOT),
     ]
     for answer, *line in cases:
         assert without_times(answer) == printed(*line, ONE_SHOT), line
@@ -77,6 +79,7 @@ def test_what_is_wrong_is_an_error_with_the_text_of_the_library():
     assert "h1000" in raised(vramtape.Error, lambda: vramtape.fit(ONE_SHOT, gpu="h1000"))
     assert "80GiB" in raised(vramtape.Error, lambda: vramtape.fit(ONE_SHOT, capacity="80GB"))
     assert "RUN" in raised(vramtape.Error, lambda: vramtape.tune([]))
+    assert "no run" in raised(vramtape.Error, lambda: vramtape.compare(Path(__file__).parent))
     assert "threads=0" in raised(ValueError, lambda: vramtape.replay(ONE_SHOT, threads=0))
     assert "null byte" in raised(ValueError, lambda: vramtape.replay("a\0b"))
     assert issubclass(vramtape.Error, RuntimeError)
@@ -150,10 +153,11 @@ def test_threads_ask_at_once_while_pythons_lock_is_free():
 
 
 def test_processes_of_every_kind_ask():
-    expected = [without_times(vramtape.compare(tape)) for tape in sorted(TAPES.glob("*.vtape"))]
+    asked = [*sorted(TAPES.glob("*.vtape")), TAPES]
+    expected = [without_times(vramtape.compare(runs)) for runs in asked]
     for kind in ("spawn", "fork", "forkserver"):  # A child of fork has none of its parent's threads.
         with ProcessPoolExecutor(2, mp_context=get_context(kind)) as pool:
-            answers = pool.map(vramtape.compare, sorted(TAPES.glob("*.vtape")))
+            answers = pool.map(vramtape.compare, asked)
             assert [without_times(answer) for answer in answers] == expected, kind
 
 
