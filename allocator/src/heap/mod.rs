@@ -17,6 +17,7 @@ mod pending;
 mod pools;
 mod release;
 mod restore;
+mod runs;
 mod search;
 mod snapshot;
 
@@ -24,7 +25,8 @@ pub use error::{AllocError, HeapError, OomReport};
 pub use malloc::{Miss, PoolChoice, Request};
 pub use pending::Ticket;
 pub use pools::Filter;
-pub use restore::{Restored, RestoredBlock, expandable_runs};
+pub use restore::{Restored, RestoredBlock};
+pub use runs::expandable_runs;
 use trace_format::{Addr, DeviceId, Event, StackId, Stream};
 
 use crate::address_table::AddressTable;

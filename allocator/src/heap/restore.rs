@@ -6,6 +6,7 @@ use trace_format::{Addr, BaseState, BlockState, BlockStatus, SegmentState};
 
 use super::pending::Ticket;
 use super::pools::Scope;
+use super::runs::expandable_runs;
 use super::{AllocError, Heap};
 use crate::block::{Block, BlockId};
 use crate::device::{Device, DeviceCall, DeviceError};
@@ -13,7 +14,7 @@ use crate::expandable::{Range, RangeId};
 use crate::lane::LaneId;
 use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
-use crate::size::{SMALL_SEGMENT_BYTES, page_bytes};
+use crate::size::page_bytes;
 
 /// What became of a recorded block that somebody holds or awaits.
 #[derive(Clone, Copy, Debug)]
@@ -26,32 +27,6 @@ pub enum RestoredBlock {
 
 /// Recorded addresses and what stands for them now.
 pub type Restored = Vec<(Addr, RestoredBlock)>;
-
-/// The mapped runs that one expandable segment can hold, for each segment of the state: a snapshot shows runs only. A
-/// segment begins at its lowest run and reaches over 9/8 of the device's memory; its runs begin at whole pages.
-pub fn expandable_runs(
-    segments: &[SegmentState],
-    large_page_bytes: u64,
-    device_total_bytes: u64,
-) -> Vec<Vec<&SegmentState>> {
-    let mut groups: Vec<Vec<&SegmentState>> = Vec::new();
-    for run in segments.iter().filter(|segment| segment.is_expandable) {
-        let page = if run.is_large { large_page_bytes } else { SMALL_SEGMENT_BYTES };
-        let reach_bytes = Range::reach_bytes(page, device_total_bytes);
-        let holds = |group: &&mut Vec<&SegmentState>| {
-            let first = group[0];
-            let offset_bytes = run.addr.0 - first.addr.0;
-            (first.stream, first.pool, first.is_large) == (run.stream, run.pool, run.is_large)
-                && offset_bytes.is_multiple_of(page)
-                && offset_bytes + run.size_bytes <= reach_bytes
-        };
-        match groups.iter_mut().find(holds) {
-            Some(group) => group.push(run),
-            None => groups.push(vec![run]),
-        }
-    }
-    groups
-}
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Takes over a recorded state; the heap must be empty. Peaks start at the state's values, sums at zero. The

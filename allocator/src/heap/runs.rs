@@ -1,0 +1,123 @@
+//! Which mapped runs of a state are of one expandable segment: a snapshot shows runs only.
+
+use std::collections::HashMap;
+
+use trace_format::SegmentState;
+
+use crate::expandable::Range;
+use crate::size::SMALL_SEGMENT_BYTES;
+
+/// The mapped runs that one expandable segment can hold, ascending, for each segment of the state. A segment begins at
+/// its lowest run and reaches over 9/8 of the device's memory; its runs begin at whole pages.
+pub fn expandable_runs(
+    segments: &[SegmentState],
+    large_page_bytes: u64,
+    device_total_bytes: u64,
+) -> Vec<Vec<&SegmentState>> {
+    let mut runs: Vec<_> = segments.iter().filter(|segment| segment.is_expandable).collect();
+    runs.sort_by_key(|run| run.addr); // A hostile state may have them in any order.
+    let mut groups: Vec<Vec<&SegmentState>> = Vec::new();
+    let mut alike: HashMap<_, Vec<usize>> = HashMap::new();
+    for run in runs {
+        let page = if run.is_large { large_page_bytes } else { SMALL_SEGMENT_BYTES };
+        let reach_bytes = Range::reach_bytes(page, device_total_bytes);
+        let kind = (run.stream, run.pool, run.is_large, run.addr.0 % page);
+        let alike = alike.entry(kind).or_default();
+        // Of those that serve the same and have their pages in the same places, one that begins later reaches further:
+        // the first that reaches far enough is found without asking each.
+        let end = run.addr.0.saturating_add(run.size_bytes);
+        let reaches = |group: &usize| groups[*group][0].addr.0.saturating_add(reach_bytes) >= end;
+        match alike.get(alike.partition_point(|group| !reaches(group))) {
+            Some(group) => groups[*group].push(run),
+            None => {
+                alike.push(groups.len());
+                groups.push(vec![run]);
+            }
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use trace_format::{Addr, PoolId, StackId, Stream};
+
+    use super::*;
+
+    const PAGE: u64 = SMALL_SEGMENT_BYTES;
+
+    fn run(addr: u64, size_bytes: u64, stream: u64, is_large: bool) -> SegmentState {
+        SegmentState {
+            addr: Addr(addr),
+            size_bytes,
+            stream: Stream(stream),
+            pool: PoolId::DEFAULT,
+            is_large,
+            is_expandable: true,
+            stack: StackId::NONE,
+            blocks: Vec::new(),
+        }
+    }
+
+    fn starts(groups: &[Vec<&SegmentState>]) -> Vec<Vec<u64>> {
+        groups.iter().map(|group| group.iter().map(|run| run.addr.0).collect()).collect()
+    }
+
+    /// The same, asking each segment so far.
+    fn one_by_one(runs: &[SegmentState], large_page: u64, total_bytes: u64) -> Vec<Vec<u64>> {
+        let mut groups: Vec<Vec<&SegmentState>> = Vec::new();
+        for run in runs {
+            let page = if run.is_large { large_page } else { PAGE };
+            let holds = |group: &&mut Vec<&SegmentState>| {
+                let first = group[0];
+                let offset_bytes = run.addr.0 - first.addr.0;
+                (first.stream, first.is_large) == (run.stream, run.is_large)
+                    && offset_bytes.is_multiple_of(page)
+                    && offset_bytes + run.size_bytes <= Range::reach_bytes(page, total_bytes)
+            };
+            match groups.iter_mut().find(holds) {
+                Some(group) => group.push(run),
+                None => groups.push(vec![run]),
+            }
+        }
+        starts(&groups)
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_is_of_the_first_segment_that_reaches_it(
+            steps in prop::collection::vec((0..5_u64, 1..4_u64, 0..3_u64, any::<bool>(), 0..2_u64), 0..60),
+            total_pages in 1..40_u64,
+        ) {
+            let mut addr = 1 << 40;
+            let runs: Vec<_> = steps.into_iter().map(|(gap, pages, stream, is_large, odd)| {
+                addr += gap * PAGE + odd * 512;
+                let run = run(addr, pages * PAGE, stream, is_large);
+                addr += pages * PAGE;
+                run
+            }).collect();
+            let (large_page, total_bytes) = (5 * PAGE, total_pages * PAGE);
+            let expected = one_by_one(&runs, large_page, total_bytes);
+            prop_assert_eq!(starts(&expandable_runs(&runs, large_page, total_bytes)), expected);
+            let backwards: Vec<_> = runs.into_iter().rev().collect();
+            let found = starts(&expandable_runs(&backwards, large_page, total_bytes));
+            prop_assert_eq!(found.iter().flatten().count(), backwards.len());
+        }
+    }
+
+    /// Asking each segment for each run, as this once did, would take 10^11 steps.
+    #[test]
+    fn half_a_million_segments_of_one_run_take_no_longer_than_sorting_them() {
+        let far = 64 * PAGE;
+        let runs: Vec<_> = (1..500_000).map(|at| run(at * far, PAGE, 0, false)).collect();
+        let groups = expandable_runs(&runs, 10 * PAGE, 8 * PAGE);
+        assert_eq!(groups.len(), runs.len());
+    }
+
+    #[test]
+    fn runs_at_the_end_of_the_address_space_are_no_surprise() {
+        let runs = [run(u64::MAX - PAGE, u64::MAX, 0, false), run(u64::MAX, 1, 0, true)];
+        assert_eq!(expandable_runs(&runs, 10 * PAGE, PAGE).len(), 2);
+    }
+}
