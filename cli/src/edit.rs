@@ -17,7 +17,7 @@ pub(crate) struct Options {
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// What the program does otherwise, such as scale:0.5
-    #[arg(value_name = "EDIT", required = true, long_help = about("What the program does otherwise"))]
+    #[arg(value_name = "EDIT", required = true, long_help = about())]
     edits: Vec<Edit>,
     /// JSON with what a snapshot does not hold: torch, device_total_bytes, fraction
     #[arg(long, value_name = "META.json")]
@@ -37,10 +37,12 @@ struct Report<'a> {
     summary: Summary,
 }
 
-/// The edits there are, as `--help` shows them, under a first line that says what the argument is.
-pub(crate) fn about(first: &str) -> String {
+/// The edits there are.
+fn about() -> String {
     let forms = FORMS.map(|form| format!("\n- {form}  {}", form.what)).concat();
-    format!("{first}; several are all made to the run as it was recorded:\n{forms}")
+    format!(
+        "What the program does otherwise; several are all made to the run as it was recorded:\n{forms}"
+    )
 }
 
 /// Edits and writes.

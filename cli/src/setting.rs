@@ -7,12 +7,14 @@ use allocator::config::{Compat, Config, parse_bytes};
 use anyhow::{Context, Error, Result, bail};
 use clap::ValueEnum;
 use replay::driver::Follow;
+use replay::edit::{Edit, Summary};
 use replay::run::{DeviceTape, Options as Setting};
 use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
 use replay::verify::RecordedRun;
 use trace_format::StringId;
 
+use crate::progress::Spinner;
 use crate::strategy::StrategyFlag;
 use crate::{caller, input};
 
@@ -44,6 +46,10 @@ pub(crate) struct MachineFlags {
     /// Whose behaviour to reproduce [default: as recorded, else 2.15]
     #[arg(long, value_name = "VERSION")]
     compat: Option<CompatFlag>,
+    /// Change what the program asks for, such as scale:0.5 (`vramtape help edit` has them all); may be given several
+    /// times
+    #[arg(long, value_name = "EDIT")]
+    pub(crate) edit: Vec<Edit>,
 }
 
 /// A PyTorch whose behaviour is known.
@@ -67,6 +73,8 @@ pub(crate) struct Chosen {
     is_capacity_recorded: bool,
     /// Which inputs count.
     pub(crate) follow: Follow,
+    /// Where the run is edited: what it was, and what changed.
+    before: Option<(Arc<Tape>, Summary)>,
 }
 
 impl RunFlags {
@@ -90,10 +98,18 @@ impl MachineFlags {
         if ids.is_empty() {
             bail!("{} holds no device: record it again", run.display());
         }
-        let tape = Arc::new(tape);
+        let mut tape = Arc::new(tape);
+        let mut before = None;
+        if !self.edit.is_empty() {
+            let editing = Spinner::start("editing");
+            let (edited, summary) = replay::edit::edit(&tape, &self.edit).context("--edit")?;
+            drop(editing);
+            before = Some((std::mem::replace(&mut tape, Arc::new(edited)), summary));
+        }
         let is_wanted = |id: &u16| self.device.is_none_or(|wanted| wanted == *id);
         let places = ids.iter().enumerate().filter(|(_, id)| is_wanted(id));
-        let chosen: Vec<_> = places.map(|(at, _)| self.chosen(&tape, at)).collect::<Result<_>>()?;
+        let chosen: Vec<_> =
+            places.map(|(at, _)| self.chosen(&tape, before.as_ref(), at)).collect::<Result<_>>()?;
         match self.device {
             Some(wanted) if chosen.is_empty() => {
                 bail!("the run has no device {wanted}, only {ids:?}")
@@ -107,7 +123,12 @@ impl MachineFlags {
         input::recorded(self.meta.as_deref())
     }
 
-    fn chosen(&self, tape: &Arc<Tape>, device: usize) -> Result<Chosen> {
+    fn chosen(
+        &self,
+        tape: &Arc<Tape>,
+        before: Option<&(Arc<Tape>, Summary)>,
+        device: usize,
+    ) -> Result<Chosen> {
         let compat = match self.compat {
             Some(CompatFlag::V2_11) => Compat::V2_11,
             Some(CompatFlag::V2_15) => Compat::V2_15,
@@ -122,8 +143,8 @@ impl MachineFlags {
         let inferred_empty_cache = !self.no_empty_cache;
         let follow = Follow { inferred_empty_cache, ..Follow::default() };
         let is_capacity_recorded = self.capacity.is_none();
-        let tape = Arc::clone(tape);
-        Ok(Chosen { tape, device, compat, capacity_bytes, is_capacity_recorded, follow })
+        let (tape, before) = (Arc::clone(tape), before.cloned());
+        Ok(Chosen { tape, device, compat, capacity_bytes, is_capacity_recorded, follow, before })
     }
 
     /// The capacity that was asked for; `None` where none was, or `unlimited`.
@@ -137,6 +158,12 @@ impl Chosen {
     /// The chosen device.
     pub(crate) fn device(&self) -> &Device {
         &self.tape.devices[self.device]
+    }
+
+    /// Where the run is edited: the same choice of the run as it was, and what changed.
+    pub(crate) fn before_edits(&self) -> Option<(Self, Summary)> {
+        let (tape, summary) = self.before.as_ref()?;
+        Some((Self { tape: Arc::clone(tape), before: None, ..self.clone() }, *summary))
     }
 
     /// What an import concluded about the run because its file did not say it.
@@ -173,7 +200,9 @@ impl Chosen {
             strategy: self.choice(strategy, settings)?,
             capacity_bytes: self.capacity_bytes,
             memory_fraction: None,
-            recorded_addresses: is_as_recorded && self.is_capacity_recorded,
+            recorded_addresses: is_as_recorded
+                && self.is_capacity_recorded
+                && self.before.is_none(),
             // Recorded changes would undo the settings in question.
             follow: Follow { settings: is_as_recorded, ..self.follow },
         })

@@ -185,3 +185,47 @@ fn edit_makes_the_tape_of_a_program_that_asks_for_something_else() {
         golden(name, &text);
     }
 }
+
+#[test]
+fn an_edit_on_the_way_comes_to_what_the_edited_tape_comes_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = folder.path().join("edited.vtape").to_str().unwrap().to_owned();
+    let (snapshot, meta) = trace("gpt2_train-default");
+    let run = [&snapshot, "--meta", &meta];
+    let edits = ["scale:0.5:attention", "free-after:10:gpt2.py:305"];
+    good(&[&["edit"], &run[..], &edits[..], &["-o", &tape]].concat());
+    let flags = ["--edit", edits[0], "--edit", edits[1]];
+    let ask = |verb: &str, more: &[&str]| {
+        let on_the_way = json(&[&[verb], &run[..], &flags[..], more].concat());
+        (on_the_way, json(&[&[verb, &tape], more].concat()))
+    };
+    let without_time = |rows: &Value| {
+        let mut rows = rows.clone();
+        let timed = rows.as_array_mut().into_iter().flatten();
+        timed.for_each(|row| row["elapsed_s"] = Value::Null);
+        rows
+    };
+    let (found, apart) = ask("compare", &[]);
+    golden("compare-edited", &good(&[&["compare"], &run[..], &flags[..]].concat()));
+    assert_eq!(without_time(&found["edited"]["rows"]), without_time(&apart["rows"]));
+    let recorded = json(&[&["compare"], &run[..]].concat());
+    assert_eq!(without_time(&found["rows"]), without_time(&recorded["rows"]), "as without edits");
+    assert!(recorded.get("edited").is_none(), "{recorded}");
+    let (scaled, freed) = (&found["edited"]["scaled"], &found["edited"]["freed_early"]);
+    assert!(scaled.as_u64() > Some(100) && freed.as_u64() > Some(100), "{scaled} {freed}");
+    assert_eq!(found["edited"]["edits"][1], edits[1]);
+
+    let both = |(found, apart): (Value, Value), key: &str| {
+        assert_eq!(found.pointer(key), apart.pointer(key));
+        assert!(found.pointer(key).is_some_and(Value::is_u64), "{key}: {found}");
+    };
+    both(ask("replay", &["--config", ""]), "/peak_reserved_bytes");
+    both(ask("waste", &["--config", ""]), "/peak/reserved_bytes");
+    both(ask("fit", &["--checks", "1"]), "/rows/0/capacity_bytes");
+
+    let several = [&["compare", &snapshot, &snapshot], &flags[..]].concat();
+    let ranks = json(&several);
+    let most = |rows: &Value| rows[0]["peak_reserved"]["max_bytes"].as_u64().unwrap();
+    assert!(most(&ranks["edited"]) < most(&ranks["rows"]), "{ranks}");
+    assert!(good(&several).contains("most, edited"));
+}

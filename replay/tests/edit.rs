@@ -140,6 +140,10 @@ fn an_edit_that_means_nothing_is_an_error_that_says_what_would() {
     }
     let found = error(&edits(&["merge-stream:4"])).to_string();
     assert!(found.contains("no work on stream 4, only on 0"), "{found}");
+    let mut timeless = original.clone();
+    timeless.devices[0].records.iter_mut().for_each(|record| record.time_ns = 0);
+    let found = edit(&timeless, &edits(&["free-after:1ms:log"])).unwrap_err().to_string();
+    assert!(found.contains("as a number of requests"), "{found}");
     let mut bare = original.clone();
     bare.stacks.stacks.truncate(1);
     let found = edit(&bare, &edits(&["drop:log"])).unwrap_err().to_string();

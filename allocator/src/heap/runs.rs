@@ -27,12 +27,11 @@ pub fn expandable_runs(
         // the first that reaches far enough is found without asking each.
         let end = run.addr.0.saturating_add(run.size_bytes);
         let reaches = |group: &usize| groups[*group][0].addr.0.saturating_add(reach_bytes) >= end;
-        match alike.get(alike.partition_point(|group| !reaches(group))) {
-            Some(group) => groups[*group].push(run),
-            None => {
-                alike.push(groups.len());
-                groups.push(vec![run]);
-            }
+        if let Some(group) = alike.get(alike.partition_point(|group| !reaches(group))) {
+            groups[*group].push(run);
+        } else {
+            alike.push(groups.len());
+            groups.push(vec![run]);
         }
     }
     groups

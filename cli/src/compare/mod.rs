@@ -1,5 +1,6 @@
 //! `vramtape compare RUN...`: the table over strategies and settings, and the page that draws them.
 
+mod edited;
 mod page;
 mod ranks;
 
@@ -12,6 +13,8 @@ use replay::report::Report;
 use replay::series::Point;
 use replay::strategy::Choice;
 use serde::Serialize;
+
+use edited::Edited;
 
 use crate::runs::{Rank, RunsFlags, Share, concluded};
 use crate::setting::Chosen;
@@ -55,6 +58,8 @@ struct Comparison {
     /// What each row held over time, for a page.
     #[serde(skip)]
     series: Vec<Vec<Point>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edited: Option<Edited>,
 }
 
 /// Replays under each and prints one row a setting.
@@ -81,31 +86,49 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     Ok(Verdict::Good)
 }
 
-/// Replays one rank under each.
+/// Replays one rank under each, and its edited run.
 fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Comparison> {
-    let choices = choices(chosen, &options.config, &options.strategy)?;
-    share.begin(choices.len() as u64 * chosen.device().records.len() as u64);
+    let before = chosen.before_edits();
+    let recorded = before.as_ref().map_or(chosen, |(recorded, _)| recorded);
+    let choices = choices(recorded, &options.config, &options.strategy)?;
+    let work = |chosen: &Chosen| choices.len() as u64 * chosen.device().records.len() as u64;
+    let first = work(recorded);
+    share.begin(if before.is_some() { first + work(chosen) } else { first });
+    let (rows, series) = replayed(options, recorded, &choices, &|done| share.at(done))?;
+    let mut edited = None;
+    if let Some((_, summary)) = before {
+        let (rows, series) = replayed(options, chosen, &choices, &|done| share.at(first + done))?;
+        let edits = options.runs.ranks.machine.edit.iter().map(ToString::to_string).collect();
+        edited = Some(Edited { edits, summary, rows, series });
+    }
+    Ok(Comparison { capacity_bytes: chosen.capacity_bytes, recorded_row: 0, rows, series, edited })
+}
+
+/// A report of each choice, and what it held over time if a page is asked for.
+fn replayed(
+    options: &Options,
+    chosen: &Chosen,
+    choices: &[Choice],
+    done: &(dyn Fn(u64) + Sync),
+) -> Result<(Vec<Report>, Vec<Vec<Point>>), DriveError> {
     let (capacity_bytes, follow) = (chosen.capacity_bytes, chosen.follow);
-    let done = |records| share.at(records);
-    let (rows, series) = chosen.with_device(|device| {
-        Ok::<_, DriveError>(match options.html {
-            None => (compare(device, &choices, capacity_bytes, follow, done)?, Vec::new()),
-            Some(_) => {
-                compare_over_time(device, &choices, capacity_bytes, follow, page::POINTS, done)?
-                    .into_iter()
-                    .unzip()
-            }
-        })
-    })?;
-    Ok(Comparison { capacity_bytes, recorded_row: 0, rows, series })
+    chosen.with_device(|device| {
+        if options.html.is_none() {
+            return Ok((compare(device, choices, capacity_bytes, follow, done)?, Vec::new()));
+        }
+        let points = page::POINTS;
+        let rows = compare_over_time(device, choices, capacity_bytes, follow, points, done)?;
+        Ok(rows.into_iter().unzip())
+    })
 }
 
 /// Writes the page of a rank, which it calls `run`.
 fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
     let comparison = &rank.found;
-    let rows = comparison.rows.iter().zip(&comparison.series).enumerate();
-    let rows: Vec<_> =
-        rows.map(|(at, (report, points))| (comparison.label(at), report, &points[..])).collect();
+    let recorded = (&comparison.rows[..], &comparison.series[..]);
+    let edited = comparison.edited.as_ref().map(|edited| (&edited.rows[..], &edited.series[..]));
+    let runs: Vec<_> = [Some(recorded), edited].into_iter().flatten().collect();
+    let labels: Vec<_> = (0..comparison.rows.len()).map(|at| comparison.label(at)).collect();
     let sentences = [live(comparison), verdict(comparison)].into_iter().flatten();
     let summary: Vec<String> = sentences.map(|sentence| sentence.trim().to_owned()).collect();
     let about = page::About {
@@ -115,7 +138,7 @@ fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
         summary: summary.join(". "),
         inferred: &rank.inferred,
     };
-    page::write(file, &page::Data::new(about, &rows))
+    page::write(file, &page::Data::new(about, &labels, &runs))
 }
 
 impl Comparison {
@@ -180,6 +203,15 @@ pub(crate) fn settings_of<'r>(name: &str, config: &'r str) -> &'r str {
 }
 
 fn text(comparison: &Comparison) -> String {
+    let table = match &comparison.edited {
+        None => table(comparison),
+        Some(edited) => edited::table(comparison, edited),
+    };
+    let live = live(comparison).map_or(String::new(), |live| live + "\n\n");
+    live + &table.render() + &verdict(comparison).unwrap_or_default()
+}
+
+fn table(comparison: &Comparison) -> Table {
     let heads = [
         "strategy",
         "settings",
@@ -203,25 +235,25 @@ fn text(comparison: &Comparison) -> String {
             row.num_ooms.to_string(),
         ]);
     }
-    let mut text = table.render();
-    if let Some(live) = live(comparison) {
-        text = format!("{live}\n\n{text}");
-    }
-    if let Some(better) = verdict(comparison) {
-        text.push_str(&better);
-    }
-    text
+    table
 }
 
 /// What nothing can go below.
 fn live(comparison: &Comparison) -> Option<String> {
-    let live = bytes::show(comparison.rows.first()?.peak_live_bytes);
+    let live = |rows: &[Report]| Some(bytes::show(rows.first()?.peak_live_bytes));
+    let edited = comparison.edited.as_ref().and_then(|edited| live(&edited.rows));
+    let edited = edited.map_or(String::new(), |edited| format!(", edited {edited}"));
+    let live = live(&comparison.rows)?;
     let capacity = comparison.capacity_bytes.map_or("unlimited".to_owned(), bytes::show);
-    Some(format!("peak live {live} (no policy can reserve less), capacity {capacity}"))
+    Some(format!("peak live {live}{edited} (no policy can reserve less), capacity {capacity}"))
 }
 
-/// What the table says, in a sentence, where a setting that can be had live reserves less than the recorded one did.
+/// What the table says, in a sentence: which setting that can be had live reserves least, where that is less than the
+/// recorded one did; or what the edits change.
 fn verdict(comparison: &Comparison) -> Option<String> {
+    if let Some(edited) = &comparison.edited {
+        return edited::verdict(comparison, edited);
+    }
     let recorded = comparison.rows.get(comparison.recorded_row)?;
     let fits =
         |row: &&Report| strategy::is_live(&row.strategy) && row.num_ooms <= recorded.num_ooms;

@@ -28,21 +28,34 @@ pub(super) struct About<'c> {
     pub(super) inferred: &'c [String],
 }
 
+/// The reports of a run, a row each, and what each held over time.
+pub(super) type Rows<'c> = (&'c [Report], &'c [Vec<Point>]);
+
 /// What the page shows.
 #[derive(Serialize)]
 pub(super) struct Data<'c> {
     #[serde(flatten)]
     about: About<'c>,
-    /// The stretches that the lines are drawn in, by their ends: records, and nanoseconds since the first.
-    after_records: Vec<u64>,
-    time_ns: Vec<u64>,
-    /// The most alive at once in each, of the first row.
-    live_bytes: Vec<u64>,
+    /// The recorded run, and the edited one if there is one.
+    runs: Vec<Run>,
+    /// The rows of all runs, those of one setting together.
     rows: Vec<Row<'c>>,
 }
 
 #[derive(Serialize)]
+struct Run {
+    /// The stretches that its lines are drawn in, by their ends: records, and nanoseconds since the first.
+    after_records: Vec<u64>,
+    time_ns: Vec<u64>,
+    /// The most alive at once in each, of the first row.
+    live_bytes: Vec<u64>,
+}
+
+#[derive(Serialize)]
 struct Row<'c> {
+    /// Whose: its place among the runs, and that of its settings.
+    run: usize,
+    setting: usize,
     /// The settings, in words.
     label: String,
     /// The most reserved at once in each stretch.
@@ -52,24 +65,43 @@ struct Row<'c> {
 }
 
 impl<'c> Data<'c> {
-    /// Of rows, each with its settings in words and its points over the same stretches.
-    pub(super) fn new(about: About<'c>, rows: &[(String, &'c Report, &[Point])]) -> Self {
-        let first = rows.first().map_or(&[][..], |(_, _, points)| points);
-        let of = |points: &[Point], value: fn(&Point) -> u64| points.iter().map(value).collect();
-        let start_ns = first.first().map_or(0, |point| point.time_ns);
-        let row = |(label, report, points): &(String, &'c Report, &[Point])| Row {
-            label: label.clone(),
-            reserved_bytes: of(points, |point| point.reserved_bytes),
-            report,
+    /// Of the recorded run and the edited one, each with a row for each of the `labels`.
+    pub(super) fn new(about: About<'c>, labels: &[String], runs: &[Rows<'c>]) -> Self {
+        let row = |run: usize, setting: usize| {
+            let (reports, series) = runs[run];
+            let edited = if run == 0 { "" } else { ", edited" };
+            Row {
+                run,
+                setting,
+                label: format!("{}{edited}", labels[setting]),
+                reserved_bytes: of(&series[setting], |point| point.reserved_bytes),
+                report: &reports[setting],
+            }
         };
+        let settings = 0..labels.len();
+        let rows = settings.flat_map(|setting| (0..runs.len()).map(move |run| (run, setting)));
         Self {
             about,
+            runs: runs.iter().map(|(_, series)| Run::new(series)).collect(),
+            rows: rows.map(|(run, setting)| row(run, setting)).collect(),
+        }
+    }
+}
+
+impl Run {
+    fn new(series: &[Vec<Point>]) -> Self {
+        let first = series.first().map_or(&[][..], Vec::as_slice);
+        let start_ns = first.first().map_or(0, |point| point.time_ns);
+        Self {
             after_records: of(first, |point| point.after_records),
             time_ns: first.iter().map(|point| point.time_ns.saturating_sub(start_ns)).collect(),
             live_bytes: of(first, |point| point.live_bytes),
-            rows: rows.iter().map(row).collect(),
         }
     }
+}
+
+fn of(points: &[Point], value: fn(&Point) -> u64) -> Vec<u64> {
+    points.iter().map(value).collect()
 }
 
 /// Writes the page, whole or not at all.
@@ -93,7 +125,7 @@ mod tests {
 
     fn page_of(run: &str) -> String {
         let about = About { run: run.to_owned(), ..About::default() };
-        page(&Data::new(about, &[])).unwrap()
+        page(&Data::new(about, &[], &[])).unwrap()
     }
 
     #[test]

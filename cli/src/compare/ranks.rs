@@ -16,6 +16,9 @@ struct Summary<'a> {
     recorded_row: usize,
     /// The table: each row over all ranks.
     rows: &'a [CompareRow],
+    /// The same of the edited runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edited: Option<&'a [CompareRow]>,
     /// The table of every rank.
     ranks: &'a [Rank<Comparison>],
     skipped: &'a [Skipped],
@@ -26,12 +29,21 @@ pub(super) fn report(options: &Options, answers: &Answers<Comparison>) -> Result
     let tables: Vec<&[Report]> =
         answers.ranks.iter().map(|rank| rank.found.rows.as_slice()).collect();
     let rows = compare(&tables);
+    let edited: Option<Vec<&[Report]>> =
+        answers.ranks.iter().map(|rank| Some(&rank.found.edited.as_ref()?.rows[..])).collect();
+    let edited = edited.map(|tables| compare(&tables));
     let worst = rows.first().map_or(0, |recorded| recorded.worst.rank);
     if options.json {
         let (ranks, skipped) = (&answers.ranks, &answers.skipped);
-        output::print_json(&Summary { recorded_row: 0, rows: &rows, ranks, skipped })?;
+        output::print_json(&Summary {
+            recorded_row: 0,
+            rows: &rows,
+            edited: edited.as_deref(),
+            ranks,
+            skipped,
+        })?;
     } else {
-        output::print(&(text(&answers.ranks, &rows) + &answers.notes(worst)))?;
+        output::print(&(text(&answers.ranks, &rows, edited.as_deref()) + &answers.notes(worst)))?;
     }
     // The table is there already if the page cannot be written.
     if let Some(file) = &options.html {
@@ -42,8 +54,8 @@ pub(super) fn report(options: &Options, answers: &Answers<Comparison>) -> Result
     Ok(Verdict::Good)
 }
 
-fn text(ranks: &[Rank<Comparison>], rows: &[CompareRow]) -> String {
-    let heads = [
+fn text(ranks: &[Rank<Comparison>], rows: &[CompareRow], edited: Option<&[CompareRow]>) -> String {
+    let mut heads = vec![
         "strategy",
         "settings",
         "worst rank",
@@ -55,9 +67,12 @@ fn text(ranks: &[Rank<Comparison>], rows: &[CompareRow]) -> String {
         ">device calls",
         ">driver ms",
     ];
+    if edited.is_some() {
+        heads.push(">most, edited");
+    }
     let mut table = Table::new(&heads);
-    for row in rows {
-        table.row([
+    for (at, row) in rows.iter().enumerate() {
+        let mut cells = vec![
             row.strategy.clone(),
             label(row, ranks.len()),
             ranks[row.worst.rank].name.clone(),
@@ -68,7 +83,12 @@ fn text(ranks: &[Rank<Comparison>], rows: &[CompareRow]) -> String {
             row.ranks_out_of_memory.to_string(),
             row.worst.device_calls.to_string(),
             format!("{:.1}", row.worst.driver_time_ns as f64 / 1e6),
-        ]);
+        ];
+        cells.extend(edited.map(|edited| {
+            let row = edited.get(at);
+            row.map_or(String::new(), |row| bytes::show(row.peak_reserved.max_bytes))
+        }));
+        table.row(cells);
     }
     format!("{}\n\n{}{}", head(ranks), table.render(), verdict(ranks.len(), rows))
 }

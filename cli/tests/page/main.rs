@@ -27,42 +27,37 @@ struct Written {
     _folder: TempDir,
     html: String,
     url: String,
-    /// The cells of the printed table.
-    rows: Vec<Vec<String>>,
-    report: Value,
+    /// How many runs it draws: the recorded one, and the edited one.
+    runs: usize,
+    /// The rows of all runs, those of one setting together: cells of the printed tables, and reports.
+    rows: Vec<(Vec<String>, Value)>,
 }
 
 impl Written {
-    /// The page of a run in the repository.
-    fn new(trace: &str) -> Self {
+    /// The page of a run in the repository, beside its edited run if there are edits.
+    fn new(trace: &str, edits: &[&str]) -> Self {
         let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/traces");
         let file = |end: &str| traces.join(format!("{trace}{end}")).to_str().unwrap().to_owned();
+        let (run, meta) = (file(".pickle.zst"), file(".json"));
         let folder = tempfile::tempdir().unwrap();
-        let page = folder.path().join("page.html");
-        let page = page.to_str().unwrap();
-        let compare = |flags: &[&str]| {
-            let mut command = Command::new(assert_cmd::cargo::cargo_bin!("vramtape"));
-            let run = [&file(".pickle.zst"), "--meta", &file(".json")];
-            let output = command.arg("compare").args(run).args(flags).output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            String::from_utf8(output.stdout).unwrap()
-        };
-        let printed = compare(&["--html", page]);
-        let rows = printed.lines().skip_while(|line| !line.starts_with("---")).skip(1);
-        let cells = |line: &str| {
-            let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
-            cells.map(str::to_owned).collect()
-        };
-        let rows: Vec<Vec<String>> = rows.take_while(|line| !line.is_empty()).map(cells).collect();
-        let report: Value = serde_json::from_str(&compare(&["--json"])).unwrap();
-        assert_eq!(rows.len(), report["rows"].as_array().unwrap().len());
-        let (html, url) = (fs::read_to_string(page).unwrap(), format!("file://{page}"));
-        Self { _folder: folder, html, url, rows, report }
-    }
-
-    fn peaks(&self, key: &str) -> Vec<f64> {
-        let rows = self.report["rows"].as_array().unwrap();
-        rows.iter().map(|row| row[key].as_f64().unwrap()).collect()
+        let within = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (page, edited) = (within("page.html"), within("edited.vtape"));
+        let flags: Vec<_> = edits.iter().flat_map(|edit| ["--edit", edit]).collect();
+        vramtape(&[&["compare", &run, "--meta", &meta, "--html", &page], &flags[..]].concat());
+        let mut tables = vec![table(&["compare", &run, "--meta", &meta])];
+        if !edits.is_empty() {
+            vramtape(&[&["edit", &run, "--meta", &meta, "-o", &edited], edits].concat());
+            let mut rows = table(&["compare", &edited]);
+            for (cells, _) in &mut rows {
+                cells[1] += ", edited";
+            }
+            tables.push(rows);
+        }
+        let (runs, settings) = (tables.len(), tables[0].len());
+        let row = |at: usize| tables[at % runs][at / runs].clone();
+        let rows = (0..runs * settings).map(row).collect();
+        let (html, url) = (fs::read_to_string(&page).unwrap(), format!("file://{page}"));
+        Self { _folder: folder, html, url, runs, rows }
     }
 
     /// What is wrong with the page in a window of this width, in a colour scheme.
@@ -84,8 +79,9 @@ impl Written {
     fn drawn(&self, seen: &Value) -> Vec<String> {
         let mut problems = Vec::new();
         let rows: Vec<Vec<String>> = list(seen, "rows").map(|row| texts(&row["cells"])).collect();
-        if rows != self.rows {
-            problems.push(format!("the legend says {rows:?}, the command {:?}", self.rows));
+        let said: Vec<Vec<String>> = self.rows.iter().map(|(cells, _)| cells.clone()).collect();
+        if rows != said {
+            problems.push(format!("the legend says {rows:?}, the command {said:?}"));
         }
         let axis: Vec<_> = list(seen, "axis").map(|line| (number(line, "y"), line)).collect();
         let [(zero, _), .., (highest, label)] = axis[..] else {
@@ -98,13 +94,15 @@ impl Written {
             }
         };
         let tops = list(seen, "lines").map(|line| number(line, "top"));
-        let peaks = self.peaks("peak_reserved_bytes");
-        assert_eq!(tops.clone().count(), peaks.len());
-        for (at, (top, bytes)) in tops.zip(peaks).enumerate() {
+        let peaks =
+            |key: &str| self.rows.iter().map(|(_, row)| number(row, key)).collect::<Vec<_>>();
+        let reserved = peaks("peak_reserved_bytes");
+        assert_eq!(tops.clone().count(), reserved.len());
+        for (at, (top, bytes)) in tops.zip(reserved).enumerate() {
             compare(format!("line {at}"), top, bytes);
         }
-        let live =
-            self.peaks("peak_live_bytes")[self.report["recorded_row"].as_u64().unwrap() as usize];
+        // What is alive is drawn of each run's first row.
+        let live = peaks("peak_live_bytes")[..self.runs].iter().copied().fold(0.0, f64::max);
         compare("what is alive".to_owned(), number(seen, "live_top"), live);
         for (row, line) in list(seen, "rows").zip(list(seen, "lines")) {
             if row["key"] != line["stroke"] || line["is_shown"] != true || row["is_pressed"] != true
@@ -138,9 +136,13 @@ impl Written {
                 return vec!["pointing at the chart says nothing".to_owned()];
             }
             let lines = texts(&tip["lines"]);
-            let is_whole = lines.len() == rows + 2
+            let is_whole = lines.len() == rows + self.runs
                 && lines[0].contains("record")
-                && self.rows.iter().zip(&lines[2..]).all(|(row, line)| line.ends_with(&row[1]));
+                && self
+                    .rows
+                    .iter()
+                    .zip(&lines[self.runs..])
+                    .all(|((cells, _), line)| line.ends_with(&cells[1]));
             expect(is_whole, "what is said of a moment", tip);
             let is_inside = number(tip, "left") >= number(chart, "left") - 1.0
                 && number(tip, "right") <= number(chart, "right") + 1.0;
@@ -154,7 +156,7 @@ impl Written {
         let said = texts(&seen["tip"]["lines"]);
         let is_said = texts(&values)
             .iter()
-            .zip(said.iter().skip(2))
+            .zip(said.iter().skip(self.runs))
             .all(|(value, line)| line.trim().starts_with(value.as_str()));
         expect(is_said && !said.is_empty(), "what is said of the end", &seen["tip"]);
 
@@ -184,12 +186,35 @@ impl Written {
         browser.point_at(at(0.5), false);
         let seen = browser.evaluate(PROBE);
         expect(
-            texts(&seen["tip"]["lines"]).len() == rows + 1,
+            texts(&seen["tip"]["lines"]).len() == rows + self.runs - 1,
             "it is not said either",
             &seen["tip"],
         );
         problems
     }
+}
+
+/// What the command prints; it has to succeed.
+fn vramtape(args: &[&str]) -> String {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("vramtape"));
+    let output = command.args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The rows of a comparison: their cells as printed, and their reports.
+fn table(args: &[&str]) -> Vec<(Vec<String>, Value)> {
+    let cells = |line: &str| {
+        let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+        cells.map(str::to_owned).collect()
+    };
+    let text = vramtape(args);
+    let rows = text.lines().skip_while(|line| !line.starts_with("---")).skip(1);
+    let rows: Vec<Vec<String>> = rows.take_while(|line| !line.is_empty()).map(cells).collect();
+    let report: Value = serde_json::from_str(&vramtape(&[args, &["--json"]].concat())).unwrap();
+    let reports = report["rows"].as_array().unwrap().clone();
+    assert_eq!(rows.len(), reports.len());
+    rows.into_iter().zip(reports).collect()
 }
 
 /// Nothing is cut off or lies on something else.
@@ -271,8 +296,12 @@ const VIEWS: [(u32, &str); 4] = [(380, "light"), (380, "dark"), (1600, "light"),
 #[ignore = "needs a browser: cargo xtask test runs it where there is one"]
 fn the_page_shows_what_the_command_printed_on_every_screen() {
     let mut browser = Browser::start();
-    for trace in ["gpt2_train-default", "resnet50_batchsweep-oom"] {
-        let page = Written::new(trace);
+    for (trace, edits) in [
+        ("gpt2_train-default", &[][..]),
+        ("resnet50_batchsweep-oom", &[]),
+        ("gpt2_train-default", &["scale:0.5", "free-after:0:attention"]),
+    ] {
+        let page = Written::new(trace, edits);
         let problems = VIEWS.map(|(width, scheme)| page.problems(&mut browser, width, scheme));
         assert!(problems.concat().is_empty(), "{trace}: {:#?}", problems.concat());
     }
@@ -282,7 +311,7 @@ fn the_page_shows_what_the_command_printed_on_every_screen() {
 #[ignore = "needs a browser: cargo xtask test runs it where there is one"]
 fn a_broken_page_is_noticed() {
     let mut browser = Browser::start();
-    let page = Written::new("gpt2_train-default");
+    let page = Written::new("gpt2_train-default", &[]);
     assert_eq!(page.problems(&mut browser, 1600, "light"), Vec::<String>::new());
     for (good, bad) in [
         ("data.rows.forEach(list);", "data.rows.forEach(lost);"),
@@ -291,7 +320,7 @@ fn a_broken_page_is_noticed() {
         ("<div id=\"tip\">", "<img src=\"https://localhost:9/\"><div id=\"tip\">"),
         ("y(b).toFixed(1)", "y(0.99 * b).toFixed(1)"),
         ("row.efficiency.toFixed(3)", "row.efficiency.toFixed(2)"),
-        ("d: path(row.reserved_bytes)", "d: path(row.reserved_bytes.slice(0, 500))"),
+        ("d: path(run, reserved_bytes)", "d: path(run, reserved_bytes.slice(0, 500))"),
         ("svg.addEventListener(\"pointermove\", point_at);", ""),
         ("row.reserved_bytes[at]", "row.reserved_bytes[0]"),
         ("shown[at] = !shown[at]; show();", ""),

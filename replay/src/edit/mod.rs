@@ -72,6 +72,9 @@ pub enum EditError {
         /// The factor.
         factor: f64,
     },
+    /// A delay in time on a run whose records have none.
+    #[error("the run has no clock: give the delay of free-after as a number of requests")]
+    NoClock,
     /// A pattern that no stack has.
     #[error("no stack has a frame with `{pattern}`{advice}")]
     NoStack {
@@ -121,7 +124,8 @@ pub fn edit(tape: &Tape, edits: &[Edit]) -> Result<(Tape, Summary), EditError> {
         (device.lost, device.left_out) = (0, 0);
     }
     edited.meta.inferred.push(format!(
-        "edited: {summary}; placed anew by PyTorch's policy under the recorded settings on a device without limit"
+        "the run is edited: {summary}; placed anew by PyTorch's policy under the recorded settings on a device \
+         without limit"
     ));
     Ok((edited, summary))
 }

@@ -41,6 +41,9 @@ impl Plan {
                     plan.merges.push((*from, *to));
                 }
                 Edit::FreeAfter { delay, pattern } => {
+                    if matches!(delay, Delay::Time { .. }) && !has_clock(tape) {
+                        return Err(EditError::NoClock);
+                    }
                     plan.delays.push((*delay, stacks_with(stacks, pattern)?));
                 }
             }
@@ -111,6 +114,10 @@ fn find_stream(tape: &Tape, stream: Stream) -> Result<(), EditError> {
     }
     let known: Vec<_> = known.iter().map(ToString::to_string).collect();
     Err(EditError::NoStream { stream, known: known.join(", ") })
+}
+
+fn has_clock(tape: &Tape) -> bool {
+    tape.devices.iter().flat_map(|device| &device.records).any(|record| record.time_ns > 0)
 }
 
 fn stream_of(record: &Record) -> Option<Stream> {
