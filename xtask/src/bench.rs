@@ -73,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 fn beside_pytorch(options: &Options) -> Result<()> {
     let artefacts = Artefacts::build()?;
-    let venv = Venv::ensure(torch::find(&options.torch)?)?;
+    let venv = Venv::ensure(&torch::find(&options.torch)?.kit)?;
     let mut peers = peers::command(&venv, &artefacts, "scale")?;
     for part in &options.only {
         peers.args(["--only", part]);
@@ -89,7 +89,7 @@ fn beside_pytorch(options: &Options) -> Result<()> {
 
 fn stacks(version: &str) -> Result<()> {
     let artefacts = Artefacts::build()?;
-    let mut python = Command::new(Venv::ensure(torch::find(version)?)?.python());
+    let mut python = Command::new(Venv::ensure(&torch::find(version)?.kit)?.python());
     python.arg(cargo::root()?.join("benches/peers/stacks.py"));
     artefacts.announce(&mut python);
     check(&mut python, "the bench of stacks")
@@ -99,7 +99,7 @@ fn snapshots(version: &str) -> Result<()> {
     let artefacts = Artefacts::build()?;
     let build = ["build", "--release", "-p", "benches", "--bin", "import"];
     check(&mut cargo::command(&build)?, "the build of the import")?;
-    let mut python = Command::new(Venv::ensure(torch::find(version)?)?.python());
+    let mut python = Command::new(Venv::ensure(&torch::find(version)?.kit)?.python());
     python.arg(cargo::root()?.join("benches/peers/snapshots.py"));
     python.env("VRAMTAPE_IMPORT", cargo::target()?.join("release/import"));
     artefacts.announce(&mut python);

@@ -27,7 +27,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let torch = torch::find(&options.torch)?;
     let root = cargo::root()?;
     cargo::require_compiler()?; // What is missing is said before anything long begins.
-    let venv = Venv::ensure(torch)?;
+    let venv = Venv::ensure(&torch.kit)?;
     let artefacts = Artefacts::build()?;
     let out = root.join("demo-output");
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;

@@ -10,6 +10,7 @@ mod cargo;
 mod demo;
 mod exec;
 mod instructions;
+mod kit;
 mod peers;
 mod progress;
 mod python;

@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use anyhow::{Result, bail};
 
-use crate::torch::Torch;
+use crate::kit::Kit;
 
 /// Prints the minor version of a Python 3 that has what a virtual environment needs.
 const PROBE: &str = "\
@@ -19,18 +19,15 @@ except ImportError:
     sys.exit(9)
 ";
 
-/// The interpreter to make `torch`'s environment with: `$VRAMTAPE_PYTHON`, else the first of
+/// The interpreter to make `kit`'s environment with: `$VRAMTAPE_PYTHON`, else the first of
 /// `python3` and `python3.N` that is neither too old nor too new and has its venv module.
-pub(crate) fn find(torch: &Torch) -> Result<String> {
-    let range = format!("3.{} to 3.{}", torch.python_min, torch.python_max);
+pub(crate) fn find(kit: &Kit) -> Result<String> {
+    let range = format!("3.{} to 3.{}", kit.python_min, kit.python_max);
     if let Ok(python) = env::var("VRAMTAPE_PYTHON") {
         return match probe(&python) {
-            Probe::Good(minor) if fits(torch, minor) => Ok(python),
+            Probe::Good(minor) if fits(kit, minor) => Ok(python),
             Probe::Good(minor) => {
-                bail!(
-                    "VRAMTAPE_PYTHON={python} is Python 3.{minor}; torch {} needs {range}",
-                    torch.version
-                )
+                bail!("VRAMTAPE_PYTHON={python} is Python 3.{minor}; {} needs {range}", kit.name)
             }
             Probe::NoVenv(minor) => bail!(no_venv(&python, minor)),
             Probe::None => bail!("VRAMTAPE_PYTHON={python} does not run; name a Python {range}"),
@@ -38,13 +35,12 @@ pub(crate) fn find(torch: &Torch) -> Result<String> {
     }
     let mut seen = Vec::new();
     let mut without_venv = None;
-    let versioned =
-        (torch.python_min..=torch.python_max).rev().map(|minor| format!("python3.{minor}"));
+    let versioned = (kit.python_min..=kit.python_max).rev().map(|minor| format!("python3.{minor}"));
     for python in std::iter::once("python3".to_owned()).chain(versioned) {
         match probe(&python) {
-            Probe::Good(minor) if fits(torch, minor) => return Ok(python),
+            Probe::Good(minor) if fits(kit, minor) => return Ok(python),
             Probe::Good(minor) => seen.push(format!("{python} is 3.{minor}")),
-            Probe::NoVenv(minor) if fits(torch, minor) => {
+            Probe::NoVenv(minor) if fits(kit, minor) => {
                 without_venv.get_or_insert((python, minor));
             }
             Probe::NoVenv(_) | Probe::None => {}
@@ -55,9 +51,9 @@ pub(crate) fn find(torch: &Torch) -> Result<String> {
     }
     let found = if seen.is_empty() { "no python3 is on PATH".to_owned() } else { seen.join(", ") };
     bail!(
-        "torch {} needs Python {range} and {found}: install one (for example `apt install \
+        "{} needs Python {range} and {found}: install one (for example `apt install \
          python3.12 python3.12-venv`), or set VRAMTAPE_PYTHON to it",
-        torch.version
+        kit.name
     )
 }
 
@@ -101,8 +97,8 @@ fn probe(python: &str) -> Probe {
     }
 }
 
-fn fits(torch: &Torch, minor: u32) -> bool {
-    (torch.python_min..=torch.python_max).contains(&minor)
+fn fits(kit: &Kit, minor: u32) -> bool {
+    (kit.python_min..=kit.python_max).contains(&minor)
 }
 
 fn no_venv(python: &str, minor: u32) -> String {

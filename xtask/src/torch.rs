@@ -2,44 +2,44 @@
 
 use anyhow::{Result, bail};
 
+use crate::kit::Kit;
+
 /// One supported PyTorch and its companions, pinned.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Torch {
     /// The version of the `torch` wheel.
     pub(crate) version: &'static str,
-    /// The numpy it is used with; torch warns without one.
-    pub(crate) numpy: &'static str,
-    /// The `nvidia-cuda-crt` wheel with the headers of the same CUDA; only `bench --peers` compiles
-    /// against torch and needs it.
-    pub(crate) cuda_crt: &'static str,
-    /// Oldest Python (3.N) that both wheels exist for.
-    pub(crate) python_min: u32,
-    /// Newest Python (3.N) that both wheels exist for.
-    pub(crate) python_max: u32,
-    /// Disk space an installation needs while it runs: the unpacked wheels and the downloads.
-    pub(crate) disk_gib: u64,
+    /// What it is installed with: the numpy without which torch warns, and, for `bench --peers`, which compiles against
+    /// torch, the `nvidia-cuda-crt` with the headers of the same CUDA.
+    pub(crate) kit: Kit,
 }
 
 /// The default of `cargo xtask demo`.
 pub(crate) const DEFAULT: &str = "2.11.0";
 
 /// Every supported version, the default first.
-pub(crate) const ALL: [Torch; 2] = [
+pub(crate) static ALL: [Torch; 2] = [
     Torch {
         version: DEFAULT,
-        numpy: "2.4.6",
-        cuda_crt: "13.0.88",
-        python_min: 11,
-        python_max: 14,
-        disk_gib: 8,
+        kit: Kit {
+            name: "torch-2.11.0",
+            pins: &["torch==2.11.0", "numpy==2.4.6"],
+            headers: Some("nvidia-cuda-crt==13.0.88"),
+            python_min: 11,
+            python_max: 14,
+            disk_gib: 8,
+        },
     },
     Torch {
         version: "2.15.0",
-        numpy: "2.4.6",
-        cuda_crt: "13.2.86",
-        python_min: 11,
-        python_max: 14,
-        disk_gib: 9,
+        kit: Kit {
+            name: "torch-2.15.0",
+            pins: &["torch==2.15.0", "numpy==2.4.6"],
+            headers: Some("nvidia-cuda-crt==13.2.86"),
+            python_min: 11,
+            python_max: 14,
+            disk_gib: 9,
+        },
     },
 ];
 

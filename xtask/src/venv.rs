@@ -1,4 +1,4 @@
-//! One virtual environment per PyTorch version, in the cache folder.
+//! One virtual environment per kit, in the cache folder.
 //!
 //! An environment is complete only when its stamp is there and says what is in it: an installation
 //! that was interrupted leaves no stamp, and is made anew. What pip has downloaded stays in pip's own
@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 
+use crate::kit::Kit;
 use crate::progress::Step;
-use crate::torch::Torch;
 use crate::{cache, exec, python};
 
 /// Written last, beside what it vouches for.
@@ -26,21 +26,21 @@ const PIP_ADVICE: &str = "The first run needs the network. Behind a mirror or a 
 /// A complete environment.
 pub(crate) struct Venv {
     folder: PathBuf,
-    torch: &'static Torch,
+    kit: &'static Kit,
 }
 
 impl Venv {
-    /// The environment of `torch`: made, repaired or simply found.
-    pub(crate) fn ensure(torch: &'static Torch) -> Result<Self> {
+    /// The environment of `kit`: made, repaired or simply found.
+    pub(crate) fn ensure(kit: &'static Kit) -> Result<Self> {
         let all = cache::folder()?.join("venvs");
         fs::create_dir_all(&all).with_context(|| {
             format!("cannot make {}: set VRAMTAPE_CACHE to a folder you may write", all.display())
         })?;
-        let venv = Self { folder: all.join(format!("torch-{}", torch.version)), torch };
+        let venv = Self { folder: all.join(kit.name), kit };
         if venv.is_stamped() {
             return Ok(venv);
         }
-        let _only_one = lock(&all.join(format!("torch-{}.lock", torch.version)))?;
+        let _only_one = lock(&all.join(format!("{}.lock", kit.name)))?;
         if venv.is_stamped() {
             return Ok(venv); // Another process has just made it.
         }
@@ -70,13 +70,12 @@ impl Venv {
 
     /// Adds the CUDA headers that torch's own headers include, for programs compiled against it.
     pub(crate) fn ensure_cuda_headers(&self) -> Result<()> {
-        let package = format!("nvidia-cuda-crt=={}", self.torch.cuda_crt);
-        let site = self.site_packages()?;
-        let installed = format!("nvidia_cuda_crt-{}.dist-info", self.torch.cuda_crt);
-        if site.join(installed).is_dir() {
+        let Some(package) = self.kit.headers else { return Ok(()) };
+        let installed = package.replace('-', "_").replace("==", "-") + ".dist-info";
+        if self.site_packages()?.join(installed).is_dir() {
             return Ok(());
         }
-        self.pip(&[&package])
+        self.pip(&[package])
     }
 
     fn is_stamped(&self) -> bool {
@@ -84,36 +83,44 @@ impl Venv {
     }
 
     fn stamp(&self) -> String {
-        format!("torch=={}\nnumpy=={}\n", self.torch.version, self.torch.numpy)
+        self.kit.pins.join("\n") + "\n"
     }
 
     /// Whether an environment without a stamp works and has the pinned versions.
     fn holds_what_it_should(&self) -> bool {
-        let versions = "import torch, numpy; from importlib.metadata import version\n\
-                        print(f'torch=={version(\"torch\")}\\nnumpy=={version(\"numpy\")}')";
+        let modules = self.modules();
+        let versions = format!(
+            "import {modules}; from importlib.metadata import version\n\
+             for name in '{modules}'.split(', '): print(name + '==' + version(name))"
+        );
         Command::new(self.python())
-            .args(["-c", versions])
+            .args(["-c", &versions])
             .output()
             .is_ok_and(|out| out.status.success() && out.stdout == self.stamp().as_bytes())
     }
 
+    /// The names under which the packages are imported.
+    fn modules(&self) -> String {
+        let names = self.kit.pins.iter().filter_map(|pin| Some(pin.split_once("==")?.0));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
     fn install(&self, all: &Path) -> Result<()> {
-        cache::require_space(all, self.torch.disk_gib)?;
-        let interpreter = python::find(self.torch)?;
+        cache::require_space(all, self.kit.disk_gib)?;
+        let interpreter = python::find(self.kit)?;
         let mut step = Step::start(format!("making {}", self.folder.display()));
         let mut make = Command::new(&interpreter);
         make.args(["-m", "venv", "--clear"]).arg(&self.folder);
         let advice = format!("Is the venv module of {interpreter} complete (python3-venv)?");
         exec::run_or_fail(&mut step, "venv", make, PIP_LIMIT, &advice)?;
         step.done();
-        let pins = self.stamp();
-        self.pip(&pins.lines().collect::<Vec<_>>())?;
+        self.pip(self.kit.pins)?;
         if !self.holds_what_it_should() {
             bail!(
-                "{} was installed, but `import torch, numpy` does not work in it: run \
-                 `{} -c 'import torch'` to see why",
+                "{} was installed, but does not work: run `{} -c 'import {}'` to see why",
                 self.folder.display(),
-                self.python().display()
+                self.python().display(),
+                self.modules()
             );
         }
         Ok(())
@@ -124,7 +131,7 @@ impl Venv {
         let mut pip = Command::new(self.python());
         pip.args(["-m", "pip", "install", "--disable-pip-version-check"]).args(packages);
         pip.env("TMPDIR", self.scratch()?); // /tmp may be a small tmpfs; wheels are not small.
-        let log = format!("pip-torch-{}", self.torch.version);
+        let log = format!("pip-{}", self.kit.name);
         exec::run_or_fail(&mut step, &log, pip, PIP_LIMIT, PIP_ADVICE)?;
         fs::remove_dir_all(self.scratch()?).context("cannot remove pip's temporary files")?;
         step.done();

@@ -38,7 +38,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     for torch in &torch::ALL {
         let mut venv = None;
         tally.group(&format!("environment of torch {}", torch.version), || {
-            venv = Some(Venv::ensure(torch)?);
+            venv = Some(Venv::ensure(&torch.kit)?);
             Ok(Outcome { counts: Counts::one(true), detail: String::new() })
         });
         let Some(venv) = venv else { continue };
@@ -47,12 +47,15 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         for script in &scripts {
             let name = script.file_stem().unwrap_or_default().to_string_lossy();
             let name = format!("{name} (torch {})", torch.version);
-            tally.group(&name, || run_script(&name, script, &venv.python(), &artefacts));
+            tally.group(&name, || {
+                run_script(&name, script, Command::new(venv.python()), &artefacts)
+            });
         }
     }
     Ok(())
 }
 
+/// The `test_*.py` of a folder.
 pub(super) fn find(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut scripts = Vec::new();
     for entry in
@@ -76,7 +79,7 @@ pub(super) fn find(folder: &Path) -> Result<Vec<PathBuf>> {
 pub(super) fn run_script(
     name: &str,
     script: &Path,
-    python: &Path,
+    mut python: Command,
     artefacts: &Artefacts,
 ) -> Result<Outcome> {
     let log = name.replace([' ', '(', ')'], "-");
@@ -85,7 +88,6 @@ pub(super) fn run_script(
         fs::remove_dir_all(&scratch).context("cannot empty a script's folder")?;
     }
     fs::create_dir_all(&scratch).context("cannot make a script's folder")?;
-    let mut python = Command::new(python);
     python.arg("-u").arg(script).current_dir(&scratch);
     python.env("PYTHONDONTWRITEBYTECODE", "1");
     artefacts.announce(&mut python);

@@ -1,0 +1,28 @@
+//! What an environment holds.
+
+/// Packages that belong together, pinned, and the Pythons that wheels of all of them exist for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Kit {
+    /// The environment's name.
+    pub(crate) name: &'static str,
+    /// The packages, `name==version`; each is imported under its name.
+    pub(crate) pins: &'static [&'static str],
+    /// One more, with headers of CUDA, for what is compiled against them.
+    pub(crate) headers: Option<&'static str>,
+    /// Oldest Python (3.N).
+    pub(crate) python_min: u32,
+    /// Newest Python (3.N).
+    pub(crate) python_max: u32,
+    /// Disk space an installation needs while it runs: the unpacked wheels and the downloads.
+    pub(crate) disk_gib: u64,
+}
+
+/// What the tests of the Python package need: what builds its wheel (as in pyproject.toml), and its extras.
+pub(crate) static PACKAGE: Kit = Kit {
+    name: "package",
+    pins: &["hatchling==1.27.0", "ray==2.60.0", "pyarrow==26.0.1"],
+    headers: None,
+    python_min: 10,
+    python_max: 14,
+    disk_gib: 1,
+};
