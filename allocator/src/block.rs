@@ -161,9 +161,14 @@ impl Blocks {
         id
     }
 
-    /// Cuts `front_bytes` off the front of a free block. Returns the front; the rest keeps its id.
+    /// Cuts `front_bytes` off the front of a free block and hands them out. Returns the front; the rest keeps its id.
     #[inline]
-    pub(crate) fn split(&mut self, id: BlockId, front_bytes: u64) -> BlockId {
+    pub(crate) fn split(
+        &mut self,
+        id: BlockId,
+        front_bytes: u64,
+        (requested_bytes, stack): (u64, StackId),
+    ) -> BlockId {
         let front = self.vacant.pop().unwrap_or_else(|| self.add_slot());
         let rest = &mut self[id];
         let (addr, prev) = (rest.addr, rest.prev);
@@ -173,6 +178,9 @@ impl Blocks {
             range: rest.range,
             segment_rank: rest.segment_rank,
             segment_stack: rest.segment_stack,
+            allocated: true,
+            requested_bytes,
+            stack,
             ..Block::new(addr, front_bytes, rest.lane)
         };
         rest.addr.0 += front_bytes;

@@ -149,31 +149,29 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let is_small = want.pool.is_small();
         let block = &self.blocks[found.id];
         let (was_split, counts_inactive) = (block.is_split(), block.range.is_none());
-        let found_bytes = block.size_bytes;
+        let (addr, found_bytes) = (block.addr, block.size_bytes);
         let rest_bytes = found_bytes - want.size_bytes;
-        let id = if self.should_split(rest_bytes, want) {
+        let (id, size_bytes) = if self.should_split(rest_bytes, want) {
             if counts_inactive && was_split {
                 self.stats.on_inactive_split(is_small, (0, 0), (0, want.size_bytes));
             } else if counts_inactive {
                 self.stats.on_inactive_split(is_small, (1, 0), (rest_bytes, 0));
             }
-            self.split_front(found, want)
+            (self.split_front(found, want), want.size_bytes)
         } else {
             if counts_inactive && was_split {
                 self.stats.on_inactive_split(is_small, (0, 1), (0, found_bytes));
             }
+            let block = &mut self.blocks[found.id];
+            block.allocated = true;
+            block.requested_bytes = want.requested_bytes;
+            block.stack = self.stack;
             if let Some(place) = found.place {
                 self.pools[block.lane].take(place);
             }
-            found.id
+            (found.id, found_bytes)
         };
-
-        let block = &mut self.blocks[id];
-        block.allocated = true;
-        block.requested_bytes = want.requested_bytes;
-        block.stack = self.stack;
-        let (addr, size_bytes) = (block.addr, block.size_bytes);
-        self.allocated.insert(&self.blocks, id);
+        self.allocated.insert(&self.blocks, addr, id);
 
         self.stats.on_alloc(is_small, size_bytes, want.requested_bytes);
         if self.is_oversize(size_bytes) {
@@ -193,7 +191,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Cuts the wanted size off the front of a block; the rest keeps its place as a free block, if the order allows.
     #[inline]
     fn split_front(&mut self, found: Found, want: &Want) -> BlockId {
-        let front = self.blocks.split(found.id, want.size_bytes);
+        let handed = (want.requested_bytes, self.stack);
+        let front = self.blocks.split(found.id, want.size_bytes, handed);
         let rest = &mut self.blocks[found.id];
         rest.search_count_at_free = self.pools[want.pool].search_count as u32;
         let lane = &mut self.pools[rest.lane];

@@ -219,7 +219,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.stats.on_alloc(is_small, size_bytes, state.requested_bytes);
         if state.status == BlockStatus::Allocated {
             self.blocks[id].allocated = true;
-            self.allocated.insert(&self.blocks, id);
+            self.allocated.insert(&self.blocks, addr, id);
             if self.is_oversize(size_bytes) {
                 self.stats.rare.oversize_allocations.increase(1);
             }

@@ -18,7 +18,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let lane = &self.pools[self.pools.lane(want.pool, want.stream)?];
         let (mut place, mut id) = lane.first_fit(&self.blocks, want.size_bytes)?;
         if self.blocks[id].range.is_some() {
-            (place, id) = self.best_expandable_fit(lane, (place, id), want)?;
+            (place, id) = self.best_expandable_fit(lane, (place, id), want.expandable)?;
         }
         size::may_serve(self.blocks[id].size_bytes, want.size_bytes, &self.config)
             .then_some(Found { id, place: Some(place) })
@@ -29,13 +29,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &self,
         lane: &Lane,
         first: (Place, BlockId),
-        want: &Want,
+        may_expand: bool,
     ) -> Option<(Place, BlockId)> {
         let (mut place, mut id) = first;
         loop {
             let next = lane.after(place);
             let is_expandable = self.blocks[id].range.is_some();
-            if want.expandable {
+            if may_expand {
                 // A block at a growable tail counts as large as it can become, so a block that is complete wins.
                 let is_better = |next: &(Place, BlockId)| {
                     self.expandable_bytes(next.1) < self.expandable_bytes(id)

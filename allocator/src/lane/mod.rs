@@ -5,12 +5,14 @@
 //! the order over all is PyTorch's, block for block: size, segment rank, address. Sizes and addresses stay in the
 //! arena: a block that is cut or grows keeps its place where the order allows it, and nothing moves.
 
+mod bitmap;
 mod class;
 
 use trace_format::{Addr, Stream};
 
 use crate::block::{BlockId, Blocks};
 use crate::pool::PoolIndex;
+use bitmap::Bitmap;
 use class::{CLASSES, Classes, class_of};
 
 /// A lane's place among all of a heap's.
@@ -24,7 +26,7 @@ pub(crate) struct Place {
     at: usize,
 }
 
-const WORDS: usize = CLASSES.div_ceil(64);
+const _: () = assert!(CLASSES < Bitmap::LEN, "a bit for every class, and one behind the last");
 
 /// The free and the unmapped blocks of one stream in one half of a pool.
 #[derive(Clone, Debug)]
@@ -32,8 +34,8 @@ pub(crate) struct Lane {
     /// The half of a pool.
     pub(crate) pool: PoolIndex,
     pub(crate) stream: Stream,
-    /// A bit for each class that holds a block.
-    occupied: [u64; WORDS],
+    /// The classes that hold a block.
+    occupied: Bitmap,
     classes: Classes,
     /// Unmapped blocks of expandable segments by address: the lowest is mapped first (`BlockComparatorAddress`).
     unmapped: Vec<(Addr, BlockId)>,
@@ -41,7 +43,13 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn new(pool: PoolIndex, stream: Stream) -> Self {
-        Self { pool, stream, occupied: [0; WORDS], classes: Classes::new(), unmapped: Vec::new() }
+        Self {
+            pool,
+            stream,
+            occupied: Bitmap::new(),
+            classes: Classes::new(),
+            unmapped: Vec::new(),
+        }
     }
 
     /// The smallest free block of at least `size_bytes`.
@@ -66,13 +74,7 @@ impl Lane {
     /// The first block of the first class from `class` on that holds any.
     #[inline]
     fn first_of(&self, class: usize) -> Option<(Place, BlockId)> {
-        let mut word = class / 64;
-        let mut bits = self.occupied.get(word)? & (u64::MAX << (class % 64));
-        while bits == 0 {
-            word += 1;
-            bits = *self.occupied.get(word)?;
-        }
-        let class = word * 64 + bits.trailing_zeros() as usize;
+        let class = self.occupied.first_from(class)?;
         Some((Place { class, at: 0 }, self.classes.first(class)?))
     }
 
@@ -84,7 +86,7 @@ impl Lane {
 
     #[inline]
     fn insert_into(&mut self, class: usize, blocks: &Blocks, id: BlockId) {
-        self.occupied[class / 64] |= 1 << (class % 64);
+        self.occupied.set(class);
         self.classes.insert(blocks, class, id);
     }
 
@@ -98,8 +100,9 @@ impl Lane {
     /// Takes the free block at a place out.
     #[inline]
     pub(crate) fn take(&mut self, Place { class, at }: Place) {
-        let is_empty = self.classes.remove(class, at);
-        self.occupied[class / 64] &= !(u64::from(is_empty) << (class % 64));
+        if self.classes.remove(class, at) {
+            self.occupied.clear(class);
+        }
     }
 
     /// Where a free block stands.

@@ -11,21 +11,37 @@ pub(super) struct Tally {
     all: Level,
 }
 
-/// What is there now, and the most there was.
+/// What is there now, by the most there was and how much less it is: so a change is one addition, and a new peak is a
+/// number below zero.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
-    current: i64,
     peak: i64,
+    below_peak: i64,
 }
 
 impl Level {
-    /// A peak is seldom a new one: the branch is foreseen, and a store is saved.
+    const fn current(&self) -> i64 {
+        self.peak - self.below_peak
+    }
+
     #[inline]
-    const fn rise(&mut self, amount: i64) {
-        self.current += amount;
-        if self.current > self.peak {
-            self.peak = self.current;
+    fn rise(&mut self, amount: i64) {
+        self.below_peak -= amount;
+        if self.below_peak < 0 {
+            self.reset_peak();
         }
+    }
+
+    #[inline]
+    const fn fall(&mut self, amount: i64) {
+        self.below_peak += amount;
+    }
+
+    /// Out of line, so that what rises is changed in place.
+    #[cold]
+    #[inline(never)]
+    fn reset_peak(&mut self) {
+        *self = Self { peak: self.current(), below_peak: 0 };
     }
 }
 
@@ -41,7 +57,7 @@ struct Pool {
 
 impl Pool {
     const fn allocated(&self) -> i64 {
-        self.level.current + self.freed
+        self.level.current() + self.freed
     }
 }
 
@@ -55,9 +71,9 @@ impl Tally {
     #[inline]
     pub(super) fn decrease(&mut self, pool_is_small: bool, amount: i64) {
         let pool = &mut self.pools[usize::from(!pool_is_small)];
-        pool.level.current -= amount;
+        pool.level.fall(amount);
         pool.freed += amount;
-        self.all.current -= amount;
+        self.all.fall(amount);
     }
 
     /// Adds and takes away in one step: only the difference moves the counter, as PyTorch nets a free's merges.
@@ -72,9 +88,9 @@ impl Tally {
 
     pub(super) fn reset_peak(&mut self) {
         for pool in &mut self.pools {
-            pool.level.peak = pool.level.current;
+            pool.level.reset_peak();
         }
-        self.all.peak = self.all.current;
+        self.all.reset_peak();
     }
 
     pub(super) fn reset_accumulated(&mut self) {
@@ -86,13 +102,13 @@ impl Tally {
     /// As PyTorch shows it.
     pub(super) fn array(&self) -> StatArray {
         let [small_pool, large_pool] = self.pools.map(|pool| Stat {
-            current: pool.level.current,
+            current: pool.level.current(),
             peak: pool.level.peak,
             allocated: pool.allocated() - pool.zeroed_at.0,
             freed: pool.freed - pool.zeroed_at.1,
         });
         let all = Stat {
-            current: self.all.current,
+            current: self.all.current(),
             peak: self.all.peak,
             allocated: small_pool.allocated + large_pool.allocated,
             freed: small_pool.freed + large_pool.freed,

@@ -73,13 +73,13 @@ impl<C: Clock> RingRecorder<C> {
         &self.ring
     }
 
-    /// Writes an event's slots and returns the words of the last, whose arguments are whole if they fit a slot.
+    /// Writes an event's slots and returns the words of the last, and whether its arguments are whole in them.
     #[allow(
         clippy::inline_always,
         reason = "where the kind of event is known, little is left of it"
     )]
     #[inline(always)]
-    fn put_event(&mut self, stack: StackId, event: Packed) -> Payload {
+    fn put_event(&mut self, stack: StackId, event: Packed) -> (Payload, bool) {
         let mut ticks = self.clock.ticks();
         // Also where ticks begin anew, as they do on some machines after a suspend.
         if ticks.wrapping_sub(self.noted.moment.ticks) >= TICKS_BETWEEN {
@@ -88,12 +88,13 @@ impl<C: Clock> RingRecorder<C> {
         let Packed { kind, detail, place, args } = event;
         let context = self.context(place);
         let words = words::encode(ticks, (kind, detail), stack, args, context);
-        if context == WIDE || !words::fits(args) {
-            self.put_wide(ticks, stack, event);
-        } else {
+        let fits = words::fits(args);
+        if fits && context != WIDE {
             self.put(&words);
+        } else {
+            self.put_wide(ticks, stack, event);
         }
-        words
+        (words, fits)
     }
 
     #[inline]
@@ -122,11 +123,12 @@ impl<C: Clock> RingRecorder<C> {
         number
     }
 
-    /// Writes an event with more slots before it.
-    #[cold]
-    #[inline(never)]
+    /// Writes an event with more slots before it. In line, or else every event is put into memory to be called with.
+    #[allow(clippy::inline_always, reason = "a call would want every event in memory")]
+    #[inline(always)]
     fn put_wide(&mut self, ticks: u64, stack: StackId, event: Packed) {
         let Packed { kind, detail, place, args } = event;
+        rare();
         let thread = ThreadId(thread_id());
         for words in words::wide(ticks, thread, place.unwrap_or_default(), args) {
             self.put(&words);
@@ -195,11 +197,10 @@ impl<C: Clock> Recorder for RingRecorder<C> {
         if self.ring.is_muted() {
             return;
         }
-        let packed = pack::pack(&event);
-        let words = self.put_event(stack, packed);
+        let (words, fits) = self.put_event(stack, pack::pack(&event));
         let region = &self.ring.region;
-        match region.block(slot.0).filter(|_| words::fits(packed.args)) {
-            None => count_missing(region, &event),
+        match region.block(slot.0).filter(|_| fits) {
+            None => count_missing(region, more_live(&event)),
             Some(row) => match event {
                 Event::Alloc { .. } => blocks::put(row, &words),
                 Event::Free { pending: true, .. } => blocks::set_pending(row),
@@ -232,17 +233,26 @@ fn changes_tables(event: &Event) -> bool {
     )
 }
 
+/// Says that the way to here is seldom gone.
+#[cold]
+const fn rare() {}
+
+/// How many more blocks are live after an event of one.
+#[inline]
+const fn more_live(event: &Event) -> i64 {
+    match event {
+        Event::Alloc { .. } => 1,
+        Event::Free { pending: true, .. } => 0,
+        _ => -1,
+    }
+}
+
 /// A block that the table has no row for, or whose numbers no row can hold, comes or goes.
 #[cold]
 #[inline(never)]
-fn count_missing(region: &Region, event: &Event) {
+fn count_missing(region: &Region, more: i64) {
     let missing = region.get(Word::BlocksMissing);
-    let missing = match event {
-        Event::Alloc { .. } => missing + 1,
-        Event::Free { pending: true, .. } => missing,
-        _ => missing.saturating_sub(1),
-    };
-    region.set(Word::BlocksMissing, missing);
+    region.set(Word::BlocksMissing, missing.saturating_add_signed(more));
 }
 
 /// The operating system's id of this thread, asked for once.

@@ -76,18 +76,20 @@ pub(super) const fn encode(
 }
 
 /// A slot of three bare words.
+#[inline]
 pub(super) const fn bare(ticks: u64, (kind, detail): (u8, u8), [a, b, c]: [u64; 3]) -> Payload {
     [head_word(ticks, kind, detail), a, b, c]
 }
 
 /// The slots before a wide event.
-pub(super) fn wide(
+#[inline]
+pub(super) const fn wide(
     ticks: u64,
     thread: ThreadId,
     (stream, pool): (Stream, PoolId),
     [_, number, size]: [u64; 3],
 ) -> [Payload; MORE_SLOTS] {
-    let first = [u64::from(thread.0), stream.0, pool.0];
+    let first = [thread.0 as u64, stream.0, pool.0];
     [bare(ticks, (MORE, 0), first), bare(ticks, (MORE, 1), [pool.1, number, size])]
 }
 
