@@ -184,7 +184,7 @@ def _flags(name: str, value: Union[int, Texts]) -> list[Text]:
     """``--NAME=VALUE``, once for each value."""
     if value is None:
         return []
-    values = [value] if isinstance(value, (str, int)) else value
+    values = value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
     return [f"--{name}={one}" for one in values]
 
 
