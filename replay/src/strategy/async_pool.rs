@@ -26,9 +26,14 @@
 //! - a tape does not say when the program synchronises either: emptied caches are the only such moments, and with
 //!   `synchronises_every` one each time that long has passed.
 //!
-//! `cudaMemPoolReuseFollowEventDependencies` is not modelled: tapes do not hold which stream waits for which. A free
-//! that other streams hold up (`record_stream`) is freed on its own stream when it completes. A private pool is a pool
-//! of its own, destroyed at its end. What `cudaMallocAsync` itself costs is not priced.
+//! A free that other streams hold up (`record_stream`): PyTorch's backend lets a stream of its own, on which nobody
+//! asks for memory, wait for the block's stream and its users, and frees the block there (`free_impl`). So no stream
+//! has a claim to it; it serves all at once when that stream has passed the free: when the users are done, which is on
+//! the tape, and not before `passes_after` for the block's own stream.
+//!
+//! `cudaMemPoolReuseFollowEventDependencies` is not modelled: it is about which stream waits for which event, and a
+//! tape holds no waits. A private pool is a pool of its own, destroyed at its end. What `cudaMallocAsync` itself costs
+//! is not priced.
 
 use trace_format::{Addr, Stream};
 
@@ -44,8 +49,11 @@ const GRANULE_BYTES: u64 = 512;
 const DEFAULT_RANGE_BYTES: u64 = 1 << 56;
 const PRIVATE_RANGE_BYTES: u64 = 1 << 48;
 
-/// Free for every stream. The list of a stream is one more than its number.
+/// Free for every stream. The list of a stream is one more than its place among the streams.
 const DONE: List = List(0);
+
+/// The stream that PyTorch's backend frees blocks on that several streams used. Nobody asks for memory on it.
+const UNIFYING: Stream = Stream(u64::MAX);
 
 /// The attributes of a pool, and what a tape does not say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -344,6 +352,20 @@ impl Model for AsyncPool {
         self.chunks.give_joining(ChunkId::from(piece.id), list, DONE, now_ns);
     }
 
+    fn free_awaited(
+        &mut self,
+        _memory: &mut Memory,
+        piece: Piece,
+        _stream: Stream,
+        freed_ns: u64,
+        now_ns: u64,
+    ) {
+        // Without a clock nothing ever passes, and that the other streams have passed is known.
+        let is_passed = now_ns == 0 && self.settings.is_opportunistic;
+        let list = if is_passed { DONE } else { self.list(UNIFYING) };
+        self.chunks.give_joining(ChunkId::from(piece.id), list, list, freed_ns);
+    }
+
     fn empty_cache(&mut self, memory: &mut Memory) {
         self.synchronised(memory, 0);
     }
@@ -390,6 +412,25 @@ mod tests {
             pool.free(&mut memory, soon, Stream(2), 10 * MS);
             pool.malloc(&mut memory, ask(4 * MIB, 2, 11 * MS)).unwrap();
             assert_eq!(memory.reserved_bytes(), (reserved.max(6)) * MIB, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_several_streams_used_serves_all_of_them_when_all_have_passed_and_none_before() {
+        // Freed on stream 1 at 10 ms; another stream was done with it at `done_ms`.
+        let reserved = |text: &str, done_ms: u64, asked_ms: u64, stream: u64| {
+            let (mut pool, mut memory) = begin(text);
+            let piece = pool.malloc(&mut memory, ask(4 * MIB, 1, MS)).unwrap();
+            pool.free_awaited(&mut memory, piece, Stream(1), 10 * MS, done_ms * MS);
+            pool.malloc(&mut memory, ask(4 * MIB, stream, asked_ms * MS)).unwrap();
+            memory.reserved_bytes() / MIB
+        };
+        for stream in [1, 2] {
+            assert_eq!(reserved("", 10, 10, stream), 8, "its own stream may not have passed");
+            assert_eq!(reserved("", 10, 11, stream), 4, "now it has");
+            assert_eq!(reserved("", 20, 20, stream), 4, "it had, long before the other was done");
+            assert_eq!(reserved("reuse_opportunistic:False", 20, 30, stream), 8, "nobody looks");
+            assert_eq!(reserved("", 0, 0, stream), 4, "without a clock the tape's word counts");
         }
     }
 

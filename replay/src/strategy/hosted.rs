@@ -29,8 +29,8 @@ pub struct Hosted<M: Model> {
     memory: Memory,
     /// The first is the default pool. Those of pools that ended are empty.
     rooms: Vec<Room<M>>,
-    /// Deferred frees in the order of their tickets.
-    waiting: BTreeMap<u64, Held>,
+    /// Deferred frees in the order of their tickets, and when each was.
+    waiting: BTreeMap<u64, (Held, u64)>,
     next_ticket: u64,
     has_waited: bool,
     now_ns: u64,
@@ -127,12 +127,12 @@ impl<M: Model> Hosted<M> {
         self.memory.synchronize();
         self.has_waited = true;
         let concerns = |held: &Held| only.is_none_or(|room| held.room == room);
-        let (now, later) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|(_, held)| concerns(held));
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (now, later) = waiting.partition(|(_, (held, _))| concerns(held));
         self.waiting = later;
-        let now: BTreeMap<u64, Held> = now;
-        for held in now.into_values() {
-            self.take_back(held);
+        let now: BTreeMap<u64, (Held, u64)> = now;
+        for (held, freed_ns) in now.into_values() {
+            self.take_back(held, Some(freed_ns));
         }
         for (at, room) in self.rooms.iter_mut().enumerate() {
             if only.is_none_or(|only| only == at)
@@ -143,11 +143,17 @@ impl<M: Model> Hosted<M> {
         }
     }
 
-    /// The block is free for the model.
-    fn take_back(&mut self, held: Held) {
+    /// The block is free for the model; where it waited for other streams, with when it was freed.
+    fn take_back(&mut self, held: Held, waits_since_ns: Option<u64>) {
         let room = &mut self.rooms[held.room];
         let model = room.model.as_mut().expect("a pool with blocks is there");
-        model.free(&mut self.memory, held.piece, held.stream, self.now_ns);
+        let (memory, now_ns) = (&mut self.memory, self.now_ns);
+        match waits_since_ns {
+            None => model.free(memory, held.piece, held.stream, now_ns),
+            Some(freed_ns) => {
+                model.free_awaited(memory, held.piece, held.stream, freed_ns, now_ns);
+            }
+        }
         room.blocks -= 1;
         self.end_if_over(held.room);
     }
@@ -221,7 +227,10 @@ impl<M: Model> Strategy for Hosted<M> {
                 self.end_if_over(at);
             }
         }
-        self.memory.count_from_here();
+        // A tape from the beginning of a run has what the model begins with.
+        if !base.segments.is_empty() {
+            self.memory.count_from_here();
+        }
         let peak_allocated_bytes = self.tally.peak_allocated_bytes;
         self.tally = Tally { peak_allocated_bytes, ..Tally::default() };
         Ok(starts)
@@ -259,7 +268,7 @@ impl<M: Model> Strategy for Hosted<M> {
 
     fn free(&mut self, held: Held, _stack: StackId) -> Result<(), AllocError> {
         self.note_free(held);
-        self.take_back(held);
+        self.take_back(held, None);
         Ok(())
     }
 
@@ -267,13 +276,13 @@ impl<M: Model> Strategy for Hosted<M> {
         self.note_free(held);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.waiting.insert(ticket, held);
+        self.waiting.insert(ticket, (held, self.now_ns));
         Ok(ticket)
     }
 
     fn complete_free(&mut self, ticket: u64) {
-        if let Some(held) = self.waiting.remove(&ticket) {
-            self.take_back(held);
+        if let Some((held, freed_ns)) = self.waiting.remove(&ticket) {
+            self.take_back(held, Some(freed_ns));
         }
     }
 
@@ -329,7 +338,7 @@ impl<M: Model> Strategy for Hosted<M> {
             device_allocs,
             device_frees,
             driver_calls: counts.total(),
-            driver_time_ns: counts.price_ns(),
+            driver_time_ns: self.memory.price_ns(),
             ..self.tally
         }
     }

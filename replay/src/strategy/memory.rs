@@ -2,7 +2,7 @@
 //! fraction. Calls are counted and priced by the device itself, as they are for [`Native`](super::Native).
 
 use allocator::device::sim::{Counts, SimConfig, SimDevice};
-use allocator::device::{Device, DeviceError, HandleType, PhysicalHandle};
+use allocator::device::{Device, DeviceCall, DeviceError, HandleType, PhysicalHandle};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use trace_format::{Addr, Stream};
@@ -19,6 +19,8 @@ pub struct Memory {
     peak_reserved_bytes: u64,
     obtained: i64,
     returned: i64,
+    /// What open blocks cost beyond the calls that stand for theirs.
+    open_ns: u64,
     /// What is mapped at which address.
     pages: HashMap<u64, PhysicalHandle, FxBuildHasher>,
 }
@@ -38,6 +40,7 @@ impl Memory {
             peak_reserved_bytes: 0,
             obtained: 0,
             returned: 0,
+            open_ns: 0,
             pages: HashMap::default(),
         })
     }
@@ -77,9 +80,14 @@ impl Memory {
         (self.obtained, self.returned) = (0, 0);
     }
 
-    /// All calls and their price.
+    /// All calls of the device.
     pub fn counts(&self) -> &Counts {
         self.device.counts()
+    }
+
+    /// The price of them.
+    pub fn price_ns(&self) -> u64 {
+        self.device.counts().price_ns() + self.open_ns
     }
 
     /// `cudaMalloc`; `None` where the limit or the device refuses.
@@ -142,19 +150,34 @@ impl Memory {
         }
     }
 
-    /// Counts more of one large block as held, for a policy that takes a block at its start and whose use of it is the
-    /// question; false where the limit forbids it.
-    pub fn extend(&mut self, more_bytes: u64) -> bool {
-        let fits = more_bytes <= self.available_bytes();
+    /// An open block: one `cudaMalloc` at the start, of as much as turns out to be used; nothing is held yet. `None`
+    /// where there are no addresses for `most_bytes`.
+    pub fn obtain_open(&mut self, most_bytes: u64) -> Option<Addr> {
+        let addr = self.reserve(most_bytes)?; // It is counted as a call, and stands for the `cudaMalloc`.
+        self.obtained += 1;
+        self.open_ns += self.device.price_ns(DeviceCall::Malloc, 0);
+        self.open_ns -= self.device.price_ns(DeviceCall::Reserve, most_bytes);
+        Some(addr)
+    }
+
+    /// Uses more of an open block; false where the limit forbids it.
+    pub fn extend(&mut self, from_bytes: u64, to_bytes: u64) -> bool {
+        let fits = to_bytes - from_bytes <= self.available_bytes();
         if fits {
-            self.hold(more_bytes);
+            self.hold(to_bytes - from_bytes);
+            let price_ns = |bytes| self.device.price_ns(DeviceCall::Malloc, bytes);
+            self.open_ns += price_ns(to_bytes) - price_ns(from_bytes);
         }
         fits
     }
 
-    /// The end of such a block.
-    pub fn end_extended(&mut self, size_bytes: u64) {
-        self.reserved_bytes -= size_bytes;
+    /// `cudaFree` of an open block.
+    pub fn give_back_open(&mut self, addr: Addr, most_bytes: u64, used_bytes: u64) {
+        self.unreserve(addr, most_bytes);
+        self.returned += 1;
+        self.open_ns += self.device.price_ns(DeviceCall::Free, used_bytes);
+        self.open_ns -= self.device.price_ns(DeviceCall::Unreserve, most_bytes);
+        self.reserved_bytes -= used_bytes;
     }
 
     /// `cudaStreamSynchronize`.

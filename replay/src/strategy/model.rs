@@ -56,6 +56,20 @@ pub trait Model: Sized {
     /// Takes a piece back. Its own stream may still have work before this point; no other stream has.
     fn free(&mut self, memory: &mut Memory, piece: Piece, stream: Stream, now_ns: u64);
 
+    /// Takes a piece back that other streams used (`record_stream`), was freed at `freed_ns`, and that they are done
+    /// with now.
+    fn free_awaited(
+        &mut self,
+        memory: &mut Memory,
+        piece: Piece,
+        stream: Stream,
+        freed_ns: u64,
+        now_ns: u64,
+    ) {
+        let _ = freed_ns;
+        self.free(memory, piece, stream, now_ns);
+    }
+
     /// The device was waited for, and cached memory shall go back as far as there is a way.
     fn empty_cache(&mut self, memory: &mut Memory);
 

@@ -3,7 +3,8 @@
 //! Read in rapidsai/rmm 26.08 (commit 5d50a37; `detail/arena.hpp`, `detail/arena_memory_resource_impl.cpp`), compiled
 //! as it is by default, without `RMM_ARENA_USE_SIZE_CLASSES`, and modelled function by function:
 //!
-//! - one block of the device's memory is taken at the start; sizes are rounded up to 256 bytes;
+//! - one block of the device's memory is taken at the start, with one `cudaMalloc` (`global_arena::initialize`), and
+//!   none later; sizes are rounded up to 256 bytes;
 //! - it is cut into superblocks of at least 1 MiB. Requests over 1 MiB go to the global arena
 //!   (`global_arena::handles`), which cuts an empty superblock to the request where another 1 MiB or more remains
 //!   (`first_fit`), and joins empty neighbours when one is emptied (`coalesce`);
@@ -17,10 +18,10 @@
 //! A free of more than 1 MiB waits for its stream (`global_arena::deallocate`), as does one in another arena; both are
 //! priced.
 //!
-//! Different on purpose: where no `arena_size` is set (RMM takes half of the free memory), the arena may use all of the
-//! device, and what counts as reserved is how far it reached: placements are always the lowest, so this is about the
-//! smallest `arena_size` that would have done. The one `cudaMalloc` of such an arena is not counted. `empty_cache`:
-//! there is no such call. A private pool is an arena of this kind of its own.
+//! Different on purpose: where no `arena_size` is set (RMM takes half of the free memory, `default_size`), the arena
+//! may use all of the device, and what counts as reserved is how far it reached: placements are always the lowest, so
+//! this is about the smallest `arena_size` that would have done. Its one `cudaMalloc` is counted and has the price of
+//! that size. `empty_cache`: there is no such call. A private pool is an arena of this kind of its own.
 //!
 //! Not seen: threads (an arena for each thread's default stream, with `cudaStreamPerThread`, which PyTorch does not
 //! use).
@@ -166,7 +167,7 @@ impl RmmArena {
         let Ground::Open { addr, reached_bytes, .. } = &mut self.ground else { return true };
         let needed_bytes = end - addr.0;
         if needed_bytes > *reached_bytes {
-            if !memory.extend(needed_bytes - *reached_bytes) {
+            if !memory.extend(*reached_bytes, needed_bytes) {
                 return false;
             }
             *reached_bytes = needed_bytes;
@@ -194,7 +195,7 @@ impl Model for RmmArena {
             (Ground::Fixed { addr, size_bytes }, addr, size_bytes)
         } else {
             let range_bytes = memory.total_bytes().next_multiple_of(PAGE_BYTES);
-            let addr = memory.reserve(range_bytes).ok_or("the address space is used up")?;
+            let addr = memory.obtain_open(range_bytes).ok_or("the address space is used up")?;
             (Ground::Open { addr, range_bytes, reached_bytes: 0 }, addr, range_bytes)
         };
         let mut global = Shelf::default();
@@ -228,8 +229,7 @@ impl Model for RmmArena {
         match self.ground {
             Ground::Fixed { addr, size_bytes } => memory.give_back(addr, size_bytes),
             Ground::Open { addr, range_bytes, reached_bytes } => {
-                memory.end_extended(reached_bytes);
-                memory.unreserve(addr, range_bytes);
+                memory.give_back_open(addr, range_bytes, reached_bytes);
             }
         }
     }
@@ -298,6 +298,20 @@ mod tests {
         arena.free(&mut memory, first, Stream(0), 0);
         assert_eq!(place(&mut arena, &mut memory, ask(29 * MIB, 0)).unwrap().1, 0);
         assert_eq!(memory.peak_reserved_bytes(), 30 * MIB + GRANULE_BYTES);
+        assert_eq!(memory.calls(), (1, 0), "one cudaMalloc, whatever it was used for");
+    }
+
+    #[test]
+    fn an_arena_as_far_as_it_reached_costs_what_one_of_that_size_does() {
+        let cost = |text: &str| {
+            let (mut arena, mut memory) = begin(text);
+            let piece = place(&mut arena, &mut memory, ask(30 * MIB, 0)).unwrap().0;
+            arena.free(&mut memory, piece, Stream(0), 0);
+            arena.close(&mut memory);
+            assert_eq!(memory.reserved_bytes(), 0);
+            (memory.calls(), memory.counts().total(), memory.price_ns())
+        };
+        assert_eq!(cost(""), cost("arena_size:30MiB"));
     }
 
     #[test]

@@ -96,6 +96,11 @@ impl SimDevice {
         &self.counts
     }
 
+    /// What a call of this size costs.
+    pub fn price_ns(&self, call: DeviceCall, size_bytes: u64) -> u64 {
+        self.prices.of(call).ns(size_bytes)
+    }
+
     /// The faults still to come; more may be added at any time.
     pub fn faults_mut(&mut self) -> &mut Faults {
         &mut self.faults
