@@ -12,6 +12,7 @@ mod clean;
 mod compare;
 mod diff;
 mod edit;
+mod export;
 mod fit;
 mod import;
 mod info;
@@ -69,6 +70,8 @@ enum Verb {
     Tune(tune::Options),
     /// Make the tape of a program that asks for something else
     Edit(edit::Options),
+    /// Write a run as tables for DuckDB, pandas or Polars
+    Export(export::Options),
     /// Say whether our allocator does what PyTorch's did
     Verify(verify::Options),
     /// Say what a run holds
@@ -131,6 +134,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Fit(options) => fit::run(options),
         Verb::Tune(options) => tune::run(options),
         Verb::Edit(options) => edit::run(options),
+        Verb::Export(options) => export::run(options),
         Verb::Verify(options) => verify::run(options),
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),

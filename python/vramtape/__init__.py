@@ -8,8 +8,7 @@ keeps anything: they can be pickled and mapped over many runs, by ``multiprocess
 Python's lock is free, so several threads may ask at once.
 """
 
-from ._arrow import to_arrow
 from ._ask import Error
 from ._lab import compare, fit, info, replay, tune, waste
 
-__all__ = ["Error", "compare", "fit", "info", "replay", "to_arrow", "tune", "waste"]
+__all__ = ["Error", "compare", "fit", "info", "replay", "tune", "waste"]

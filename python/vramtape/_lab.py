@@ -22,7 +22,6 @@ def replay(
     capacity: Union[int, str, None] = None,
     progress: Progress = None,
     *,
-    edit: Texts = None,
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
@@ -38,14 +37,13 @@ def replay(
         if left out
     :param progress: called now and then with the records that are done and their total, and stops the work where it
         raises; ``True`` for a bar on standard error
-    :param edit: what the program is to ask for in place of what it did, such as ``"scale:0.5"``, or several such words
     :param meta: JSON with what a snapshot does not hold: ``torch``, ``device_total_bytes``, ``fraction``
     :param compat: whose behaviour to reproduce, ``"2.11"`` or ``"2.15"``; as recorded if left out
     :param empty_cache: follow the emptied caches that an import only concluded
     :param threads: how many threads work, one a core if left out
     :raises vramtape.Error: when the run cannot be read or replayed, or there are no such settings
     """
-    machine = _machine(device, capacity, edit, meta, compat, empty_cache)
+    machine = _machine(device, capacity, meta, compat, empty_cache)
     settings = [*_flags("strategy", strategy), *_flags("config", config)]
     return ask(["replay", *settings, *machine, *_runs(run)], threads, progress)
 
@@ -58,7 +56,6 @@ def compare(
     capacity: Union[int, str, None] = None,
     progress: Progress = None,
     *,
-    edit: Texts = None,
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
@@ -74,7 +71,7 @@ def compare(
 
     The others are those of :func:`replay`.
     """
-    machine = _machine(device, capacity, edit, meta, compat, empty_cache)
+    machine = _machine(device, capacity, meta, compat, empty_cache)
     settings = [*_flags("strategy", strategy), *_flags("config", config)]
     return ask(["compare", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -88,7 +85,6 @@ def waste(
     progress: Progress = None,
     *,
     points: Optional[int] = None,
-    edit: Texts = None,
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
@@ -102,7 +98,7 @@ def waste(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, edit, meta, compat, empty_cache)
+    machine = _machine(device, capacity, meta, compat, empty_cache)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("points", points)]
     return ask(["waste", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -117,7 +113,6 @@ def fit(
     *,
     gpu: Optional[str] = None,
     checks: Optional[int] = None,
-    edit: Texts = None,
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
@@ -132,7 +127,7 @@ def fit(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, edit, meta, compat, empty_cache)
+    machine = _machine(device, capacity, meta, compat, empty_cache)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("gpu", gpu)]
     return ask(["fit", *settings, *_flags("checks", checks), *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -144,7 +139,6 @@ def tune(
     progress: Progress = None,
     *,
     lines: Optional[int] = None,
-    edit: Texts = None,
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
@@ -157,7 +151,7 @@ def tune(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, edit, meta, compat, empty_cache)
+    machine = _machine(device, capacity, meta, compat, empty_cache)
     return ask(["tune", *_flags("lines", lines), *machine, *_runs(runs, keep_going)], threads, progress)
 
 
@@ -169,12 +163,11 @@ def info(run: Run, progress: Progress = None) -> dict[str, Any]:
 def _machine(
     device: Optional[int],
     capacity: Union[int, str, None],
-    edit: Texts,
     meta: Optional[Run],
     compat: Optional[str],
     empty_cache: bool,
 ) -> list[Text]:
-    flags = [*_flags("device", device), *_flags("capacity", capacity), *_flags("edit", edit), *_flags("compat", compat)]
+    flags = [*_flags("device", device), *_flags("capacity", capacity), *_flags("compat", compat)]
     if meta is not None:
         flags += ["--meta", meta]
     return flags if empty_cache else [*flags, "--no-empty-cache"]

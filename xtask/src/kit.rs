@@ -26,3 +26,13 @@ pub(crate) static PACKAGE: Kit = Kit {
     python_max: 14,
     disk_gib: 1,
 };
+
+/// What the tests of exported tables ask them with.
+pub(crate) static TABLES: Kit = Kit {
+    name: "tables",
+    pins: &["duckdb==2.0.0", "pandas==3.1.1", "polars==2.1.0", "pyarrow==26.0.1"],
+    headers: None,
+    python_min: 11,
+    python_max: 14,
+    disk_gib: 2,
+};

@@ -164,6 +164,17 @@ pub(crate) fn choices(
     configs: &[String],
     strategies: &[StrategyFlag],
 ) -> Result<Vec<Choice>> {
+    let configs = USUAL_SETTINGS.into_iter().chain(configs.iter().map(String::as_str));
+    choices_of(chosen, configs, models().collect::<Result<_, _>>()?, strategies)
+}
+
+/// The recorded settings and what is given, each once.
+pub(crate) fn choices_of<'c>(
+    chosen: &Chosen,
+    configs: impl IntoIterator<Item = &'c str>,
+    models: Vec<Choice>,
+    strategies: &[StrategyFlag],
+) -> Result<Vec<Choice>> {
     let mut choices = vec![chosen.choice(None, None)?];
     let mut add = |choice: Choice| {
         let key = |choice: &Choice| (choice.name(), choice.text().to_owned());
@@ -171,12 +182,10 @@ pub(crate) fn choices(
             choices.push(choice);
         }
     };
-    for text in USUAL_SETTINGS.into_iter().chain(configs.iter().map(String::as_str)) {
+    for text in configs {
         add(chosen.choice(None, Some(text))?);
     }
-    for model in models() {
-        add(model?);
-    }
+    models.into_iter().for_each(&mut add);
     for strategy in strategies {
         add(chosen.choice(Some(strategy), None)?);
     }

@@ -45,8 +45,6 @@ def test_arguments_are_the_flags_of_the_command():
          "--strategy=rmm-pool", "--strategy=bfc"),
         (vramtape.waste(ONE_SHOT, points=3, empty_cache=False), "waste", "--points=3", "--no-empty-cache"),
         (vramtape.fit(ONE_SHOT, gpu="l40s", checks=2), "fit", "--gpu=l40s", "--checks=2"),
-        (vramtape.replay(ONE_SHOT, edit=["scale:0.5", "scale:3"]), "replay", "--edit=scale:0.5", "--edit=scale:3"),
-        (vramtape.compare(ONE_SHOT, edit="scale:0.5"), "compare", "--edit=scale:0.5"),
         (vramtape.tune([ONE_SHOT, str(ONE_SHOT)], lines=20), "tune", "--lines=20", ONE_SHOT),
         (vramtape.compare([TAPES, str(ONE_SHOT)], keep_going=True), "compare", "--keep-going", TAPES),
         (vramtape.waste((tape for tape in [ONE_SHOT, ONE_SHOT])), "waste", ONE_SHOT),
@@ -178,10 +176,6 @@ def test_functions_are_typed_and_documented():
         assert all(parameter.annotation is not parameter.empty for parameter in parameters), verb
         assert function.__doc__ and function.__annotations__["return"] == "dict[str, Any]", verb
     assert (Path(vramtape.__file__).parent / "py.typed").exists()
-
-
-def test_a_table_without_pyarrow_says_what_to_install():
-    assert "pyarrow" in raised(ImportError, lambda: vramtape.to_arrow([{"a": 1}]))
 
 
 def test_no_thread_stays():

@@ -1,5 +1,6 @@
-//! The tests of the release build: its instruction counts, it beside PyTorch's allocator, and it in a real, unmodified
-//! PyTorch, every `tests/python/test_*.py` under every version.
+//! The tests of the release build: its instruction counts, its tables in what reads tables (`tests/python/tables`),
+//! it beside PyTorch's allocator, and it in a real, unmodified PyTorch, every `tests/python/test_*.py` under every
+//! version.
 //!
 //! A script passes when it exits with 0. It finds what was built in `VRAMTAPE_LIBRARY`,
 //! `VRAMTAPE_SIMCUDA` and `VRAMTAPE_COMMAND`, and writes to the folder it runs in, if at all.
@@ -13,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::artefacts::Artefacts;
+use crate::kit::{Kit, TABLES};
 use crate::progress::Step;
 use crate::tally::{Counts, Outcome, Tally};
 use crate::venv::Venv;
@@ -35,24 +37,41 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     let Some(artefacts) = artefacts else { return Ok(()) };
     package::run(tally, &artefacts)?;
     instructions::test(tally, &artefacts);
+    if let Some(venv) = environment(tally, "tables", &TABLES) {
+        run_each(tally, &find(&folder.join("tables"))?, "tables", &venv, &artefacts);
+    }
     for torch in &torch::ALL {
-        let mut venv = None;
-        tally.group(&format!("environment of torch {}", torch.version), || {
-            venv = Some(Venv::ensure(&torch.kit)?);
-            Ok(Outcome { counts: Counts::one(true), detail: String::new() })
-        });
-        let Some(venv) = venv else { continue };
-        let name = format!("a round beside its allocator (torch {})", torch.version);
+        let with = format!("torch {}", torch.version);
+        let Some(venv) = environment(tally, &with, &torch.kit) else { continue };
+        let name = format!("a round beside its allocator ({with})");
         tally.group(&name, || peers::test(&name, &venv, &artefacts));
-        for script in &scripts {
-            let name = script.file_stem().unwrap_or_default().to_string_lossy();
-            let name = format!("{name} (torch {})", torch.version);
-            tally.group(&name, || {
-                run_script(&name, script, Command::new(venv.python()), &artefacts)
-            });
-        }
+        run_each(tally, &scripts, &with, &venv, &artefacts);
     }
     Ok(())
+}
+
+/// The environment of a kit, if it can be had.
+fn environment(tally: &mut Tally, with: &str, kit: &'static Kit) -> Option<Venv> {
+    let mut venv = None;
+    tally.group(&format!("environment of {with}"), || {
+        venv = Some(Venv::ensure(kit)?);
+        Ok(Outcome { counts: Counts::one(true), detail: String::new() })
+    });
+    venv
+}
+
+fn run_each(
+    tally: &mut Tally,
+    scripts: &[PathBuf],
+    with: &str,
+    venv: &Venv,
+    artefacts: &Artefacts,
+) {
+    for script in scripts {
+        let name = script.file_stem().unwrap_or_default().to_string_lossy();
+        let name = format!("{name} ({with})");
+        tally.group(&name, || run_script(&name, script, Command::new(venv.python()), artefacts));
+    }
 }
 
 /// The `test_*.py` of a folder.

@@ -1,0 +1,186 @@
+//! `vramtape export RUN -o OUT`: a run as tables.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use replay::compare::compare_over_time;
+use serde::Serialize;
+use tables::{Format, Line, Source, Table, Written};
+
+use crate::compare::choices_of;
+use crate::progress::{Progress, Spinner};
+use crate::setting::{Chosen, MachineFlags};
+use crate::strategy::StrategyFlag;
+use crate::{Verdict, input, output};
+
+/// The flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// A tape, a snapshot or a log
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+    /// Where to write: a folder for all tables, or for one a file, FILE.parquet or FILE.arrow
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Replace files that are there
+    #[arg(short, long)]
+    force: bool,
+    /// Write only this table [default for a file: records]
+    #[arg(long, value_name = "NAME", value_parser = table_parser())]
+    table: Option<Table>,
+    /// The kind of files that go to a folder
+    #[arg(long, value_name = "NAME", default_value = "parquet", value_parser = format_parser())]
+    format: Format,
+    #[command(flatten)]
+    machine: MachineFlags,
+    /// Settings to add to the table `series`, as in PYTORCH_CUDA_ALLOC_CONF; may be given several times
+    #[arg(long, value_name = "SETTINGS")]
+    config: Vec<String>,
+    /// A strategy to add to the table `series`, with its settings; may be given several times
+    #[arg(long, value_name = "NAME[:SETTINGS]")]
+    strategy: Vec<StrategyFlag>,
+    /// How many points a line of `series` has, at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    points: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    tables: Vec<TableReport>,
+}
+
+#[derive(Serialize)]
+struct TableReport {
+    table: &'static str,
+    file: String,
+    rows: u64,
+    size_bytes: u64,
+}
+
+/// A table and where it goes.
+struct Target {
+    table: Table,
+    file: PathBuf,
+    format: Format,
+}
+
+/// Writes the tables.
+pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    let output = options.output.as_path();
+    if output == Path::new("-") {
+        bail!("a table cannot go to standard output: give -o a folder, FILE.parquet or FILE.arrow");
+    }
+    let targets = targets(options)?;
+    for target in &targets {
+        output::check(&target.file, options.force)?;
+    }
+    let tape = input::read(&options.run, &options.machine.recorded()?.known())?;
+    let devices = options.machine.devices(&options.run, tape)?;
+    let wants_lines = targets.iter().any(|target| target.table == Table::Series);
+    let lines = if wants_lines { lines(options, &devices)? } else { Vec::new() };
+    let source = Source {
+        devices: devices.iter().map(Chosen::device).collect(),
+        stacks: &devices[0].tape().stacks,
+        lines,
+    };
+    let is_new_folder = Format::of(output).is_none() && !output.exists();
+    if is_new_folder {
+        fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
+    }
+    let written = write(&targets, &source).inspect_err(|_| {
+        if is_new_folder {
+            drop(fs::remove_dir(output)); // It is empty: what was written went with the error.
+        }
+    })?;
+    let report = Report { tables: written };
+    if options.json {
+        output::print_json(&report)?;
+    } else {
+        let line = |TableReport { file, rows, .. }: &TableReport| format!("{file}: {rows} rows\n");
+        output::print(&report.tables.iter().map(line).collect::<String>())?;
+    }
+    Ok(Verdict::Good)
+}
+
+/// Which tables go where.
+fn targets(options: &Options) -> Result<Vec<Target>> {
+    let output = options.output.as_path();
+    if let Some(format) = Format::of(output) {
+        let table = options.table.unwrap_or(Table::Records);
+        return Ok(vec![Target { table, file: output.to_owned(), format }]);
+    }
+    if output.is_file() {
+        bail!("{} is a file: give -o a folder, FILE.parquet or FILE.arrow", output.display());
+    }
+    let format = options.format;
+    let tables = options.table.map_or(Table::ALL.to_vec(), |table| vec![table]);
+    let target = |table: Table| {
+        let file = output.join(format!("{}.{}", table.name(), format.extension()));
+        Target { table, file, format }
+    };
+    Ok(tables.into_iter().map(target).collect())
+}
+
+/// Replays every device under the recorded settings and those that were asked for.
+fn lines(options: &Options, devices: &[Chosen]) -> Result<Vec<Line>> {
+    let asked = 1 + options.config.len() + options.strategy.len();
+    let records = devices.iter().map(|chosen| chosen.device().records.len() as u64).sum::<u64>();
+    let progress = Progress::start("replaying", records * asked as u64);
+    let mut lines = Vec::new();
+    let mut before = 0;
+    for chosen in devices {
+        let configs = options.config.iter().map(String::as_str);
+        let choices = choices_of(chosen, configs, Vec::new(), &options.strategy)?;
+        let (capacity_bytes, follow) = (chosen.capacity_bytes, chosen.follow);
+        let replayed = chosen.with_device(|device| {
+            let done = |records| progress.at(before + records);
+            compare_over_time(device, &choices, capacity_bytes, follow, options.points, done)
+        })?;
+        before += (choices.len() * chosen.device().records.len()) as u64;
+        let device = chosen.device().id;
+        lines.extend(replayed.into_iter().enumerate().map(|(at, (report, points))| Line {
+            device,
+            strategy: report.strategy,
+            config: report.config,
+            is_recorded: at == 0,
+            points,
+        }));
+    }
+    Ok(lines)
+}
+
+/// Writes all tables, and then gives all of them their names.
+fn write(targets: &[Target], source: &Source<'_>) -> Result<Vec<TableReport>> {
+    let mut written: Vec<Written> = Vec::new();
+    for Target { table, file, format } in targets {
+        let writing = Spinner::start(&format!("writing {}", file.display()));
+        written.push(table.write(source, file, *format)?);
+        drop(writing);
+    }
+    let mut reports = Vec::new();
+    for (target, written) in targets.iter().zip(written) {
+        let rows = written.rows;
+        written.finish()?;
+        let size_bytes = fs::metadata(&target.file).map_or(0, |file| file.len());
+        let file = target.file.display().to_string();
+        reports.push(TableReport { table: target.table.name(), file, rows, size_bytes });
+    }
+    Ok(reports)
+}
+
+fn table_parser() -> impl TypedValueParser<Value = Table> {
+    let named = |name: String| Table::ALL.into_iter().find(|table| table.name() == name);
+    PossibleValuesParser::new(Table::ALL.map(Table::name))
+        .try_map(move |name| named(name).ok_or("no table"))
+}
+
+fn format_parser() -> impl TypedValueParser<Value = Format> {
+    let named = |name: String| Format::ALL.into_iter().find(|format| format.extension() == name);
+    PossibleValuesParser::new(Format::ALL.map(Format::extension))
+        .try_map(move |name| named(name).ok_or("no format"))
+}

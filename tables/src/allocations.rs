@@ -1,0 +1,158 @@
+//! Allocations from their beginning to their end, one row each.
+
+use std::path::Path;
+
+use replay::tape::Device;
+use rustc_hash::FxHashMap;
+use trace_format::{Addr, BlockStatus, Event, PoolId, Record, StackId, Stream, ThreadId};
+
+use crate::row::{Column, Row, amounts, devices, handles, ids, names, numbers};
+use crate::sink::Sink;
+use crate::{Format, Source, TableError, Written};
+
+/// When something happened.
+#[derive(Clone, Copy)]
+struct Moment {
+    record: i64,
+    time_ns: u64,
+}
+
+/// Before the run's first record; nothing says when.
+const BEFORE: Moment = Moment { record: -1, time_ns: 0 };
+
+#[derive(Clone, Copy)]
+struct Allocation {
+    device: u16,
+    begin: Moment,
+    free: Option<Moment>,
+    completed: Option<Moment>,
+    addr: Addr,
+    requested_bytes: u64,
+    size_bytes: u64,
+    stream: Stream,
+    pool: PoolId,
+    thread: ThreadId,
+    stack: StackId,
+}
+
+fn record(moment: Option<Moment>) -> Option<i64> {
+    moment.map(|moment| moment.record)
+}
+
+fn time_ns(moment: Option<Moment>) -> Option<u64> {
+    moment.map(|moment| moment.time_ns).filter(|ns| *ns > 0)
+}
+
+impl Row for Allocation {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("device", |rows| devices(rows, |row| row.device)),
+            ("alloc_record", |rows| numbers(rows, |row| Some(row.begin.record))),
+            ("free_record", |rows| numbers(rows, |row| record(row.free))),
+            ("completed_record", |rows| numbers(rows, |row| record(row.completed))),
+            ("alloc_time_ns", |rows| amounts(rows, |row| time_ns(Some(row.begin)))),
+            ("free_time_ns", |rows| amounts(rows, |row| time_ns(row.free))),
+            ("completed_time_ns", |rows| amounts(rows, |row| time_ns(row.completed))),
+            ("addr", |rows| handles(rows, |row| Some(row.addr.0))),
+            ("requested_bytes", |rows| amounts(rows, |row| Some(row.requested_bytes))),
+            ("size_bytes", |rows| amounts(rows, |row| Some(row.size_bytes))),
+            ("stream", |rows| handles(rows, |row| Some(row.stream.0))),
+            ("pool", |rows| names(rows, |row| Some(row.pool.to_string()))),
+            ("thread", |rows| ids(rows, |row| Some(row.thread.0).filter(|id| *id > 0))),
+            ("stack_id", |rows| ids(rows, |row| Some(row.stack.0).filter(|id| *id > 0))),
+        ]
+    }
+}
+
+pub(crate) fn write(
+    source: &Source<'_>,
+    path: &Path,
+    format: Format,
+) -> Result<Written, TableError> {
+    let mut sink = Sink::create(path, format)?;
+    for device in &source.devices {
+        let mut live = at_start(device);
+        for (at, read) in (0..).zip(&device.records) {
+            if let Some(ended) = step(&mut live, device, at, read)? {
+                sink.push(ended)?;
+            }
+        }
+        let mut kept: Vec<_> = live.into_values().collect();
+        kept.sort_by_key(|allocation| (allocation.begin.record, allocation.addr));
+        kept.into_iter().try_for_each(|allocation| sink.push(allocation))?;
+    }
+    sink.end()
+}
+
+/// What the device's first record finds.
+fn at_start(device: &Device) -> FxHashMap<Addr, Allocation> {
+    let blocks = device.base.segments.iter().flat_map(|segment| {
+        let held = segment.blocks.iter().filter(|block| block.status != BlockStatus::Inactive);
+        held.map(move |block| Allocation {
+            device: device.id.0,
+            begin: BEFORE,
+            free: (block.status == BlockStatus::PendingFree).then_some(BEFORE),
+            completed: None,
+            addr: block.addr,
+            requested_bytes: block.requested_bytes,
+            size_bytes: block.size_bytes,
+            stream: segment.stream,
+            pool: segment.pool,
+            thread: ThreadId::default(),
+            stack: block.stack,
+        })
+    });
+    blocks.map(|allocation| (allocation.addr, allocation)).collect()
+}
+
+/// Follows a record; an allocation that it ends comes out.
+fn step(
+    live: &mut FxHashMap<Addr, Allocation>,
+    device: &Device,
+    at: u64,
+    read: &Record,
+) -> Result<Option<Allocation>, TableError> {
+    let moment = Moment { record: at.cast_signed(), time_ns: read.time_ns };
+    let unknown = |addr: Addr| TableError::Contradiction {
+        device: device.id,
+        record: at,
+        reason: format!("nothing is allocated at {addr}"),
+    };
+    match read.event {
+        Event::Alloc { addr, requested_bytes, size_bytes, stream, pool } => {
+            let begun = Allocation {
+                device: device.id.0,
+                begin: moment,
+                free: None,
+                completed: None,
+                addr,
+                requested_bytes,
+                size_bytes,
+                stream,
+                pool,
+                thread: read.thread,
+                stack: read.stack,
+            };
+            if live.insert(addr, begun).is_some() {
+                return Err(TableError::Contradiction {
+                    device: device.id,
+                    record: at,
+                    reason: format!("{addr} is allocated already"),
+                });
+            }
+        }
+        Event::Free { addr, pending: true, .. } => {
+            live.get_mut(&addr).ok_or_else(|| unknown(addr))?.free = Some(moment);
+        }
+        Event::Free { addr, pending: false, .. } => {
+            let ended = live.remove(&addr).ok_or_else(|| unknown(addr))?;
+            return Ok(Some(Allocation { free: Some(moment), ..ended }));
+        }
+        Event::FreeCompleted { addr, .. } => {
+            let ended = live.remove(&addr).ok_or_else(|| unknown(addr))?;
+            return Ok(Some(Allocation { completed: Some(moment), ..ended }));
+        }
+        _ => {}
+    }
+    Ok(None)
+}
