@@ -135,7 +135,10 @@ impl RanksFlags {
     fn left_out(&self, file: &Path, error: &anyhow::Error) -> Result<Skipped> {
         let file = file.display().to_string();
         // Errors of files name them; here the name stands before all of it.
-        let reason = describe(error).replacen(&format!("{file}: "), "", 1);
+        let why = describe(error);
+        let named = [format!("cannot read {file}: "), format!("{file}: ")];
+        let reason =
+            named.iter().find_map(|name| why.strip_prefix(name)).unwrap_or(&why).to_owned();
         if self.keep_going {
             return Ok(Skipped { file, reason });
         }
