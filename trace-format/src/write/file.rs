@@ -23,8 +23,12 @@ impl Commit {
     /// A new file beside `to`, and what is to be done with it at the end.
     ///
     /// # Errors
-    /// Where it cannot be created.
+    /// Where it cannot be created, and where `to` is what a file must not replace: a device, a pipe, a folder.
     pub fn begin(to: &Path) -> io::Result<(File, Self)> {
+        if fs::metadata(to).is_ok_and(|there| !there.is_file()) {
+            let reason = "it is a device, a pipe or a folder, which a file must not replace";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
         let mut name = to.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         name.push(format!(".{}-{number}.part", std::process::id()));
@@ -52,5 +56,26 @@ impl Drop for Commit {
             // Nothing is left to do about a file that cannot be removed; its name says that it is a part.
             let _ = fs::remove_file(&self.from);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_device_or_a_folder_is_not_replaced_by_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("null");
+        symlink("/dev/null", &link).unwrap();
+        for to in [link.as_path(), folder.path()] {
+            let error = Commit::begin(to).unwrap_err().to_string();
+            assert!(error.contains("must not replace"), "{}: {error}", to.display());
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "and nothing is left behind");
+        let (_, commit) = Commit::begin(&folder.path().join("new")).unwrap();
+        commit.finish().unwrap();
     }
 }
