@@ -1,8 +1,8 @@
 //! Many runs at once: the ranks of a job, each in a file of its own.
 //!
-//! Each rank is worked on as a single run is. Here is what is said about all of them: where their files are ([`find`]),
-//! how they share a machine ([`each`]), and what their reports add up to, which is the worst rank and the spread
-//! ([`compare`], [`waste`], [`fit`]).
+//! Each rank is worked on as a single run is. Here is what is said about all of them: where their files are
+//! ([`find()`]), how they share a machine ([`each()`]), and what their reports add up to, which is the worst rank and
+//! the spread ([`compare()`], [`waste()`], [`fit()`]).
 //!
 //! **The worst rank** is one that runs out of memory, if any does; of those the one that reserves most, then the one
 //! with the most device calls, then the first. A job is as large as its worst rank.
