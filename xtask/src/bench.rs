@@ -13,20 +13,23 @@ use crate::{cargo, instructions, peers, torch};
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Options {
     /// Also run PyTorch's own allocator on the simulated driver, in the same run as ours
-    #[arg(long)]
+    #[arg(long, group = "turns")]
     peers: bool,
-    /// The PyTorch of --peers, --stacks and --snapshots (2.11.0 or 2.15.0)
+    /// The PyTorch of --peers, --replays, --stacks and --snapshots (2.11.0 or 2.15.0)
     #[arg(long, default_value = torch::DEFAULT, value_name = "VERSION")]
     torch: String,
     /// Of --peers only the operations whose name contains this, and none of the criterion benches; may be repeated
     #[arg(long, requires = "peers", value_name = "PART")]
     only: Vec<String>,
-    /// How often --peers repeats each measurement
-    #[arg(long, requires = "peers", value_name = "N")]
+    /// How often --peers and --replays repeat each measurement
+    #[arg(long, requires = "turns", value_name = "N")]
     rounds: Option<u32>,
-    /// Print --peers as JSON
-    #[arg(long, requires = "peers")]
+    /// Print --peers or --replays as JSON
+    #[arg(long, requires = "turns")]
     json: bool,
+    /// The replay of tapes, PyTorch's own allocator doing the same in the same run, and nothing else
+    #[arg(long, group = "turns", conflicts_with_all = ["filter", "stacks", "snapshots"])]
+    replays: bool,
     /// What a Python stack costs, PyTorch's own beside ours, and nothing else
     #[arg(long, conflicts_with_all = ["peers", "filter"])]
     stacks: bool,
@@ -58,6 +61,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         snapshots(&options.torch)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if options.replays {
+        beside_pytorch(options)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if options.only.is_empty() {
         let mut criterion = cargo::command(&["bench", "-p", "benches", "--benches"])?;
         if let Some(filter) = &options.filter {
@@ -74,7 +81,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 fn beside_pytorch(options: &Options) -> Result<()> {
     let artefacts = Artefacts::build()?;
     let venv = Venv::ensure(&torch::find(&options.torch)?.kit)?;
-    let mut peers = peers::command(&venv, &artefacts, "scale")?;
+    let mut peers = peers::command(&venv, &artefacts, if options.replays { "" } else { "scale" })?;
+    if options.replays {
+        peers.arg("--replays");
+    }
     for part in &options.only {
         peers.args(["--only", part]);
     }

@@ -30,10 +30,15 @@ pub(crate) fn command(venv: &Venv, artefacts: &Artefacts, features: &str) -> Res
     Ok(peers)
 }
 
-/// One round, which fails where an allocator hands out or counts what it should not.
-pub(crate) fn test(name: &str, venv: &Venv, artefacts: &Artefacts) -> Result<Outcome> {
+/// One round of `what`, which fails where an allocator hands out, counts or reserves what it should not.
+pub(crate) fn test(
+    name: &str,
+    what: &[&str],
+    venv: &Venv,
+    artefacts: &Artefacts,
+) -> Result<Outcome> {
     let mut peers = command(venv, artefacts, "")?;
-    peers.args(["--rounds", "1", "--json"]);
+    peers.args(what).args(["--rounds", "1", "--json"]);
     let log = name.replace([' ', '(', ')'], "-");
     let output = exec::run(&mut Step::start(name), &log, peers, LIMIT)?;
     Ok(Outcome { counts: Counts::one(output.success()), detail: output.tail() })

@@ -1,4 +1,4 @@
-//! Compiles `cpp/peers.cpp` against an installed PyTorch.
+//! Compiles the programs in `cpp` against an installed PyTorch.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cpp/peers.cpp");
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cpp");
 
 /// An installed PyTorch.
 pub(crate) struct Torch {
@@ -41,13 +41,14 @@ impl Torch {
         })
     }
 
-    /// The program, beside our own. It is compiled anew each time, which takes seconds.
-    pub(crate) fn build(&self) -> Result<PathBuf> {
+    /// The program `name`, beside our own. It is compiled anew each time, which takes seconds.
+    pub(crate) fn build(&self, name: &str) -> Result<PathBuf> {
         let own = std::env::current_exe().context("cannot find our own program")?;
-        let program = own.with_file_name(format!("peers-torch-{}", self.version));
+        let program = own.with_file_name(format!("{name}-torch-{}", self.version));
+        let source = format!("{SOURCES}/{name}.cpp");
         let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
         let mut compile = Command::new(&compiler);
-        compile.args(["-O2", "-std=c++20", "-pthread", SOURCE, "-o"]).arg(&program);
+        compile.args(["-O2", "-std=c++20", "-pthread", &source, "-o"]).arg(&program);
         for folder in &self.include {
             compile.arg("-isystem").arg(folder);
         }
@@ -62,7 +63,7 @@ impl Torch {
         })?;
         if !status.success() {
             bail!(
-                "{SOURCE} does not compile against PyTorch {}; the errors are above",
+                "{source} does not compile against PyTorch {}; the errors are above",
                 self.version
             );
         }

@@ -1,19 +1,22 @@
 //! PyTorch's own allocator and vramtape side by side, in one run. `cargo xtask bench --peers` starts it.
 //!
-//! It compiles `cpp/peers.cpp` against the headers and libraries of an installed PyTorch, runs it on the
+//! It compiles the programs in `cpp` against the headers and libraries of an installed PyTorch, runs it on the
 //! simulated driver with nothing set in the environment, and prints the table.
 
 mod build;
 mod machine;
+mod replays;
 mod run;
 mod saved;
 mod table;
 mod times;
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use serde::Serialize;
 
 use build::Torch;
 use machine::Machine;
@@ -39,6 +42,9 @@ struct Options {
     /// Only the operations whose name contains this; may be repeated
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
+    /// The replay of tapes beside PyTorch's allocator doing what they ask for, in place of single operations
+    #[arg(long, conflicts_with_all = ["count", "only"])]
+    replays: bool,
     /// Print JSON in place of the table
     #[arg(long)]
     json: bool,
@@ -47,15 +53,22 @@ struct Options {
 fn main() -> Result<()> {
     let options = Options::parse();
     let torch = Torch::find(&options.site_packages)?;
-    let program = torch.build()?;
+    if options.replays {
+        return print(&replays::measure(&torch, &options)?, options.json);
+    }
+    let program = torch.build("peers")?;
     let mut machine = Machine::look();
     let lines = run::run(&program, &options)?;
     machine.look_again();
     let table = Table::read(&torch.version, machine, options.rounds, options.count, &lines)?;
-    if options.json {
-        println!("{}", serde_json::to_string_pretty(&table).context("cannot write JSON")?);
+    print(&table, options.json)
+}
+
+fn print(results: &(impl Display + Serialize), as_json: bool) -> Result<()> {
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(results).context("cannot write JSON")?);
     } else {
-        print!("{table}");
+        print!("{results}");
     }
     Ok(())
 }

@@ -28,12 +28,8 @@ const ROUNDS_AT_ONCE: u32 = 21;
 
 /// Runs all rounds, and returns what the programs printed; their standard error goes straight through.
 pub(crate) fn run(program: &Path, options: &Options) -> Result<String> {
-    let driver = options.simcuda.join("libcuda.so.1");
-    for file in [&driver, &options.library] {
-        if !file.exists() {
-            bail!("{} does not exist: run `cargo xtask bench --peers`", file.display());
-        }
-    }
+    let driver = driver(options)?;
+    expect(&options.library)?;
     let scratch = tempfile::tempdir().context("no folder for temporary files: set TMPDIR")?;
     let (copy, tape) =
         (scratch.path().join("libvramtape-off.so"), scratch.path().join("ring.vtape"));
@@ -61,6 +57,20 @@ pub(crate) fn run(program: &Path, options: &Options) -> Result<String> {
     Ok(lines)
 }
 
+/// The simulated driver.
+pub(crate) fn driver(options: &Options) -> Result<PathBuf> {
+    let driver = options.simcuda.join("libcuda.so.1");
+    expect(&driver)?;
+    Ok(driver)
+}
+
+fn expect(file: &Path) -> Result<()> {
+    if !file.exists() {
+        bail!("{} does not exist: run `cargo xtask bench --peers`", file.display());
+    }
+    Ok(())
+}
+
 /// The programs of [`SCALE`], where this one was built with them.
 fn scale() -> Result<Vec<PathBuf>> {
     let own = std::env::current_exe().context("cannot find our own program")?;
@@ -68,7 +78,8 @@ fn scale() -> Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| own.with_file_name(name)).collect())
 }
 
-fn output(mut command: Command) -> Result<String> {
+/// What a program printed, with nothing set that would make an allocator other than it ships.
+pub(crate) fn output(mut command: Command) -> Result<String> {
     for variable in STEERING {
         command.env_remove(variable);
     }

@@ -44,7 +44,9 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         let with = format!("torch {}", torch.version);
         let Some(venv) = environment(tally, &with, &torch.kit) else { continue };
         let name = format!("a round beside its allocator ({with})");
-        tally.group(&name, || peers::test(&name, &venv, &artefacts));
+        tally.group(&name, || peers::test(&name, &[], &venv, &artefacts));
+        let name = format!("a replay beside its allocator ({with})");
+        tally.group(&name, || peers::test(&name, &["--replays"], &venv, &artefacts));
         run_each(tally, &scripts, &with, &venv, &artefacts);
     }
     Ok(())
