@@ -30,9 +30,9 @@ pub(crate) struct Options {
     /// Write only this table [default for a file: records]
     #[arg(long, value_name = "NAME", value_parser = table_parser())]
     table: Option<Table>,
-    /// The kind of files that go to a folder
-    #[arg(long, value_name = "NAME", default_value = "parquet", value_parser = format_parser())]
-    format: Format,
+    /// The kind of files that go to a folder [default: parquet]
+    #[arg(long, value_name = "NAME", value_parser = format_parser())]
+    format: Option<Format>,
     #[command(flatten)]
     machine: MachineFlags,
     /// Settings to add to the table `series`, as in PYTORCH_CUDA_ALLOC_CONF; may be given several times
@@ -111,19 +111,33 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 fn targets(options: &Options) -> Result<Vec<Target>> {
     let output = options.output.as_path();
     if let Some(format) = Format::of(output) {
+        if options.format.is_some_and(|asked| asked != format) {
+            bail!("--format contradicts the name {}; leave it out", output.display());
+        }
         let table = options.table.unwrap_or(Table::Records);
         return Ok(vec![Target { table, file: output.to_owned(), format }]);
     }
     if output.is_file() {
         bail!("{} is a file: give -o a folder, FILE.parquet or FILE.arrow", output.display());
     }
-    let format = options.format;
+    if let Some(kind) = output.extension().filter(|_| !is_folder(output)) {
+        let (kind, output) = (kind.display(), output.display());
+        bail!(
+            "there is no format `{kind}`: give -o FILE.parquet, FILE.arrow, or for a folder {output}/"
+        );
+    }
+    let format = options.format.unwrap_or(Format::Parquet);
     let tables = options.table.map_or(Table::ALL.to_vec(), |table| vec![table]);
     let target = |table: Table| {
         let file = output.join(format!("{}.{}", table.name(), format.extension()));
         Target { table, file, format }
     };
     Ok(tables.into_iter().map(target).collect())
+}
+
+/// Whether the name means a folder, as far as it tells.
+fn is_folder(output: &Path) -> bool {
+    output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 /// Replays every device under the recorded settings and those that were asked for.

@@ -72,7 +72,10 @@ fn a_folder_takes_every_table_and_a_file_the_one_that_was_asked_for() {
     let (text, code) = vramtape(&["export", &run, "-o", &file]);
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(&fs::read(&file).unwrap()[..4], b"PAR1");
-    assert_eq!(folder.holds(), ["run", "run.parquet", "stacks.arrow"]);
+    let (text, code) =
+        vramtape(&["export", &run, "-o", &folder.name("run.1/"), "--table", "frames"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(folder.holds(), ["run", "run.1", "run.parquet", "stacks.arrow"]);
 }
 
 #[test]
@@ -85,6 +88,7 @@ fn what_cannot_be_written_is_an_error_that_says_why_and_leaves_nothing() {
         ("-", "standard output"),
         (notes.as_str(), "is a file"),
         (&folder.name("missing/run.parquet"), "No such file"),
+        (&folder.name("run.csv"), "there is no format `csv`: give -o FILE.parquet"),
     ] {
         let (text, code) = vramtape(&["export", &run, "-o", out]);
         assert!(code == Some(2) && text.contains(part), "{text}");
@@ -95,6 +99,9 @@ fn what_cannot_be_written_is_an_error_that_says_why_and_leaves_nothing() {
             vramtape(&[&["export", &run, "-o", &folder.name("x")], &flags[..]].concat());
         assert_eq!(code, Some(2), "{text}");
     }
+    let (text, code) =
+        vramtape(&["export", &run, "-o", &folder.name("x.parquet"), "--format", "arrow"]);
+    assert!(code == Some(2) && text.contains("--format contradicts the name"), "{text}");
     assert_eq!(folder.holds(), ["notes.txt"]);
 }
 
