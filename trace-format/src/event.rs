@@ -35,6 +35,31 @@ pub enum MarkKind {
     Instant,
 }
 
+/// What the program keeps in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Category {
+    /// A parameter of the model.
+    Parameter,
+    /// The gradient of a parameter.
+    Gradient,
+    /// State of the optimizer, such as Adam's moments.
+    OptimizerState,
+}
+
+impl Category {
+    /// Every category, in the order of their codes on tape.
+    pub const ALL: [Self; 3] = [Self::Parameter, Self::Gradient, Self::OptimizerState];
+
+    /// Its name, in words of `torch.profiler`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Parameter => "parameter",
+            Self::Gradient => "gradient",
+            Self::OptimizerState => "optimizer_state",
+        }
+    }
+}
+
 /// What decides whether a stream's allocations go to an open pool scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScopeFilter {
@@ -239,6 +264,14 @@ pub enum Event {
         /// Its name.
         name: StringId,
     },
+    /// I: the program said what it keeps in a block. It holds for the block's whole life, also for what came before
+    /// this record; said again, the last word counts.
+    Category {
+        /// Address of the block.
+        addr: Addr,
+        /// What it holds.
+        category: Category,
+    },
     /// E: this many records are missing here.
     Lost {
         /// How many.
@@ -275,6 +308,7 @@ impl Event {
             Self::Oom { .. } => "oom",
             Self::Snapshot { .. } => "snapshot",
             Self::Mark { .. } => "mark",
+            Self::Category { .. } => "category",
             Self::Lost { .. } => "lost",
         }
     }

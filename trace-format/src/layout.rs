@@ -7,8 +7,8 @@ use crate::ids::DeviceId;
 /// First bytes of every tape. The high bit, the line ends and the end-of-file mark show damage done by transfers
 /// that take it for text, as in PNG.
 pub const MAGIC: [u8; 8] = [0x89, b'V', b'T', b'P', 0x0d, 0x0a, 0x1a, 0x0a];
-/// The version of the format that this crate writes.
-pub const VERSION: u32 = 1;
+/// The version of the format that this crate writes; it reads this one and those before.
+pub const VERSION: u32 = 2;
 /// Bytes of the file header.
 pub const FILE_HEADER_BYTES: usize = 16;
 /// Bytes of a chunk header.
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn headers_lie_as_the_specification_draws_them() {
         let file = file_header();
-        assert_eq!(file[..12], *b"\x89VTP\r\n\x1a\n\x01\0\0\0");
+        assert_eq!(file[..12], *b"\x89VTP\r\n\x1a\n\x02\0\0\0");
         let header = ChunkHeader {
             kind: ChunkKind::Events,
             packing: Some(Packing::Zstd),

@@ -53,7 +53,7 @@ mod varint;
 mod write;
 
 pub use base::{BaseState, PoolState, ScopeState};
-pub use event::{Event, MarkKind, Record, ScopeFilter};
+pub use event::{Category, Event, MarkKind, Record, ScopeFilter};
 pub use ids::{Addr, DeviceId, FrameId, PoolId, StackId, Stream, StringId, ThreadId};
 pub use index::{Index, IndexEntry};
 pub use layout::{CHUNK_HEADER_BYTES, ChunkKind, FILE_HEADER_BYTES, MAGIC, VERSION};

@@ -137,6 +137,20 @@ impl Write for &mut SmallDisk {
 }
 
 #[test]
+fn a_tape_that_cannot_be_begun_says_where_it_could_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let (nowhere, meta) = (folder.path().join("none/run.vtape"), Meta::default());
+    for path in [nowhere.as_path(), folder.path()] {
+        let created = Writer::create(path, &meta).map(drop);
+        for error in [created, Writer::create_live(path, &meta).map(drop)].map(Result::unwrap_err) {
+            let text = error.to_string();
+            let begin = format!("cannot write {}: ", path.display());
+            assert!(text.starts_with(&begin) && text.ends_with("you may write to"), "{text}");
+        }
+    }
+}
+
+#[test]
 fn after_a_full_disk_nothing_is_written_behind_the_torn_chunk() {
     let mut disk = SmallDisk { written: Vec::new(), room: 500 };
     let mut writer = Writer::new(&mut disk, "small.vtape", &Meta::default()).unwrap();

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use trace_format::{
-    Addr, BaseState, BlockState, BlockStatus, DeviceId, DeviceMeta, Event, Frame, FrameText, Index,
-    Item, MarkKind, Meta, PoolId, PoolState, Reader, Record, ScopeFilter, ScopeState, SegmentState,
-    Source, StackId, Stream, StringId, ThreadId, Writer,
+    Addr, BaseState, BlockState, BlockStatus, Category, DeviceId, DeviceMeta, Event, Frame,
+    FrameText, Index, Item, MarkKind, Meta, PoolId, PoolState, Reader, Record, ScopeFilter,
+    ScopeState, SegmentState, Source, StackId, Stream, StringId, ThreadId, VERSION, Writer,
 };
 
 const GPU: DeviceId = DeviceId(0);
@@ -13,8 +13,9 @@ const OTHER_GPU: DeviceId = DeviceId(3);
 const POOL: PoolId = PoolId(0, 7);
 const SEGMENT: Addr = Addr(0x7f00_0020_0000);
 
-fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1.vtape")
+fn path(version: u32) -> PathBuf {
+    let name = format!("tests/golden/v{version}.vtape");
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 fn meta() -> Meta {
@@ -83,8 +84,8 @@ fn base() -> BaseState {
     }
 }
 
-/// Each event, and each of its flags both ways.
-fn events() -> Vec<Event> {
+/// Each event of a version, and each of its flags both ways.
+fn events(version: u32) -> Vec<Event> {
     let (addr, stream, pool) = (Addr(SEGMENT.0 + 4096), Stream(9), POOL);
     let (requested_bytes, size_bytes, is_large) = (1000, 1024, true);
     let mut events = vec![
@@ -128,12 +129,15 @@ fn events() -> Vec<Event> {
         MarkKind::Instant,
     ];
     events.extend(kinds.map(|kind| Event::Mark { kind, name: StringId(4) }));
+    if version >= 2 {
+        events.extend(Category::ALL.map(|category| Event::Category { addr, category }));
+    }
     events
 }
 
-fn records() -> Vec<Record> {
+fn records(version: u32) -> Vec<Record> {
     let times = (0..).map(|n: u64| 1_800_000_000_000_000_000 + n * n * 1000);
-    let numbered = events().into_iter().zip(times).zip(0u32..);
+    let numbered = events(version).into_iter().zip(times).zip(0u32..);
     let record = |((event, time_ns), n): (_, u32)| Record {
         time_ns,
         thread: ThreadId(100 + n / 8),
@@ -143,12 +147,12 @@ fn records() -> Vec<Record> {
     numbered.map(record).collect()
 }
 
-/// What the golden tape holds, in its order.
-fn items() -> Vec<Item> {
+/// What the golden tape of a version holds, in its order.
+fn items(version: u32) -> Vec<Item> {
     let mut items = vec![Item::Base(GPU, Box::new(base()))];
-    items.extend(records().into_iter().map(|record| Item::Event(GPU, record)));
+    items.extend(records(version).into_iter().map(|record| Item::Event(GPU, record)));
     items.push(Item::Meta(Box::new(Meta { rank: Some(3), ..meta() })));
-    items.extend(records().into_iter().map(|record| Item::Event(OTHER_GPU, record)));
+    items.extend(records(version).into_iter().map(|record| Item::Event(OTHER_GPU, record)));
     items
 }
 
@@ -158,7 +162,7 @@ fn write(mut writer: Writer<impl std::io::Write>) {
     let frame = |line| Frame { name, filename, line };
     assert_eq!(writer.stack(&[frame(7)]).unwrap(), StackId(1));
     assert_eq!(writer.stack(&[frame(8), frame(7)]).unwrap(), StackId(2));
-    for item in items() {
+    for item in items(VERSION) {
         match item {
             Item::Base(device, base) => writer.base(device, &base).unwrap(),
             Item::Meta(meta) => {
@@ -184,38 +188,45 @@ fn todays_version_is_read() {
     let path = folder.path().join("today.vtape");
     write(Writer::create(&path, &meta()).unwrap());
     let read: Vec<Item> = Reader::open(&path).unwrap().map(|item| item.unwrap()).collect();
-    assert_eq!(read, items());
+    assert_eq!(read, items(VERSION));
 }
 
 /// Made the golden file; a released version's file is never made again.
 #[test]
 #[ignore = "writes the golden file of a new version"]
 fn write_the_golden_file() {
-    assert!(!path().exists(), "{} is there and stays as it is", path().display());
-    write(Writer::create(path(), &meta()).unwrap());
+    let path = path(VERSION);
+    assert!(!path.exists(), "{} is there and stays as it is", path.display());
+    write(Writer::create(&path, &meta()).unwrap());
 }
 
 #[test]
-fn version_1_is_read() {
-    let mut reader = Reader::open(path()).unwrap();
+fn every_version_is_read() {
+    (1..=VERSION).for_each(version_is_read);
+}
+
+fn version_is_read(version: u32) {
+    let path = path(version);
+    let mut reader = Reader::open(&path).unwrap();
     assert_eq!(reader.meta(), &meta());
     let read: Vec<Item> = reader.by_ref().map(|item| item.unwrap()).collect();
-    for (read, expected) in read.iter().zip(items()) {
-        assert_eq!(read, &expected);
+    let expected = items(version);
+    for (read, expected) in read.iter().zip(&expected) {
+        assert_eq!(read, expected);
     }
-    assert_eq!(read.len(), items().len());
+    assert_eq!(read.len(), expected.len());
     assert_eq!(reader.recovered().to_string(), "complete");
     let tables = reader.tables();
     let frames = tables.stack(StackId(2)).unwrap().iter().map(|&id| tables.frame(id).unwrap());
     let frame = |line| FrameText { name: "forward", filename: "model.py", line };
     assert_eq!(frames.collect::<Vec<_>>(), [frame(8), frame(7)]);
     assert_eq!(tables.string(StringId(4)), Some("step 1"));
-    let index = Index::read(&mut std::fs::File::open(path()).unwrap()).unwrap().unwrap();
+    let index = Index::read(&mut std::fs::File::open(path).unwrap()).unwrap().unwrap();
     let records_indexed: u32 = index
         .entries
         .iter()
         .filter(|entry| entry.kind == trace_format::ChunkKind::Events)
         .map(|entry| entry.items)
         .sum();
-    assert_eq!(records_indexed as usize, 2 * records().len());
+    assert_eq!(records_indexed as usize, 2 * records(version).len());
 }

@@ -8,7 +8,7 @@ mod exercise;
 use std::path::PathBuf;
 
 use exercise::{chunk, exercise, file_header, read, tape_with};
-use trace_format::{Malformed, ReadCause, Reader};
+use trace_format::{Malformed, ReadCause, Reader, VERSION};
 
 /// Rounds over all chunks of the golden tape; about three seconds unoptimised.
 const ROUNDS: u64 = 1500;
@@ -136,7 +136,7 @@ fn chunks_of_later_versions_are_skipped_and_counted() {
 fn each_fault_is_told_apart_and_says_what_to_do() {
     let whole = golden();
     let mut later = whole.clone();
-    later[8] = 2;
+    later[8] = VERSION as u8 + 1;
     let crc = crc32fast::hash(&later[..12]).to_le_bytes();
     later[12..16].copy_from_slice(&crc);
     let mut header = whole.clone();
@@ -151,6 +151,10 @@ fn each_fault_is_told_apart_and_says_what_to_do() {
     let mut gap = file_header();
     gap.extend(chunk(1, 0, 0, 2, 1, b"{}"));
     gap.extend(chunk(2, 0, 2, 2, 1, b"\0\x01a"));
+    let too_new = format!(
+        "has version {}, and this program reads versions up to {VERSION}; use a newer vramtape",
+        VERSION + 1
+    );
     let packed = [tape_with(8, 0, b""), chunk(4, 9, 4, 1, 1, b"x")].concat();
     let cases: [(&[u8], &str); 11] = [
         (b"", "ended before its first chunk was written; nothing can be recovered"),
@@ -158,7 +162,7 @@ fn each_fault_is_told_apart_and_says_what_to_do() {
         (b"PK\x03\x04 is some archive", "no vramtape tape; give a .vtape file"),
         (&text, "copied as text, which destroyed it; copy it again in binary mode"),
         (&header, "file header is damaged; take another copy"),
-        (&later, "has version 2, and this program reads version 1; use a newer vramtape"),
+        (&later, &too_new),
         (&middle, "chunk 0 at byte 16: the chunk is damaged, although more follow"),
         (&second, "keep what lies before: head -c"),
         (&gap, "this is chunk 2: chunks are missing or out of order"),

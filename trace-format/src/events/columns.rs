@@ -106,6 +106,11 @@ impl Columns<'_> {
                 let kind = kinds::mark_of(self.cursors[ARGS].byte()?)?;
                 Event::Mark { kind, name: self.string()? }
             }
+            kinds::CATEGORY => {
+                let addr = self.addr()?.addr;
+                let category = kinds::category_of(self.cursors[ARGS].byte()?)?;
+                Event::Category { addr, category }
+            }
             kinds::LOST => Event::Lost { count: self.arg()? },
             _ => return Err(Malformed::Code),
         })

@@ -163,6 +163,10 @@ impl EventsEncoder {
             Event::Mark { kind, name } => {
                 self.args([kinds::mark_code(kind).into(), name.0.into()], kinds::MARK)
             }
+            Event::Category { addr, category } => {
+                self.addr(addr);
+                self.args([kinds::category_code(category).into()], kinds::CATEGORY)
+            }
             Event::Lost { count } => self.args([count], kinds::LOST),
         }
     }

@@ -1,7 +1,7 @@
 //! The tag byte of a record and the codes of small enumerations in it.
 
 use crate::{
-    event::{MarkKind, ScopeFilter},
+    event::{Category, MarkKind, ScopeFilter},
     varint::Malformed,
 };
 
@@ -41,6 +41,7 @@ pub(super) const OOM: u8 = 23;
 pub(super) const SNAPSHOT: u8 = 24;
 pub(super) const MARK: u8 = 25;
 pub(super) const LOST: u8 = 26;
+pub(super) const CATEGORY: u8 = 27;
 
 /// The code of a scope's filter, in events and base states.
 pub(crate) const fn filter_code(filter: ScopeFilter) -> u8 {
@@ -80,4 +81,16 @@ pub(super) const fn mark_of(code: u8) -> Result<MarkKind, Malformed> {
         4 => MarkKind::Instant,
         _ => return Err(Malformed::Code),
     })
+}
+
+pub(super) const fn category_code(category: Category) -> u8 {
+    match category {
+        Category::Parameter => 0,
+        Category::Gradient => 1,
+        Category::OptimizerState => 2,
+    }
+}
+
+pub(super) fn category_of(code: u8) -> Result<Category, Malformed> {
+    Category::ALL.get(usize::from(code)).copied().ok_or(Malformed::Code)
 }

@@ -34,7 +34,7 @@ pub enum ReadCause {
     #[error("the file header is damaged")]
     HeaderDamaged,
     /// The file has a version that this program does not know.
-    #[error("the tape has version {0}, and this program reads version {VERSION}")]
+    #[error("the tape has version {0}, and this program reads versions up to {VERSION}")]
     Version(u32),
     /// The first chunk is not there, or not whole.
     #[error("the recording ended before its first chunk was written")]

@@ -96,7 +96,9 @@ impl State {
             Event::FreeCompleted { addr, requested_bytes, size_bytes } => {
                 self.blocks.take(addr, requested_bytes, size_bytes, true)
             }
-            Event::RecordStream { addr, .. } => self.blocks.expect_allocated(addr),
+            Event::RecordStream { addr, .. } | Event::Category { addr, .. } => {
+                self.blocks.expect_allocated(addr)
+            }
             ref event => match segment_change(event, record.stack) {
                 Some((Change::Map, addr, range)) => self.ranges.map(addr, range),
                 Some((Change::Unmap, addr, range)) => self.unmap(addr, range),
@@ -123,7 +125,9 @@ impl State {
                 let block = Block::new(size_bytes, requested_bytes, true, record.stack);
                 self.revive(addr, block, None)
             }
-            Event::RecordStream { addr, .. } => self.blocks.expect_allocated(addr),
+            Event::RecordStream { addr, .. } | Event::Category { addr, .. } => {
+                self.blocks.expect_allocated(addr)
+            }
             ref event => match segment_change(event, record.stack) {
                 Some((Change::Map, addr, range)) => self.unmap(addr, range),
                 Some((Change::Unmap, addr, range)) => self.ranges.map(addr, range),

@@ -1,6 +1,7 @@
 //! Why a tape could not be written.
 
 use std::io;
+use std::path::Path;
 
 /// A tape could not be written, or not finished.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,9 @@ pub struct WriteError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteCause {
+    /// It could not be begun.
+    #[error("{0}; name a file in a folder that is there and that you may write to")]
+    Create(io::Error),
     /// The system refused.
     #[error("{0}; what was written before stays readable")]
     Io(io::Error),
@@ -53,6 +57,13 @@ pub enum WriteCause {
     /// The tape's description is no JSON (a number that is none).
     #[error("the tape's description cannot be written as JSON: {0}")]
     Json(serde_json::Error),
+}
+
+impl WriteError {
+    /// The file at `path` could not be begun.
+    pub fn create(path: &Path, error: io::Error) -> Self {
+        Self { name: path.display().to_string(), cause: WriteCause::Create(error) }
+    }
 }
 
 /// Adds the name of what was being written.

@@ -52,9 +52,9 @@ impl Writer<File> {
     /// Where the file cannot be created.
     pub fn create(path: impl AsRef<Path>, meta: &Meta) -> Result<Self, WriteError> {
         let path = path.as_ref();
-        let name = path.display().to_string();
-        let (file, commit) = named(&name, Commit::begin(path))?;
-        let mut writer = Self::new(file, name, meta)?;
+        let begun = Commit::begin(path);
+        let (file, commit) = begun.map_err(|error| WriteError::create(path, error))?;
+        let mut writer = Self::new(file, path.display().to_string(), meta)?;
         writer.commit = Some(commit);
         Ok(writer)
     }
@@ -66,9 +66,8 @@ impl Writer<File> {
     /// Where the file cannot be created.
     pub fn create_live(path: impl AsRef<Path>, meta: &Meta) -> Result<Self, WriteError> {
         let path = path.as_ref();
-        let name = path.display().to_string();
-        let file = named(&name, File::create(path))?;
-        Self::new(file, name, meta)
+        let file = File::create(path).map_err(|error| WriteError::create(path, error))?;
+        Self::new(file, path.display().to_string(), meta)
     }
 }
 

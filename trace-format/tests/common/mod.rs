@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 use trace_format::{
-    Addr, BaseState, BlockState, BlockStatus, DeviceId, Event, Frame, Item, MarkKind, Meta, PoolId,
-    PoolState, ReadError, Reader, Record, Recovery, ScopeFilter, ScopeState, SegmentState, StackId,
-    Stream, StringId, Tables, ThreadId, Writer,
+    Addr, BaseState, BlockState, BlockStatus, Category, DeviceId, Event, Frame, Item, MarkKind,
+    Meta, PoolId, PoolState, ReadError, Reader, Record, Recovery, ScopeFilter, ScopeState,
+    SegmentState, StackId, Stream, StringId, Tables, ThreadId, Writer,
 };
 
 /// Strings and stacks that [`Tape`]s have; records name no others.
@@ -76,12 +76,13 @@ fn segments() -> impl Strategy<Value = Event> {
 }
 
 fn blocks() -> impl Strategy<Value = Event> {
-    (addrs(), u64s(), u64s(), streams(), pools(), any::<bool>(), 0..4).prop_map(
+    (addrs(), u64s(), u64s(), streams(), pools(), any::<bool>(), 0..7_usize).prop_map(
         |(addr, requested_bytes, size_bytes, stream, pool, pending, which)| match which {
             0 => Event::Alloc { addr, requested_bytes, size_bytes, stream, pool },
             1 => Event::Free { addr, requested_bytes, size_bytes, pending },
             2 => Event::FreeCompleted { addr, requested_bytes, size_bytes },
-            _ => Event::RecordStream { addr, stream },
+            3 => Event::RecordStream { addr, stream },
+            which => Event::Category { addr, category: Category::ALL[which - 4] },
         },
     )
 }
