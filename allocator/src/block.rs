@@ -161,13 +161,15 @@ impl Blocks {
         id
     }
 
-    /// Cuts `front_bytes` off the front of a free block and hands them out. Returns the front; the rest keeps its id.
+    /// Cuts `front_bytes` off the front of a free block and hands them out. Returns the front; the rest keeps its id,
+    /// and became free when its pool's search count was this.
     #[inline]
     pub(crate) fn split(
         &mut self,
         id: BlockId,
         front_bytes: u64,
         (requested_bytes, stack): (u64, StackId),
+        search_count: u32,
     ) -> BlockId {
         let front = self.vacant.pop().unwrap_or_else(|| self.add_slot());
         let rest = &mut self[id];
@@ -186,6 +188,7 @@ impl Blocks {
         rest.addr.0 += front_bytes;
         rest.size_bytes -= front_bytes;
         rest.prev = Some(front);
+        rest.search_count_at_free = search_count;
         self[front] = block;
         if let Some(prev) = prev {
             self[prev].next = Some(front);

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use trace_format::{Addr, DeviceId, Stream};
 
-use crate::device::{Device, DeviceError, HandleType, PhysicalHandle};
+use crate::device::{Device, DeviceError, HandleType, PhysicalHandle, ShareableHandle};
 
 /// A range's place in the heap's table. Not zero, so that `Option<RangeId>` is as small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,8 +32,12 @@ pub(crate) struct Range {
     pub(crate) page_bytes: u64,
     stream: Stream,
     page_count: usize,
+    /// How other processes may be given its pages.
+    share: HandleType,
     /// The pages up to the last that was ever mapped; those behind are empty.
     pages: Vec<Page>,
+    /// The pages that other processes were given handles of.
+    shared: Vec<(usize, ShareableHandle)>,
 }
 
 /// How far a page has come.
@@ -68,11 +72,29 @@ impl Range {
         stream: Stream,
         page_bytes: u64,
         device_total_bytes: u64,
+        share: HandleType,
     ) -> Result<Self, DeviceError> {
         let size_bytes = Self::reach_bytes(page_bytes, device_total_bytes);
         let addr = device.reserve(size_bytes)?;
         let page_count = (size_bytes / page_bytes) as usize;
-        Ok(Self { addr, page_bytes, stream, page_count, pages: Vec::new() })
+        let (pages, shared) = (Vec::new(), Vec::new());
+        Ok(Self { addr, page_bytes, stream, page_count, share, pages, shared })
+    }
+
+    /// Whether other processes can be given its pages.
+    pub(crate) fn is_shareable(&self) -> bool {
+        self.share != HandleType::None
+    }
+
+    /// The stream that its blocks serve.
+    pub(crate) const fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// Bytes of pages in the heap's hands.
+    pub(crate) fn open_bytes(&self) -> u64 {
+        let open = self.pages.iter().filter(|page| matches!(page, Page::Open(_))).count();
+        open as u64 * self.page_bytes
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -172,7 +194,7 @@ impl Range {
         for page in begin..end {
             assert!(!self.pages[page].is_open(), "a page is mapped once");
             if self.pages[page] == Page::Empty {
-                let handle = device.create(self.page_bytes, HandleType::PosixFd)?;
+                let handle = device.create(self.page_bytes, self.share)?;
                 self.pages[page] = Page::Created(handle);
             }
         }
@@ -211,6 +233,7 @@ impl Range {
                 }
             }
             if let Page::Created(handle) = self.pages[page] {
+                self.unshare_page(device, page);
                 match device.release(handle) {
                     Ok(()) => self.pages[page] = Page::Empty,
                     Err(error) => answer = answer.and(Err(error)),
@@ -249,5 +272,6 @@ impl Page {
     }
 }
 
+mod share;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,8 @@ pub mod device;
 mod expandable;
 pub mod heap;
 mod lane;
+mod lock;
+pub mod observe;
 mod pool;
 pub mod record;
 pub mod shared;

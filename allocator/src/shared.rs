@@ -1,12 +1,15 @@
 //! A heap that threads share: one lock, and nothing process-wide.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use spin::mutex::SpinMutexGuard;
 use trace_format::{Addr, StackId};
 
 use crate::device::Device;
 use crate::heap::{AllocError, Heap, Miss, Request};
+pub use crate::lock::Guard;
+use crate::lock::{Broken, Lock};
 use crate::record::Recorder;
 
 /// Frees memory that others hold on to when the pool has none; true if it freed any (`FreeMemoryCallback`).
@@ -16,7 +19,7 @@ pub type FreeMemoryCallback = Box<dyn Fn() -> bool + Send + Sync>;
 /// that a processor fetches together.
 #[repr(align(128))]
 pub struct SharedHeap<D, R> {
-    heap: Mutex<Heap<D, R>>,
+    heap: Lock<Heap<D, R>>,
     callbacks: Mutex<Vec<Arc<FreeMemoryCallback>>>,
     has_callbacks: AtomicBool,
 }
@@ -25,7 +28,7 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     /// Shares a heap.
     pub fn new(heap: Heap<D, R>) -> Self {
         Self {
-            heap: Mutex::new(heap),
+            heap: Lock::new(heap),
             callbacks: Mutex::new(Vec::new()),
             has_callbacks: AtomicBool::new(false),
         }
@@ -35,33 +38,8 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     ///
     /// # Errors
     /// When an earlier call panicked in the middle of a change.
-    #[inline]
-    pub fn lock(&self) -> Result<MutexGuard<'_, Heap<D, R>>, AllocError> {
-        self.heap.try_lock().or_else(|error| self.lock_contended(error))
-    }
-
-    /// Waits for the lock. A heap that changes hands takes dozens of cache lines along, which costs more than a call:
-    /// who comes second looks again after a while, longer each time, so that the first does several calls in a row.
-    /// Whoever holds it for longer is asking the device, and is waited for asleep.
-    #[cold]
-    #[inline(never)]
-    fn lock_contended<'a>(
-        &'a self,
-        mut error: TryLockError<MutexGuard<'a, Heap<D, R>>>,
-    ) -> Result<MutexGuard<'a, Heap<D, R>>, AllocError> {
-        for patience in 5..12 {
-            if let TryLockError::Poisoned(_) = error {
-                return Err(AllocError::Broken);
-            }
-            for _ in 0..1 << patience {
-                std::hint::spin_loop();
-            }
-            match self.heap.try_lock() {
-                Ok(heap) => return Ok(heap),
-                Err(again) => error = again,
-            }
-        }
-        self.heap.lock().map_err(|_| AllocError::Broken)
+    pub fn lock(&self) -> Result<Guard<'_, Heap<D, R>>, AllocError> {
+        Ok(self.heap.lock()?)
     }
 
     /// As [`Heap::malloc`]; on a pool miss the free-memory callbacks run first, without the lock, since they may free.
@@ -70,29 +48,24 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     /// As [`Heap::malloc`].
     #[inline]
     pub fn malloc(&self, request: &Request) -> Result<Addr, AllocError> {
-        let mut heap = self.lock()?;
-        match heap.malloc_cached(request)? {
-            Ok(addr) => Ok(addr),
-            Err(miss) => self.malloc_missed(heap, miss),
-        }
+        let served = self.heap.with(|heap| match heap.malloc_cached(request)? {
+            Err(miss) if !self.has_callbacks.load(Ordering::Acquire) => {
+                heap.malloc_growing(miss).map(Ok)
+            }
+            served => Ok(served),
+        });
+        served?.or_else(|miss| self.malloc_after_callbacks(miss))
     }
 
     #[cold]
-    fn malloc_missed<'a>(
-        &'a self,
-        mut heap: MutexGuard<'a, Heap<D, R>>,
-        mut miss: Miss,
-    ) -> Result<Addr, AllocError> {
-        if self.has_callbacks.load(Ordering::Acquire) {
-            drop(heap);
-            let freed = self.run_callbacks();
-            heap = self.lock()?;
-            if freed {
-                miss = match heap.malloc_again(miss) {
-                    Ok(addr) => return Ok(addr),
-                    Err(miss) => miss,
-                };
-            }
+    fn malloc_after_callbacks(&self, mut miss: Miss) -> Result<Addr, AllocError> {
+        let freed = self.run_callbacks();
+        let mut heap = self.lock()?;
+        if freed {
+            miss = match heap.malloc_again(miss) {
+                Ok(addr) => return Ok(addr),
+                Err(miss) => miss,
+            };
         }
         heap.malloc_growing(miss)
     }
@@ -101,16 +74,17 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     ///
     /// # Errors
     /// As [`Heap::free`].
-    #[inline]
+    #[allow(clippy::inline_always, reason = "it has two callers, and would be called")]
+    #[inline(always)]
     pub fn free(&self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
-        self.lock()?.free(addr, stack)
+        self.heap.with(|heap| heap.free(addr, stack))
     }
 
     /// Holds the heap and its callbacks still, so that a fork in between finds both whole.
     pub fn freeze(&self) -> Frozen<'_, D, R> {
         let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
         // A heap that a panic broke stays so: the lock remembers it.
-        let heap = self.heap.lock().unwrap_or_else(PoisonError::into_inner);
+        let heap = self.heap.lock_anyhow();
         Frozen { heap, _callbacks: callbacks }
     }
 
@@ -129,7 +103,7 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
 
 /// A heap that nobody else can touch while this lives ([`SharedHeap::freeze`]).
 pub struct Frozen<'a, D, R> {
-    heap: MutexGuard<'a, Heap<D, R>>,
+    heap: SpinMutexGuard<'a, Heap<D, R>>,
     _callbacks: MutexGuard<'a, Vec<Arc<FreeMemoryCallback>>>,
 }
 
@@ -137,5 +111,11 @@ impl<D: Device, R: Recorder> Frozen<'_, D, R> {
     /// The heap's recorder.
     pub fn recorder_mut(&mut self) -> &mut R {
         self.heap.recorder_mut()
+    }
+}
+
+impl From<Broken> for AllocError {
+    fn from(_: Broken) -> Self {
+        Self::Broken
     }
 }

@@ -9,8 +9,8 @@ use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{
-    AnyRecorder, Recorder, Ring, RingOptions, RingReader, RingRecorder, SystemClock, TapeRecorder,
-    TapeSource, recover_rings, save_ring,
+    AnyRecorder, Recorder, Ring, RingOptions, RingPart, RingReader, RingRecorder, SystemClock,
+    TapeRecorder, TapeSource, TapeSummary, recover_rings, save_rings,
 };
 use allocator::shared::SharedHeap;
 use trace_format::{
@@ -156,9 +156,7 @@ fn a_ring_is_saved_from_the_heaps_state() {
         let path = dir.path().join("saved.vtape");
         let (heap, ring, mut work) = prepared(dir.path(), slots, expandable);
         work.run(&heap, 3_000);
-        let (meta, device) = (Meta::default(), DeviceMeta::default());
-        let end = || base_of(&heap, &ring);
-        let summary = save_ring(&ring, &path, meta, device, end).unwrap();
+        let summary = save(&path, &heap, &ring, 0);
         // On a slow machine moments take slots too.
         let readable = ring.sequence().min(slots as u64 - 1);
         assert!((readable - 20..=readable).contains(&summary.records), "{summary:?}");
@@ -168,6 +166,48 @@ fn a_ring_is_saved_from_the_heaps_state() {
         assert_eq!(bases[0].segments.is_empty(), !has_lost_its_head);
         assert_eq!(bases[0].pools.is_empty(), !has_lost_its_head, "created on the tape");
     }
+}
+
+/// Saves what the ring has from record number `first` on.
+fn save(path: &Path, heap: &Shared, ring: &Arc<Ring>, first: u64) -> TapeSummary {
+    let (ring, device, end) = (Arc::clone(ring), DeviceMeta::default(), base_of(heap, ring));
+    save_rings(path, Meta::default(), vec![RingPart { ring, device, first, end }]).unwrap()
+}
+
+/// The state before it, the records since, and the state after: nothing else.
+#[test]
+fn a_part_of_a_ring_is_saved_from_the_state_before_it() {
+    for expandable in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("part.vtape");
+        let (heap, ring, mut work) = prepared(dir.path(), 1 << 14, expandable);
+        work.run(&heap, 1_000);
+        let (before, first) = (state_of(&heap), ring.sequence());
+        work.run(&heap, 1_000);
+        let summary = save(&path, &heap, &ring, first);
+        assert_eq!(summary.lost, 0);
+        assert!(summary.records <= ring.sequence() - first, "{summary:?}");
+        let (after, bases) = follow(&path);
+        assert_eq!(State::from_segments(&bases[0].segments).unwrap(), before);
+        assert_eq!(after, state_of(&heap));
+    }
+}
+
+/// What was overwritten of it is counted, and nothing of what came before it is.
+#[test]
+fn a_part_of_a_ring_that_was_overwritten_meanwhile_says_how_much_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("part.vtape");
+    let (heap, ring, mut work) = prepared(dir.path(), 256, false);
+    work.run(&heap, 500);
+    let first = ring.sequence();
+    work.run(&heap, 1_000);
+    let summary = save(&path, &heap, &ring, first);
+    let wanted = ring.sequence() - first;
+    assert!(wanted > 256 && summary.records < 256, "{summary:?}");
+    // Moments take slots too, and are no records.
+    assert!((wanted - 20..=wanted).contains(&(summary.lost + summary.records)), "{summary:?}");
+    assert_eq!(follow(&path).0, state_of(&heap));
 }
 
 #[test]
@@ -295,7 +335,8 @@ fn an_open_scope_and_changed_settings_are_taken_back() {
     assert_eq!((end.settings.as_str(), end.memory_fraction), ("max_split_size_mb:64", Some(0.5)));
     let meta = Meta { alloc_conf: "initial".to_owned(), ..Meta::default() };
     let device = DeviceMeta::default();
-    save_ring(&ring, &path, meta, device, || (end, sequence)).unwrap();
+    let part = RingPart { ring, device, first: 0, end: (end, sequence) };
+    save_rings(&path, meta, vec![part]).unwrap();
     let (_, bases) = follow(&path);
     assert_eq!((bases[0].pools.len(), bases[0].scopes.len()), (0, 0));
     assert_eq!((bases[0].settings.as_str(), bases[0].memory_fraction), ("initial", None));

@@ -9,6 +9,9 @@ use super::{Compat, Config, Settings, Strategy};
 const PYTORCH_VARIABLES: [&str; 3] =
     ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
+/// PyTorch's switch for memory of expandable segments in other processes.
+const SHARING: &str = "TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC";
+
 /// What the environment says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Environment {
@@ -34,7 +37,10 @@ impl Environment {
     ) -> Result<Self, ConfigError> {
         let ours = text_of(&variable, "VRAMTAPE_CONF")?.unwrap_or_default();
         let (settings, mut warnings) = Settings::parse(&ours)?;
+        let sharing = text_of(&variable, SHARING)?;
+        warnings.extend(sharing.as_deref().and_then(no_switch));
         let base = Config {
+            shares_expandable_segments: sharing.as_deref() != Some("0"),
             compat: settings.compat.unwrap_or(torch),
             expandable_segments: settings.strategy == Strategy::Expandable,
             search_after_flush: settings.search_after_flush.unwrap_or(true),
@@ -51,6 +57,13 @@ impl Environment {
         warnings.extend(parsed.warnings);
         Ok(Self { config: parsed.config, settings, warnings })
     }
+}
+
+/// What is neither 0 nor 1 changes nothing, as in PyTorch.
+fn no_switch(text: &str) -> Option<Warning> {
+    let place = Place { variable: SHARING, text: text.to_owned(), at: 0 };
+    let message = "neither 0 nor 1, so memory is shared as if it were not set".to_owned();
+    (!matches!(text, "0" | "1")).then_some(Warning { message, place })
 }
 
 fn text_of(
@@ -122,6 +135,16 @@ mod tests {
         assert!(read(&[]).unwrap().config.search_after_flush);
         let off = ("VRAMTAPE_CONF", "search_after_flush:False");
         assert!(!read(&[off]).unwrap().config.search_after_flush);
+    }
+
+    #[test]
+    fn sharing_is_switched_off_by_0_and_by_nothing_else() {
+        for (text, shares, warnings) in [("0", false, 0), ("1", true, 0), ("off", true, 1)] {
+            let environment = read(&[(SHARING, text)]).unwrap();
+            assert_eq!(environment.config.shares_expandable_segments, shares, "{text}");
+            assert_eq!(environment.warnings.len(), warnings, "{text}");
+        }
+        assert!(read(&[]).unwrap().config.shares_expandable_segments);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod environment;
 mod error;
 mod keys;
 mod limits;
+mod merge;
 mod metrics;
 mod number;
 mod pytorch;
@@ -19,11 +20,12 @@ mod vramtape;
 pub use bytes::parse_bytes;
 pub use environment::Environment;
 pub use error::{ConfigError, Place, PyException, Warning};
+pub use merge::merge;
 pub use metrics::{MetricsPath, MetricsTarget, PortOffset};
 pub use pytorch::Parsed;
 pub use stacks::{StackMode, StackSettings};
 pub use tape_path::TapePath;
-pub use vramtape::{DeviceKind, RecordMode, Settings, Strategy};
+pub use vramtape::{DeviceKind, RecordMode, Route, Settings, Strategy};
 
 /// Which PyTorch's behaviour `native` reproduces. They differ in the capture gate, in deferred frees,
 /// and in which of two equally large free blocks is taken.
@@ -94,6 +96,10 @@ pub struct Config {
     pub graph_capture_record_stream_reuse: bool,
     /// Limit set at construction; 1 means none.
     pub per_process_memory_fraction: f64,
+    /// Refuse at once what would pass `per_process_memory_fraction` of the device, whatever limit is in force.
+    pub throw_on_cudamalloc_oom: bool,
+    /// Make pages of expandable segments so that other processes can open them (`TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC`).
+    pub shares_expandable_segments: bool,
     /// Search the pool once more after the last flush freed pending blocks (PyTorch does not:
     /// #189504).
     pub search_after_flush: bool,
@@ -114,6 +120,8 @@ impl Default for Config {
             release_lock_on_cudamalloc: false,
             graph_capture_record_stream_reuse: false,
             per_process_memory_fraction: 1.0,
+            throw_on_cudamalloc_oom: false,
+            shares_expandable_segments: true,
             search_after_flush: false,
             text: String::new(),
         }

@@ -159,12 +159,9 @@ impl Parser<'_> {
             "pinned_max_round_threshold_mb" | "pinned_max_cached_size_mb" => {
                 self.value(key, |parser, i| parser.cursor.whole(i).map(drop))
             }
-            "throw_on_cudamalloc_oom" => self.value(key, |parser, i| {
-                if parser.cursor.boolean(i)? {
-                    parser.warn_no_effect(key, name);
-                }
-                Ok(())
-            }),
+            "throw_on_cudamalloc_oom" => {
+                self.flag(key, |config| &mut config.throw_on_cudamalloc_oom)
+            }
             "expandable_segments_reserve" => self.value(key, |parser, i| {
                 parser.warn_no_effect(key, name);
                 parser.cursor.token(i).map(drop)
@@ -223,8 +220,8 @@ mod tests {
                 "26: expandable_segments is given twice, the last one counts",
             ),
             (
-                "throw_on_cudamalloc_oom:True",
-                "1: throw_on_cudamalloc_oom has no effect in vramtape",
+                "expandable_segments_reserve:40G",
+                "1: expandable_segments_reserve has no effect in vramtape",
             ),
             ("backend:cudaMallocAsync", "9: backend:cudaMallocAsync has no effect: vramtape is"),
             ("roundup_power2_divisions:9223372036854775808", "26: 9223372036854775808 divisions"),

@@ -14,6 +14,17 @@ pub enum StackMode {
     All,
 }
 
+impl StackMode {
+    /// Its name in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Alloc => "alloc",
+            Self::All => "all",
+        }
+    }
+}
+
 /// `stacks` and what goes with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackSettings {

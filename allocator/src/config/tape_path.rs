@@ -9,7 +9,7 @@ const PLACEHOLDERS: [&str; 3] = ["rank", "pid", "device"];
 impl Default for TapePath {
     /// In the working folder, one file per process.
     fn default() -> Self {
-        Self("vramtape-{pid}.vtape".to_owned())
+        Self("vramtape-{rank}-{pid}.vtape".to_owned())
     }
 }
 

@@ -9,7 +9,8 @@ use super::stacks::Written;
 use super::{Compat, MetricsTarget, StackMode, StackSettings, TapePath, parse_bytes};
 
 /// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 12] = [
+pub(super) const KEYS: [&str; 14] = [
+    "route",
     "strategy",
     "compat",
     "record",
@@ -19,6 +20,7 @@ pub(super) const KEYS: [&str; 12] = [
     "stacks",
     "stacks_every",
     "stacks_native",
+    "marks",
     "device",
     "search_after_flush",
     "metrics",
@@ -29,6 +31,35 @@ const DEFAULT_RING_EVENTS: u64 = 1 << 20;
 
 /// The least that a tape may be limited to: two states of memory and some records in between.
 const TAPE_MAX_LEAST_BYTES: u64 = 64 << 20;
+
+/// The way into PyTorch that the Python package takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Route {
+    /// The bridge, or the pluggable allocator where the bridge cannot be had.
+    #[default]
+    Auto,
+    /// A C++ class of PyTorch's over our allocator.
+    Bridge,
+    /// PyTorch's pluggable allocator.
+    Pluggable,
+    /// PyTorch's own allocator, which is only recorded.
+    Observe,
+}
+
+impl Route {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Bridge, Self::Pluggable, Self::Observe];
+
+    /// Its name in settings and in Python.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Bridge => "bridge",
+            Self::Pluggable => "pluggable",
+            Self::Observe => "observe",
+        }
+    }
+}
 
 /// How requests become placements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +93,17 @@ pub enum RecordMode {
     File,
 }
 
+impl RecordMode {
+    /// Its name in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Ring => "ring",
+            Self::File => "file",
+        }
+    }
+}
+
 /// Which device answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceKind {
@@ -75,6 +117,8 @@ pub enum DeviceKind {
 /// `VRAMTAPE_CONF` after parsing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// `route`; only the Python package asks.
+    pub route: Route,
     /// `strategy`.
     pub strategy: Strategy,
     /// `compat`; none means the running PyTorch.
@@ -89,6 +133,8 @@ pub struct Settings {
     pub ring_events: u64,
     /// `stacks`, `stacks_every` and `stacks_native`.
     pub stacks: StackSettings,
+    /// `marks`: whether the Python package marks steps, phases and what memory holds by itself.
+    pub marks: bool,
     /// `device`.
     pub device: DeviceKind,
     /// `search_after_flush`; none means on when live, off where PyTorch's behaviour is reproduced.
@@ -100,6 +146,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            route: Route::default(),
             strategy: Strategy::default(),
             compat: None,
             record: RecordMode::default(),
@@ -107,6 +154,7 @@ impl Default for Settings {
             tape_max_bytes: None,
             ring_events: DEFAULT_RING_EVENTS,
             stacks: StackSettings::default(),
+            marks: true,
             device: DeviceKind::default(),
             search_after_flush: None,
             metrics: None,
@@ -137,6 +185,10 @@ impl Settings {
             seen.push(key);
             let value = Value { text, key, written: &value, at: value_at };
             match key {
+                "route" => {
+                    settings.route =
+                        value.one_of(&Route::ALL.map(|route| (route.name(), route)))?;
+                }
                 "strategy" => settings.strategy = value.strategy()?,
                 "compat" => {
                     settings.compat =
@@ -149,6 +201,7 @@ impl Settings {
                 "stacks" => stacks.mode = Some(value.stacks()?),
                 "stacks_every" => stacks.every = Some((value.stacks_every()?, key_at)),
                 "stacks_native" => stacks.native = Some((value.boolean()?, key_at)),
+                "marks" => settings.marks = value.one_of(&[("auto", true), ("off", false)])?,
                 "device" => {
                     settings.device =
                         value.one_of(&[("cuda", DeviceKind::Cuda), ("sim", DeviceKind::Sim)])?;
@@ -198,9 +251,8 @@ impl Value<'_> {
     }
 
     fn record(&self) -> Result<RecordMode, ConfigError> {
-        let modes =
-            [("off", RecordMode::Off), ("ring", RecordMode::Ring), ("file", RecordMode::File)];
-        self.one_of(&modes)
+        let modes = [RecordMode::Off, RecordMode::Ring, RecordMode::File];
+        self.one_of(&modes.map(|mode| (mode.name(), mode)))
     }
 
     fn stacks(&self) -> Result<StackMode, ConfigError> {
@@ -303,9 +355,9 @@ mod tests {
     fn every_key_is_read() {
         let text = "strategy:expandable, compat:2.11,record:file,tape:\"/t/{rank},{pid}.vtape\",\
                     ring_events:4096,stacks:all,device:sim,search_after_flush:False,\
-                    metrics:9400,tape_max:2GiB";
+                    metrics:9400,tape_max:2GiB,marks:off,route:pluggable";
         let read = settings(text);
-        assert_eq!(read.strategy, Strategy::Expandable);
+        assert_eq!((read.route, read.strategy), (Route::Pluggable, Strategy::Expandable));
         assert_eq!(read.compat, Some(Compat::V2_11));
         assert_eq!(read.record, RecordMode::File);
         assert_eq!(read.tape.expand("0", 7, 0), "/t/0,7.vtape");
@@ -314,6 +366,7 @@ mod tests {
         assert_eq!(read.device, DeviceKind::Sim);
         assert_eq!(read.search_after_flush, Some(false));
         assert_eq!(read.tape_max_bytes, Some(2 << 30));
+        assert!(!read.marks && Settings::default().marks);
         assert_eq!(read.metrics, MetricsTarget::parse("127.0.0.1:9400").ok());
     }
 
@@ -352,6 +405,7 @@ mod tests {
     #[test]
     fn a_mistake_is_named_with_its_place_and_the_way_out() {
         for (text, wrong, at, advice) in [
+            ("route:bridges", "route cannot be \"bridges\"", 7, "auto, bridge, pluggable, observe"),
             ("strategy:stitch", "strategy:stitch is not available yet", 10, "strategy:native"),
             ("stacks:frees", "stacks cannot be \"frees\"", 8, "none, alloc, all"),
             ("stacks_every:64k", "`k` is not a unit", 14, "stacks_every:1MiB"),

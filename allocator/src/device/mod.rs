@@ -57,6 +57,17 @@ pub struct MemoryInfo {
     pub total_bytes: u64,
 }
 
+/// What one process uses of a device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessMemory {
+    /// Its number.
+    pub pid: u32,
+    /// Bytes, whoever in the process holds them.
+    pub used_bytes: u64,
+    /// Whether it is this process.
+    pub is_own: bool,
+}
+
 /// How physical memory may be shared with other processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandleType {
@@ -72,7 +83,7 @@ pub enum HandleType {
 /// A handle to physical memory that another process can import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShareableHandle {
-    /// A file descriptor, owned by the receiver of this value.
+    /// A file descriptor, which its owner [closes](Device::close).
     PosixFd(i32),
     /// A fabric handle (`CUmemFabricHandle`).
     Fabric([u8; 64]),
@@ -89,6 +100,10 @@ pub trait Device: Send {
     fn id(&self) -> DeviceId;
     /// Free and total memory.
     fn memory_info(&mut self) -> Result<MemoryInfo, DeviceError>;
+    /// What each process uses of the device, where that is known: for the words of an out of memory, and slow.
+    fn processes(&mut self) -> Vec<ProcessMemory> {
+        Vec::new()
+    }
     /// Smallest unit of physical memory for `create`.
     fn granularity_bytes(&self) -> u64;
 
@@ -122,14 +137,16 @@ pub trait Device: Send {
         size_bytes: u64,
         peer: DeviceId,
     ) -> Result<(), DeviceError>;
-    /// `cuMemExportToShareableHandle`.
+    /// `cuMemExportToShareableHandle`; the handle is the caller's to close.
     fn export(
         &mut self,
         handle: PhysicalHandle,
         share: HandleType,
     ) -> Result<ShareableHandle, DeviceError>;
-    /// `cuMemImportFromShareableHandle`.
+    /// `cuMemImportFromShareableHandle`; the handle stays the caller's.
     fn import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle, DeviceError>;
+    /// Gives back a handle that `export` made. What was imported from it stays.
+    fn close(&mut self, handle: ShareableHandle);
     /// Whether this device can reach `peer`'s memory.
     fn can_access_peer(&mut self, peer: DeviceId) -> Result<bool, DeviceError>;
 

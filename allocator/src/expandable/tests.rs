@@ -8,7 +8,8 @@ const PAGE: u64 = 2 << 20;
 
 fn range() -> (SimDevice, Range) {
     let mut device = SimDevice::new(SimConfig::with_capacity(8 * PAGE));
-    let range = Range::reserve(&mut device, Stream(0), PAGE, 8 * PAGE).expect("addresses");
+    let range = Range::reserve(&mut device, Stream(0), PAGE, 8 * PAGE, HandleType::None)
+        .expect("addresses");
     (device, range)
 }
 

@@ -1,11 +1,9 @@
 //! Why the heap refused.
 
-use std::fmt;
+use trace_format::{Addr, PoolId};
 
-use trace_format::{Addr, DeviceId, PoolId};
-
+use super::{OomReport, Rejection};
 use crate::device::DeviceError;
-use crate::stats::ByteSize;
 
 /// A call the heap cannot follow; nothing changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -23,6 +21,20 @@ pub enum HeapError {
          off where the tensor is made"
     )]
     Expandable {
+        /// The address.
+        addr: Addr,
+    },
+    /// The allocation is part of an expandable segment, and those are made without handles (PyTorch's words).
+    #[error(
+        "Cannot share an expandable_segments allocation: IPC handles are disabled. Set \
+         TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1 or disable expandable_segments for cross-process tensors."
+    )]
+    NotShared,
+    /// Nothing of another process is open there.
+    #[error(
+        "{addr} is no memory of another process that is open here: never opened, or closed already"
+    )]
+    NotOpened {
         /// The address.
         addr: Addr,
     },
@@ -56,8 +68,27 @@ pub enum HeapError {
         /// The pool.
         pool: PoolId,
     },
-    /// A second segment source for a pool that exists.
-    #[error("pool {pool} exists already; its segment source is set when it is created")]
+    /// A free of the pool waits for a stream (PyTorch's words).
+    #[error("Events should have synchronized when checkpointing block: {addr}")]
+    CheckpointPending {
+        /// The block.
+        addr: Addr,
+    },
+    /// What a checkpoint had is not the pool's any more.
+    #[error(
+        "pool {pool} cannot go back to its checkpoint: the block at {addr} is not there any more, or in use; was its \
+         memory returned since?"
+    )]
+    CheckpointLost {
+        /// The pool.
+        pool: PoolId,
+        /// Where the block was.
+        addr: Addr,
+    },
+    /// A segment source for a pool that has one, or that holds memory from elsewhere.
+    #[error(
+        "pool {pool} has its memory from elsewhere already; give it a segment source before its first allocation"
+    )]
     SourceTooLate {
         /// The pool.
         pool: PoolId,
@@ -71,6 +102,9 @@ pub enum AllocError {
     /// Memory is out, after everything that could be released was.
     #[error(transparent)]
     OutOfMemory(Box<OomReport>),
+    /// More than the settings' fraction of the device, with `throw_on_cudamalloc_oom`.
+    #[error("{0}")]
+    Rejected(Rejection),
     /// More than any address space holds (PyTorch's words).
     #[error("CUDA out of memory. Tried to allocate more than 1EB memory.")]
     TooLarge {
@@ -88,59 +122,4 @@ pub enum AllocError {
     /// The call makes no sense to this heap.
     #[error(transparent)]
     Heap(#[from] HeapError),
-}
-
-/// The heap at the moment memory was out. Displayed, it is PyTorch's sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OomReport {
-    /// Which device.
-    pub device: DeviceId,
-    /// Bytes asked for, not rounded.
-    pub requested_bytes: u64,
-    /// Bytes that the device was asked for: the segment.
-    pub segment_bytes: u64,
-    /// The device's memory.
-    pub device_total_bytes: u64,
-    /// What of it nobody uses.
-    pub device_free_bytes: u64,
-    /// The memory fraction's limit, if one is set.
-    pub allowed_bytes: Option<u64>,
-    /// Bytes handed out.
-    pub allocated_bytes: u64,
-    /// Bytes cached in private pools.
-    pub private_cached_bytes: u64,
-    /// Bytes held from the device.
-    pub reserved_bytes: u64,
-}
-
-impl std::error::Error for OomReport {}
-
-impl fmt::Display for OomReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. ",
-            ByteSize(self.segment_bytes),
-            self.device,
-            ByteSize(self.device_total_bytes),
-            ByteSize(self.device_free_bytes),
-        )?;
-        if let Some(allowed) = self.allowed_bytes {
-            write!(f, "{} allowed; ", ByteSize(allowed))?;
-        }
-        let used = self.allocated_bytes + self.private_cached_bytes;
-        write!(f, "Of the allocated memory {} is allocated by PyTorch, ", ByteSize(used))?;
-        if self.private_cached_bytes > 0 {
-            let cached = ByteSize(self.private_cached_bytes);
-            write!(f, "with {cached} allocated in private pools (e.g., CUDA Graphs), ")?;
-        }
-        write!(
-            f,
-            "and {} is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting \
-             PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory \
-             Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-\
-             pytorch-cuda-alloc-conf)",
-            ByteSize(self.reserved_bytes.saturating_sub(used)),
-        )
-    }
 }

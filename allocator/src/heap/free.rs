@@ -17,8 +17,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     #[inline]
     pub fn free(&mut self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
         let id = self.take_address(addr)?;
-        let pending = self.blocks[id].used_by_others;
-        self.begin_free(id, stack, pending);
+        let pending = self.begin_free(id, stack, false);
         if pending {
             return self.await_other_streams(id);
         }
@@ -59,11 +58,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.allocated.remove(&self.blocks, addr).ok_or(HeapError::UnknownPointer { addr })
     }
 
-    /// The half of a free that the caller asks for. The address is in the table no more.
+    /// The half of a free that the caller asks for; whether the other half is still to come. The address is in the
+    /// table no more.
     #[inline]
-    fn begin_free(&mut self, id: BlockId, stack: StackId, pending: bool) {
+    fn begin_free(&mut self, id: BlockId, stack: StackId, is_deferred: bool) -> bool {
         self.stack = stack;
         let block = &mut self.blocks[id];
+        let pending = block.used_by_others | is_deferred;
         assert!(block.allocated, "the address table holds allocated blocks");
         block.allocated = false;
         let (addr, size_bytes, requested_bytes) =
@@ -77,6 +78,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.is_oversize(size_bytes) {
             self.stats.rare.oversize_allocations.decrease(1);
         }
+        pending
     }
 
     /// The half that makes the block reusable: merges it with its free neighbours into its pool (`free_block`). The

@@ -15,7 +15,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// A block for the request, or `None` when memory is out. Each step is tried only if the one
     /// before failed: a new segment; a pool that lends its free blocks; a new segment after returning a few oversize
     /// blocks; a new segment after returning everything cached; and, where configured, what the last flush freed.
-    pub(super) fn grow(&mut self, want: &mut Want) -> Result<Option<Found>, DeviceError> {
+    pub(super) fn grow(&mut self, want: &mut Want) -> Result<Option<Found>, AllocError> {
         if let Some(block) = self.allocate_block(want, false)? {
             return Ok(Some(block));
         }
@@ -42,31 +42,31 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// The size of the segment that the request would get.
-    fn segment_bytes(&self, want: &Want) -> u64 {
+    pub(super) fn segment_bytes(&self, want: &Want) -> u64 {
         size::segment_bytes(want.size_bytes, &self.config)
     }
 
-    /// One attempt at device memory; `None` when the device or the fraction refuses (`alloc_block`).
-    fn allocate_block(
-        &mut self,
-        want: &Want,
-        is_retry: bool,
-    ) -> Result<Option<Found>, DeviceError> {
+    /// One attempt at device memory; `None` when the device or the fraction refuses (`alloc_block`). An error too where
+    /// the settings want no second one.
+    fn allocate_block(&mut self, want: &Want, is_retry: bool) -> Result<Option<Found>, AllocError> {
         self.stats.rare.num_alloc_retries += i64::from(is_retry);
         let over_fraction = self
             .allowed_bytes
             .is_some_and(|allowed| self.reserved_bytes + self.segment_bytes(want) > allowed);
         let block = if over_fraction {
             None
-        } else if want.expandable {
-            self.relaxed(|heap| heap.map_expandable_block(want))?
         } else {
-            self.allocate_segment(want)?
+            self.reject_beyond_settings(want)?;
+            if want.expandable {
+                self.relaxed(|heap| heap.map_expandable_block(want))?
+            } else {
+                self.allocate_segment(want)?
+            }
         };
         if block.is_none() {
             self.record(Event::DriverRefused { size_bytes: self.segment_bytes(want) });
         }
-        Ok(block.map(|id| Found { id, place: None }))
+        Ok(block.map(|id| Found { id, size_bytes: self.blocks[id].size_bytes, place: None }))
     }
 
     fn allocate_segment(&mut self, want: &Want) -> Result<Option<BlockId>, DeviceError> {
@@ -194,13 +194,17 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             pool: self.pools.id_of(want.pool),
         });
         self.stats.rare.num_ooms += 1;
-        let private_cached_bytes = self
-            .pools
-            .halves()
-            .filter(|half| half.private().is_some())
-            .flat_map(|half| self.pools.free(half))
-            .map(|id| self.blocks[id].size_bytes)
-            .sum();
+        let (mut free_bytes, mut private_cached_bytes, mut largest_free_bytes) = (0, 0, 0);
+        for half in self.pools.halves() {
+            for id in self.pools.free(half) {
+                let size_bytes = self.blocks[id].size_bytes;
+                free_bytes += size_bytes;
+                private_cached_bytes += if half.private().is_some() { size_bytes } else { 0 };
+                if half == want.pool && self.stream_of(id) == want.stream {
+                    largest_free_bytes = size_bytes.max(largest_free_bytes);
+                }
+            }
+        }
         let stats = self.stats();
         let report = OomReport {
             device: self.device.id(),
@@ -208,10 +212,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             segment_bytes: self.segment_bytes(want),
             device_total_bytes: memory.total_bytes,
             device_free_bytes: memory.free_bytes,
+            processes: self.device.processes(),
             allowed_bytes: self.allowed_bytes,
             allocated_bytes: stats.allocated_bytes.all.current as u64,
             private_cached_bytes,
             reserved_bytes: stats.reserved_bytes.all.current as u64,
+            free_bytes,
+            largest_free_bytes,
+            is_expandable: want.expandable,
         };
         // The caller raises it, and may expect it: a warning besides would be noise.
         tracing::info!(%report, "out of memory");

@@ -40,6 +40,7 @@ pub struct Miss(Request);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) id: BlockId,
+    pub(super) size_bytes: u64,
     /// Its place in the free list of the wanted pool; `None` for a new segment, which is in no list.
     pub(super) place: Option<Place>,
 }
@@ -146,12 +147,19 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Makes a free block the caller's: splits, counts, records (`alloc_found_block`).
     #[inline]
     pub(super) fn hand_out(&mut self, found: Found, want: &Want) -> Addr {
+        let rest_bytes = found.size_bytes - want.size_bytes;
+        self.hand_out_part(found, want, self.should_split(rest_bytes, want))
+    }
+
+    /// The same with the split decided: the block's front, or all of it.
+    #[inline]
+    pub(super) fn hand_out_part(&mut self, found: Found, want: &Want, splits: bool) -> Addr {
         let is_small = want.pool.is_small();
         let block = &self.blocks[found.id];
         let (was_split, counts_inactive) = (block.is_split(), block.range.is_none());
-        let (addr, found_bytes) = (block.addr, block.size_bytes);
-        let rest_bytes = found_bytes - want.size_bytes;
-        let (id, size_bytes) = if self.should_split(rest_bytes, want) {
+        let addr = block.addr;
+        let rest_bytes = found.size_bytes - want.size_bytes;
+        let (id, size_bytes) = if splits {
             if counts_inactive && was_split {
                 self.stats.on_inactive_split(is_small, (0, 0), (0, want.size_bytes));
             } else if counts_inactive {
@@ -160,7 +168,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             (self.split_front(found, want), want.size_bytes)
         } else {
             if counts_inactive && was_split {
-                self.stats.on_inactive_split(is_small, (0, 1), (0, found_bytes));
+                self.stats.on_inactive_split(is_small, (0, 1), (0, found.size_bytes));
             }
             let block = &mut self.blocks[found.id];
             block.allocated = true;
@@ -169,7 +177,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if let Some(place) = found.place {
                 self.pools[block.lane].take(place);
             }
-            (found.id, found_bytes)
+            (found.id, found.size_bytes)
         };
         self.allocated.insert(&self.blocks, addr, id);
 
@@ -192,10 +200,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     #[inline]
     fn split_front(&mut self, found: Found, want: &Want) -> BlockId {
         let handed = (want.requested_bytes, self.stack);
-        let front = self.blocks.split(found.id, want.size_bytes, handed);
-        let rest = &mut self.blocks[found.id];
-        rest.search_count_at_free = self.pools[want.pool].search_count as u32;
-        let lane = &mut self.pools[rest.lane];
+        let search_count = self.pools[want.pool].search_count as u32;
+        let front = self.blocks.split(found.id, want.size_bytes, handed, search_count);
+        let lane = &mut self.pools[self.blocks[found.id].lane];
         match found.place {
             Some(place) => lane.settle(&self.blocks, place, found.id),
             None => lane.insert(&self.blocks, found.id),

@@ -56,7 +56,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             // PyTorch reserves here too, in vain, and once more with every such request.
             return Ok(None);
         }
-        match Range::reserve(&mut self.device, want.stream, page, self.device_total_bytes) {
+        let (total_bytes, share) = (self.device_total_bytes, self.page_sharing());
+        match Range::reserve(&mut self.device, want.stream, page, total_bytes, share) {
             Ok(range) => Ok(Some(self.add_range(range, want.pool, lane))),
             Err(DeviceError::OutOfMemory { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -220,20 +221,31 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         for range in self.ranges.iter_mut().flatten() {
             range.take_back(&mut self.device);
         }
+        self.let_leave_or_log();
     }
 
     /// Gives up the segments of a pool (of all, for the default) that never got a page, or whose addresses the
     /// device did not take back.
     pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<(), DeviceError> {
-        let unmapped = self.pools.halves().flat_map(|half| self.pools.unmapped(half));
         let in_pool = |id| pool.is_default() || self.pools.id_of(self.pool_of(id)) == pool;
-        let empty: Vec<BlockId> =
-            unmapped.filter(|id| !self.blocks[*id].is_split() && in_pool(*id)).collect();
+        let empty: Vec<BlockId> = self.empty_ranges().filter(|id| in_pool(*id)).collect();
         for id in empty {
             let range = self.blocks[id].range.expect("only expandable blocks are unmapped");
             self.give_up_range(id, range)?;
         }
         Ok(())
+    }
+
+    /// Whether a private pool has memory: a segment that never got a page has none.
+    pub(super) fn holds_memory(&self, slot: usize) -> bool {
+        let empty = self.empty_ranges().filter(|id| self.pool_of(*id).private() == Some(slot));
+        self.pools.get(slot).segment_count as usize > empty.count()
+    }
+
+    /// The segments without a mapped page, each one unmapped block.
+    fn empty_ranges(&self) -> impl Iterator<Item = BlockId> {
+        let unmapped = self.pools.halves().flat_map(|half| self.pools.unmapped(half));
+        unmapped.filter(|id| !self.blocks[*id].is_split())
     }
 
     /// Returns the addresses of a segment that is one unmapped block (`release_expandable_segment`).

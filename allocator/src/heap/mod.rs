@@ -6,6 +6,7 @@
 
 mod base;
 mod check;
+mod checkpoint;
 mod error;
 mod free;
 mod gc;
@@ -13,25 +14,32 @@ mod grow;
 mod held;
 mod malloc;
 mod map;
+mod oom;
 mod pending;
 mod pools;
+mod reject;
 mod release;
 mod restore;
 mod runs;
 mod search;
+mod share;
 mod snapshot;
 
-pub use error::{AllocError, HeapError, OomReport};
+pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
+pub use error::{AllocError, HeapError};
 pub use malloc::{Miss, PoolChoice, Request};
+pub use oom::{Explanation, OomReport};
 pub use pending::Ticket;
 pub use pools::Filter;
+pub use reject::Rejection;
 pub use restore::{Restored, RestoredBlock};
 pub use runs::expandable_runs;
-use trace_format::{Addr, DeviceId, Event, StackId, Stream};
+pub use share::SharedPages;
+use trace_format::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
 
 use crate::address_table::AddressTable;
 use crate::block::{BlockId, Blocks};
-use crate::config::Config;
+use crate::config::{Compat, Config};
 use crate::device::{Device, DeviceError};
 use crate::expandable::Range;
 use crate::pool::{PoolIndex, Pools};
@@ -55,6 +63,10 @@ pub struct Heap<D, R> {
     scopes: Vec<Scope>,
     pending: Pending,
     ranges: Vec<Option<Range>>,
+    /// Memory of other processes that is open here.
+    opened: Vec<Range>,
+    /// What was closed of that, or never quite opened, and the device did not take back yet.
+    leaving: Vec<Range>,
     peers: Vec<DeviceId>,
     device_total_bytes: u64,
     /// The fraction's limit on `reserved_bytes`; `None` is no limit.
@@ -65,6 +77,21 @@ pub struct Heap<D, R> {
     reserved_bytes: u64,
     /// Stack of the call in progress, for the effects it records.
     stack: StackId,
+}
+
+/// A live allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes of its block: those asked for, rounded up.
+    pub size_bytes: u64,
+    /// The stream it was made for.
+    pub stream: Stream,
+    /// The pool it is from.
+    pub pool: PoolId,
+    /// The stack of the call that it was handed out to.
+    pub stack: StackId,
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
@@ -84,6 +111,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             scopes: Vec::new(),
             pending: Pending::default(),
             ranges: Vec::new(),
+            opened: Vec::new(),
+            leaving: Vec::new(),
             peers: Vec::new(),
             device_total_bytes,
             allowed_bytes: None,
@@ -128,8 +157,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     fn limit_to(&mut self, fraction: f64) {
-        self.allowed_bytes =
-            (fraction < 1.0).then_some((fraction * self.device_total_bytes as f64) as u64);
+        self.allowed_bytes = (fraction < 1.0).then_some(self.share_bytes(fraction));
+    }
+
+    /// This fraction of the device's memory, to PyTorch's byte.
+    fn share_bytes(&self, fraction: f64) -> u64 {
+        let bytes = fraction * self.device_total_bytes as f64;
+        match self.config.compat {
+            Compat::V2_11 => bytes as u64,
+            Compat::V2_15 => bytes.round() as u64,
+        }
     }
 
     /// The statistics, with PyTorch's update points.
@@ -175,6 +212,32 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok((base, self.blocks[last].end().0 - base.0))
     }
 
+    /// Records what the program keeps in the block at this address; `false` where no block that is handed out starts
+    /// there.
+    pub fn categorize(&mut self, addr: Addr, category: Category) -> bool {
+        let is_known = self.find(addr).is_ok();
+        if is_known {
+            self.recorder.record(StackId::NONE, Event::Category { addr, category });
+        }
+        is_known
+    }
+
+    /// What is known of an allocation.
+    ///
+    /// # Errors
+    /// When the address was not handed out.
+    pub fn allocation(&self, addr: Addr) -> Result<Allocation, HeapError> {
+        let id = self.find(addr)?;
+        let block = &self.blocks[id];
+        Ok(Allocation {
+            requested_bytes: block.requested_bytes,
+            size_bytes: block.size_bytes,
+            stream: self.stream_of(id),
+            pool: self.pools.id_of(self.pool_of(id)),
+            stack: block.stack,
+        })
+    }
+
     /// Lets `peer` read and write this device's expandable segments, those to come included (`enablePeerAccess`).
     ///
     /// # Errors
@@ -183,14 +246,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.peers.contains(&peer) {
             return Ok(());
         }
-        for range in self.ranges.iter_mut().flatten() {
+        for range in self.ranges.iter_mut().flatten().chain(&mut self.opened) {
             range.add_peer(&mut self.device, peer)?;
         }
         self.peers.push(peer);
         Ok(())
     }
 
-    /// The device.
+    /// The device, for calls beside the heap: what it gives so is nobody's block and in no statistic.
     pub fn device_mut(&mut self) -> &mut D {
         &mut self.device
     }

@@ -26,7 +26,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Creates a private pool with one user, or adds a user (`createOrIncrefPool`).
     ///
     /// # Errors
-    /// When the pool was released already, or exists and a source is given.
+    /// When the pool was released already, or a source is given and it has one or holds memory.
     pub fn create_pool(
         &mut self,
         pool: PoolId,
@@ -47,11 +47,20 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             None => {
                 self.pools.insert(pool, source);
             }
-            Some(_) if source.is_some() => return Err(HeapError::SourceTooLate { pool }),
             Some(slot) if self.pools.get(slot).use_count == 0 => {
                 return Err(HeapError::Released { pool });
             }
-            Some(slot) => self.pools.get_mut(slot).use_count += 1,
+            Some(slot) => {
+                let has_memory = source.is_some() && self.holds_memory(slot);
+                let known = self.pools.get_mut(slot);
+                if source.is_some() {
+                    if known.source.is_some() || has_memory {
+                        return Err(HeapError::SourceTooLate { pool });
+                    }
+                    known.source = source;
+                }
+                known.use_count += 1;
+            }
         }
         Ok(())
     }

@@ -100,8 +100,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ) -> Result<(), AllocError> {
         let first = runs[0];
         let page = page_bytes(!first.is_large, &self.config);
-        let total_bytes = self.device_total_bytes;
-        let mut range = Range::reserve(&mut self.device, first.stream, page, total_bytes)?;
+        let (total_bytes, share) = (self.device_total_bytes, self.page_sharing());
+        let mut range = Range::reserve(&mut self.device, first.stream, page, total_bytes, share)?;
         let base = range.addr;
         let mut pieces = Vec::new();
         let mut end = base;

@@ -17,11 +17,17 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let lane = &self.pools[self.pools.lane(want.pool, want.stream)?];
         let (mut place, mut id) = lane.first_fit(&self.blocks, want.size_bytes)?;
-        if self.blocks[id].range.is_some() {
+        let mut block = &self.blocks[id];
+        if block.range.is_some() {
             (place, id) = self.best_expandable_fit(lane, (place, id), want.expandable)?;
+            block = &self.blocks[id];
         }
-        size::may_serve(self.blocks[id].size_bytes, want.size_bytes, &self.config)
-            .then_some(Found { id, place: Some(place) })
+        let size_bytes = block.size_bytes;
+        size::may_serve(size_bytes, want.size_bytes, &self.config).then_some(Found {
+            id,
+            size_bytes,
+            place: Some(place),
+        })
     }
 
     /// The best fit where the first is part of an expandable segment.

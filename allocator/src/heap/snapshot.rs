@@ -1,11 +1,12 @@
 //! The heap's state at one moment, as PyTorch's snapshots show it.
 
-use trace_format::{BlockState, BlockStatus, Event, PoolId, SegmentState, StackId};
+use trace_format::{BlockState, BlockStatus, Event, PoolId, SegmentState, StackId, Stream};
 
 use super::Heap;
 use crate::block::{Block, BlockId};
 use crate::device::Device;
 use crate::record::Recorder;
+use crate::size::SMALL_SEGMENT_BYTES;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Every segment with its blocks, in ascending order of address; of one private pool unless the default is named.
@@ -30,6 +31,20 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             .collect();
         segments.sort_unstable_by_key(|segment| segment.addr);
         segments
+    }
+
+    /// Each expandable segment's stream, whether it serves small requests, and its mapped bytes
+    /// (`getExpandableSegmentSizes`).
+    pub fn expandable_segments(&self) -> impl Iterator<Item = (Stream, bool, u64)> {
+        self.ranges.iter().flatten().map(|range| {
+            (range.stream(), range.page_bytes == SMALL_SEGMENT_BYTES, range.open_bytes())
+        })
+    }
+
+    /// The largest free block of any pool, in bytes; 0 where nothing is cached (`cacheInfo`).
+    pub fn largest_cached_bytes(&self) -> u64 {
+        let free = self.pools.halves().flat_map(|half| self.pools.free(half));
+        free.map(|id| self.blocks[id].size_bytes).max().unwrap_or(0)
     }
 
     fn begins_mapped_run(&self, block: &Block) -> bool {

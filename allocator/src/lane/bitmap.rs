@@ -47,6 +47,13 @@ impl Bitmap {
         let word = later.trailing_zeros() as usize;
         Some(word * 64 + self.words[word].trailing_zeros() as usize)
     }
+
+    /// The numbers that are set, in order.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = usize> {
+        let set = |bits: u64| (0..64).filter(move |bit| bits >> bit & 1 == 1);
+        set(self.summary)
+            .flat_map(move |word| set(self.words[word]).map(move |bit| word * 64 + bit))
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +82,8 @@ mod tests {
                         set.remove(&number);
                     }
                 }
+                prop_assert!(bitmap.iter().eq(set.iter().copied()));
+                prop_assert!(bitmap.iter().rev().eq(set.iter().rev().copied()));
                 for from in [from, number] {
                     prop_assert_eq!(bitmap.first_from(from), set.range(from..).next().copied());
                 }

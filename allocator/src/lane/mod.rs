@@ -129,7 +129,7 @@ impl Lane {
 
     /// The free blocks, smallest first.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = BlockId> {
-        (0..CLASSES).flat_map(|class| self.classes.ids(class))
+        self.occupied.iter().flat_map(|class| self.classes.ids(class))
     }
 
     /// Enters an unmapped block.

@@ -10,20 +10,23 @@ mod ring;
 mod tape;
 #[cfg(test)]
 mod testing;
+mod watch;
 
 pub use any::AnyRecorder;
 pub use clock::{Calibration, Clock, Moment, SystemClock};
 pub use follow::{Followed, RingFollower};
 pub use name_table::NameTable;
 pub use ring::{
-    RING_DIR, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, is_ring,
-    list_rings, remove_dead_rings,
+    RING_DIR_VARIABLE, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, is_ring,
+    list_rings, remove_dead_rings, ring_dir,
 };
 pub use tape::{
-    AttachedCounts, AttachedTape, BaseFn, RecoverError, Recovered, TapeError, TapeRecorder,
-    TapeSource, TapeSummary, block_signals, join_rings, recover_rings, save_ring, tape_of_ring,
+    AttachedCounts, AttachedTape, BaseFn, RecoverError, Recovered, RingPart, TapeError,
+    TapeRecorder, TapeSource, TapeSummary, block_signals, join_rings, recover_rings, save_rings,
+    tape_of_ring,
 };
 use trace_format::{Event, StackId, StringId};
+pub use watch::{TraceAction, TraceEntry, WatchId, Watched, Watcher};
 
 /// A block's place in its heap's arena, its own from [`Event::Alloc`] until its free is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,10 @@ pub trait Recorder: Send {
     #[inline]
     fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
         let _ = slot;
+        self.record(stack, event);
+    }
+    /// Records an event that PyTorch's trace has no entry of, so that none is told of it who watches for those.
+    fn record_untold(&mut self, stack: StackId, event: Event) {
         self.record(stack, event);
     }
     /// The id of `text` on this tape. Slow path only.

@@ -99,6 +99,11 @@ impl Stats {
         &mut pools[index].1
     }
 
+    /// The reserved bytes of every private pool that held memory since the beginning, in order of creation.
+    pub fn reserved_bytes_by_private_pools(&self) -> impl Iterator<Item = (PoolId, &StatArray)> {
+        self.reserved_bytes_by_private_pools.iter().map(|(pool, bytes)| (*pool, bytes))
+    }
+
     /// Every peak restarts from the current value (`torch.cuda.reset_peak_memory_stats`).
     pub fn reset_peak(&mut self) {
         self.each(StatArray::reset_peak, Stat::reset_peak);
@@ -123,7 +128,7 @@ impl Stats {
     }
 
     /// `max_split_size` as PyTorch prints it: -1 is no limit.
-    fn max_split_size(&self) -> i64 {
+    pub fn max_split_size(&self) -> i64 {
         match self.max_split_size_bytes {
             UNLIMITED => -1,
             bytes => bytes as i64,

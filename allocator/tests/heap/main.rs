@@ -3,5 +3,6 @@
 mod behaviour;
 mod faults;
 mod model;
+mod observe;
 mod storm;
 mod support;

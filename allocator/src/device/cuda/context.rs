@@ -49,11 +49,26 @@ impl Context {
     pub(super) fn is_rdma_capable(&self, driver: &Driver) -> bool {
         const ATTRIBUTE: sys::CUdevice_attribute =
             sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
+        self.attribute(driver, ATTRIBUTE).is_some_and(|answer| answer != 0)
+    }
+
+    /// Where the GPU is on its buses: domain, bus, device.
+    pub(super) fn pci_address(&self, driver: &Driver) -> (c_int, c_int, c_int) {
+        use sys::CUdevice_attribute as Attribute;
+        let ask = |attribute| self.attribute(driver, attribute).unwrap_or(0);
+        (
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID),
+        )
+    }
+
+    fn attribute(&self, driver: &Driver, attribute: sys::CUdevice_attribute) -> Option<c_int> {
         let mut answer: c_int = 0;
         // SAFETY: the answer is an integer; the device is one that the driver named.
         let code =
-            unsafe { (driver.device_attribute)(&raw mut answer, ATTRIBUTE as u32, self.device) };
-        driver.check(DeviceCall::Init, code).is_ok() && answer != 0
+            unsafe { (driver.device_attribute)(&raw mut answer, attribute as u32, self.device) };
+        driver.check(DeviceCall::Init, code).is_ok().then_some(answer)
     }
 }
 

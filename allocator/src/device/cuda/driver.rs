@@ -230,7 +230,7 @@ fn library() -> Result<&'static Library, DeviceError> {
 /// # Safety
 ///
 /// `F` must be a function pointer of the symbol's own type.
-unsafe fn symbol<F: Copy>(library: &Library, name: &str) -> Option<F> {
+pub(super) unsafe fn symbol<F: Copy>(library: &Library, name: &str) -> Option<F> {
     // SAFETY: the caller vouches for the type.
     let found = unsafe { library.get::<F>(name.as_bytes()) };
     // The library is never unloaded, so the copy may outlive this borrow.

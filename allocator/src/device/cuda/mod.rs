@@ -13,6 +13,7 @@ mod context;
 mod driver;
 mod event;
 mod memory;
+mod nvml;
 mod share;
 
 use context::Context;
@@ -21,7 +22,7 @@ use trace_format::{Addr, DeviceId, Stream};
 
 use super::{
     Capture, CaptureMode, Device, DeviceError, EventId, GraphNode, HandleType, MemoryInfo,
-    PhysicalHandle, ShareableHandle,
+    PhysicalHandle, ProcessMemory, ShareableHandle,
 };
 
 /// One GPU of this process.
@@ -71,6 +72,11 @@ impl Device for CudaDevice {
 
     fn memory_info(&mut self) -> Result<MemoryInfo, DeviceError> {
         self.free_and_total()
+    }
+
+    fn processes(&mut self) -> Vec<ProcessMemory> {
+        let (domain, bus, device) = self.context.pci_address(self.driver);
+        nvml::processes(domain, bus, device)
     }
 
     fn granularity_bytes(&self) -> u64 {
@@ -137,6 +143,10 @@ impl Device for CudaDevice {
 
     fn import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle, DeviceError> {
         self.import_pages(handle)
+    }
+
+    fn close(&mut self, handle: ShareableHandle) {
+        share::close(handle);
     }
 
     fn can_access_peer(&mut self, peer: DeviceId) -> Result<bool, DeviceError> {

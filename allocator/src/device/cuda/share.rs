@@ -1,6 +1,7 @@
 //! Sharing: handles for other processes, and other devices' reach.
 
 use std::ffi::{c_int, c_void};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
 use cudarc::driver::sys::{self, CUmemAllocationHandleType};
@@ -16,6 +17,14 @@ pub(super) fn handle_type(share: HandleType) -> CUmemAllocationHandleType {
         HandleType::None => CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
         HandleType::PosixFd => CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         HandleType::Fabric => CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC,
+    }
+}
+
+/// Gives back an exported handle. One of the fabric is a number that nobody holds.
+pub(super) fn close(handle: ShareableHandle) {
+    if let ShareableHandle::PosixFd(descriptor) = handle {
+        // SAFETY: the driver gave this descriptor to the caller of `export`, who closes it once.
+        drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
     }
 }
 

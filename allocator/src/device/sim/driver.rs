@@ -47,14 +47,13 @@ impl Device for SimDevice {
         self.memory.unreserve(addr, size_bytes)
     }
 
-    /// Every handle can be exported, so `share` changes nothing.
     fn create(
         &mut self,
         size_bytes: u64,
-        _share: HandleType,
+        share: HandleType,
     ) -> Result<PhysicalHandle, DeviceError> {
         self.enter(DeviceCall::Create, size_bytes)?;
-        self.memory.create(size_bytes)
+        self.memory.create(size_bytes, share)
     }
 
     fn release(&mut self, handle: PhysicalHandle) -> Result<(), DeviceError> {
@@ -97,22 +96,16 @@ impl Device for SimDevice {
     ) -> Result<ShareableHandle, DeviceError> {
         let call = DeviceCall::Export;
         self.enter(call, 0)?;
-        self.memory.check_handle(call, handle)?;
-        match share {
-            HandleType::None => {
-                Err(refuse(call, code::INVALID_VALUE, "no handle type was asked for"))
-            }
-            HandleType::PosixFd => {
-                i32::try_from(handle.0).map(ShareableHandle::PosixFd).map_err(|_| {
-                    refuse(call, code::INVALID_HANDLE, "more handles than file descriptors")
-                })
-            }
-            HandleType::Fabric => {
-                let mut bytes = [0; 64];
-                bytes[..8].copy_from_slice(&handle.0.to_le_bytes());
-                Ok(ShareableHandle::Fabric(bytes))
-            }
+        self.memory.check_share(call, handle, share)?;
+        self.memory.on_export();
+        if share == HandleType::Fabric {
+            let mut bytes = [0; 64];
+            bytes[..8].copy_from_slice(&handle.0.to_le_bytes());
+            return Ok(ShareableHandle::Fabric(bytes));
         }
+        i32::try_from(handle.0)
+            .map(ShareableHandle::PosixFd)
+            .map_err(|_| refuse(call, code::INVALID_HANDLE, "more handles than file descriptors"))
     }
 
     fn import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle, DeviceError> {
@@ -125,6 +118,10 @@ impl Device for SimDevice {
         };
         self.memory.retain(DeviceCall::Import, PhysicalHandle(number))?;
         Ok(PhysicalHandle(number))
+    }
+
+    fn close(&mut self, _handle: ShareableHandle) {
+        self.memory.on_close();
     }
 
     fn can_access_peer(&mut self, peer: DeviceId) -> Result<bool, DeviceError> {

@@ -8,12 +8,16 @@ use trace_format::{Addr, DeviceId};
 use super::address_space::AddressSpace;
 use super::mapping::{Mapping, Mappings};
 use super::{SimConfig, code, refuse};
-use crate::device::{DeviceCall, DeviceError, MemoryInfo, PhysicalHandle};
+use crate::device::{DeviceCall, DeviceError, HandleType, MemoryInfo, PhysicalHandle};
 
 /// A chunk of physical memory. It lives while a handle or a mapping refers to it.
 #[derive(Clone, Debug)]
 struct Chunk {
     size_bytes: u64,
+    /// How it may be shared.
+    share: HandleType,
+    /// Another process created it, and is charged for it.
+    is_adopted: bool,
     handles: u32,
     mappings: u32,
 }
@@ -32,6 +36,8 @@ pub(super) struct Memory {
     chunks: FxHashMap<PhysicalHandle, Chunk>,
     mappings: Mappings,
     next_handle: u64,
+    /// Handles that were exported and not closed.
+    exported: i64,
     malloc_script: VecDeque<Addr>,
     reserve_script: VecDeque<Addr>,
 }
@@ -52,6 +58,7 @@ impl Memory {
             chunks: FxHashMap::default(),
             mappings: Mappings::default(),
             next_handle: 1,
+            exported: 0,
             malloc_script: config.malloc_addresses.clone(),
             reserve_script: config.reserve_addresses.clone(),
         }
@@ -149,15 +156,34 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn create(&mut self, size_bytes: u64) -> Result<PhysicalHandle, DeviceError> {
+    pub(super) fn create(
+        &mut self,
+        size_bytes: u64,
+        share: HandleType,
+    ) -> Result<PhysicalHandle, DeviceError> {
         self.whole_granules(DeviceCall::Create, 0, size_bytes)?;
         if !self.charge(size_bytes) {
             return Err(DeviceError::OutOfMemory { call: DeviceCall::Create, size_bytes });
         }
+        Ok(self.add_chunk(size_bytes, share, false))
+    }
+
+    pub(super) fn adopt(&mut self, size_bytes: u64) -> Result<PhysicalHandle, DeviceError> {
+        self.whole_granules(DeviceCall::Import, 0, size_bytes)?;
+        Ok(self.add_chunk(size_bytes, HandleType::None, true))
+    }
+
+    fn add_chunk(
+        &mut self,
+        size_bytes: u64,
+        share: HandleType,
+        is_adopted: bool,
+    ) -> PhysicalHandle {
         let handle = PhysicalHandle(self.next_handle);
         self.next_handle += 1;
-        self.chunks.insert(handle, Chunk { size_bytes, handles: 1, mappings: 0 });
-        Ok(handle)
+        let chunk = Chunk { size_bytes, share, is_adopted, handles: 1, mappings: 0 };
+        self.chunks.insert(handle, chunk);
+        handle
     }
 
     pub(super) fn release(&mut self, handle: PhysicalHandle) -> Result<(), DeviceError> {
@@ -166,23 +192,50 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes one more reference, as an import does.
+    /// Takes one more reference, as an import does: the memory may be held by its mappings alone.
     pub(super) fn retain(
         &mut self,
         call: DeviceCall,
         handle: PhysicalHandle,
     ) -> Result<(), DeviceError> {
-        self.held(call, handle)?.handles += 1;
+        let chunk = self.chunks.get_mut(&handle).ok_or_else(|| {
+            refuse(call, code::INVALID_VALUE, format!("there is no memory {}", handle.0))
+        })?;
+        chunk.handles += 1;
         Ok(())
     }
 
-    /// Refuses a handle that is not held.
-    pub(super) fn check_handle(
+    /// Refuses a handle that is not held, or whose memory was not created to be shared this way.
+    pub(super) fn check_share(
         &mut self,
         call: DeviceCall,
         handle: PhysicalHandle,
+        share: HandleType,
     ) -> Result<(), DeviceError> {
-        self.held(call, handle).map(|_| ())
+        let made = self.held(call, handle)?.share;
+        if made == share && made != HandleType::None {
+            return Ok(());
+        }
+        let message = format!("asked for {share:?}, the memory was created for {made:?}");
+        Err(refuse(call, code::INVALID_VALUE, message))
+    }
+
+    pub(super) fn on_export(&mut self) {
+        self.exported += 1;
+    }
+
+    pub(super) fn on_close(&mut self) {
+        self.exported -= 1;
+    }
+
+    /// Whether a handle or a mapping refers to the memory.
+    pub(super) fn is_alive(&self, handle: PhysicalHandle) -> bool {
+        self.chunks.contains_key(&handle)
+    }
+
+    /// How the memory of a handle that is held may be shared.
+    pub(super) fn share_of(&self, handle: PhysicalHandle) -> Option<HandleType> {
+        self.chunks.get(&handle).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.share)
     }
 
     pub(super) fn map(
@@ -258,6 +311,7 @@ impl Memory {
             (self.reservations.len(), "address ranges still reserved"),
             (self.mappings.len(), "ranges still mapped"),
             (self.chunks.len(), "physical handles not released"),
+            (self.exported.unsigned_abs() as usize, "exported handles not closed, or closed twice"),
         ]
         .into_iter()
         .filter(|&(count, _)| count > 0)
@@ -305,7 +359,9 @@ impl Memory {
             && chunk.handles == 0
             && chunk.mappings == 0
         {
-            self.used_bytes -= chunk.size_bytes;
+            if !chunk.is_adopted {
+                self.used_bytes -= chunk.size_bytes;
+            }
             self.chunks.remove(&handle);
         }
     }

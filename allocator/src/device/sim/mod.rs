@@ -22,7 +22,9 @@ use std::collections::VecDeque;
 
 use trace_format::{Addr, DeviceId, Stream};
 
-use super::{CaptureId, CaptureMode, DeviceCall, DeviceError, EventId, GraphNode, PhysicalHandle};
+use super::{
+    CaptureId, CaptureMode, DeviceCall, DeviceError, EventId, GraphNode, HandleType, PhysicalHandle,
+};
 use capture::Captures;
 pub use config::{EventPolicy, SimConfig};
 use event::Events;
@@ -243,6 +245,24 @@ impl SimDevice {
     /// The size of a physical handle that is still held.
     pub fn handle_bytes(&self, handle: PhysicalHandle) -> Option<u64> {
         self.memory.handle_bytes(handle)
+    }
+
+    /// How the memory of a physical handle that is still held may be shared.
+    pub fn share_of(&self, handle: PhysicalHandle) -> Option<HandleType> {
+        self.memory.share_of(handle)
+    }
+
+    /// Whether a handle or a mapping still refers to the physical memory.
+    pub fn is_alive(&self, handle: PhysicalHandle) -> bool {
+        self.memory.is_alive(handle)
+    }
+
+    /// Physical memory that another process created: it is held and mapped as any other, and counts as in use there.
+    ///
+    /// # Errors
+    /// A size that is not whole granules.
+    pub fn adopt(&mut self, size_bytes: u64) -> Result<PhysicalHandle, DeviceError> {
+        self.memory.adopt(size_bytes)
     }
 
     /// Counts the call, adds its price, and lets an injected fault have its say.

@@ -138,19 +138,49 @@ fn access_is_per_device_and_needs_a_peer() {
 #[test]
 fn an_exported_handle_is_imported_as_one_more_reference() {
     let mut sim = device(10 * GRANULE);
-    let handle = sim.create(GRANULE, HandleType::PosixFd).unwrap();
     for share in [HandleType::PosixFd, HandleType::Fabric] {
+        let handle = sim.create(GRANULE, share).unwrap();
         let name = sim.export(handle, share).unwrap();
         assert_eq!(sim.import(name).unwrap(), handle);
+        sim.close(name);
+        for _ in 0..2 {
+            assert_eq!(sim.used_bytes(), GRANULE);
+            sim.release(handle).unwrap();
+        }
+        assert!(sim.is_empty());
+        assert_eq!(refusal(sim.import(name)), code::INVALID_VALUE);
     }
-    assert_eq!(refusal(sim.export(handle, HandleType::None)), code::INVALID_VALUE);
-    for _ in 0..3 {
-        assert_eq!(sim.used_bytes(), GRANULE);
-        sim.release(handle).unwrap();
-    }
-    assert!(sim.is_empty());
-    assert_eq!(refusal(sim.import(ShareableHandle::PosixFd(1))), code::INVALID_VALUE);
     assert_eq!(refusal(sim.import(ShareableHandle::PosixFd(-1))), code::INVALID_VALUE);
+}
+
+#[test]
+fn memory_is_shared_as_it_was_created_for_and_in_no_other_way() {
+    let mut sim = device(10 * GRANULE);
+    let kinds = [HandleType::None, HandleType::PosixFd, HandleType::Fabric];
+    for made in kinds {
+        let handle = sim.create(GRANULE, made).unwrap();
+        assert_eq!(sim.share_of(handle), Some(made));
+        for asked in kinds.into_iter().filter(|&asked| asked != made || asked == HandleType::None) {
+            assert_eq!(refusal(sim.export(handle, asked)), code::INVALID_VALUE);
+        }
+    }
+}
+
+#[test]
+fn memory_of_another_process_is_used_here_and_charged_there() {
+    let mut sim = device(GRANULE);
+    let handle = sim.adopt(4 * GRANULE).unwrap();
+    let range = sim.reserve(4 * GRANULE).unwrap();
+    sim.map(range, 4 * GRANULE, handle).unwrap();
+    sim.set_access(range, 4 * GRANULE, DeviceId(0)).unwrap();
+    assert!(sim.accessible(range, DeviceId(0)));
+    assert_eq!(sim.used_bytes(), 0);
+    sim.release(handle).unwrap();
+    assert!(sim.is_alive(handle), "it is still mapped");
+    sim.unmap(range, 4 * GRANULE).unwrap();
+    assert!(!sim.is_alive(handle));
+    sim.unreserve(range, 4 * GRANULE).unwrap();
+    assert!(sim.is_empty());
 }
 
 #[test]

@@ -37,10 +37,11 @@ pub(in crate::record) enum Reached {
     Gone,
 }
 
-/// The newest records before slot number `end`, without a gap, and how many slots came before them.
-pub(super) fn newest(region: &Region, end: u64) -> (u64, Vec<Record>) {
+/// The newest records from slot number `first` on, which is a record's own, and before number `end`, without a gap, and
+/// how many slots of these are gone.
+pub(super) fn newest(region: &Region, first: u64, end: u64) -> (u64, Vec<Record>) {
     let mut cursor = Cursor::default();
-    let mut start = region.oldest(end);
+    let mut start = region.oldest(end).max(first.min(end));
     cursor.jump(start);
     let mut records = Vec::new();
     loop {
@@ -49,7 +50,7 @@ pub(super) fn newest(region: &Region, end: u64) -> (u64, Vec<Record>) {
             Ok::<(), Infallible>(())
         });
         match reached {
-            Ok(Reached::End) => return (start, records),
+            Ok(Reached::End) => return (start.saturating_sub(first), records),
             Ok(Reached::Gone) => {
                 records.clear();
                 cursor.skip_overwritten(region);

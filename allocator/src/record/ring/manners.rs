@@ -51,12 +51,10 @@ impl Manners {
         true
     }
 
-    /// Adds a user, the first of a pool that is new.
+    /// Adds a user, the first of a pool that is new; a later one may bring the pool's source.
     fn hold(&mut self, pool: PoolId, own_source: bool) {
         let state = self.pool(pool);
-        if state.use_count == 0 {
-            state.own_source = own_source;
-        }
+        state.own_source = own_source || (state.use_count > 0 && state.own_source);
         state.use_count += 1;
     }
 

@@ -8,6 +8,7 @@ mod base;
 mod blocks;
 mod contexts;
 mod cursor;
+mod dead;
 mod layout;
 mod manners;
 mod moments;
@@ -22,6 +23,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
+mod thread;
 mod words;
 
 use std::io;
@@ -35,10 +37,11 @@ use super::clock::{Calibration, Moment};
 use super::name_table::NameTable;
 pub(super) use base::tile;
 pub(super) use cursor::{Cursor, Reached};
+pub use dead::remove_dead_rings;
 use layout::Shape;
 use moments::Noted;
 use place::Place;
-pub use place::{RING_DIR, list_rings, remove_dead_rings};
+pub use place::{RING_DIR_VARIABLE, list_rings, ring_dir};
 pub use reader::{RingError, RingInfo, RingReader, is_ring};
 pub use recorder::RingRecorder;
 use region::{Region, Word};
@@ -57,7 +60,7 @@ const FRAMES_MAX: usize = 4 << 10;
 /// How to make a ring.
 #[derive(Clone, Debug)]
 pub struct RingOptions {
-    /// Where its file goes; [`RING_DIR`] for all but tests.
+    /// Where its file goes; [`ring_dir`] for all but tests.
     pub dir: PathBuf,
     /// Device whose events it takes.
     pub device: DeviceId,
@@ -224,9 +227,10 @@ impl Ring {
         cursor.read(&self.region, end, take)
     }
 
-    /// The newest records before slot number `end`, without a gap, and how many slots came before them.
-    pub(super) fn newest(&self, end: u64) -> (u64, Vec<Record>) {
-        cursor::newest(&self.region, end)
+    /// The newest records from slot number `start` on and before number `end`, without a gap, and how many slots of
+    /// these are gone.
+    pub(super) fn newest(&self, start: u64, end: u64) -> (u64, Vec<Record>) {
+        cursor::newest(&self.region, start, end)
     }
 
     /// Makes the length of a tick more exact, for all readers.

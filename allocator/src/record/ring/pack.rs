@@ -1,6 +1,6 @@
 //! An event taken apart into numbers, and put together again.
 
-use trace_format::{Addr, Event, MarkKind, PoolId, ScopeFilter, Stream, StringId};
+use trace_format::{Addr, Category, Event, MarkKind, PoolId, ScopeFilter, Stream, StringId};
 
 /// An event taken apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +42,7 @@ const OOM: u8 = 23;
 const SNAPSHOT: u8 = 24;
 const MARK: u8 = 25;
 const LOST: u8 = 26;
+const CATEGORY: u8 = 27;
 /// Not an event: words for the one that follows.
 pub(super) const MORE: u8 = 30;
 /// Not an event: both clocks at one moment.
@@ -120,6 +121,7 @@ pub(super) fn pack(event: &Event) -> Packed {
             };
             (MARK, kind, None, [u64::from(name.0), 0, 0])
         }
+        Event::Category { addr, category } => (CATEGORY, category as u8, None, [addr.0, 0, 0]),
         Event::Lost { count } => (LOST, 0, None, [count, 0, 0]),
     };
     Packed { kind, detail, place, args }
@@ -181,6 +183,10 @@ pub(super) fn unpack(
             };
             Event::Mark { kind, name: string }
         }
+        CATEGORY => {
+            let category = *Category::ALL.get(usize::from(detail))?;
+            Event::Category { addr, category }
+        }
         LOST => Event::Lost { count: a },
         _ => return None,
     })
@@ -193,7 +199,7 @@ pub(super) mod tests {
 
     /// Whatever `unpack` accepts is an event, so any numbers reach every event there is.
     pub(in crate::record::ring) fn events() -> impl Strategy<Value = Event> {
-        (1..=LOST, 0..5_u8, any::<(u64, u64, u64)>(), any::<[u64; 3]>()).prop_filter_map(
+        (1..=CATEGORY, 0..5_u8, any::<(u64, u64, u64)>(), any::<[u64; 3]>()).prop_filter_map(
             "detail of another kind",
             |(kind, detail, (stream, major, minor), args)| {
                 unpack(kind, detail, (Stream(stream), PoolId(major, minor)), args)

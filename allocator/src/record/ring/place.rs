@@ -3,26 +3,32 @@
 //! The lock (`flock`) says whether a ring's process is alive. The kernel drops it however the process ends, and unlike
 //! a process id it means the same inside and outside a container.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
 use rustix::process::{Resource, getpid, getrlimit, getuid};
 use trace_format::DeviceId;
 
-use super::region::Region;
+use super::dead::{self, Limits};
 
 /// Where rings lie unless told otherwise.
-pub const RING_DIR: &str = "/dev/shm";
+const RING_DIR: &str = "/dev/shm";
+
+/// The environment variable that names another folder, for whoever makes rings and for whoever looks for them.
+pub const RING_DIR_VARIABLE: &str = "VRAMTAPE_RINGS";
+
+/// The folder for rings, given what the variable says: `/dev/shm` where it says nothing, or is empty.
+#[must_use]
+pub fn ring_dir(variable: Option<OsString>) -> PathBuf {
+    variable.filter(|named| !named.is_empty()).unwrap_or_else(|| RING_DIR.into()).into()
+}
 
 /// A ring takes at most this part of what its file system has free: others (NCCL, data loaders) live there too.
 const SHARE_OF_FREE: u64 = 4;
-
-/// A file that is no ring and older than this was left by a process that died while it made one.
-const UNFINISHED_AGE: Duration = Duration::from_secs(60);
 
 /// Where a ring's file is; it counts as live until this is dropped.
 #[derive(Debug)]
@@ -44,6 +50,7 @@ impl Place {
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| size_bytes > limit) {
             return Err(io::Error::other("the limit on file sizes (ulimit -f) is smaller"));
         }
+        dead::remove_excess(dir, Limits::of(dir)?);
         let stat = statvfs(dir)?;
         let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
         if size_bytes > free_bytes / SHARE_OF_FREE {
@@ -128,37 +135,4 @@ pub fn list_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
     }
     rings.sort();
     Ok(rings)
-}
-
-/// Removes this user's rings in `dir` whose processes are dead, and says which.
-///
-/// # Errors
-/// Where `dir` cannot be read or a ring cannot be removed; rings before it are gone.
-pub fn remove_dead_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut removed = Vec::new();
-    for path in list_rings(dir)? {
-        match is_dead(&path) {
-            Ok(true) => match fs::remove_file(&path) {
-                Ok(()) => removed.push(path),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            },
-            Ok(false) => {}
-            // Its process removed it in the meantime.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(removed)
-}
-
-fn is_dead(path: &Path) -> io::Result<bool> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
-    if is_live(&file) {
-        return Ok(false);
-    }
-    // Between its creation and its lock a ring looks dead; it is not sealed then.
-    let metadata = file.metadata()?;
-    let is_old = metadata.modified()?.elapsed().is_ok_and(|age| age > UNFINISHED_AGE);
-    Ok(metadata.uid() == getuid().as_raw() && (is_old || Region::open(&file).is_ok()))
 }

@@ -142,7 +142,7 @@ impl RingReader {
 
     /// The newest records before slot number `end`, without a gap, and how many slots came before them.
     pub fn newest(&self, end: u64) -> (u64, Vec<Record>) {
-        cursor::newest(&self.region, end.min(self.region.head()))
+        cursor::newest(&self.region, 0, end.min(self.region.head()))
     }
 
     /// Goes to slot `next`: what [`base_state`](Self::base_state) gave, or the oldest that is there for 0.

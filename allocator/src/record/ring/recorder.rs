@@ -1,10 +1,12 @@
 //! The writing end of a ring.
 
-use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
-use trace_format::{Event, PoolId, StackId, Stream, StringId, ThreadId};
+use trace_format::{
+    BaseState, BlockState, BlockStatus, Event, PoolId, SegmentState, StackId, Stream, StringId,
+    ThreadId,
+};
 
 use super::contexts::{self, Context};
 use super::layout::{Payload, Word};
@@ -13,6 +15,7 @@ use super::moments::{self, Noted, TICKS_BETWEEN};
 use super::pack::{self, Packed};
 use super::region::Region;
 use super::segments::{self, Change};
+use super::thread::{self, Mark};
 use super::words::{self, WIDE};
 use super::{Ring, RingOptions, TEXT_BYTES, blocks};
 use crate::record::clock::{Clock, SystemClock};
@@ -30,6 +33,8 @@ pub struct RingRecorder<C: Clock = SystemClock> {
     noted: Noted,
     /// The context of the last record, and its number.
     last: (Context, u16),
+    /// The thread that made it.
+    by: Mark,
     rare: Box<Rare>,
 }
 
@@ -46,26 +51,74 @@ impl<C: Clock> RingRecorder<C> {
     /// # Errors
     /// Where there is no memory either.
     pub fn new(options: &RingOptions, clock: C) -> io::Result<Self> {
-        Self::sharing(options, TEXT_BYTES, Arc::default(), clock)
+        Self::sharing(options, None, Arc::default(), clock)
     }
 
     /// The same with a table of names that other rings of the process use too, and so much room in the ring's file for
-    /// what it uses of them.
+    /// what it uses of them; without a number, room for marks and settings.
     ///
     /// # Errors
     /// Where there is no memory either.
     pub fn sharing(
         options: &RingOptions,
-        text_bytes: usize,
+        text_bytes: Option<usize>,
         names: Arc<NameTable>,
         clock: C,
     ) -> io::Result<Self> {
+        let text_bytes = text_bytes.unwrap_or(TEXT_BYTES);
         let calibration = clock.calibration();
         let ring = Arc::new(Ring::create(options, text_bytes, names, &calibration)?);
         let noted = Noted { number: 0, moment: calibration.start };
-        // No thread has id 0: the first record looks for its context.
-        let (last, rare) = <_>::default();
-        Ok(Self { ring, clock, next: 0, noted, last, rare })
+        // No thread has id 0, or its memory there: the first record looks for its context.
+        let (last, by, rare) = <_>::default();
+        Ok(Self { ring, clock, next: 0, noted, last, by, rare })
+    }
+
+    /// Enters what is there before the first record: the ring of a run that is followed from its middle on. Blocks have
+    /// slots by their order.
+    pub fn begin_with(&mut self, base: &BaseState) {
+        for state in &base.pools {
+            let (pool, own_source) = (state.pool, state.own_source);
+            self.enter(StackId::NONE, &Event::PoolCreate { pool, own_source });
+        }
+        let mut slot = 0;
+        for segment in &base.segments {
+            let SegmentState { addr, size_bytes, stream, pool, is_large, stack, .. } = *segment;
+            let event = if segment.is_expandable {
+                Event::SegmentMap { addr, size_bytes, stream, pool, is_large }
+            } else {
+                Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large }
+            };
+            self.enter(stack, &event);
+            for block in segment.blocks.iter().filter(|block| block.status != BlockStatus::Inactive)
+            {
+                self.enter_block(slot, block, stream, pool);
+                slot += 1;
+            }
+        }
+        // A ring with nothing in it would tell a tape that there was nothing before.
+        self.note_moment();
+    }
+
+    /// Enters a live block in its row, as its allocation would have.
+    fn enter_block(&mut self, slot: u32, block: &BlockState, stream: Stream, pool: PoolId) {
+        let BlockState { addr, requested_bytes, size_bytes, stack, .. } = *block;
+        let event = Event::Alloc { addr, requested_bytes, size_bytes, stream, pool };
+        let Packed { kind, detail, place, args } = pack::pack(&event);
+        let (stream, pool) = place.unwrap_or_default();
+        let context = self.find_context(place.is_some(), stream, pool);
+        let words = words::encode(self.clock.ticks(), (kind, detail), stack, args, context);
+        let region = &self.ring.region;
+        let fits = words::fits(args);
+        match region.block(slot).filter(|_| fits) {
+            None => count_missing(region, 1),
+            Some(row) => {
+                blocks::put(row, &words);
+                if block.status == BlockStatus::PendingFree {
+                    blocks::set_pending(row);
+                }
+            }
+        }
     }
 
     /// The ring, for readers of this process.
@@ -86,9 +139,16 @@ impl<C: Clock> RingRecorder<C> {
             ticks = self.note_moment();
         }
         let Packed { kind, detail, place, args } = event;
-        let context = self.context(place);
-        let words = words::encode(ticks, (kind, detail), stack, args, context);
         let fits = words::fits(args);
+        if fits && self.is_last_context(place) {
+            let words = words::encode(ticks, (kind, detail), stack, args, self.last.1);
+            self.put(&words);
+            return (words, true);
+        }
+        rare();
+        let (stream, pool) = place.unwrap_or_default();
+        let context = self.find_context(place.is_some(), stream, pool);
+        let words = words::encode(ticks, (kind, detail), stack, args, context);
         if fits && context != WIDE {
             self.put(&words);
         } else {
@@ -103,23 +163,28 @@ impl<C: Clock> RingRecorder<C> {
         self.next += 1;
     }
 
-    /// The number of this thread's context; its stream and pool do not matter where there is no place.
+    /// Whether this is a thread, and a place if there is one, that the last number stands for.
     #[inline]
-    fn context(&mut self, place: Option<(Stream, PoolId)>) -> u16 {
-        let thread = ThreadId(thread_id());
-        let (last, number) = self.last;
+    fn is_last_context(&self, place: Option<(Stream, PoolId)>) -> bool {
+        let last = &self.last.0;
         let is_here = |(stream, pool)| stream == last.stream && pool == last.pool;
-        if thread == last.thread && place.is_none_or(is_here) {
-            return number;
-        }
-        let (stream, pool) = place.unwrap_or_default();
-        self.find_context(Context { thread, stream, pool })
+        Mark::here() == self.by && place.is_none_or(is_here)
     }
 
+    /// The number of this thread's context; its stream and pool do not matter where there is no place.
     #[inline(never)]
-    fn find_context(&mut self, context: Context) -> u16 {
-        let number = contexts::number_of(&self.ring.region, context).unwrap_or(WIDE);
-        self.last = (context, number);
+    fn find_context(&mut self, has_place: bool, stream: Stream, pool: PoolId) -> u16 {
+        let (thread, is_counted) = thread::id();
+        let (last, mut number) = self.last;
+        let is_there = !has_place || (stream == last.stream && pool == last.pool);
+        if last.thread != ThreadId(thread) || !is_there {
+            let context = Context { thread: ThreadId(thread), stream, pool };
+            number = contexts::number_of(&self.ring.region, context).unwrap_or(WIDE);
+            self.last = (context, number);
+        }
+        // What has no number is nothing to come back to.
+        let is_kept = is_counted && number != WIDE;
+        self.by = if is_kept { Mark::here() } else { Mark::default() };
         number
     }
 
@@ -128,8 +193,7 @@ impl<C: Clock> RingRecorder<C> {
     #[inline(always)]
     fn put_wide(&mut self, ticks: u64, stack: StackId, event: Packed) {
         let Packed { kind, detail, place, args } = event;
-        rare();
-        let thread = ThreadId(thread_id());
+        let thread = ThreadId(thread::id().0);
         for words in words::wide(ticks, thread, place.unwrap_or_default(), args) {
             self.put(&words);
         }
@@ -199,13 +263,13 @@ impl<C: Clock> Recorder for RingRecorder<C> {
         }
         let (words, fits) = self.put_event(stack, pack::pack(&event));
         let region = &self.ring.region;
-        match region.block(slot.0).filter(|_| fits) {
-            None => count_missing(region, more_live(&event)),
-            Some(row) => match event {
+        match region.block(slot.0) {
+            Some(row) if fits => match event {
                 Event::Alloc { .. } => blocks::put(row, &words),
                 Event::Free { pending: true, .. } => blocks::set_pending(row),
                 _ => blocks::clear(row),
             },
+            _ => count_missing(region, more_live(&event)),
         }
     }
 
@@ -226,6 +290,7 @@ fn changes_tables(event: &Event) -> bool {
             | Event::Oom { .. }
             | Event::Snapshot { .. }
             | Event::Mark { .. }
+            | Event::Category { .. }
             | Event::Lost { .. }
             | Event::Alloc { .. }
             | Event::Free { .. }
@@ -253,20 +318,4 @@ const fn more_live(event: &Event) -> i64 {
 fn count_missing(region: &Region, more: i64) {
     let missing = region.get(Word::BlocksMissing);
     region.set(Word::BlocksMissing, missing.saturating_add_signed(more));
-}
-
-/// The operating system's id of this thread, asked for once.
-#[inline]
-fn thread_id() -> u32 {
-    thread_local! {
-        static ID: Cell<u32> = const { Cell::new(0) };
-    }
-    match ID.get() {
-        0 => {
-            let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-            ID.set(id);
-            id
-        }
-        id => id,
-    }
 }

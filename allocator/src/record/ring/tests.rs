@@ -23,6 +23,12 @@ fn ring(slots: usize) -> (TempDir, RingRecorder<ManualClock>) {
     (dir, recorder)
 }
 
+fn removed_from(dir: &Path) -> Vec<PathBuf> {
+    let mut removed = Vec::new();
+    remove_dead_rings(dir, &mut removed).unwrap();
+    removed
+}
+
 fn reader(recorder: &RingRecorder<impl crate::record::Clock>) -> RingReader {
     RingReader::open(&recorder.ring().path().expect("a file")).unwrap()
 }
@@ -481,7 +487,7 @@ fn a_killed_process_leaves_its_last_events() {
     assert!(live.is_live());
     let (records, _) = poll(&mut live);
     assert!(!records.is_empty(), "live, from another process");
-    assert_eq!(remove_dead_rings(dir.path()).unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(removed_from(dir.path()), Vec::<PathBuf>::new());
 
     let pid = doomed.kill();
     let path = list_rings(dir.path()).unwrap().remove(0);
@@ -501,7 +507,7 @@ fn a_killed_process_leaves_its_last_events() {
     assert!(age_ns < 60_000_000_000, "the last record is {age_ns} ns old");
 
     assert!(path.exists());
-    assert_eq!(remove_dead_rings(dir.path()).unwrap(), std::slice::from_ref(&path));
+    assert_eq!(removed_from(dir.path()), std::slice::from_ref(&path));
     assert!(!path.exists());
 }
 
@@ -558,7 +564,7 @@ fn a_forked_child_does_not_keep_its_parents_ring_alive() {
 #[ignore = "measures"]
 fn cost_of_a_record() {
     const BATCH: u64 = 20_000;
-    let options = options(Path::new(RING_DIR), 1 << 20);
+    let options = options(&ring_dir(None), 1 << 20);
     let mut recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
     let mut batches: Vec<f64> = (0..1_000)
         .map(|batch| {

@@ -19,6 +19,6 @@ pub use attach::{AttachedCounts, AttachedTape};
 pub use join::join_rings;
 pub use recorder::{TapeError, TapeRecorder, TapeSummary};
 pub use recover::{RecoverError, Recovered, recover_rings, tape_of_ring};
-pub use save::save_ring;
+pub use save::{RingPart, save_rings};
 pub use signals::block as block_signals;
 pub use source::{BaseFn, TapeSource};

@@ -120,7 +120,7 @@ fn open(path: &Path, meta: &Meta) -> Result<Writer<File>, TapeError> {
     let mut options = OpenOptions::new();
     // Not truncated before it is ours.
     options.write(true).create(true).truncate(false);
-    let file = options.open(path).map_err(|error| io_error(path, error))?;
+    let file = options.open(path).map_err(|error| WriteError::create(path, error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -129,7 +129,7 @@ fn open(path: &Path, meta: &Meta) -> Result<Writer<File>, TapeError> {
         // Some network file systems cannot lock.
         Err(error) => tracing::debug!(path = %path.display(), %error, "the tape is not locked"),
     }
-    file.set_len(0).map_err(|error| io_error(path, error))?;
+    file.set_len(0).map_err(|error| WriteError::create(path, error))?;
     Ok(Writer::new(file, path.display().to_string(), meta)?)
 }
 

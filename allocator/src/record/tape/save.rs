@@ -10,30 +10,42 @@ use super::stretch::{Stretch, Written};
 use super::{TapeError, TapeSummary};
 use crate::record::ring::Ring;
 
-/// Saves what the ring holds as a tape at `path`, which appears there when it is complete.
+/// What of a ring is to be saved.
+#[derive(Debug)]
+pub struct RingPart {
+    /// The ring.
+    pub ring: Arc<Ring>,
+    /// Its device.
+    pub device: DeviceMeta,
+    /// The number of the first record that is wanted: [`Ring::sequence`] at some moment, or 0 for all that is there.
+    pub first: u64,
+    /// The heap's state, and the number of the first record that is not part of it, taken under the heap's lock. The
+    /// records before it are undone from that state, so that the tape starts with the state before its first record.
+    pub end: (BaseState, u64),
+}
+
+/// Saves parts of rings, of a device each, as one tape at `path`, which appears there when it is complete.
 ///
-/// `end` gives the heap's state and the number of the first record that is not part of it, under the heap's lock. The
-/// records before it are undone from that state, so that the tape starts with the state before its first record.
-/// Recording goes on meanwhile. Records that were overwritten are counted on the tape.
+/// Recording goes on meanwhile. Wanted records that were overwritten are counted on the tape.
 ///
 /// # Errors
 /// Where the file cannot be written.
-pub fn save_ring(
-    ring: &Arc<Ring>,
+pub fn save_rings(
     path: &Path,
     mut meta: Meta,
-    device: DeviceMeta,
-    end: impl FnOnce() -> (BaseState, u64),
+    parts: Vec<RingPart>,
 ) -> Result<TapeSummary, TapeError> {
-    let initial = (meta.alloc_conf.clone(), device.memory_fraction);
-    meta.devices = vec![device];
-    let (end, sequence) = end();
-    let (lost, records) = ring.newest(sequence);
-    let stretch = Stretch { device: ring.device(), end: Some(end), records, lost, initial };
-
+    meta.devices = parts.iter().map(|part| part.device.clone()).collect();
     let mut writer = Writer::create(path, &meta)?;
-    let Written { records, lost, .. } =
-        stretch.write(&mut writer, &mut Names::new(Arc::clone(ring)))?;
+    let mut summary = TapeSummary { path: path.to_owned(), records: 0, lost: 0 };
+    for RingPart { ring, device, first, end: (end, sequence) } in parts {
+        let (lost, records) = ring.newest(first, sequence);
+        let initial = (meta.alloc_conf.clone(), device.memory_fraction);
+        let stretch = Stretch { device: ring.device(), end: Some(end), records, lost, initial };
+        let Written { records, lost, .. } = stretch.write(&mut writer, &mut Names::new(ring))?;
+        summary.records += records;
+        summary.lost += lost;
+    }
     writer.finish()?;
-    Ok(TapeSummary { path: path.to_owned(), records, lost })
+    Ok(summary)
 }

@@ -2,6 +2,7 @@
 
 mod best_fit;
 mod capture;
+mod checkpoint;
 mod expandable;
 mod garbage;
 mod misuse;
@@ -9,4 +10,5 @@ mod oom;
 mod pools;
 mod restore;
 mod retry;
+mod share;
 mod streams;

@@ -1,10 +1,25 @@
 //! What a refusal says.
 
-use allocator::config::Config;
-use allocator::heap::AllocError;
-use allocator::size::MAX_REQUEST_BYTES;
+use std::sync::{Arc, Mutex};
 
-use crate::support::{Calls, MIB, heap};
+use allocator::config::{Compat, Config};
+use allocator::device::ProcessMemory;
+use allocator::heap::{AllocError, Heap};
+use allocator::record::{AnyRecorder, Off, TraceEntry, WatchId, Watcher};
+use allocator::size::MAX_REQUEST_BYTES;
+use trace_format::{Event, Stream};
+
+use crate::support::{Calls, MIB, device, heap, request};
+
+/// What PyTorch's trace would have.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<TraceEntry>>>);
+
+impl Watcher for Log {
+    fn see(&mut self, entry: &TraceEntry) {
+        self.0.lock().unwrap().push(*entry);
+    }
+}
 
 /// PyTorch 2.11.0 said this after a batch size too many, on a device of 4000 MiB.
 const RECORDED: &str = "CUDA out of memory. Tried to allocate 98.00 MiB. GPU 0 has a total \
@@ -43,6 +58,72 @@ fn a_refusal_names_the_fraction_and_what_private_pools_cache() {
 }
 
 #[test]
+fn a_refusal_names_the_processes_where_somebody_knows_them() {
+    let mut heap = heap(100 * MIB, Config::default());
+    let AllocError::OutOfMemory(mut report) = heap.try_take(101 * MIB).expect_err("full") else {
+        panic!("memory is out")
+    };
+    assert_eq!(report.processes, [], "a simulated device has no processes");
+    assert!(report.to_string().contains("is free. Of the allocated memory"), "{report}");
+    report.processes = vec![
+        ProcessMemory { pid: 4242, used_bytes: 64 * MIB, is_own: false },
+        ProcessMemory { pid: 17, used_bytes: 3 * MIB / 2, is_own: true },
+    ];
+    let words = "is free. Process 4242 has 64.00 MiB memory in use. Including non-PyTorch memory, this process has \
+        1.50 MiB memory in use. Of the allocated memory";
+    assert!(report.to_string().contains(words), "{report}");
+}
+
+fn explanation(refusal: &AllocError) -> String {
+    let AllocError::OutOfMemory(report) = refusal else { panic!("{refusal}") };
+    report.explanation().to_string()
+}
+
+#[test]
+fn the_explanation_tells_fragmentation_from_memory_in_use() {
+    let mut heap = heap(100 * MIB, Config::default());
+    let first = heap.take(40 * MIB);
+    let held = heap.take(50 * MIB);
+    let refusal = heap.try_take(60 * MIB).expect_err("full");
+    assert_eq!(
+        explanation(&refusal),
+        "0 bytes of what is reserved is free, and the largest block of it that this request can have is 0 bytes; \
+         without any fragmentation 50.00 MiB would still be missing. Use a smaller batch or activation checkpointing, \
+         or hold fewer tensors."
+    );
+    heap.give(first);
+    heap.give(held);
+    let whole = heap.take(90 * MIB);
+    heap.give(whole);
+    // The front of the one segment is held: 88 MiB of it are free, which is enough, and cannot be had.
+    let front = heap.take(2 * MIB);
+    let refusal = heap.try_take(92 * MIB).expect_err("in pieces");
+    assert_eq!(
+        explanation(&refusal),
+        "88.00 MiB of what is reserved is free, and the largest block of it that this request can have is 88.00 MiB; \
+         with the 10.00 MiB that the device has left that is enough for 92.00 MiB, but in pieces, or held by other \
+         streams and pools. Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+    );
+    heap.give(front);
+}
+
+#[test]
+fn the_explanation_says_where_no_setting_helps() {
+    let mut heap = heap(100 * MIB, Config::default());
+    let refusal = heap.try_take(101 * MIB).expect_err("larger than the device");
+    assert!(
+        explanation(&refusal)
+            .contains("102.00 MiB is more than the 100.00 MiB that the device has")
+    );
+    heap.set_memory_fraction(0.5).expect("a fraction");
+    let refusal = heap.try_take(60 * MIB).expect_err("larger than the fraction");
+    assert!(
+        explanation(&refusal)
+            .contains("60.00 MiB is more than the 50.00 MiB that the memory fraction allows")
+    );
+}
+
+#[test]
 fn a_refusal_leaves_the_heap_usable() {
     let mut heap = heap(100 * MIB, Config::default());
     for _ in 0..3 {
@@ -53,6 +134,61 @@ fn a_refusal_leaves_the_heap_usable() {
     heap.flush();
     assert_eq!(heap.device_mut().check_empty(), Ok(()));
     assert_eq!(heap.stats().num_ooms, 3);
+}
+
+#[test]
+fn a_rejection_ends_the_request_before_anything_is_returned() {
+    let text = "per_process_memory_fraction:0.5,throw_on_cudamalloc_oom:True";
+    let settings = Config::parse(text, Compat::V2_15).expect("2.15 has both").config;
+    let mut heap = heap(100 * MIB, settings);
+    // The limit in force is another one, and looked at first.
+    heap.set_memory_fraction(1.0).expect("a fraction");
+    let cached = heap.take(20 * MIB);
+    heap.give(cached);
+    let refusal = heap.try_take(30 * MIB + 1).expect_err("50 MiB are allowed");
+    assert_eq!(
+        refusal.to_string(),
+        "CUDA out of memory. Allocation was preemptively rejected because it would exceed per_process_memory_fraction \
+         limit. Requested size: 30.00 MiB"
+    );
+    let stats = heap.stats();
+    let counts = (stats.num_oom_rejections, stats.num_ooms, stats.num_alloc_retries);
+    assert_eq!((counts, stats.reserved_bytes.all.current), ((1, 0, 0), 20 * MIB as i64));
+    let last = heap.recorder_mut().events.last().expect("the request").1;
+    assert!(
+        matches!(last, Event::Oom { size_bytes, .. } if size_bytes == 30 * MIB + 512),
+        "{last:?}"
+    );
+    // Up to the limit there is memory. Beyond the limit in force the cache is emptied before the second attempt, which
+    // is the one that is rejected.
+    let addr = heap.take(30 * MIB);
+    heap.give(addr);
+    heap.set_memory_fraction(0.6).expect("a fraction");
+    assert!(matches!(heap.try_take(55 * MIB), Err(AllocError::Rejected(_))));
+    let stats = heap.stats();
+    let counts = (stats.num_oom_rejections, stats.num_ooms, stats.num_alloc_retries);
+    assert_eq!((counts, stats.reserved_bytes.all.current), ((2, 0, 1), 0));
+}
+
+#[test]
+fn nobody_who_watches_pytorchs_trace_hears_of_a_rejection() {
+    let mut recorder = AnyRecorder::Off(Off);
+    let log = Log::default();
+    recorder.watch(WatchId(1), Box::new(log.clone()), std::iter::empty());
+    let config = Config {
+        per_process_memory_fraction: 0.5,
+        throw_on_cudamalloc_oom: true,
+        ..Config::default()
+    };
+    let mut heap = Heap::new(device(100 * MIB), config, recorder).expect("the device answers");
+    heap.set_memory_fraction(1.0).expect("a fraction");
+    let refused = heap.malloc(&request(51 * MIB, Stream(0)));
+    assert!(matches!(refused, Err(AllocError::Rejected(_))), "{refused:?}");
+    assert_eq!(*log.0.lock().unwrap(), []);
+    heap.set_memory_fraction(0.5).expect("a fraction");
+    let refused = heap.malloc(&request(51 * MIB, Stream(0)));
+    assert!(matches!(refused, Err(AllocError::OutOfMemory(_))), "{refused:?}");
+    assert_eq!(log.0.lock().unwrap().len(), 1);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::support::device;
 use run::Run;
 
 /// Every call that the core can make.
-const CALLS: [DeviceCall; 17] = [
+const CALLS: [DeviceCall; 19] = [
     DeviceCall::MemoryInfo,
     DeviceCall::Malloc,
     DeviceCall::Free,
@@ -26,6 +26,8 @@ const CALLS: [DeviceCall; 17] = [
     DeviceCall::Map,
     DeviceCall::Unmap,
     DeviceCall::SetAccess,
+    DeviceCall::Export,
+    DeviceCall::Import,
     DeviceCall::EventRecord,
     DeviceCall::EventQuery,
     DeviceCall::EventSynchronize,

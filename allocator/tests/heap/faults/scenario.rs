@@ -10,6 +10,7 @@ use crate::support::{KIB, MIB, request};
 pub(super) fn play(run: &mut Run) {
     plain_segments(run);
     expandable_segments(run);
+    shared_pages(run);
     waiting_frees(run);
     oversize_blocks(run);
     garbage(run);
@@ -40,6 +41,25 @@ fn expandable_segments(run: &mut Run) {
     for addr in [front, tail, again] {
         run.give(addr, None);
     }
+    run.flush();
+    run.heap.set_config(Run::config());
+}
+
+/// What one process shares and another opens, both of them this one.
+fn shared_pages(run: &mut Run) {
+    run.heap.set_config(Config { expandable_segments: true, ..Run::config() });
+    let kept = run.take(0, 30 * MIB);
+    if let Some(addr) = kept {
+        let shared = run.heap.share(addr);
+        if let Some(pages) = run.note(shared).flatten() {
+            let opened = run.heap.open_shared(pages.page_bytes, &pages.handles);
+            if let Some(addr) = run.note(opened) {
+                let closed = run.heap.close_shared(addr);
+                run.note(closed);
+            }
+        }
+    }
+    run.give(kept, None);
     run.flush();
     run.heap.set_config(Run::config());
 }

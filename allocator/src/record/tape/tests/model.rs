@@ -9,7 +9,7 @@ use trace_format::{
 };
 
 use crate::record::ring::{Ring, RingInfo, RingReader};
-use crate::record::tape::{TapeSource, TapeSummary, save_ring};
+use crate::record::tape::{RingPart, TapeSource, TapeSummary, save_rings};
 use crate::record::{BlockSlot, Recorder, RingOptions, RingRecorder, SystemClock};
 
 const CELLS: u64 = 64;
@@ -174,6 +174,7 @@ impl SharedModel {
 
     pub(super) fn save(&self, path: &Path) -> TapeSummary {
         let TapeSource { ring, device, .. } = self.source();
-        save_ring(&ring, path, Meta::default(), device, || self.base()).unwrap()
+        let part = RingPart { ring, device, first: 0, end: self.base() };
+        save_rings(path, Meta::default(), vec![part]).unwrap()
     }
 }

@@ -127,7 +127,9 @@ impl Reference {
     }
 
     pub(crate) fn set_fraction(&mut self, fraction: f64) {
-        self.allowed = (fraction < 1.0).then_some((fraction * self.total as f64) as u64);
+        let share = fraction * self.total as f64;
+        let share = if self.is_2_11() { share.floor() } else { share.round() };
+        self.allowed = (fraction < 1.0).then_some(share as u64);
     }
 
     pub(crate) fn live(&self) -> usize {
@@ -220,16 +222,28 @@ impl Reference {
         let cached = (0..self.blocks.len()).filter(|&at| {
             !self.blocks[at].pool.is_default() && self.blocks[at].mapped && self.idle(at)
         });
+        let free = || {
+            (0..self.blocks.len())
+                .filter(|&at| self.blocks[at].mapped && self.idle(at))
+                .map(|at| &self.blocks[at])
+        };
+        let usable = free().filter(|block| {
+            (block.pool, block.small, block.stream) == (want.pool, want.small, want.stream)
+        });
         Ok(AllocError::OutOfMemory(Box::new(OomReport {
             device: self.device.id(),
             requested_bytes: want.requested,
             segment_bytes: want.alloc_size,
             device_total_bytes: memory.total_bytes,
             device_free_bytes: memory.free_bytes,
+            processes: Vec::new(),
             allowed_bytes: self.allowed,
             allocated_bytes,
             private_cached_bytes: cached.map(|at| self.blocks[at].size).sum(),
             reserved_bytes: self.reserved(),
+            free_bytes: free().map(|block| block.size).sum(),
+            largest_free_bytes: usable.map(|block| block.size).max().unwrap_or(0),
+            is_expandable: want.expandable,
         })))
     }
 

@@ -25,11 +25,17 @@ impl Reference {
         id: PoolId,
         source: Option<Arc<Mutex<Source>>>,
     ) -> Result<(), HeapError> {
+        let holds_memory = self.blocks.iter().any(|block| block.pool == id && block.mapped);
         match self.pools.iter_mut().find(|pool| pool.id == id) {
             None => self.pools.push(Pool { id, users: 1, source }),
-            Some(_) if source.is_some() => return Err(HeapError::SourceTooLate { pool: id }),
             Some(pool) if pool.users == 0 => return Err(HeapError::Released { pool: id }),
-            Some(pool) => pool.users += 1,
+            Some(pool) if source.is_some() && (pool.source.is_some() || holds_memory) => {
+                return Err(HeapError::SourceTooLate { pool: id });
+            }
+            Some(pool) => {
+                pool.users += 1;
+                pool.source = source.or_else(|| pool.source.take());
+            }
         }
         Ok(())
     }

@@ -1,0 +1,73 @@
+//! `VRAMTAPE_CONF` with some of its keys changed: what a launcher hands on to the program that it starts.
+
+use super::Settings;
+use super::entries::{Entries, Entry};
+use super::error::ConfigError;
+
+/// `text` with the keys of `changes` in place of its own of that name, and the others as they are.
+///
+/// # Errors
+/// What [`Settings::parse`] refuses in either, or in both together.
+pub fn merge(text: &str, changes: &str) -> Result<String, ConfigError> {
+    Settings::parse(text)?;
+    Settings::parse(changes)?;
+    let changed: Vec<Entry> = Entries::new(changes).collect::<Result<_, _>>()?;
+    let mut merged = String::new();
+    for entry in Entries::new(text) {
+        let entry = entry?;
+        if changed.iter().all(|change| change.key != entry.key) {
+            write(&mut merged, &entry);
+        }
+    }
+    for change in &changed {
+        write(&mut merged, change);
+    }
+    Settings::parse(&merged)?;
+    Ok(merged)
+}
+
+/// Adds an entry, so that it reads as it was read.
+fn write(merged: &mut String, Entry { key, value, .. }: &Entry) {
+    if !merged.is_empty() {
+        merged.push(',');
+    }
+    merged.push_str(key);
+    merged.push(':');
+    if value.contains([',', '"', '\\']) || value.trim() != value {
+        merged.push('"');
+        merged.push_str(&value.replace('\\', r"\\").replace('"', "\\\""));
+        merged.push('"');
+    } else {
+        merged.push_str(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_changed_replaces_and_what_is_not_stays() {
+        for (text, changes, merged) in [
+            ("", "", ""),
+            ("record:ring", "", "record:ring"),
+            ("", "route:observe", "route:observe"),
+            ("tape:a.vtape,ring_events:64", "tape:b.vtape", "ring_events:64,tape:b.vtape"),
+            (
+                "stacks:all",
+                r#"tape:"/a b,c\"d\\ .vtape ""#,
+                r#"stacks:all,tape:"/a b,c\"d\\ .vtape ""#,
+            ),
+        ] {
+            assert_eq!(merge(text, changes).unwrap(), merged, "{text:?} with {changes:?}");
+            assert_eq!(merge(merged, changes).unwrap(), merged, "once more changes nothing");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_alone_is_refused_in_either_place() {
+        for (text, changes) in [("recor:off", ""), ("", "recor:off"), ("", "tape:{host}")] {
+            assert!(merge(text, changes).is_err(), "{text:?} with {changes:?}");
+        }
+    }
+}

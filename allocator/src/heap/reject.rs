@@ -1,0 +1,91 @@
+//! `throw_on_cudamalloc_oom`: what would pass the settings' share of the device is refused before the device is asked.
+
+use std::fmt;
+
+use trace_format::{DeviceId, Event};
+
+use super::malloc::Want;
+use super::{AllocError, Heap};
+use crate::device::Device;
+use crate::record::Recorder;
+use crate::stats::ByteSize;
+
+/// The heap at the moment it refused. Displayed, it is PyTorch's sentence; [`explanation`](Self::explanation) is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// Which device.
+    pub device: DeviceId,
+    /// Bytes asked for, not rounded.
+    pub requested_bytes: u64,
+    /// Bytes that the device would have been asked for: the segment.
+    pub segment_bytes: u64,
+    /// Bytes held from the device.
+    pub reserved_bytes: u64,
+    /// What `per_process_memory_fraction` allows of the device's memory.
+    pub allowed_bytes: u64,
+    /// The device's memory.
+    pub device_total_bytes: u64,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "CUDA out of memory. Allocation was preemptively rejected because it would exceed \
+             per_process_memory_fraction limit. Requested size: {}",
+            ByteSize(self.requested_bytes)
+        )
+    }
+}
+
+impl Rejection {
+    /// Why, in the heap's own numbers, and what to do about it.
+    pub fn explanation(&self) -> String {
+        format!(
+            "{} is reserved, and a segment of {} more would pass the {} that per_process_memory_fraction allows of the \
+             device's {}. With throw_on_cudamalloc_oom:True nothing cached is returned first: call \
+             torch.cuda.empty_cache(), ask for less, or set throw_on_cudamalloc_oom:False.",
+            ByteSize(self.reserved_bytes),
+            ByteSize(self.segment_bytes),
+            ByteSize(self.allowed_bytes),
+            ByteSize(self.device_total_bytes),
+        )
+    }
+}
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Refuses a segment beyond the fraction that the *settings* name, whatever limit was set since, if they say so.
+    ///
+    /// # Errors
+    /// [`AllocError::Rejected`], which ends the request: nothing is released for it.
+    pub(super) fn reject_beyond_settings(&mut self, want: &Want) -> Result<(), AllocError> {
+        if !self.config.throw_on_cudamalloc_oom {
+            return Ok(());
+        }
+        let segment_bytes = self.segment_bytes(want);
+        let allowed_bytes = self.share_bytes(self.config.per_process_memory_fraction);
+        if self.reserved_bytes + segment_bytes <= allowed_bytes {
+            return Ok(());
+        }
+        // PyTorch's history has no entry of it. Ours is an input: another policy may serve it.
+        let refused = Event::Oom {
+            requested_bytes: want.requested_bytes,
+            size_bytes: want.size_bytes,
+            device_free_bytes: self.device.memory_info()?.free_bytes,
+            stream: want.stream,
+            pool: self.pools.id_of(want.pool),
+        };
+        self.recorder.record_untold(self.stack, refused);
+        self.stats.rare.num_oom_rejections += 1;
+        let rejection = Rejection {
+            device: self.device.id(),
+            requested_bytes: want.requested_bytes,
+            segment_bytes,
+            reserved_bytes: self.reserved_bytes,
+            allowed_bytes,
+            device_total_bytes: self.device_total_bytes,
+        };
+        tracing::info!(%rejection, "rejected");
+        Err(AllocError::Rejected(rejection))
+    }
+}
