@@ -16,16 +16,17 @@ import sys
 HERE = pathlib.Path(__file__).parent
 OUT = HERE / "src/not_simulated/list.rs"
 
-# Library -> what its functions are called here. Libraries that are not named stay real: NVRTC compiles on the host,
-# cuFile, CUPTI and NCCL are not part of training on one machine.
+# Library without its version -> what its functions are called here: CUDA 12 and 13 import the same names under other
+# versions. Libraries that are not named stay real: NVRTC compiles on the host, cuFile, CUPTI and NCCL are not part of
+# training on one machine.
 LIBRARIES = {
-    "libcudart.so.13": "cudart",
-    "libcublas.so.13": "cublas",
-    "libcublasLt.so.13": "cublas",
-    "libcudnn.so.9": "cudnn",
-    "libcufft.so.12": "cufft",
-    "libcusolver.so.12": "cusolver",
-    "libcusparse.so.12": "cusparse",
+    "libcudart.so": "cudart",
+    "libcublas.so": "cublas",
+    "libcublasLt.so": "cublas",
+    "libcudnn.so": "cudnn",
+    "libcufft.so": "cufft",
+    "libcusolver.so": "cusolver",
+    "libcusparse.so": "cusparse",
 }
 # These work without a GPU in the real libraries: registration of kernels, versions, texts of errors.
 REAL = re.compile(
@@ -48,8 +49,9 @@ def imports(venv):
     for library in libraries:
         for line in run("nm", "-D", "--undefined-only", library).splitlines():
             name, _, version = line.split()[-1].partition("@")
-            if version in LIBRARIES:
-                yield LIBRARIES[version], name
+            library_name = version.rpartition(".")[0]
+            if library_name in LIBRARIES:
+                yield LIBRARIES[library_name], name
             elif not version and DRIVER_NAME.fullmatch(name) and not NOT_DRIVER.match(name):
                 yield "driver", name
         if library.name == "libc10_cuda.so":

@@ -15,6 +15,7 @@ impl Status {
     pub(crate) const OUT_OF_MEMORY: Self = Self(2);
     /// `CUDA_ERROR_NOT_INITIALIZED`, here: the settings are wrong.
     pub(crate) const NOT_INITIALIZED: Self = Self(3);
+    pub(crate) const NO_DEVICE: Self = Self(100);
     pub(crate) const INVALID_DEVICE: Self = Self(code::INVALID_DEVICE);
     pub(crate) const INVALID_CONTEXT: Self = Self(201);
     pub(crate) const INVALID_HANDLE: Self = Self(code::INVALID_HANDLE);

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use rustc_hash::FxHashMap;
+
 use allocator::device::{Capture, CaptureMode, Device, GraphNode};
 
 use crate::abi::{Answer, Out, Status};
@@ -44,8 +46,8 @@ fn state(handle: u64) -> Answer<(CaptureStatus, Option<Capture>)> {
 }
 
 thread_local! {
-    /// The dependencies that the last `info` of this thread pointed to.
-    static TERMINALS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// The dependencies of each stream that `info` pointed to.
+    static TERMINALS: RefCell<FxHashMap<u64, Vec<u64>>> = RefCell::default();
 }
 
 /// What `info` fills; every place but the first may be null.
@@ -57,8 +59,8 @@ pub(crate) struct Info {
     pub(crate) terminal_count: Out<usize>,
 }
 
-/// `cudaStreamGetCaptureInfo` and the driver's versions of it. The list of terminals stays readable until this thread
-/// asks again.
+/// `cudaStreamGetCaptureInfo` and the driver's versions of it. The list of terminals stays readable until the
+/// stream has others: PyTorch asks again before it has read the first answer.
 pub(crate) fn info(handle: u64, out: Info) -> Answer {
     if !machine::any_capture() {
         return out.status.set(CaptureStatus::NONE);
@@ -75,8 +77,12 @@ pub(crate) fn info(handle: u64, out: Info) -> Answer {
     let terminals: Vec<u64> = capture.terminals.iter().map(|node| node.0).collect();
     out.terminal_count.set_if_wanted(terminals.len());
     let _ = TERMINALS.try_with(|kept| {
-        kept.replace(terminals);
-        out.terminals.set_if_wanted(kept.borrow().as_ptr());
+        let mut kept = kept.borrow_mut();
+        let kept = kept.entry(handle).or_default();
+        if *kept != terminals {
+            *kept = terminals;
+        }
+        out.terminals.set_if_wanted(kept.as_ptr());
     });
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What kind of GPU the simulated devices say they are: one that PyTorch's default attention serves with flash and
-//! memory-efficient kernels (it prefers cuDNN from sm_90 on), with the limits of an A100.
+//! memory-efficient kernels (it prefers cuDNN from sm_90 on), with the limits of an A100. `device` is the machine's
+//! number of one.
 
 /// Its name in `torch.cuda.get_device_name()`.
 pub(crate) const NAME: &str = "vramtape simulated GPU (sm_80)";
@@ -54,6 +55,20 @@ pub(crate) const fn uuid(device: u16) -> [u8; 16] {
     uuid
 }
 
+/// What NVML and `CUDA_VISIBLE_DEVICES` put before the UUID of a device.
+pub(crate) const UUID_PREFIX: &str = "GPU-";
+
+/// The UUID as NVML writes it: in groups of 4, 2, 2, 2 and 6 bytes.
+pub(crate) fn uuid_text(device: u16) -> String {
+    let mut bytes = uuid(device);
+    bytes.reverse();
+    let digits = format!("{:032x}", u128::from_le_bytes(bytes));
+    let group = |range: std::ops::Range<usize>| digits.get(range).unwrap_or_default();
+    let (first, last) = (group(0..8), group(20..32));
+    let middle = [group(8..12), group(12..16), group(16..20)].join("-");
+    format!("{UUID_PREFIX}{first}-{middle}-{last}")
+}
+
 /// `cudaDeviceAttr` and `CUdevice_attribute` (the same numbers). What is not listed is 0: not there.
 pub(crate) const fn attribute(number: i32, device: u16) -> i32 {
     match number {
@@ -86,8 +101,8 @@ pub(crate) const fn attribute(number: i32, device: u16) -> i32 {
         111 => SHARED_BYTES_RESERVED,
         // Overlap, host mapping, concurrent kernels, unified addressing, stream priorities, L1 caching (two),
         // compute preemption, cooperative launch, host registration, virtual memory management, handles by file
-        // descriptor (a GPU has them and PyTorch asks for them; exporting one is refused).
-        15 | 19 | 31 | 41 | 78 | 79 | 80 | 90 | 95 | 99 | 102 | 103 => 1,
+        // descriptor, events for other processes.
+        15 | 19 | 31 | 41 | 78 | 79 | 80 | 90 | 95 | 99 | 102 | 103 | 125 => 1,
         _ => 0,
     }
 }

@@ -9,7 +9,9 @@ use crate::abi::{Answer, Out, Status};
 use crate::machine::{self, Machine};
 
 /// `cudaEventDisableTiming`.
-const DISABLE_TIMING: u32 = 2;
+pub(crate) const DISABLE_TIMING: u32 = 2;
+/// `cudaEventInterprocess`.
+const INTERPROCESS: u32 = 4;
 
 /// The events that were made and not destroyed.
 #[derive(Debug, Default)]
@@ -20,6 +22,7 @@ pub(crate) struct Events {
 #[derive(Clone, Copy, Debug)]
 struct Event {
     timing: bool,
+    is_for_processes: bool,
     recorded: Option<Recorded>,
 }
 
@@ -28,6 +31,13 @@ struct Recorded {
     device: u16,
     id: EventId,
     at: Instant,
+}
+
+impl Events {
+    /// Whether the event was made to be shared with other processes.
+    pub(crate) fn is_for_processes(&self, handle: u64) -> bool {
+        self.live.get(&handle).is_some_and(|event| event.is_for_processes)
+    }
 }
 
 impl Machine {
@@ -45,12 +55,17 @@ impl Machine {
     }
 }
 
+/// Makes an event; one for other processes has no time.
 pub(crate) fn create(out: Out<u64>, flags: u32) -> Answer {
     out.wanted()?;
+    let (timing, is_for_processes) = (flags & DISABLE_TIMING == 0, flags & INTERPROCESS != 0);
+    if timing && is_for_processes {
+        return Err(Status::INVALID_VALUE);
+    }
     machine::bind()?;
     let handle = machine::new_handle();
     machine::with(|machine| {
-        let event = Event { timing: flags & DISABLE_TIMING == 0, recorded: None };
+        let event = Event { timing, is_for_processes, recorded: None };
         machine.events.live.insert(handle, event);
         Ok(())
     })?;
@@ -61,6 +76,7 @@ pub(crate) fn destroy(handle: u64) -> Answer {
     machine::with(|machine| {
         let event = machine.events.live.remove(&handle).ok_or(Status::INVALID_HANDLE)?;
         machine.forget_recorded(event.recorded);
+        machine.unshare_event(handle);
         Ok(())
     })
 }

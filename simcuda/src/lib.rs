@@ -6,7 +6,7 @@
 //! "not supported" and says so once on stderr. `README.md` says how it is assembled, loaded and set up.
 //!
 //! `unsafe` is in [`abi`] (what C passes), [`copy`] and [`host`] (host memory), [`address_range`] (the reserved
-//! addresses) and [`driver`] (looking up a function of this library by name).
+//! addresses), [`shared_file`] (making one) and [`driver`] (looking up a function of this library by name).
 
 mod abi;
 mod address_range;
@@ -26,6 +26,9 @@ mod nvml;
 mod pointer;
 mod runtime;
 mod settings;
+mod shared_file;
+mod sharing;
 mod stream;
+mod visible;
 
 use not_simulated::not_simulated;

@@ -1,10 +1,12 @@
 //! The one simulated machine of this process: its devices, and the handles that CUDA programs hold.
 
 use std::cell::{Cell, RefCell};
+use std::env;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use allocator::device::sim::{EventPolicy, SimConfig, SimDevice};
+use allocator::device::{Device, HandleType};
 use rustc_hash::FxHashSet;
 use trace_format::{Addr, DeviceId};
 
@@ -13,8 +15,10 @@ use crate::address_range::AddressRange;
 use crate::event::Events;
 use crate::graph::Graphs;
 use crate::host::HostMemory;
-use crate::settings::Settings;
+use crate::settings::{Neighbour, Settings};
+use crate::sharing::Sharing;
 use crate::stream::Streams;
+use crate::visible;
 
 /// Devices and handles, behind one lock.
 #[derive(Debug)]
@@ -24,6 +28,7 @@ pub(crate) struct Machine {
     pub(crate) events: Events,
     pub(crate) graphs: Graphs,
     pub(crate) host: HostMemory,
+    pub(crate) sharing: Sharing,
     /// Pairs (device, peer) with access enabled.
     pub(crate) peers: FxHashSet<(u16, u16)>,
 }
@@ -32,6 +37,8 @@ pub(crate) struct Machine {
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub(crate) settings: Settings,
+    /// The machine's numbers of the devices that this process sees, in its order.
+    visible: Vec<u16>,
     pub(crate) addresses: AddressRange,
     machine: Mutex<Machine>,
 }
@@ -65,27 +72,36 @@ pub(crate) fn fixed() -> Answer<&'static Fixed> {
 fn start() -> Result<Fixed, String> {
     let settings = Settings::from_env()?;
     let addresses = AddressRange::reserve()?;
-    let device = |ordinal: u16| {
-        let others = (0..settings.devices).filter(|&other| other != ordinal);
-        let (base, length_bytes) = addresses.share(ordinal, settings.devices);
-        SimDevice::new(SimConfig {
+    let variable = env::var("CUDA_VISIBLE_DEVICES").ok();
+    let visible = visible::visible(variable.as_deref(), settings.devices);
+    let count = visible.len() as u16;
+    let device = |ordinal: u16| -> Result<SimDevice, String> {
+        let others = (0..count).filter(|&other| other != ordinal);
+        let (base, length_bytes) = addresses.share(ordinal, count);
+        let mut device = SimDevice::new(SimConfig {
             device: DeviceId(ordinal),
             base: Addr(base),
             length_bytes,
             events: EventPolicy::AfterQueries(settings.event_lag),
             peers: others.map(DeviceId).collect(),
             ..SimConfig::with_capacity(settings.memory_bytes)
-        })
+        });
+        if let Some(Neighbour { used_bytes, .. }) = settings.neighbour {
+            // Memory without addresses, and never given back.
+            device.create(used_bytes, HandleType::None).map_err(|error| error.to_string())?;
+        }
+        Ok(device)
     };
     let machine = Machine {
-        devices: (0..settings.devices).map(device).collect(),
+        devices: (0..count).map(device).collect::<Result<_, _>>()?,
         streams: Streams::default(),
         events: Events::default(),
         graphs: Graphs::default(),
         host: HostMemory::default(),
+        sharing: Sharing::default(),
         peers: FxHashSet::default(),
     };
-    Ok(Fixed { settings, addresses, machine: Mutex::new(machine) })
+    Ok(Fixed { settings, visible, addresses, machine: Mutex::new(machine) })
 }
 
 /// Runs `work` on the machine.
@@ -119,7 +135,7 @@ pub(crate) fn chosen_device() -> Option<u16> {
 /// Makes `device` the thread's device.
 pub(crate) fn choose_device(device: Option<u16>) -> Answer {
     if let Some(device) = device {
-        if device >= fixed()?.settings.devices {
+        if device >= device_count()? {
             return Err(Status::INVALID_DEVICE);
         }
         activate(device);
@@ -139,9 +155,25 @@ pub(crate) fn pop_device() -> Option<u16> {
     BELOW.try_with(|below| below.borrow_mut().pop()).unwrap_or(None).flatten()
 }
 
+/// How many devices this process sees.
+pub(crate) fn device_count() -> Answer<u16> {
+    Ok(fixed()?.visible.len() as u16)
+}
+
+/// The machine's number of a device of this process.
+pub(crate) fn physical(ordinal: u16) -> Answer<u16> {
+    fixed()?.visible.get(usize::from(ordinal)).copied().ok_or(Status::INVALID_DEVICE)
+}
+
+/// The device of this process that is number `physical` of the machine.
+pub(crate) fn visible(physical: u16) -> Answer<u16> {
+    let found = fixed()?.visible.iter().position(|&device| device == physical);
+    found.map(|ordinal| ordinal as u16).ok_or(Status::INVALID_DEVICE)
+}
+
 /// A device number from C.
 pub(crate) fn ordinal(device: i32) -> Answer<u16> {
-    let devices = fixed()?.settings.devices;
+    let devices = device_count()?;
     u16::try_from(device).ok().filter(|&device| device < devices).ok_or(Status::INVALID_DEVICE)
 }
 

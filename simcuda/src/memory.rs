@@ -24,7 +24,11 @@ pub(crate) fn free(addr: u64) -> Answer {
     if addr == 0 {
         return Ok(());
     }
-    machine::with(|machine| Ok(machine.owner(addr)?.free(Addr(addr))?))
+    machine::with(|machine| {
+        machine.owner(addr)?.free(Addr(addr))?;
+        machine.unshare_allocation(addr);
+        Ok(())
+    })
 }
 
 pub(crate) fn info(free_bytes: Out<usize>, total_bytes: Out<usize>) -> Answer {
@@ -44,30 +48,38 @@ pub(crate) fn unreserve(addr: u64, size_bytes: usize) -> Answer {
     on_owner(addr, |device| Ok(device.unreserve(Addr(addr), size_bytes as u64)?))
 }
 
-pub(crate) fn create(out: Out<u64>, size_bytes: usize, device: u16) -> Answer {
+pub(crate) fn create(out: Out<u64>, size_bytes: usize, device: u16, share: HandleType) -> Answer {
     out.wanted()?;
-    let handle = machine::with(|machine| {
-        Ok(machine.device(device)?.create(size_bytes as u64, HandleType::None)?)
-    })?;
-    out.set(u64::from(device) << DEVICE_SHIFT | handle.0)
+    let handle =
+        machine::with(|machine| Ok(machine.device(device)?.create(size_bytes as u64, share)?))?;
+    out.set(join(device, handle))
+}
+
+/// A handle as C sees it.
+pub(crate) fn join(device: u16, handle: PhysicalHandle) -> u64 {
+    u64::from(device) << DEVICE_SHIFT | handle.0
 }
 
 /// A handle's device, and its name there.
-fn split(handle: u64) -> (u16, PhysicalHandle) {
+pub(crate) fn split(handle: u64) -> (u16, PhysicalHandle) {
     let device = (handle >> DEVICE_SHIFT) as u16;
     (device, PhysicalHandle(handle & ((1 << DEVICE_SHIFT) - 1)))
 }
 
-/// The device of a handle that is held.
-pub(crate) fn handle_device(handle: u64) -> Answer<u16> {
+/// The device of a handle that is held, and how its memory may be shared.
+pub(crate) fn handle_properties(handle: u64) -> Answer<(u16, HandleType)> {
     let (device, handle) = split(handle);
-    let held = machine::with(|machine| Ok(machine.device(device)?.handle_bytes(handle)))?;
-    held.map(|_| device).ok_or(Status::INVALID_VALUE)
+    let share = machine::with(|machine| Ok(machine.device(device)?.share_of(handle)))?;
+    share.map(|share| (device, share)).ok_or(Status::INVALID_VALUE)
 }
 
 pub(crate) fn release(handle: u64) -> Answer {
     let (device, handle) = split(handle);
-    machine::with(|machine| Ok(machine.device(device)?.release(handle)?))
+    machine::with(|machine| {
+        machine.device(device)?.release(handle)?;
+        machine.unshare_dead_memory();
+        Ok(())
+    })
 }
 
 pub(crate) fn map(addr: u64, size_bytes: usize, handle: u64) -> Answer {
@@ -82,11 +94,20 @@ pub(crate) fn map(addr: u64, size_bytes: usize, handle: u64) -> Answer {
 }
 
 pub(crate) fn unmap(addr: u64, size_bytes: usize) -> Answer {
-    on_owner(addr, |device| Ok(device.unmap(Addr(addr), size_bytes as u64)?))
+    machine::with(|machine| {
+        machine.owner(addr)?.unmap(Addr(addr), size_bytes as u64)?;
+        machine.unshare_dead_memory();
+        Ok(())
+    })
 }
 
 pub(crate) fn set_access(addr: u64, size_bytes: usize, peer: u16) -> Answer {
     on_owner(addr, |device| Ok(device.set_access(Addr(addr), size_bytes as u64, DeviceId(peer))?))
+}
+
+/// Whether the device can use the mapped memory at `addr`.
+pub(crate) fn has_access(addr: u64, peer: u16) -> Answer<bool> {
+    on_owner(addr, |device| Ok(device.accessible(Addr(addr), DeviceId(peer))))
 }
 
 /// The device that owns the memory at `addr`; `None` where there is none.

@@ -1,13 +1,14 @@
-//! NVML as on a machine whose GPUs have no NVLink fabric: devices and this process are found, every other question is
-//! "not supported".
+//! NVML as on a machine whose GPUs have no NVLink fabric: devices, this process and the neighbour of the settings are
+//! found, every other question is "not supported".
 //! `libnvidia-ml.so.1` is a name for this library, see `assemble.sh`.
 
 use std::ffi::{c_char, c_int};
 
 use crate::abi::{Answer, In, InOut, Out, Status, guarded};
+use crate::settings::Neighbour;
 use crate::{device, machine};
 
-/// A device is this number plus the ordinal.
+/// A device is this number plus the machine's number of it.
 const DEVICE: u64 = 0x7700;
 
 /// The `nvmlReturn_t` of an answer: all failures are "invalid argument".
@@ -40,18 +41,11 @@ fn name(device: Option<u16>, out: Out<u64>) -> Answer {
     out.set(DEVICE + u64::from(device.ok_or(Status::INVALID_DEVICE)?))
 }
 
-/// As NVML writes it: in groups of 4, 2, 2, 2 and 6 bytes.
-fn uuid(device: u16) -> String {
-    let mut bytes = device::uuid(device);
-    bytes.reverse();
-    let digits = format!("{:032x}", u128::from_le_bytes(bytes));
-    let group = |range: std::ops::Range<usize>| digits.get(range).unwrap_or_default();
-    let (first, last) = (group(0..8), group(20..32));
-    format!("GPU-{first}-{}-{}-{}-{last}", group(8..12), group(12..16), group(16..20))
-}
-
-fn ordinal(device: u64) -> Answer<u16> {
-    machine::ordinal(device.wrapping_sub(DEVICE) as i32)
+/// The machine's number of a device; `CUDA_VISIBLE_DEVICES` hides nothing from NVML.
+fn number(device: u64) -> Answer<u16> {
+    let number = u16::try_from(device.wrapping_sub(DEVICE)).map_err(|_| Status::INVALID_DEVICE)?;
+    let devices = machine::fixed()?.settings.devices;
+    if number < devices { Ok(number) } else { Err(Status::INVALID_DEVICE) }
 }
 
 /// `nvmlProcessInfo_v1_t`.
@@ -64,7 +58,8 @@ struct Process {
 
 const _: () = assert!(size_of::<Process>() == 16);
 
-/// The processes on a device: this one. PyTorch asks when it is out of memory.
+/// The processes on a device: the neighbour, and this one, if it sees the device. PyTorch asks when it is out of
+/// memory, and so do we.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetComputeRunningProcesses(
     device: u64,
@@ -72,15 +67,34 @@ extern "C" fn nvmlDeviceGetComputeRunningProcesses(
     out: Out<Process>,
 ) -> c_int {
     const INSUFFICIENT_SIZE: c_int = 7;
-    let mut room = 0;
+    let mut has_room = true;
     let answer = status(|| {
-        room = count.get()?;
-        let used_bytes =
-            machine::with(|machine| Ok(machine.device(ordinal(device)?)?.used_bytes()))?;
-        out.fill(&[Process { pid: std::process::id(), used_bytes }], room as usize);
-        count.set(1)
+        let room = count.get()? as usize;
+        let neighbour = machine::fixed()?.settings.neighbour;
+        let mut found = Vec::new();
+        found.extend(neighbour.map(|Neighbour { pid, used_bytes }| Process { pid, used_bytes }));
+        if let Ok(ordinal) = machine::visible(number(device)?) {
+            let all_bytes = machine::with(|machine| Ok(machine.device(ordinal)?.used_bytes()))?;
+            let used_bytes = all_bytes - neighbour.map_or(0, |neighbour| neighbour.used_bytes);
+            found.push(Process { pid: std::process::id(), used_bytes });
+        }
+        has_room = found.len() <= room;
+        out.fill(&found, room);
+        count.set(found.len() as u32)
     });
-    if answer == 0 && room == 0 { INSUFFICIENT_SIZE } else { answer }
+    if answer == 0 && !has_room { INSUFFICIENT_SIZE } else { answer }
+}
+
+/// The beginning of `nvmlGpuFabricInfoV_t`, the same in all its versions. A state of 0 is a GPU without a fabric; the
+/// question itself is answered, as by newer drivers: PyTorch 2.13 insists.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct FabricInfo {
+    version: u32,
+    cluster: [u8; 16],
+    status: c_int,
+    clique: u32,
+    state: u32,
 }
 
 nvml! {
@@ -107,17 +121,24 @@ nvml! {
 
     fn nvmlDeviceGetHandleByUUID(id: In<c_char>, out: Out<u64>) {
         let id = id.text()?;
-        name((0..machine::fixed()?.settings.devices).find(|&device| uuid(device) == id), out)
+        let mut devices = 0..machine::fixed()?.settings.devices;
+        name(devices.find(|&device| device::uuid_text(device) == id), out)
     }
 
     fn nvmlDeviceGetUUID(device: u64, out: Out<c_char>, room: u32) {
-        out.text(&uuid(ordinal(device)?), room as c_int)
+        out.text(&device::uuid_text(number(device)?), room as c_int)
+    }
+
+    fn nvmlDeviceGetGpuFabricInfoV(device: u64, info: InOut<FabricInfo>) {
+        number(device)?;
+        let version = info.get()?.version;
+        info.set(FabricInfo { version, cluster: [0; 16], status: 0, clique: 0, state: 0 })
     }
 }
 
 unsupported! {
     nvmlDeviceGetComputeRunningProcesses_v3
-    nvmlDeviceGetGpuFabricInfo nvmlDeviceGetGpuFabricInfoV
+    nvmlDeviceGetGpuFabricInfo
     nvmlDeviceGetNvLinkCapability nvmlDeviceGetNvLinkRemoteDeviceType
     nvmlDeviceGetNvLinkRemotePciInfo_v2 nvmlDeviceGetNvLinkState nvmlDeviceGetP2PStatus
     nvmlSystemGetCudaDriverVersion_v2

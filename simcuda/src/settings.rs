@@ -1,6 +1,8 @@
-//! `VRAMTAPE_SIM_MEMORY`, `VRAMTAPE_SIM_DEVICES` and `VRAMTAPE_SIM_EVENT_LAG`.
+//! `VRAMTAPE_SIM_MEMORY`, `VRAMTAPE_SIM_DEVICES`, `VRAMTAPE_SIM_EVENT_LAG` and `VRAMTAPE_SIM_NEIGHBOUR`.
 
 use std::env;
+
+use allocator::device::sim::SimConfig;
 
 /// What the simulated machine is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,11 +13,22 @@ pub(crate) struct Settings {
     pub(crate) devices: u16,
     /// Queries that a recorded event answers with "not ready".
     pub(crate) event_lag: u32,
+    /// Another process, which holds memory of every device.
+    pub(crate) neighbour: Option<Neighbour>,
+}
+
+/// Another process on the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbour {
+    pub(crate) pid: u32,
+    /// What it holds of each device: whole granules.
+    pub(crate) used_bytes: u64,
 }
 
 const MEMORY: &str = "VRAMTAPE_SIM_MEMORY";
 const DEVICES: &str = "VRAMTAPE_SIM_DEVICES";
 const EVENT_LAG: &str = "VRAMTAPE_SIM_EVENT_LAG";
+const NEIGHBOUR: &str = "VRAMTAPE_SIM_NEIGHBOUR";
 
 /// Below one granule nothing can be allocated; above, a device's part of the address space has no room for it.
 const MEMORY_RANGE: std::ops::RangeInclusive<u64> = 2 << 20..=1 << 40;
@@ -44,7 +57,9 @@ impl Settings {
         let memory_bytes = memory.as_deref().map_or(Ok(80 << 30), parse_memory)?;
         let devices = parse_count(DEVICES, lookup(DEVICES)?, 1, 1..=MAX_DEVICES)?;
         let event_lag = parse_count(EVENT_LAG, lookup(EVENT_LAG)?, 0, 0..=MAX_EVENT_LAG)?;
-        Ok(Self { memory_bytes, devices: devices as u16, event_lag })
+        let neighbour = lookup(NEIGHBOUR)?;
+        let neighbour = neighbour.map(|text| parse_neighbour(&text, memory_bytes)).transpose()?;
+        Ok(Self { memory_bytes, devices: devices as u16, event_lag, neighbour })
     }
 }
 
@@ -53,6 +68,20 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     size.ok_or_else(|| {
         format!(
             "{MEMORY}={text}: write a size from 2MiB to 1024GiB with its unit, as 80GiB or 24GB or 512MiB"
+        )
+    })
+}
+
+fn parse_neighbour(text: &str, memory_bytes: u64) -> Result<Neighbour, String> {
+    let parse = || {
+        let (pid, size) = text.split_once(':')?;
+        let used_bytes = parse_size(size)?.next_multiple_of(SimConfig::GRANULARITY_BYTES);
+        let pid = pid.trim().parse().ok()?;
+        (used_bytes < memory_bytes).then_some(Neighbour { pid, used_bytes })
+    };
+    parse().ok_or_else(|| {
+        format!(
+            "{NEIGHBOUR}={text}: write a process's number and what it holds of a device's memory, as 4242:2GiB"
         )
     })
 }
@@ -103,7 +132,8 @@ mod tests {
 
     #[test]
     fn without_settings_it_is_one_device_of_80_gib() {
-        let expected = Settings { memory_bytes: 80 << 30, devices: 1, event_lag: 0 };
+        let expected =
+            Settings { memory_bytes: 80 << 30, devices: 1, event_lag: 0, neighbour: None };
         assert_eq!(settings(&[]), Ok(expected));
     }
 
@@ -123,6 +153,12 @@ mod tests {
     }
 
     #[test]
+    fn a_neighbour_has_a_number_and_whole_granules() {
+        let found = settings(&[(NEIGHBOUR, "4242: 3MiB")]).map(|settings| settings.neighbour);
+        assert_eq!(found, Ok(Some(Neighbour { pid: 4242, used_bytes: 4 << 20 })));
+    }
+
+    #[test]
     fn nonsense_is_an_error_that_names_the_variable_and_the_value() {
         for (name, text) in [
             (MEMORY, ""),
@@ -139,6 +175,9 @@ mod tests {
             (DEVICES, "two"),
             (EVENT_LAG, "-1"),
             (EVENT_LAG, "1.5"),
+            (NEIGHBOUR, "1GiB"),
+            (NEIGHBOUR, "me:1GiB"),
+            (NEIGHBOUR, "4242:80GiB"),
         ] {
             let error = settings(&[(name, text)]).unwrap_err();
             assert!(error.starts_with(&format!("{name}={text}: write ")), "{error}");

@@ -55,7 +55,7 @@ pub(crate) fn enable_peer_access(peer: u16) -> Answer {
 
 driver! {
     fn cuInit(_flags: u32) {
-        machine::fixed().map(|_| ())
+        if machine::device_count()? == 0 { Err(Status::NO_DEVICE) } else { Ok(()) }
     }
 
     fn cuDriverGetVersion(out: Out<c_int>) {
@@ -63,7 +63,7 @@ driver! {
     }
 
     fn cuDeviceGetCount(out: Out<c_int>) {
-        out.set(c_int::from(machine::fixed()?.settings.devices))
+        out.set(c_int::from(machine::device_count()?))
     }
 
     fn cuDeviceGet(out: Out<c_int>, ordinal: c_int) {
@@ -76,15 +76,16 @@ driver! {
     }
 
     fn cuDeviceGetUuid(out: Out<[u8; 16]>, ordinal: c_int) {
-        out.set(device::uuid(machine::ordinal(ordinal)?))
+        out.set(device::uuid(machine::physical(machine::ordinal(ordinal)?)?))
     }
 
     fn cuDeviceGetUuid_v2(out: Out<[u8; 16]>, ordinal: c_int) {
-        out.set(device::uuid(machine::ordinal(ordinal)?))
+        out.set(device::uuid(machine::physical(machine::ordinal(ordinal)?)?))
     }
 
     fn cuDeviceGetPCIBusId(out: Out<c_char>, room: c_int, ordinal: c_int) {
-        out.text(&device::pci_bus_id(machine::ordinal(ordinal)?), room)
+        let physical = machine::physical(machine::ordinal(ordinal)?)?;
+        out.text(&device::pci_bus_id(physical), room)
     }
 
     fn cuDeviceTotalMem_v2(out: Out<usize>, ordinal: c_int) {
@@ -93,7 +94,8 @@ driver! {
     }
 
     fn cuDeviceGetAttribute(out: Out<c_int>, attribute: c_int, ordinal: c_int) {
-        out.set(device::attribute(attribute, machine::ordinal(ordinal)?))
+        let physical = machine::physical(machine::ordinal(ordinal)?)?;
+        out.set(device::attribute(attribute, physical))
     }
 
     fn cuDeviceCanAccessPeer(out: Out<c_int>, ordinal: c_int, peer: c_int) {

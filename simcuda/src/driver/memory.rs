@@ -2,9 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
+use allocator::device::HandleType;
 use allocator::device::sim::SimConfig;
 
 use crate::abi::{Answer, In, Out, Status, driver};
+use crate::sharing::{self, Handle};
 use crate::{copy, machine, memory};
 
 /// `CUmemLocation`.
@@ -41,6 +43,8 @@ const _: () = assert!(size_of::<AccessDescription>() == 12);
 const ON_DEVICE: u32 = 1;
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 const PINNED: u32 = 1;
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+const POSIX_FD: u32 = 1;
 /// `CU_MEM_HANDLE_TYPE_FABRIC`: refused as on a GPU without NVLink fabric; PyTorch then asks for a file descriptor.
 const FABRIC: u32 = 8;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
@@ -101,7 +105,9 @@ driver! {
         if properties.handle_types & FABRIC != 0 {
             return Err(Status::NOT_SUPPORTED);
         }
-        memory::create(out, size_bytes, device_at(properties.location)?)
+        let shares = properties.handle_types & POSIX_FD != 0;
+        let share = if shares { HandleType::PosixFd } else { HandleType::None };
+        memory::create(out, size_bytes, device_at(properties.location)?, share)
     }
 
     fn cuMemRelease(handle: u64) {
@@ -131,6 +137,11 @@ driver! {
         Ok(())
     }
 
+    fn cuMemGetAccess(flags: Out<u64>, location: In<Location>, addr: u64) {
+        let can_access = memory::has_access(addr, device_at(location.get()?)?)?;
+        flags.set(if can_access { READ_WRITE.into() } else { 0 })
+    }
+
     fn cuMemGetAllocationGranularity(
         out: Out<usize>, _properties: In<AllocationProperties>, _recommended: u32,
     ) {
@@ -138,14 +149,49 @@ driver! {
     }
 
     fn cuMemGetAllocationPropertiesFromHandle(out: Out<AllocationProperties>, handle: u64) {
-        let id = c_int::from(memory::handle_device(handle)?);
+        let (device, share) = memory::handle_properties(handle)?;
         out.set(AllocationProperties {
             kind: PINNED,
-            handle_types: 0,
-            location: Location { kind: ON_DEVICE, id },
+            handle_types: if share == HandleType::PosixFd { POSIX_FD } else { 0 },
+            location: Location { kind: ON_DEVICE, id: c_int::from(device) },
             win32_metadata: 0,
             flags: [0; 8],
         })
+    }
+
+    fn cuMemExportToShareableHandle(out: Out<c_int>, handle: u64, kind: u32, _flags: u64) {
+        if kind != POSIX_FD {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        sharing::export(out, handle)
+    }
+
+    /// A descriptor travels as the pointer's value.
+    fn cuMemImportFromShareableHandle(out: Out<u64>, descriptor: u64, kind: u32) {
+        if kind != POSIX_FD {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        sharing::import(out, i32::try_from(descriptor).map_err(|_| Status::INVALID_VALUE)?)
+    }
+
+    fn cuIpcGetMemHandle(out: Out<Handle>, addr: u64) {
+        sharing::get_memory(out, addr)
+    }
+
+    fn cuIpcOpenMemHandle_v2(out: Out<u64>, handle: Handle, flags: u32) {
+        sharing::open_memory(out, handle, flags)
+    }
+
+    fn cuIpcCloseMemHandle(addr: u64) {
+        sharing::close_memory(addr)
+    }
+
+    fn cuIpcGetEventHandle(out: Out<Handle>, event: u64) {
+        sharing::get_event(out, event)
+    }
+
+    fn cuIpcOpenEventHandle(out: Out<u64>, handle: Handle) {
+        sharing::open_event(out, handle)
     }
 
     fn cuPointerGetAttribute(out: Out<c_void>, attribute: c_int, addr: u64) {

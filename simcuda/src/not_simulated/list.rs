@@ -120,11 +120,6 @@ answers! { cudart:
     cudaGraphAddNode
     cudaGraphConditionalHandleCreate
     cudaGraphDebugDotPrint
-    cudaIpcCloseMemHandle
-    cudaIpcGetEventHandle
-    cudaIpcGetMemHandle
-    cudaIpcOpenEventHandle
-    cudaIpcOpenMemHandle
     cudaLibraryGetGlobal
     cudaLibraryGetKernelCount
     cudaLibraryGetManaged
@@ -345,6 +340,7 @@ answers! { cusolver:
     cusolverDnXsyevBatched_bufferSize
     cusolverDnXsyevd
     cusolverDnXsyevd_bufferSize
+    cusolverDnXsyevjSetSortEig
     cusolverDnXsytrs
     cusolverDnXsytrs_bufferSize
     cusolverDnZgeqrf
@@ -487,8 +483,6 @@ answers! { driver:
     cuGreenCtxCreate
     cuGreenCtxDestroy
     cuGreenCtxStreamCreate
-    cuMemExportToShareableHandle
-    cuMemImportFromShareableHandle
     cuMemRetainAllocationHandle
     cuMulticastAddDevice
     cuMulticastBindMem

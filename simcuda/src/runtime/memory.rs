@@ -1,23 +1,26 @@
 //! Memory.
 
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
 
 use super::runtime;
 use crate::abi::{Out, Status};
 use crate::copy::{self, Rows};
+use crate::sharing::{self, Handle};
 use crate::{host, machine, memory, not_simulated};
 
-/// `cudaPointerAttributes`.
+/// `cudaPointerAttributes` of CUDA 12. CUDA 13 has reserved space behind it, which a caller has no use for.
 #[repr(C)]
 pub(super) struct PointerAttributes {
     memory_type: c_int,
     device: c_int,
     device_pointer: u64,
     host_pointer: u64,
-    reserved: [i64; 8],
 }
 
-const _: () = assert!(size_of::<PointerAttributes>() == 88);
+const _: () = assert!(size_of::<PointerAttributes>() == 24);
+const _: () = assert!(offset_of!(PointerAttributes, device_pointer) == 8);
+const _: () = assert!(offset_of!(PointerAttributes, host_pointer) == 16);
 
 /// `cudaMemoryType`.
 const UNREGISTERED: c_int = 0;
@@ -71,9 +74,19 @@ runtime! {
             (None, None) => (UNREGISTERED, NO_DEVICE, addr),
         };
         let device_pointer = if memory_type == UNREGISTERED { 0 } else { addr };
-        out.set(PointerAttributes {
-            memory_type, device, device_pointer, host_pointer, reserved: [0; 8],
-        })
+        out.set(PointerAttributes { memory_type, device, device_pointer, host_pointer })
+    }
+
+    fn cudaIpcGetMemHandle(out: Out<Handle>, addr: u64) {
+        sharing::get_memory(out, addr)
+    }
+
+    fn cudaIpcOpenMemHandle(out: Out<u64>, handle: Handle, flags: u32) {
+        sharing::open_memory(out, handle, flags)
+    }
+
+    fn cudaIpcCloseMemHandle(addr: u64) {
+        sharing::close_memory(addr)
     }
 
     fn cudaMemcpy(to: u64, from: u64, size_bytes: usize, _kind: c_int) {

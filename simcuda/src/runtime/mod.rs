@@ -1,5 +1,5 @@
-//! The CUDA runtime (`libcudart.so.13`) as PyTorch imports it. What is missing here stays with the real libcudart:
-//! registration of kernels, and the texts of errors.
+//! The CUDA runtime (`libcudart.so.13` and `.12`) as PyTorch imports it. What is missing here stays with the real
+//! libcudart: registration of kernels, and the texts of errors.
 
 mod device;
 mod execution;

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use super::runtime;
 use crate::abi::{In, InOut, Out, Status};
 use crate::capture::{self, CaptureStatus};
+use crate::sharing::{self, Handle};
 use crate::{event, not_simulated, stream};
 
 /// `cudaHostFn_t`.
@@ -96,6 +97,14 @@ runtime! {
         capture::info(stream, capture::Info { status, id, graph, terminals, terminal_count })
     }
 
+    /// What `cudaStreamGetCaptureInfo` is called in CUDA 12.
+    fn cudaStreamGetCaptureInfo_v2(
+        stream: u64, status: Out<CaptureStatus>, id: Out<u64>, graph: Out<u64>,
+        terminals: Out<*const u64>, terminal_count: Out<usize>,
+    ) {
+        capture::info(stream, capture::Info { status, id, graph, terminals, terminal_count })
+    }
+
     fn cudaStreamUpdateCaptureDependencies(
         stream: u64, nodes: In<u64>, _edges: In<c_void>, count: usize, flags: u32,
     ) {
@@ -113,6 +122,14 @@ runtime! {
 
     fn cudaEventCreateWithFlags(out: Out<u64>, flags: u32) {
         event::create(out, flags)
+    }
+
+    fn cudaIpcGetEventHandle(out: Out<Handle>, event: u64) {
+        sharing::get_event(out, event)
+    }
+
+    fn cudaIpcOpenEventHandle(out: Out<u64>, handle: Handle) {
+        sharing::open_event(out, handle)
     }
 
     fn cudaEventDestroy(event: u64) {
