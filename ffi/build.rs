@@ -8,6 +8,9 @@ fn main() {
         .std("c++17")
         .warnings_into_errors(true)
         .flag("-Wno-cast-function-type")
-        .files(["raise.cpp", "hooks.cpp", "filter.cpp"].map(|file| format!("{folder}/{file}")))
+        .files(
+            ["raise.cpp", "hooks.cpp", "filter.cpp", "version.cpp"]
+                .map(|file| format!("{folder}/{file}")),
+        )
         .compile("vramtape_torch");
 }

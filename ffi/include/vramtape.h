@@ -7,8 +7,8 @@
 //
 // A failure is recorded (vramtape_last_error, vramtape_error_count) and answered: NULL, VRAMTAPE_ERROR, or what the
 // function says. In a process with PyTorch those functions that PyTorch calls where an exception may pass throw its
-// exceptions instead of answering: vramtape_malloc, vramtape_init, vramtape_empty_cache, vramtape_set_memory_fraction,
-// vramtape_base_alloc and vramtape_begin_allocate_to_pool. No other ever throws.
+// exceptions instead of answering: vramtape_malloc, vramtape_malloc_switched, vramtape_init, vramtape_empty_cache,
+// vramtape_set_memory_fraction, vramtape_base_alloc and vramtape_begin_allocate_to_pool. No other ever throws.
 
 #ifndef VRAMTAPE_H
 #define VRAMTAPE_H
@@ -22,6 +22,18 @@
 
 // What they return when they did not; see `vramtape_last_error`.
 #define VRAMTAPE_ERROR -1
+
+// No stacks (`RecordContext`).
+#define VRAMTAPE_CONTEXT_NEVER 0
+
+// Live allocations have a stack.
+#define VRAMTAPE_CONTEXT_STATE 1
+
+// So have the entries of allocations and frees, which is that of the allocation.
+#define VRAMTAPE_CONTEXT_ALLOC 2
+
+// Frees have a stack of their own.
+#define VRAMTAPE_CONTEXT_ALL 3
 
 // Version of this interface. Functions are added under the same number; one that changes or goes
 // raises it.
@@ -42,9 +54,298 @@
 // A named moment.
 #define VRAMTAPE_MARK_INSTANT 4
 
+// A parameter of the model.
+#define VRAMTAPE_CATEGORY_PARAMETER 0
+
+// The gradient of a parameter.
+#define VRAMTAPE_CATEGORY_GRADIENT 1
+
+// State of the optimizer.
+#define VRAMTAPE_CATEGORY_OPTIMIZER_STATE 2
+
+// A private pool's blocks at one moment.
+typedef struct VramtapeCheckpoint VramtapeCheckpoint;
+
+// A quantity over time (`c10::CachingAllocator::Stat`).
+typedef struct VramtapeStat {
+  // Its value now.
+  int64_t current;
+  // The largest value since the last peak reset.
+  int64_t peak;
+  // The sum of all increases since the last accumulated reset.
+  int64_t allocated;
+  // The sum of all decreases since the last accumulated reset.
+  int64_t freed;
+} VramtapeStat;
+
+// The same over everything, and for each kind of pool (`c10::CachingAllocator::StatArray`).
+typedef struct VramtapeStatArray {
+  // Both kinds of pool.
+  struct VramtapeStat all;
+  // Pools of requests up to 1 MiB.
+  struct VramtapeStat small_pool;
+  // Pools of larger requests.
+  struct VramtapeStat large_pool;
+} VramtapeStatArray;
+
+// What one device's allocator did, by PyTorch's names; counts, or bytes where the name says so
+// (`c10::CachingDeviceAllocator::DeviceStats`).
+typedef struct VramtapeDeviceStats {
+  // Allocations that callers hold.
+  struct VramtapeStatArray allocation;
+  // Segments obtained with `cudaMalloc`.
+  struct VramtapeStatArray segment;
+  // Blocks held by callers or still in use by a stream.
+  struct VramtapeStatArray active;
+  // Free blocks that are a part of a segment.
+  struct VramtapeStatArray inactive_split;
+  // Bytes of blocks that callers hold.
+  struct VramtapeStatArray allocated_bytes;
+  // Bytes obtained from the device.
+  struct VramtapeStatArray reserved_bytes;
+  // Bytes of active blocks.
+  struct VramtapeStatArray active_bytes;
+  // Bytes of inactive split blocks.
+  struct VramtapeStatArray inactive_split_bytes;
+  // Bytes that callers asked for, before rounding, of active blocks.
+  struct VramtapeStatArray requested_bytes;
+  // Allocations of at least `max_split_size_mb`.
+  struct VramtapeStat oversize_allocations;
+  // Segments of at least `max_split_size_mb`.
+  struct VramtapeStat oversize_segments;
+  // Times the device was asked again after a flush.
+  int64_t num_alloc_retries;
+  // Times memory could not be had.
+  int64_t num_ooms;
+  // Times all streams' pending frees were waited for.
+  int64_t num_sync_all_streams;
+  // Calls that obtained device memory.
+  int64_t num_device_alloc;
+  // Calls that returned device memory.
+  int64_t num_device_free;
+  // Requests refused before the device was asked.
+  int64_t num_oom_rejections;
+  // Blocks of at least this size are not split; -1 is no limit.
+  int64_t max_split_size;
+} VramtapeDeviceStats;
+
+// What is known of an allocation.
+typedef struct VramtapeAllocation {
+  // The device it is on.
+  int device;
+  // Bytes of its block: those asked for, rounded up.
+  uint64_t size;
+  // Bytes asked for.
+  uint64_t requested_size;
+  // The stream it was made for.
+  uint64_t stream;
+  // The pool it is from; (0, 0) is the default pool.
+  uint64_t pool_0;
+  // The pool's second half.
+  uint64_t pool_1;
+} VramtapeAllocation;
+
+// One entry of PyTorch's allocation trace (`c10::cuda::CUDACachingAllocator::TraceEntry`).
+typedef struct VramtapeTraceEntry {
+  // PyTorch's number: 0 alloc, 1 free requested, 2 free completed, 3 segment alloc, 4 segment
+  // free, 5 segment map, 6 segment unmap, 7 snapshot, 8 out of memory.
+  int action;
+  // The device.
+  int device;
+  // Where; of an out of memory, the bytes that the device has free.
+  uint64_t address;
+  // Bytes: what was asked for (alloc and free), of the segment, active in all (snapshot), or
+  // asked for and rounded (out of memory).
+  uint64_t size;
+  // The stream that the memory belongs to.
+  uint64_t stream;
+  // The first number of its pool.
+  uint64_t pool_0;
+  // The second.
+  uint64_t pool_1;
+  // Whether this is the first allocation that cuts the segment at `address`, which forgets its
+  // stack by that.
+  bool cuts_segment;
+  // The number of its stack, as `vramtape_observe_stack` gave it; 0 for none.
+  uint32_t stack;
+} VramtapeTraceEntry;
+
+// A block of a segment that PyTorch's allocator holds.
+typedef struct VramtapeObservedBlock {
+  // Its size.
+  uint64_t size;
+  // What was asked for.
+  uint64_t requested_size;
+  // 0 allocated, 1 given back and waiting for other streams, 2 free.
+  int status;
+} VramtapeObservedBlock;
+
+// A segment that PyTorch's allocator holds.
+typedef struct VramtapeObservedSegment {
+  // Where.
+  uint64_t address;
+  // Its size.
+  uint64_t size;
+  // The stream that it serves.
+  uint64_t stream;
+  // The first number of its pool.
+  uint64_t pool_0;
+  // The second.
+  uint64_t pool_1;
+  // Whether it serves requests of more than 1 MiB.
+  bool is_large;
+  // Whether it is mapped and can grow.
+  bool is_expandable;
+  // Its blocks, which lie one behind the other.
+  const struct VramtapeObservedBlock *blocks;
+  // How many there are.
+  size_t block_count;
+} VramtapeObservedSegment;
+
+// Where a pool of `vramtape_pool_create_from` has its segments from (`torch.cuda.MemPool(allocator)`).
+//
+// The functions are called with `user`, under the device's lock: they must not call this library for
+// the same device, and must not throw.
+typedef struct VramtapeSource {
+  // Memory for one segment; NULL is out of memory.
+  void *(*allocate)(size_t size, void *user);
+  // Takes a segment back; false if that failed, and the pool keeps it.
+  bool (*free)(void *ptr, void *user);
+  // The pool is gone, and `user` with it.
+  void (*drop)(void *user);
+  // What the functions are called with.
+  void *user;
+} VramtapeSource;
+
+// A block of a segment (`c10::CachingDeviceAllocator::BlockInfo`).
+typedef struct VramtapeBlock {
+  // Where it starts.
+  uint64_t addr;
+  // Its size.
+  uint64_t size;
+  // Bytes asked for when it was last handed out.
+  uint64_t requested_size;
+  // Whether a caller holds it.
+  bool allocated;
+  // Whether a caller holds it, or a stream still uses it.
+  bool active;
+} VramtapeBlock;
+
+// A segment, or one contiguous mapped run of an expandable segment
+// (`c10::CachingDeviceAllocator::SegmentInfo`).
+typedef struct VramtapeSegment {
+  // Where it starts.
+  uint64_t addr;
+  // Its size; the blocks tile it.
+  uint64_t size;
+  // The stream it serves.
+  uint64_t stream;
+  // The pool it serves; (0, 0) is the default pool.
+  uint64_t pool_0;
+  // The pool's second half.
+  uint64_t pool_1;
+  // Whether it serves requests over 1 MiB.
+  bool is_large;
+  // Whether it is part of an expandable segment.
+  bool is_expandable;
+  // Its blocks, ascending.
+  const struct VramtapeBlock *blocks;
+  // How many.
+  size_t block_count;
+} VramtapeSegment;
+
+// The pages that an allocation lies in, for another process to open.
+typedef struct VramtapeSharedPages {
+  // Size of each page.
+  uint64_t page_size;
+  // How many.
+  size_t page_count;
+  // Where the allocation starts in the first.
+  size_t offset;
+  // File descriptors of this process, one for each page. They are closed when the pages are
+  // unmapped.
+  const int *descriptors;
+} VramtapeSharedPages;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// The pool's blocks as they are, to go back to later; NULL is an error. Given back with
+// `vramtape_checkpoint_drop`.
+struct VramtapeCheckpoint *vramtape_checkpoint_take(int device, uint64_t pool_0, uint64_t pool_1);
+
+// Frees the pool's allocations and hands out those of the checkpoint. `freed` is called with every
+// address that its holder must not free any more, then `created` with every address that is the
+// caller's to free now; with no lock of ours held.
+//
+// # Safety
+//
+// `checkpoint` is NULL, which is an error, or from `vramtape_checkpoint_take`, of this device. The
+// functions are NULL, which is an error, or may be called with `user`; they must not throw.
+int vramtape_checkpoint_restore(int device,
+                                const struct VramtapeCheckpoint *checkpoint,
+                                void (*freed)(void *ptr, void *user),
+                                void (*created)(void *ptr, void *user),
+                                void *user);
+
+// Gives a checkpoint back.
+//
+// # Safety
+//
+// `checkpoint` is NULL or from `vramtape_checkpoint_take`, and not used any more.
+void vramtape_checkpoint_drop(struct VramtapeCheckpoint *checkpoint);
+
+// Calls `visit` with every address of the pool that is handed out, with no lock of ours held
+// (`checkPoolLiveAllocations`).
+//
+// # Safety
+//
+// `visit` is NULL, which is an error, or may be called with `user`; it must not throw.
+int vramtape_pool_allocations(int device,
+                              uint64_t pool_0,
+                              uint64_t pool_1,
+                              void (*visit)(void *ptr, void *user),
+                              void *user);
+
+// What `VRAMTAPE_CONF` says now to those outside the allocator, as JSON: `route`, `strategy`,
+// `record`, `tape` and `stacks`, defaults included. Reading it starts nothing.
+//
+// Buffer and answer are those of `vramtape_stats`; settings that cannot be read are an error.
+//
+// # Safety
+//
+// `buffer` is NULL or points to `capacity` bytes.
+int64_t vramtape_conf(char *buffer, size_t capacity);
+
+// What `VRAMTAPE_CONF` would say with the keys of `changes` in place of its own: the text for a
+// program that is to be started so. Buffer and answer are those of `vramtape_stats`.
+//
+// # Safety
+//
+// `changes` is NULL, which is an error, or a terminated string; `buffer` is NULL or points to
+// `capacity` bytes.
+int64_t vramtape_conf_with(const char *changes, char *buffer, size_t capacity);
+
+// Writes the device's statistics to `out`. A device that was never used has zeros.
+//
+// # Safety
+//
+// `out` is NULL, which is an error, or points to room for one value.
+int vramtape_device_stats(int device, struct VramtapeDeviceStats *out);
+
+// Calls `visit` with every private pool that held memory since the process began, and its reserved
+// bytes (PyTorch since 2.13). No lock of ours is held meanwhile.
+//
+// # Safety
+//
+// `visit` is NULL, which is an error, or may be called with `user`; it must not throw.
+int vramtape_private_pool_stats(int device,
+                                void (*visit)(uint64_t pool_0,
+                                              uint64_t pool_1,
+                                              const struct VramtapeStatArray *reserved_bytes,
+                                              void *user),
+                                void *user);
 
 // This thread's last error: what was wrong, where, and what to do. NULL where there was none. The
 // string lives until the thread's next error or `vramtape_clear_error`.
@@ -56,9 +357,52 @@ void vramtape_clear_error(void);
 // How many errors were recorded in all threads since the process began.
 uint64_t vramtape_error_count(void);
 
+// Keeps the newest `entries_max` (1 at least) trace entries of each device from here on; another
+// call changes how. `context` is one of `VRAMTAPE_CONTEXT_*`, `is_native` says whether stacks have
+// native frames too, `skipped` has a bit for each action that is not kept, and `is_cleared`
+// forgets what was kept so far.
+int vramtape_history_start(int context,
+                           bool is_native,
+                           uint64_t entries_max,
+                           uint32_t skipped,
+                           bool is_cleared);
+
+// Keeps no history any more, and forgets what was kept.
+int vramtape_history_stop(void);
+
+// Whether a history is being kept.
+bool vramtape_history_is_running(void);
+
+// What the entries of this thread carry from here on (`torch.cuda.memory._set_memory_metadata`).
+//
+// # Safety
+//
+// `text` is NULL, which is an error, or a terminated string.
+int vramtape_set_memory_metadata(const char *text);
+
+// What `vramtape_set_memory_metadata` set on this thread. Buffer and answer are those of
+// `vramtape_get_settings`.
+//
+// # Safety
+//
+// `buffer` is NULL or points to `capacity` bytes.
+int64_t vramtape_get_memory_metadata(char *buffer, size_t capacity);
+
+// Adds an entry with this text to the history, if one is kept: something that became known of the
+// allocation at `ptr` (`torch.cuda.memory._annotate_tensor`).
+//
+// # Safety
+//
+// `text` is NULL, which is an error, or a terminated string.
+int vramtape_annotate_memory(void *ptr, const char *text);
+
 // CUDA begins, with this many devices (`set_init_fn`). Checks the settings, so that a mistake is
 // raised here and not in the first allocation.
 void vramtape_init(int device_count);
+
+// Tells that PyTorch's allocator calls this library by itself and needs none of the hooks, which the
+// first allocation sets otherwise.
+int vramtape_without_hooks(void);
 
 // Returns cached segments of every device to the driver (`set_reset_fn`,
 // `torch.cuda.empty_cache()`).
@@ -112,8 +456,79 @@ void *vramtape_malloc(size_t size, int device, void *stream);
 // error and changes nothing.
 void vramtape_free(void *ptr, size_t size, int device, void *stream);
 
+// As `vramtape_free`, for a caller that knows the pointer only, as PyTorch's deleters do. It is
+// looked for on the device `guess` first, where a wrong guess costs a look into other heaps.
+//
+// Answers `VRAMTAPE_ERROR` for a pointer that no device handed out.
+int vramtape_delete(void *ptr, int guess);
+
+// Writes what is known of the allocation at `ptr`. An error for a pointer that no device handed out.
+//
+// # Safety
+//
+// `allocation` is NULL, which is an error, or points to room for one.
+int vramtape_allocation(void *ptr,
+                        struct VramtapeAllocation *allocation);
+
+// Lets the device `peer` read and write all memory of `device`, that still to come included
+// (`enablePeerAccess`). What `cudaMalloc` gave is within its reach once the driver was told so; this is
+// about expandable segments. Both devices' memory is mapped for each other anyway where both have
+// some and the driver allows it.
+int vramtape_enable_peer_access(int device,
+                                int peer);
+
+// PyTorch's own allocator is about to be observed in this process, and nothing is allocated by ours.
+int vramtape_observe_begin(void);
+
+// One more entry of PyTorch's trace, told under PyTorch's lock of the device and on the thread that acts. A pool of
+// twice `UINT64_MAX` is not known.
+//
+// # Safety
+//
+// `entry` is NULL, which is ignored, or points to one.
+void vramtape_observe_entry(const struct VramtapeTraceEntry *entry);
+
+// At which calls the settings want Python's stack (`stacks` in `VRAMTAPE_CONF`): 0 at none, 1 at allocations, 2 at
+// frees too.
+int vramtape_observe_stacks(void);
+
+// The number of this thread's stack, for the entry that it is about to cause; 0 for none. May wait for Python's lock,
+// so it is called before PyTorch's is taken.
+uint32_t vramtape_observe_stack(void);
+
+// What the device held at the snapshot, and the fraction of it that PyTorch may use.
+//
+// # Safety
+//
+// `segments` points to `count` of them, each with as many blocks as it says; both may be NULL where there are none.
+int vramtape_observe_base(int device,
+                          double memory_fraction,
+                          const struct VramtapeObservedSegment *segments,
+                          size_t count);
+
+// Every device that holds memory was described.
+int vramtape_observe_ready(void);
+
+// PyTorch's cache is about to be emptied (`begins`), or was: the default pool's, which means all, or one pool's.
+int vramtape_observe_empty_cache(uint64_t pool_0,
+                                 uint64_t pool_1,
+                                 bool begins);
+
+// PyTorch's memory fraction of the device was set.
+int vramtape_observe_memory_fraction(double fraction, int device);
+
+// PyTorch's statistics of the device were reset: the peaks, or else the accumulated ones.
+int vramtape_observe_reset(int device, bool peaks);
+
 // Creates the pool with one user, or adds a user (`createOrIncrefPool`).
 int vramtape_pool_create(int device, uint64_t pool_0, uint64_t pool_1);
+
+// As `vramtape_pool_create`, with a pool that has its segments from `source`. The pool must hold nothing yet.
+// The source is dropped with the pool, or here if there is an error.
+int vramtape_pool_create_from(int device,
+                              uint64_t pool_0,
+                              uint64_t pool_1,
+                              struct VramtapeSource source);
 
 // Lets the pool's free memory serve others as a last resort before out of memory, or no longer
 // (`setUseOnOOM`).
@@ -128,6 +543,53 @@ int64_t vramtape_pool_use_count(int device, uint64_t pool_0, uint64_t pool_1);
 // Returns the pool's cached segments to the driver; the pool (0, 0) is the default pool
 // (`emptyCache`).
 int vramtape_pool_empty_cache(int device, uint64_t pool_0, uint64_t pool_1);
+
+// As `vramtape_pool_create`, with a pool that has its segments from these functions of the kind
+// that PyTorch's pluggable allocators are made of (`torch.cuda.MemPool(allocator=...)`). They are
+// given the device, and the default stream. The pool must hold nothing yet.
+//
+// # Safety
+//
+// The functions are NULL, which is an error, or may be called on any thread as long as the pool has
+// memory. They are called under the device's lock: they must not call this library for the same
+// device, and must not throw.
+int vramtape_pool_create_with(int device,
+                              uint64_t pool_0,
+                              uint64_t pool_1,
+                              void *(*allocate)(size_t size, int device, void *stream),
+                              void (*free)(void *ptr, size_t size, int device, void *stream));
+
+// Calls `visit` with every segment of the device in ascending order, or with those of one pool
+// where that is not (0, 0), as `vramtape_snapshot` shows them. The device's lock is held
+// meanwhile: `visit` must not call this library.
+//
+// # Safety
+//
+// `visit` is NULL, which is an error, or may be called with `user`; it must not throw.
+int vramtape_visit_segments(int device,
+                            uint64_t pool_0,
+                            uint64_t pool_1,
+                            void (*visit)(const struct VramtapeSegment *segment, void *user),
+                            void *user);
+
+// Calls `visit` with the mapped bytes of each expandable segment
+// (`getExpandableSegmentSizes`). The device's lock is held meanwhile, as above.
+//
+// # Safety
+//
+// `visit` is NULL, which is an error, or may be called with `user`; it must not throw.
+int vramtape_visit_expandable_segments(int device, void (*visit)(uint64_t stream,
+                                                                 bool is_small,
+                                                                 uint64_t mapped_bytes,
+                                                                 void *user), void *user);
+
+// Raises `largest` to the size of the device's largest cached block; a zero there becomes the
+// memory that the device has free first (`cacheInfo`).
+//
+// # Safety
+//
+// `largest` is NULL, which is an error, or points to one value.
+int vramtape_cache_info(int device, size_t *largest);
 
 // The ABI version of the library: compare with `VRAMTAPE_ABI_VERSION` of the header.
 uint32_t vramtape_abi_version(void);
@@ -161,6 +623,78 @@ int64_t vramtape_get_settings(char *buffer, size_t capacity);
 // process ends. It must not throw.
 int vramtape_add_free_memory_callback(bool (*callback)(void *user), void *user);
 
+// Calls `visit` with the pages of the expandable segment that the allocation at `ptr` lies in; not
+// at all for an allocation in a segment of another kind, which is shared as one piece from its
+// base on (`vramtape_base_alloc`).
+//
+// An unknown pointer is an error, and so is a device that does not share its memory.
+//
+// # Safety
+//
+// `visit` is NULL, which is an error, or may be called with `user`; it must not throw.
+int vramtape_share_pages(void *ptr, void (*visit)(const struct VramtapeSharedPages *pages,
+                                                  void *user), void *user);
+
+// Maps pages that the process `pid` shares, and writes to `ptr` where they begin on `device`. They
+// stay until `vramtape_close_pages`, whatever the other process does.
+//
+// The descriptors are taken from the other process, so it has to be there, of the same user, and
+// one that this process may look into (`pidfd_getfd` asks for the rights of a debugger).
+//
+// # Safety
+//
+// `descriptors` is NULL, which is an error, or points to `page_count` numbers; `ptr` is NULL, which
+// is an error, or points to one pointer.
+int vramtape_open_pages(int device,
+                        int pid,
+                        uint64_t page_size,
+                        size_t page_count,
+                        const int *descriptors,
+                        void **ptr);
+
+// Gives back what `vramtape_open_pages` mapped at `ptr`. The work that used it has to be done.
+int vramtape_close_pages(int device, void *ptr);
+
+// The segments and blocks of one device as JSON, `{"segments": [...]}` with the keys of PyTorch's
+// snapshots; of one pool, or of all where the pool is (0, 0). Stacks are numbers there, which
+// `stacks` makes lists of places in `frames`, where there are any. Buffer and answer are those of
+// `vramtape_stats`.
+//
+// # Safety
+//
+// `buffer` is NULL or points to `capacity` bytes.
+int64_t vramtape_snapshot(int device,
+                          uint64_t pool_0,
+                          uint64_t pool_1,
+                          char *buffer,
+                          size_t capacity);
+
+// Gives `take` all devices' memory as one JSON object, once and before this returns: `segments`
+// (of one pool, or of all where the pool is (0, 0)), `device_traces` (the memory history, one list
+// for each device up to the last that was used; none without `with_traces`), `settings`, and
+// `stacks` with `frames`, which blocks, segments and entries name by number.
+//
+// An entry is `[action, address, size, stream, pool_0, pool_1, time in unix microseconds, stack,
+// metadata]`, its action one of PyTorch's numbers, or 9 for what `vramtape_annotate_memory` said.
+//
+// # Safety
+//
+// `take` is NULL, which is an error, or may be called with `user`, a text and its length in bytes,
+// which live during the call; it must not throw.
+int vramtape_take_snapshot(uint64_t pool_0,
+                           uint64_t pool_1,
+                           bool with_traces,
+                           void (*take)(void *user, const char *json, size_t length),
+                           void *user);
+
+// The stack of the live allocation at `ptr` as JSON, a list of `[name, file, line]` from the
+// innermost frame on; `null` where it is unknown. Buffer and answer are those of `vramtape_stats`.
+//
+// # Safety
+//
+// `buffer` is NULL or points to `capacity` bytes.
+int64_t vramtape_allocation_traceback(void *ptr, char *buffer, size_t capacity);
+
 // The device's statistics as JSON, with the keys and values of PyTorch's
 // `torch.cuda.memory_stats_as_nested_dict()`. A device that was never used has zeros.
 //
@@ -182,19 +716,6 @@ int vramtape_reset_accumulated_stats(int device);
 // error.
 double vramtape_get_memory_fraction(int device);
 
-// The segments and blocks of one device as JSON, `{"segments": [...]}` with the keys of PyTorch's
-// snapshots; of one pool, or of all where the pool is (0, 0). Buffer and answer are those of
-// `vramtape_stats`.
-//
-// # Safety
-//
-// `buffer` is NULL or points to `capacity` bytes.
-int64_t vramtape_snapshot(int device,
-                          uint64_t pool_0,
-                          uint64_t pool_1,
-                          char *buffer,
-                          size_t capacity);
-
 // Looks through the device's whole heap for contradictions. An error names the first: a bug.
 int vramtape_check(int device);
 
@@ -213,6 +734,11 @@ int vramtape_tape_stop(void);
 // Waits until everything recorded until now is in the tape's file, where a reader finds it.
 int vramtape_flush(void);
 
+// Does now what the end of the process would do: removes its rings and finishes its tapes, which
+// have nothing of what comes after. For a process that ends without `exit`: Python's after Ctrl-C,
+// and its forked workers'.
+int vramtape_finish(void);
+
 // Saves what the device's ring holds, the newest events and the state before them, as a tape at
 // `path`. Recording goes on.
 //
@@ -221,12 +747,96 @@ int vramtape_flush(void);
 // `path` is NULL, which is an error, or a terminated string.
 int vramtape_tape_save(int device, const char *path);
 
+// Where the device's ring stands, for `vramtape_tape_save_since`; 0 where it has none.
+uint64_t vramtape_ring_position(int device);
+
+// Saves what every device recorded since a moment, and the state at that moment, as one tape at
+// `path`. `positions` are what `vramtape_ring_position` said then of the devices 0 to `count - 1`;
+// of others everything is saved that their rings hold. Recording goes on.
+//
+// Returns how many of the records are missing because the rings have no room for so many, or -1.
+//
+// # Safety
+//
+// `positions` points to `count` values, or is NULL where that is 0. `path` is NULL, which is an
+// error, or a terminated string.
+int64_t vramtape_tape_save_since(const uint64_t *positions, size_t count, const char *path);
+
+// Records what blocks of the device hold: `category` is one of `VRAMTAPE_CATEGORY_*`. Addresses
+// that are no block's start are left out; the answer is how many were one, or -1.
+//
+// # Safety
+//
+// `addrs` points to `count` values, or is NULL where that is 0.
+int64_t vramtape_categorize(int device, int category, const uint64_t *addrs, size_t count);
+
+// Whether the settings want the marks that the Python package makes by itself: not with `marks:off`
+// or `record:off`.
+bool vramtape_wants_marks(void);
+
 // Records a mark on every device that was used: `kind` is one of `VRAMTAPE_MARK_*`.
 //
 // # Safety
 //
 // `name` is NULL, which is an error, or a terminated string.
 int vramtape_mark(int kind, const char *name);
+
+// As `vramtape_malloc`, while the cache is on. While it is off, memory straight from the device,
+// which no statistic counts and no tape has (`PYTORCH_NO_CUDA_MEMORY_CACHING`); where the device has
+// none, that is a `RuntimeError`, and nothing is freed for it.
+void *vramtape_malloc_switched(size_t size,
+                               int device,
+                               void *stream);
+
+// As `vramtape_free`, also for what `vramtape_malloc_switched` gave while the cache was off.
+void vramtape_free_switched(void *ptr, size_t size, int device, void *stream);
+
+// Switches the cache of `vramtape_malloc_switched` on or off
+// (`torch.cuda.caching_allocator_enable`). What is cached stays so.
+void vramtape_set_caching(bool value);
+
+// Whether it is on, as it is at first.
+bool vramtape_is_caching(void);
+
+// Tells `watcher` of every trace entry of every device from here on, on the thread that acts and
+// under the device's lock: it must not call this library. Returns its number, or -1.
+//
+// # Safety
+//
+// `watcher` is NULL, which is an error, or may be called with `user` on any thread until
+// `vramtape_unwatch` has returned. It must not throw.
+int64_t vramtape_watch(void (*watcher)(void *user, const struct VramtapeTraceEntry *entry),
+                       void *user);
+
+// Ends what `vramtape_watch` began and numbered so.
+int vramtape_unwatch(int64_t number);
+
+// Tells `observer` of every out of memory, on the thread that asked and with no lock of ours held,
+// before that call fails (PyTorch's `OutOfMemoryObserver`): the device, bytes of the segment that
+// was asked for, bytes that may be used, bytes that the device has free. It cannot be taken back.
+//
+// # Safety
+//
+// `observer` is NULL, which is an error, or may be called with `user` on any thread until the
+// process ends. It must not throw.
+int vramtape_add_oom_observer(void (*observer)(void *user,
+                                               int device,
+                                               uint64_t segment_bytes,
+                                               uint64_t allowed_bytes,
+                                               uint64_t device_free_bytes), void *user);
+
+// As `vramtape_add_oom_observer`, for requests refused before the device was asked
+// (`throw_on_cudamalloc_oom`, PyTorch's `OomRejectionObserver`): the device, bytes of the segment
+// that it would have taken, bytes held from the device, the device's memory.
+//
+// # Safety
+//
+// As for `vramtape_add_oom_observer`.
+int vramtape_add_oom_rejection_observer(void (*observer)(void *user,
+                                                         int device,
+                                                         uint64_t segment_bytes,
+                                                         uint64_t reserved_bytes,
+                                                         uint64_t device_total_bytes), void *user);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -4,7 +4,7 @@ use allocator::device::cuda::CudaDevice;
 use allocator::device::sim::SimDevice;
 use allocator::device::{
     Capture, CaptureMode, Device, DeviceError, EventId, GraphNode, HandleType, MemoryInfo,
-    PhysicalHandle, ShareableHandle,
+    PhysicalHandle, ProcessMemory, ShareableHandle,
 };
 use trace_format::{Addr, DeviceId, DeviceMeta, Stream};
 
@@ -55,6 +55,7 @@ macro_rules! delegate {
 
 delegate! {
     memory_info(&mut self) -> Result<MemoryInfo, DeviceError>;
+    processes(&mut self) -> Vec<ProcessMemory>;
     malloc(&mut self, size_bytes: u64) -> Result<Addr, DeviceError>;
     free(&mut self, addr: Addr) -> Result<(), DeviceError>;
     reserve(&mut self, size_bytes: u64) -> Result<Addr, DeviceError>;
@@ -68,6 +69,7 @@ delegate! {
         &mut self, handle: PhysicalHandle, share: HandleType
     ) -> Result<ShareableHandle, DeviceError>;
     import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle, DeviceError>;
+    close(&mut self, handle: ShareableHandle) -> ();
     can_access_peer(&mut self, peer: DeviceId) -> Result<bool, DeviceError>;
     event_record(&mut self, stream: Stream) -> Result<EventId, DeviceError>;
     event_query(&mut self, event: EventId) -> Result<bool, DeviceError>;

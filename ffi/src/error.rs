@@ -44,10 +44,22 @@ impl Error {
 impl From<AllocError> for Error {
     fn from(error: AllocError) -> Self {
         let exception = match error {
-            AllocError::OutOfMemory(_) | AllocError::TooLarge { .. } => Exception::OutOfMemory,
+            AllocError::OutOfMemory(_) | AllocError::Rejected(_) | AllocError::TooLarge { .. } => {
+                Exception::OutOfMemory
+            }
             _ => Exception::Runtime,
         };
-        Self::new(exception, error.to_string())
+        let message = match &error {
+            // PyTorch's sentence comes first: programs look for it.
+            AllocError::OutOfMemory(report) => {
+                format!("{report}\nvramtape: {}", report.explanation())
+            }
+            AllocError::Rejected(rejection) => {
+                format!("{rejection}\nvramtape: {}", rejection.explanation())
+            }
+            _ => error.to_string(),
+        };
+        Self::new(exception, message)
     }
 }
 

@@ -41,7 +41,7 @@ fn fail(error: &Error) {
 /// The body's answer, a panic included as an error.
 #[inline]
 fn attempt<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    // The heap's lock is poisoned by a panic, so nothing half done is seen again.
+    // A panic breaks the heap's lock, so nothing half done is seen again.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(answer) => answer,
         Err(panic) => Err(Error::runtime(format_args!(

@@ -11,4 +11,5 @@ mod error;
 mod guard;
 mod log;
 mod process;
+mod snapshot;
 mod torch;

@@ -4,13 +4,15 @@
 mod common;
 
 use std::collections::HashSet;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
-use allocator::record::{RING_DIR, list_rings};
+use allocator::record::{RING_DIR_VARIABLE, list_rings, ring_dir};
 use common::build;
-use trace_format::{BlockStatus, DeviceId, Event, Item, Reader, State, ThreadId};
+use trace_format::{BlockStatus, Category, DeviceId, Event, Item, Reader, State, ThreadId};
 
 #[test]
 fn every_call_does_what_the_header_says() {
@@ -23,10 +25,24 @@ fn misuse_is_a_recorded_error_and_changes_nothing() {
 }
 
 #[test]
+fn who_watches_is_told_in_pytorchs_words() {
+    passes("watch", &[], "device:sim");
+    passes("watch", &[], "device:sim,record:off");
+}
+
+#[test]
+fn the_history_keeps_what_it_is_told_to() {
+    passes("history", &[], "device:sim");
+    passes("history", &[], "device:sim,record:off");
+}
+
+#[test]
 fn random_calls_never_break_a_heap() {
-    for seed in ["1", "20261120", "987654321"] {
-        passes("random", &[seed], "device:sim");
-    }
+    thread::scope(|scope| {
+        for seed in ["1", "20261120", "987654321"] {
+            scope.spawn(move || passes("random", &[seed], "device:sim"));
+        }
+    });
 }
 
 #[test]
@@ -75,6 +91,19 @@ fn a_tape_between_two_calls_starts_with_the_state_of_memory() {
 }
 
 #[test]
+fn a_part_of_the_tape_starts_with_the_state_at_its_moment_and_says_what_blocks_hold() {
+    let folder = tempfile::tempdir().expect("a folder for the tape");
+    let part = folder.path().join("part.vtape");
+    passes("since", &[part.to_str().expect("a path in UTF-8")], "device:sim");
+
+    let part = Tape::read(&part);
+    assert_eq!((part.allocations, part.frees, part.lost), (2, 0, 0), "what came after the moment");
+    assert_eq!(part.based_on, 1, "allocated before it");
+    let said = [Category::Parameter, Category::Parameter, Category::Gradient];
+    assert_eq!(part.categories, said, "of blocks, in this order");
+}
+
+#[test]
 fn a_full_disk_ends_the_tape_with_one_warning_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder for the tape");
     let path = folder.path().join("run.vtape");
@@ -100,6 +129,7 @@ struct Tape {
     frees: u64,
     lost: u64,
     marks: Vec<String>,
+    categories: Vec<Category>,
     mark_threads: HashSet<ThreadId>,
     /// Allocated blocks of the first base state.
     based_on: usize,
@@ -128,6 +158,7 @@ impl Tape {
                         Event::Alloc { .. } => tape.allocations += 1,
                         Event::Free { .. } => tape.frees += 1,
                         Event::Lost { count } => tape.lost += count,
+                        Event::Category { category, .. } => tape.categories.push(category),
                         Event::Mark { name, .. } => {
                             tape.mark_threads.insert(record.thread);
                             tape.marks.extend(reader.tables().string(name).map(str::to_owned));
@@ -184,7 +215,7 @@ fn passes_built(sanitizers: &[&str], name: &str, arguments: &[&str], conf: &str)
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {}\n{text}", output.status);
     assert!(text.is_empty(), "{name} printed:\n{text}");
-    let rings = list_rings(Path::new(RING_DIR)).expect("rings can be listed");
+    let rings = list_rings(&ring_dir(env::var_os(RING_DIR_VARIABLE))).expect("rings can be listed");
     let is_its = |ring: &PathBuf| ring.to_string_lossy().contains(&format!("-{pid}-"));
     assert!(!rings.iter().any(is_its), "{name} left a ring: {rings:?}");
 }

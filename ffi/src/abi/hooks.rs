@@ -10,6 +10,7 @@ use allocator::device::Device;
 use trace_format::PoolId;
 
 use super::memory::{address_of, stream_of};
+use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::error::Error;
 use crate::guard;
 use crate::process::{self, stacks};
@@ -21,7 +22,17 @@ use crate::torch::Filter;
 pub extern "C-unwind" fn vramtape_init(device_count: c_int) {
     // Devices open at their first allocation, however many there are.
     let _ = device_count;
-    guard::raise((), process::check_settings);
+    guard::raise((), process::begin_devices);
+}
+
+/// Tells that PyTorch's allocator calls this library by itself and needs none of the hooks, which the
+/// first allocation sets otherwise.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_without_hooks() -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || {
+        process::need_no_hooks()?;
+        Ok(VRAMTAPE_OK)
+    })
 }
 
 /// Returns cached segments of every device to the driver (`set_reset_fn`,

@@ -1,14 +1,16 @@
 //! Allocation and free.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
-use allocator::heap::{PoolChoice, Request};
-use trace_format::{Addr, Stream};
+use allocator::device::Device;
+use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
+use trace_format::{Addr, DeviceId, StackId, Stream};
 
+use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::error::Error;
 use crate::guard;
-use crate::process::{self, stacks};
+use crate::process::{self, oom, stacks};
 
 /// Allocates `size` bytes of device memory for `stream` (PyTorch's `alloc_fn`).
 ///
@@ -34,6 +36,89 @@ pub extern "C" fn vramtape_free(ptr: *mut c_void, size: usize, device: c_int, st
     guard::answer((), || release(ptr, size, device));
 }
 
+/// As `vramtape_free`, for a caller that knows the pointer only, as PyTorch's deleters do. It is
+/// looked for on the device `guess` first, where a wrong guess costs a look into other heaps.
+///
+/// Answers `VRAMTAPE_ERROR` for a pointer that no device handed out.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_delete(ptr: *mut c_void, guess: c_int) -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || {
+        let addr = address_of(ptr)?;
+        if let Ok(Some(heap)) = process::used(guess) {
+            match heap.free(addr, stacks::of_free(guess, 0)) {
+                Err(AllocError::Heap(HeapError::UnknownPointer { .. })) => {}
+                freed => return Ok(freed.map(|()| VRAMTAPE_OK)?),
+            }
+        }
+        process::owner(addr, |heap| heap.free(addr, StackId::NONE))?;
+        Ok(VRAMTAPE_OK)
+    })
+}
+
+/// What is known of an allocation.
+#[repr(C)]
+pub struct VramtapeAllocation {
+    /// The device it is on.
+    pub device: c_int,
+    /// Bytes of its block: those asked for, rounded up.
+    pub size: u64,
+    /// Bytes asked for.
+    pub requested_size: u64,
+    /// The stream it was made for.
+    pub stream: u64,
+    /// The pool it is from; (0, 0) is the default pool.
+    pub pool_0: u64,
+    /// The pool's second half.
+    pub pool_1: u64,
+}
+
+/// Writes what is known of the allocation at `ptr`. An error for a pointer that no device handed out.
+///
+/// # Safety
+///
+/// `allocation` is NULL, which is an error, or points to room for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_allocation(
+    ptr: *mut c_void,
+    allocation: *mut VramtapeAllocation,
+) -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || {
+        let addr = address_of(ptr)?;
+        let out = NonNull::new(allocation)
+            .ok_or_else(|| Error::value("no room for what is known of the allocation"))?;
+        let (device, found) = process::owner(addr, |heap| {
+            let mut heap = heap.lock()?;
+            Ok((heap.device_mut().id(), heap.allocation(addr)?))
+        })?;
+        let known = VramtapeAllocation {
+            device: device.0.into(),
+            size: found.size_bytes,
+            requested_size: found.requested_bytes,
+            stream: found.stream.0,
+            pool_0: found.pool.0,
+            pool_1: found.pool.1,
+        };
+        // SAFETY: the caller gives room for one.
+        unsafe { out.write(known) };
+        Ok(VRAMTAPE_OK)
+    })
+}
+
+/// Lets the device `peer` read and write all memory of `device`, that still to come included
+/// (`enablePeerAccess`). What `cudaMalloc` gave is within its reach once the driver was told so; this is
+/// about expandable segments. Both devices' memory is mapped for each other anyway where both have
+/// some and the driver allows it.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_enable_peer_access(device: c_int, peer: c_int) -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || {
+        let known = u16::try_from(peer).ok().filter(|_| peer != device).ok_or_else(|| {
+            Error::value(format!("device {peer} is no peer of {device}; expected another device"))
+        })?;
+        process::heap(device)?.lock()?.add_peer(DeviceId(known))?;
+        Ok(VRAMTAPE_OK)
+    })
+}
+
 #[inline]
 fn allocate(size: usize, device: c_int, stream: *mut c_void) -> Result<*mut c_void, Error> {
     if size == 0 {
@@ -41,12 +126,14 @@ fn allocate(size: usize, device: c_int, stream: *mut c_void) -> Result<*mut c_vo
     }
     let stream = stream_of(stream);
     let heap = process::heap_for(device, stream)?;
-    let addr = heap.malloc(&Request {
-        requested_bytes: size as u64,
-        stream,
-        pool: PoolChoice::ByScope,
-        stack: stacks::of_allocation(device, size),
-    })?;
+    let addr = heap
+        .malloc(&Request {
+            requested_bytes: size as u64,
+            stream,
+            pool: PoolChoice::ByScope,
+            stack: stacks::of_allocation(device, size),
+        })
+        .map_err(oom::observed)?;
     Ok(ptr::with_exposed_provenance_mut(addr.0 as usize))
 }
 
@@ -57,7 +144,7 @@ fn release(ptr: *mut c_void, size: usize, device: c_int) -> Result<(), Error> {
         Error::value(format!("cannot free {addr}: device {device} never allocated anything"))
     })?;
     let stack = stacks::of_free(device, size);
-    heap.free(addr, stack).map_err(|error| process::elsewhere(addr).unwrap_or(error.into()))
+    heap.free(addr, stack).map_err(process::not_freed)
 }
 
 /// The address of a pointer into device memory, which is never looked into.

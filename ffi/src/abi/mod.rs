@@ -3,14 +3,25 @@
 //! No export lets a panic out. Those marked as called by PyTorch throw its exceptions in a process
 //! that has PyTorch; no other ever throws.
 
+pub mod checkpoint;
+pub mod conf;
+pub mod device_stats;
 pub mod error;
+pub mod history;
 pub mod hooks;
 pub mod memory;
+pub mod observe;
 pub mod pool;
+pub mod pool_source;
+pub mod segments;
 pub mod settings;
+pub mod share;
+pub mod snapshot;
 pub mod stats;
 pub mod tape;
 mod text;
+pub mod uncached;
+pub mod watch;
 
 use std::ffi::c_int;
 

@@ -1,8 +1,11 @@
 //! Private pools beyond PyTorch's hooks (`torch.cuda.MemPool`).
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex};
 
-use trace_format::PoolId;
+use allocator::SegmentSource;
+use allocator::device::{DeviceCall, DeviceError};
+use trace_format::{Addr, PoolId};
 
 use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::guard;
@@ -15,6 +18,71 @@ pub extern "C" fn vramtape_pool_create(device: c_int, pool_0: u64, pool_1: u64) 
         process::heap(device)?.lock()?.create_pool(PoolId(pool_0, pool_1), None)?;
         Ok(VRAMTAPE_OK)
     })
+}
+
+/// Where a pool of `vramtape_pool_create_from` has its segments from (`torch.cuda.MemPool(allocator)`).
+///
+/// The functions are called with `user`, under the device's lock: they must not call this library for
+/// the same device, and must not throw.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct VramtapeSource {
+    /// Memory for one segment; NULL is out of memory.
+    pub allocate: unsafe extern "C" fn(size: usize, user: *mut c_void) -> *mut c_void,
+    /// Takes a segment back; false if that failed, and the pool keeps it.
+    pub free: unsafe extern "C" fn(ptr: *mut c_void, user: *mut c_void) -> bool,
+    /// The pool is gone, and `user` with it.
+    pub drop: unsafe extern "C" fn(user: *mut c_void),
+    /// What the functions are called with.
+    pub user: *mut c_void,
+}
+
+/// As `vramtape_pool_create`, with a pool that has its segments from `source`. The pool must hold nothing yet.
+/// The source is dropped with the pool, or here if there is an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_pool_create_from(
+    device: c_int,
+    pool_0: u64,
+    pool_1: u64,
+    source: VramtapeSource,
+) -> c_int {
+    let source = Source(source);
+    guard::answer(VRAMTAPE_ERROR, || {
+        let source = Arc::new(Mutex::new(source));
+        process::heap(device)?.lock()?.create_pool(PoolId(pool_0, pool_1), Some(source))?;
+        Ok(VRAMTAPE_OK)
+    })
+}
+
+struct Source(VramtapeSource);
+
+// SAFETY: `vramtape_pool_create_from` asks for functions that any thread may call.
+unsafe impl Send for Source {}
+
+impl SegmentSource for Source {
+    fn allocate(&mut self, size_bytes: u64) -> Option<Addr> {
+        // SAFETY: the caller vouches for the function and what it is called with.
+        let ptr = unsafe { (self.0.allocate)(size_bytes as usize, self.0.user) };
+        (!ptr.is_null()).then(|| Addr(ptr.expose_provenance() as u64))
+    }
+
+    fn free(&mut self, addr: Addr) -> Result<(), DeviceError> {
+        let ptr = std::ptr::with_exposed_provenance_mut(addr.0 as usize);
+        // SAFETY: as above; the pointer is one that `allocate` gave.
+        let is_free = unsafe { (self.0.free)(ptr, self.0.user) };
+        let failed = || DeviceError::Unavailable {
+            call: DeviceCall::Free,
+            reason: "the pool's own allocator could not take a segment back".to_owned(),
+        };
+        is_free.then_some(()).ok_or_else(failed)
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        // SAFETY: as above; this is the last call.
+        unsafe { (self.0.drop)(self.0.user) };
+    }
 }
 
 /// Lets the pool's free memory serve others as a last resort before out of memory, or no longer
@@ -55,7 +123,9 @@ pub extern "C" fn vramtape_pool_use_count(device: c_int, pool_0: u64, pool_1: u6
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_pool_empty_cache(device: c_int, pool_0: u64, pool_1: u64) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
-        let (heap, stack) = (process::heap(device)?, stacks::of_release(device));
+        let stack = stacks::of_release(device);
+        // A device that was never used has nothing cached.
+        let Some(heap) = process::used(device)? else { return Ok(VRAMTAPE_OK) };
         heap.lock()?.empty_cache(PoolId(pool_0, pool_1), stack)?;
         Ok(VRAMTAPE_OK)
     })

@@ -1,14 +1,15 @@
 //! The tape: starting, stopping and saving it, and marks on it.
 
 use std::ffi::{c_char, c_int};
+use std::slice;
 
-use trace_format::{DeviceId, MarkKind};
+use trace_format::{Category, DeviceId, MarkKind};
 
 use super::text::read;
 use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::error::Error;
 use crate::guard;
-use crate::process::{self, tape};
+use crate::process::{self, exit, observe, tape};
 
 /// A training step begins.
 pub const VRAMTAPE_MARK_STEP: c_int = 0;
@@ -20,6 +21,13 @@ pub const VRAMTAPE_MARK_RANGE_BEGIN: c_int = 2;
 pub const VRAMTAPE_MARK_RANGE_END: c_int = 3;
 /// A named moment.
 pub const VRAMTAPE_MARK_INSTANT: c_int = 4;
+
+/// A parameter of the model.
+pub const VRAMTAPE_CATEGORY_PARAMETER: c_int = 0;
+/// The gradient of a parameter.
+pub const VRAMTAPE_CATEGORY_GRADIENT: c_int = 1;
+/// State of the optimizer.
+pub const VRAMTAPE_CATEGORY_OPTIMIZER_STATE: c_int = 2;
 
 /// Starts a tape of every device at `path`, in which `{rank}`, `{pid}` and `{device}` are filled in.
 /// It begins with the state that memory is in. An error while another tape is being written.
@@ -56,6 +64,17 @@ pub extern "C" fn vramtape_flush() -> c_int {
     })
 }
 
+/// Does now what the end of the process would do: removes its rings and finishes its tapes, which
+/// have nothing of what comes after. For a process that ends without `exit`: Python's after Ctrl-C,
+/// and its forked workers'.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_finish() -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || {
+        exit::finish();
+        Ok(VRAMTAPE_OK)
+    })
+}
+
 /// Saves what the device's ring holds, the newest events and the state before them, as a tape at
 /// `path`. Recording goes on.
 ///
@@ -71,6 +90,92 @@ pub unsafe extern "C" fn vramtape_tape_save(device: c_int, path: *const c_char) 
         tape::save(DeviceId(device as u16), path)?;
         Ok(VRAMTAPE_OK)
     })
+}
+
+/// Where the device's ring stands, for `vramtape_tape_save_since`; 0 where it has none.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_ring_position(device: c_int) -> u64 {
+    guard::answer(0, || {
+        process::used(device)?;
+        tape::position(DeviceId(device as u16))
+    })
+}
+
+/// Saves what every device recorded since a moment, and the state at that moment, as one tape at
+/// `path`. `positions` are what `vramtape_ring_position` said then of the devices 0 to `count - 1`;
+/// of others everything is saved that their rings hold. Recording goes on.
+///
+/// Returns how many of the records are missing because the rings have no room for so many, or -1.
+///
+/// # Safety
+///
+/// `positions` points to `count` values, or is NULL where that is 0. `path` is NULL, which is an
+/// error, or a terminated string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_tape_save_since(
+    positions: *const u64,
+    count: usize,
+    path: *const c_char,
+) -> i64 {
+    guard::answer(-1, || {
+        // SAFETY: the caller vouches for it.
+        let path = unsafe { read(path, "the tape's path") }?;
+        // SAFETY: as above.
+        let positions = unsafe { values(positions, count, "positions") }?;
+        Ok(tape::save_since(positions, path)? as i64)
+    })
+}
+
+/// Records what blocks of the device hold: `category` is one of `VRAMTAPE_CATEGORY_*`. Addresses
+/// that are no block's start are left out; the answer is how many were one, or -1.
+///
+/// # Safety
+///
+/// `addrs` points to `count` values, or is NULL where that is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_categorize(
+    device: c_int,
+    category: c_int,
+    addrs: *const u64,
+    count: usize,
+) -> i64 {
+    guard::answer(-1, || {
+        let known = usize::try_from(category).ok().and_then(|code| Category::ALL.get(code));
+        let Some(category) = known.copied() else {
+            let message = format!("{category} is no category; expected 0 to 2");
+            return Err(Error::value(message));
+        };
+        // SAFETY: the caller vouches for it.
+        let addrs = unsafe { values(addrs, count, "addrs") }?;
+        let known = match process::used(device)? {
+            Some(heap) => tape::categorize(heap, category, addrs)?,
+            None => observe::categorize(device, category, addrs)?,
+        };
+        Ok(known as i64)
+    })
+}
+
+/// The caller's values; `what` names them in errors.
+///
+/// # Safety
+///
+/// `values` points to `count` of them that stay as they are during the call, or is NULL.
+unsafe fn values<'a>(values: *const u64, count: usize, what: &str) -> Result<&'a [u64], Error> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if values.is_null() {
+        return Err(Error::value(format!("{what} is NULL; expected {count} values")));
+    }
+    // SAFETY: the caller vouches for it.
+    Ok(unsafe { slice::from_raw_parts(values, count) })
+}
+
+/// Whether the settings want the marks that the Python package makes by itself: not with `marks:off`
+/// or `record:off`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_wants_marks() -> bool {
+    guard::answer(false, tape::wants_marks)
 }
 
 /// Records a mark on every device that was used: `kind` is one of `VRAMTAPE_MARK_*`.

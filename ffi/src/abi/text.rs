@@ -3,6 +3,8 @@
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
+use serde::Serialize;
+
 use crate::error::Error;
 
 /// Copies `text` and a closing NUL into the caller's buffer if both fit; otherwise makes it the
@@ -37,4 +39,9 @@ pub(super) unsafe fn read<'a>(text: *const c_char, what: &str) -> Result<&'a str
     // SAFETY: the caller vouches for it.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| Error::value(format!("{what} is not UTF-8: {text:?}")))
+}
+
+/// The value as JSON.
+pub(super) fn to_json(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(Error::runtime)
 }

@@ -19,21 +19,26 @@ pub(super) fn register() -> Result<(), Error> {
 
 extern "C" fn at_exit() {
     guard::answer((), || {
-        // The rings first: finishing a tape takes its time, and another thread may end the process
-        // meanwhile.
-        let mut is_on_tape = false;
-        if let Some(process) = &*lock() {
-            process.recordings.iter().for_each(|recording| recording.ring.remove());
-            is_on_tape = process.tape_path.is_some();
-        }
-        if is_on_tape && let Err(error) = tape::stop() {
-            // The tape's thread warned when it happened.
-            tracing::debug!("{}", error.message);
-        }
-        let metrics = lock().as_mut().and_then(|process| process.metrics.take());
-        if let Some(metrics) = metrics {
-            metrics.finish();
-        }
+        finish();
         Ok(())
     });
+}
+
+/// What is to be done at the end. Doing it twice does nothing more.
+pub(crate) fn finish() {
+    // The rings first: finishing a tape takes its time, and another thread may end the process
+    // meanwhile.
+    let mut is_on_tape = false;
+    if let Some(process) = &*lock() {
+        process.recordings.iter().for_each(|recording| recording.ring.remove());
+        is_on_tape = process.tape_path.is_some();
+    }
+    if is_on_tape && let Err(error) = tape::stop() {
+        // The tape's thread warned when it happened.
+        tracing::debug!("{}", error.message);
+    }
+    let metrics = lock().as_mut().and_then(|process| process.metrics.take());
+    if let Some(metrics) = metrics {
+        metrics.finish();
+    }
 }

@@ -1,18 +1,21 @@
 //! Fork: the child finds every lock free and every heap whole, writes to no tape of its parent and
 //! exports no metrics in its place.
 //!
-//! The locks are taken in one order (process, then the heaps by device) before the fork and given
-//! back after it, in parent and child. CUDA itself does not survive a fork; what the child frees of
+//! The locks are taken in one order (process, the heaps by device, what is uncached) before the fork
+//! and given back after it, in parent and child. CUDA itself does not survive a fork; what the child frees of
 //! its parent's memory is bookkeeping in its own copy.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::c_int;
 use std::sync::MutexGuard;
 
 use allocator::config::RecordMode;
 use allocator::record::AnyRecorder;
 use allocator::shared::Frozen;
+use trace_format::Addr;
 
-use super::{Heap, Process, heaps, lock, stacks};
+use super::{Heap, Process, heaps, lock, observe, stacks, uncached};
 use crate::device::AnyDevice;
 use crate::error::Error;
 
@@ -20,6 +23,7 @@ use crate::error::Error;
 struct Held {
     process: MutexGuard<'static, Option<Process>>,
     heaps: Vec<Frozen<'static, AnyDevice, AnyRecorder>>,
+    _uncached: MutexGuard<'static, HashMap<Addr, c_int>>,
 }
 
 thread_local! {
@@ -41,7 +45,8 @@ extern "C" fn prepare() {
     // A thread whose locals are gone is ending, and forks unprotected.
     let _ = HELD.try_with(|held| {
         let process = lock();
-        held.replace(Some(Held { process, heaps: heaps().map(Heap::freeze).collect() }));
+        let heaps = heaps().map(Heap::freeze).collect();
+        held.replace(Some(Held { process, heaps, _uncached: uncached::given() }));
     });
 }
 
@@ -54,7 +59,7 @@ extern "C" fn child() {
         if let Some(mut held) = held.take()
             && let Some(process) = &mut *held.process
         {
-            leave_recording(process, held.heaps.is_empty());
+            leave_recording(process, held.heaps.is_empty() && !observe::is_any());
         }
     });
 }
@@ -63,6 +68,7 @@ extern "C" fn child() {
 /// own and records; others cannot use CUDA, and what they recorded would only be litter.
 fn leave_recording(process: &mut Process, is_unused: bool) {
     stacks::after_fork_child(is_unused);
+    observe::after_fork_child();
     for recording in &process.recordings {
         recording.ring.after_fork_child();
     }

@@ -4,13 +4,19 @@
 //! nothing process-wide is locked or written on the way of an allocation.
 
 mod callbacks;
-mod exit;
+pub(crate) mod descriptors;
+pub(crate) mod exit;
 mod fork;
+pub(crate) mod history;
 mod metrics;
+pub(crate) mod observe;
+pub(crate) mod oom;
 mod open;
 mod recorder;
 pub(crate) mod stacks;
 pub(crate) mod tape;
+pub(crate) mod uncached;
+pub(crate) mod watch;
 
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,8 +32,10 @@ pub(crate) use callbacks::Callback;
 pub(crate) use open::{heap, heap_for};
 
 use metrics::Metrics;
+use oom::Observer;
 use recorder::Recording;
 use tape::Tape;
+use watch::Watch;
 
 use crate::device::AnyDevice;
 use crate::error::Error;
@@ -47,9 +55,16 @@ static PROCESS: Mutex<Option<Process>> = Mutex::new(None);
 struct Process {
     /// What `VRAMTAPE_CONF` said when the process began.
     settings: Settings,
-    /// PyTorch's settings in force, for heaps still to be opened too.
+    /// PyTorch's settings in force.
     config: Config,
+    /// Those at the time when CUDA began. PyTorch makes all devices then: their memory fraction and what their
+    /// statistics call `max_split_size` are of that time, whenever they are first used.
+    first_config: Option<Config>,
     callbacks: Vec<Callback>,
+    /// Who is told of every event.
+    watches: Vec<Watch>,
+    /// Who is told of an out of memory.
+    observers: Vec<Observer>,
     /// Whether PyTorch's hooks are set, or cannot be.
     are_hooks_set: bool,
     recordings: Vec<Recording>,
@@ -79,13 +94,26 @@ impl Process {
         Ok(Self {
             settings,
             config,
+            first_config: None,
             callbacks,
+            watches: Vec::new(),
+            observers: Vec::new(),
             are_hooks_set: false,
             recordings,
             tape_path,
             tapes,
             metrics: None,
         })
+    }
+
+    /// The settings that devices begin with. Where nobody said that CUDA begins, the first device does.
+    fn first_config(&mut self) -> &Config {
+        self.first_config.get_or_insert_with(|| self.config.clone())
+    }
+
+    /// The same, without saying that it begins.
+    fn first_config_so_far(&self) -> &Config {
+        self.first_config.as_ref().unwrap_or(&self.config)
     }
 }
 
@@ -119,6 +147,11 @@ pub(crate) fn used(device: c_int) -> Result<Option<&'static Heap>, Error> {
     Ok(slot(device)?.get().copied())
 }
 
+/// One more than the last device that was used.
+pub(crate) fn devices_used() -> c_int {
+    HEAPS.iter().rposition(|slot| slot.get().is_some()).map_or(0, |last| last as c_int + 1)
+}
+
 /// The heaps of all devices that were used, in order.
 pub(crate) fn heaps() -> impl Iterator<Item = &'static Heap> {
     HEAPS.iter().filter_map(|slot| slot.get().copied())
@@ -140,20 +173,38 @@ pub(crate) fn owner<T>(
     )))
 }
 
-/// Where an address that its heap does not know lies in another one: an error that says so.
-pub(crate) fn elsewhere(addr: Addr) -> Option<Error> {
+/// The error of a free. An address that its heap does not know may lie in another one, which it says then.
+#[cold]
+pub(crate) fn not_freed(error: AllocError) -> Error {
+    let AllocError::Heap(HeapError::UnknownPointer { addr }) = error else { return error.into() };
     let knows = |heap: &Heap| {
         heap.lock().is_ok_and(|heap| {
             matches!(heap.base_allocation(addr), Ok(_) | Err(HeapError::Expandable { .. }))
         })
     };
-    let device = HEAPS.iter().position(|slot| slot.get().is_some_and(|heap| knows(heap)))?;
-    Some(Error::value(format!("{addr} is an allocation of device {device}, not of the one named")))
+    match HEAPS.iter().position(|slot| slot.get().is_some_and(|heap| knows(heap))) {
+        None => error.into(),
+        Some(device) => Error::value(format!(
+            "{addr} is an allocation of device {device}, not of the one named"
+        )),
+    }
 }
 
-/// Checks the settings now, so that a mistake shows before the first allocation.
-pub(crate) fn check_settings() -> Result<(), Error> {
-    with(|_| Ok(()))
+/// CUDA begins: the settings are checked now, so that a mistake shows before the first allocation, and every device
+/// begins with them.
+pub(crate) fn begin_devices() -> Result<(), Error> {
+    with(|process| {
+        process.first_config();
+        Ok(())
+    })
+}
+
+/// PyTorch's hooks are not to be set: its allocator is one that calls us by itself.
+pub(crate) fn need_no_hooks() -> Result<(), Error> {
+    with(|process| {
+        process.are_hooks_set = true;
+        Ok(())
+    })
 }
 
 /// Changes PyTorch's settings from here on, as `PYTORCH_CUDA_ALLOC_CONF` would have set them.
@@ -166,6 +217,7 @@ pub(crate) fn set_settings(text: &str) -> Result<(), Error> {
         for heap in heaps() {
             heap.lock()?.set_config(parsed.config.clone());
         }
+        observe::set_config(&parsed.config);
         process.config = parsed.config;
         Ok(())
     })
@@ -176,9 +228,17 @@ pub(crate) fn settings_text() -> Result<String, Error> {
     with(|process| Ok(process.config.text.clone()))
 }
 
+/// PyTorch's settings in force.
+pub(crate) fn config() -> Result<Config, Error> {
+    with(|process| Ok(process.config.clone()))
+}
+
 /// Statistics of a device that was never used.
 pub(crate) fn unused_stats() -> Result<Stats, Error> {
-    with(|process| Ok(Stats::new(process.config.compat, process.config.max_split_size_bytes)))
+    with(|process| {
+        let config = process.first_config_so_far();
+        Ok(Stats::new(config.compat, config.max_split_size_bytes))
+    })
 }
 
 /// Adds a callback to every heap, those still to be opened included.

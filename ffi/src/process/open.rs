@@ -1,7 +1,7 @@
 //! Opening a device: its heap is made by the first call that needs it.
 
 use std::ffi::c_int;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use allocator::config::DeviceKind;
 use allocator::device::cuda::CudaDevice;
@@ -10,7 +10,7 @@ use allocator::device::{Device, DeviceError};
 use allocator::shared::SharedHeap;
 use trace_format::{Addr, DeviceId, DeviceMeta, Meta, Stream};
 
-use super::recorder::{self, Recording};
+use super::recorder::{self, Recording, Subject};
 use super::{DEVICES_MAX, Heap, Process, heaps, slot, slot_of, stacks, with};
 use crate::device::AnyDevice;
 use crate::error::Error;
@@ -76,6 +76,9 @@ fn open(device: c_int) -> Result<&'static Heap, Error> {
         for callback in &process.callbacks {
             callback.add_to(heap);
         }
+        for watch in &process.watches {
+            watch.begin(id, heap)?;
+        }
         for other in heaps() {
             share(heap, other)?;
             share(other, heap)?;
@@ -102,27 +105,37 @@ fn share(heap: &Heap, peer: &Heap) -> Result<(), Error> {
 }
 
 fn make(process: &mut Process, id: DeviceId) -> Result<&'static Heap, Error> {
-    let mut device = match process.settings.device {
-        DeviceKind::Cuda => AnyDevice::Cuda(CudaDevice::open(id)?),
-        DeviceKind::Sim => AnyDevice::Sim(Box::new(simulated(id))),
-    };
+    let mut device = device(process, id)?;
+    let config = process.first_config().clone();
     let recorder = recorder::make(&process.settings, id)?;
-    let ring = recorder::ring(&recorder);
-    let fraction = process.config.per_process_memory_fraction;
+    let ring = recorder.ring().map(Arc::clone);
+    let fraction = config.per_process_memory_fraction;
     let memory_fraction = (fraction < 1.0).then_some(fraction);
     let meta = DeviceMeta { memory_fraction, ..device.meta()? };
     if let Some(ring) = &ring {
         ring.describe(&Meta { devices: vec![meta.clone()], ..process.meta() });
     }
-    let heap = allocator::heap::Heap::new(device, process.config.clone(), recorder)?;
+    let is_changed = config != process.config;
+    let mut heap = allocator::heap::Heap::new(device, config, recorder)?;
+    if is_changed {
+        heap.set_config(process.config.clone());
+    }
     let heap: &Heap = Box::leak(Box::new(SharedHeap::new(heap)));
     if let Some(ring) = ring {
         stacks::tell(id.0.into(), &ring);
-        let recording = Recording { heap, ring, device: meta };
+        let recording = Recording { subject: Subject::Heap(heap), ring, device: meta };
         process.record_on_tape(&recording);
         process.recordings.push(recording);
     }
     Ok(heap)
+}
+
+/// The device that the settings ask for.
+pub(super) fn device(process: &Process, id: DeviceId) -> Result<AnyDevice, Error> {
+    Ok(match process.settings.device {
+        DeviceKind::Cuda => AnyDevice::Cuda(CudaDevice::open(id)?),
+        DeviceKind::Sim => AnyDevice::Sim(Box::new(simulated(id))),
+    })
 }
 
 /// Simulated devices lie side by side in one address space.

@@ -1,44 +1,88 @@
 //! The recorder of each heap: its ring, and what is known of the ring besides.
 
+use std::env;
 use std::sync::Arc;
 
 use allocator::config::{RecordMode, Settings};
 use allocator::record::{
-    AnyRecorder, Off, RING_DIR, Ring, RingOptions, RingRecorder, SystemClock, TapeSource,
+    AnyRecorder, Off, RING_DIR_VARIABLE, Recorder, Ring, RingOptions, RingRecorder, SystemClock,
+    TapeSource, ring_dir,
 };
-use trace_format::{BaseState, DeviceId, DeviceMeta};
+use trace_format::{BaseState, DeviceId, DeviceMeta, Event, MarkKind, StackId, StringId};
 
+use super::observe::Observed;
 use super::{Heap, stacks};
 use crate::error::Error;
 
-/// A heap that records into a ring.
+/// What records into a ring: a heap of ours, or PyTorch's own allocator.
+#[derive(Clone, Copy)]
+pub(super) enum Subject {
+    Heap(&'static Heap),
+    Observed(&'static Observed),
+}
+
+/// A ring, and what records into it.
 pub(super) struct Recording {
-    pub heap: &'static Heap,
+    pub subject: Subject,
     pub ring: Arc<Ring>,
     pub device: DeviceMeta,
 }
 
 impl Recording {
-    /// The heap's state, and the number of the first record that is not part of it.
+    /// The state of memory, and the number of the first record that is not part of it.
     pub(super) fn base(&self) -> Option<(BaseState, u64)> {
-        base(self.heap, &self.ring)
+        base(self.subject, &self.ring)
     }
 
-    /// What a tape needs to record the heap.
+    /// How many slots of the ring are written: a place between two records.
+    pub(super) fn position(&self) -> Result<u64, Error> {
+        match self.subject {
+            Subject::Heap(heap) => {
+                let _between = heap.lock()?;
+                Ok(self.ring.sequence())
+            }
+            Subject::Observed(observed) => {
+                let _between = observed.lock();
+                Ok(self.ring.sequence())
+            }
+        }
+    }
+
+    /// Puts a mark among the records.
+    pub(super) fn mark(&self, kind: MarkKind, name: StringId) -> Result<(), Error> {
+        match self.subject {
+            Subject::Heap(heap) => {
+                let event = Event::Mark { kind, name };
+                heap.lock()?.recorder_mut().record(StackId::NONE, event);
+            }
+            Subject::Observed(observed) => observed.lock().mark(kind, name),
+        }
+        Ok(())
+    }
+
+    /// What a tape needs to record it.
     pub(super) fn source(&self) -> TapeSource {
-        let (heap, ring) = (self.heap, Arc::clone(&self.ring));
+        let (subject, ring) = (self.subject, Arc::clone(&self.ring));
         TapeSource {
             ring: Arc::clone(&self.ring),
-            base: Box::new(move || base(heap, &ring)),
+            base: Box::new(move || base(subject, &ring)),
             device: self.device.clone(),
         }
     }
 }
 
-fn base(heap: &Heap, ring: &Ring) -> Option<(BaseState, u64)> {
+fn base(subject: Subject, ring: &Ring) -> Option<(BaseState, u64)> {
     // The lock keeps records from falling between the two.
-    let heap = heap.lock().ok()?;
-    Some((heap.base_state(), ring.sequence()))
+    match subject {
+        Subject::Heap(heap) => {
+            let heap = heap.lock().ok()?;
+            Some((heap.base_state(), ring.sequence()))
+        }
+        Subject::Observed(observed) => {
+            let observer = observed.lock();
+            Some((observer.base_state(), ring.sequence()))
+        }
+    }
 }
 
 /// The recorder that the settings ask for.
@@ -46,13 +90,11 @@ pub(super) fn make(settings: &Settings, device: DeviceId) -> Result<AnyRecorder,
     if settings.record == RecordMode::Off {
         return Ok(AnyRecorder::Off(Off));
     }
-    let options =
-        RingOptions { dir: RING_DIR.into(), device, slots: settings.ring_events as usize };
+    let dir = ring_dir(env::var_os(RING_DIR_VARIABLE));
+    let options = RingOptions { dir, device, slots: settings.ring_events as usize };
     let clock = SystemClock::new();
-    let ring = match stacks::names() {
-        None => RingRecorder::new(&options, clock),
-        Some((names, text_bytes)) => RingRecorder::sharing(&options, text_bytes, names, clock),
-    };
+    let names = Arc::clone(stacks::names());
+    let ring = RingRecorder::sharing(&options, stacks::text_bytes(), names, clock);
     let ring = ring.map_err(|error| {
         Error::runtime(format_args!(
             "no memory for device {device}'s ring of {} events: {error}; set ring_events in \
@@ -61,12 +103,4 @@ pub(super) fn make(settings: &Settings, device: DeviceId) -> Result<AnyRecorder,
         ))
     })?;
     Ok(AnyRecorder::Ring(ring))
-}
-
-/// The recorder's ring, if it has one.
-pub(super) fn ring(recorder: &AnyRecorder) -> Option<Arc<Ring>> {
-    match recorder {
-        AnyRecorder::Off(_) => None,
-        AnyRecorder::Ring(recorder) => Some(Arc::clone(recorder.ring())),
-    }
 }

@@ -1,9 +1,12 @@
 //! Whose call stacks are recorded: before any lock, as the thread that has Python's may be waiting for ours.
+//!
+//! Two may want them, the tape (`stacks` in `VRAMTAPE_CONF`) and PyTorch's memory history. A call has one stack: while
+//! there is a history, it is the one that the history asks for, and the tape has it too.
 
 use std::ffi::c_int;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use allocator::config::{StackMode, StackSettings};
 use allocator::record::{NameTable, Ring};
@@ -15,41 +18,59 @@ use super::{DEVICES_MAX, slot_of};
 /// Room in each ring's file where stacks are recorded: 100,000 distinct ones take 1 to 12 MiB, by how much they share.
 const TEXT_BYTES: usize = 16 << 20;
 
-/// A [`StackMode`].
-static MODE: AtomicU8 = AtomicU8::new(OFF);
-const OFF: u8 = 0;
+/// Which calls' stacks are captured: those that somebody wants.
+static WANTED: AtomicU8 = AtomicU8::new(NONE);
+const NONE: u8 = 0;
 const ALLOC: u8 = 1;
-const ALL: u8 = 2;
+const FREE: u8 = 2;
+const RELEASE: u8 = 4;
 
-static CAPTURE: OnceLock<Capture> = OnceLock::new();
+/// What the tape wants, and how it is captured; set once, when the process begins.
+static TAPE: OnceLock<Tape> = OnceLock::new();
+
+/// What the history wants: calls as above, and [`NATIVE`].
+static HISTORY: AtomicU8 = AtomicU8::new(NONE);
+const NATIVE: u8 = 8;
+static HISTORY_PYTHON: LazyLock<Stacks> = LazyLock::new(|| Stacks::new(Frames::Python));
+static HISTORY_NATIVE: LazyLock<Stacks> = LazyLock::new(|| Stacks::new(Frames::NativeAndPython));
+
+static NAMES: LazyLock<Arc<NameTable>> = LazyLock::new(Arc::default);
 
 static RINGS: [OnceLock<Arc<Ring>>; DEVICES_MAX] = [const { OnceLock::new() }; DEVICES_MAX];
 
-struct Capture {
+struct Tape {
     stacks: Stacks,
-    names: Shared,
+    wanted: u8,
     every_bytes: Option<NonZero<u64>>,
 }
 
-struct Shared(Arc<NameTable>);
+/// Whose stacks a memory history has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Calls {
+    None,
+    Allocations,
+    All,
+}
+
+struct Shared;
 
 impl Names for Shared {
     fn frame(&self, name: &str, filename: &str, line: u32) -> Option<FrameId> {
-        let (name, filename) = (self.0.string(name)?, self.0.string(filename)?);
-        self.0.frame(Frame { name, filename, line })
+        let (name, filename) = (NAMES.string(name)?, NAMES.string(filename)?);
+        NAMES.frame(Frame { name, filename, line })
     }
 
     fn stack(&self, caller: StackId, frame: FrameId) -> Option<StackId> {
-        self.0.stack(caller, frame)
+        NAMES.stack(caller, frame)
     }
 }
 
 /// Stacks as the settings say, in the process's rings still to be made.
 pub(super) fn start(settings: &StackSettings) {
-    let mode = match settings.mode {
+    let wanted = match settings.mode {
         StackMode::None => return,
-        StackMode::Alloc => ALLOC,
-        StackMode::All => ALL,
+        StackMode::Alloc => ALLOC | RELEASE,
+        StackMode::All => ALLOC | FREE | RELEASE,
     };
     let frames = if settings.is_native { Frames::NativeAndPython } else { Frames::Python };
     let stacks = Stacks::new(frames);
@@ -57,20 +78,49 @@ pub(super) fn start(settings: &StackSettings) {
         tracing::warn!("this process is no Python: stacks are recorded as none");
         return;
     }
-    let (names, every_bytes) = (Shared(Arc::default()), settings.every_bytes);
-    if CAPTURE.set(Capture { stacks, names, every_bytes }).is_ok() {
-        MODE.store(mode, Ordering::Release);
+    let every_bytes = settings.every_bytes;
+    if TAPE.set(Tape { stacks, wanted, every_bytes }).is_ok() {
+        WANTED.fetch_or(wanted, Ordering::Release);
     }
 }
 
-/// The names that the process's rings share, and the room that each needs for them; none where no stacks are recorded.
-pub(super) fn names() -> Option<(Arc<NameTable>, usize)> {
-    CAPTURE.get().map(|capture| (Arc::clone(&capture.names.0), TEXT_BYTES))
+/// Stacks as a memory history wants them from here on, with the native frames or without.
+pub(super) fn want_for_history(calls: Calls, is_native: bool) {
+    let wanted = match calls {
+        Calls::None => NONE,
+        Calls::Allocations => ALLOC,
+        Calls::All => ALLOC | FREE | RELEASE,
+    };
+    let native = if is_native && wanted != NONE { NATIVE } else { NONE };
+    HISTORY.store(wanted | native, Ordering::Release);
+    let by_tape = TAPE.get().map_or(NONE, |tape| tape.wanted);
+    WANTED.store(wanted | by_tape, Ordering::Release);
 }
 
-/// The device's stacks are told to the readers of this ring.
+/// Which calls' stacks the settings want.
+pub(crate) fn wanted_by_tape() -> Calls {
+    match TAPE.get().map_or(NONE, |tape| tape.wanted) {
+        NONE => Calls::None,
+        wanted if wanted & FREE == NONE => Calls::Allocations,
+        _ => Calls::All,
+    }
+}
+
+/// The names that the process's rings and histories share.
+pub(crate) fn names() -> &'static Arc<NameTable> {
+    &NAMES
+}
+
+/// The room that each ring needs for stacks; none where no stacks are recorded.
+pub(super) fn text_bytes() -> Option<usize> {
+    TAPE.get().map(|_| TEXT_BYTES)
+}
+
+/// The device's stacks are told to the readers of this ring, where stacks are recorded.
 pub(super) fn tell(device: c_int, ring: &Arc<Ring>) {
-    if let Ok(slot) = slot_of(&RINGS, device) {
+    if TAPE.get().is_some()
+        && let Ok(slot) = slot_of(&RINGS, device)
+    {
         slot.get_or_init(|| Arc::clone(ring));
     }
 }
@@ -79,50 +129,82 @@ pub(super) fn tell(device: c_int, ring: &Arc<Ring>) {
 pub(super) fn after_fork_child(is_recording: bool) {
     stacks::after_fork_child();
     if !is_recording {
-        MODE.store(OFF, Ordering::Relaxed);
+        WANTED.store(NONE, Ordering::Relaxed);
     }
 }
 
 /// The stack of a call that allocates.
 #[inline]
 pub(crate) fn of_allocation(device: c_int, size_bytes: usize) -> StackId {
-    match MODE.load(Ordering::Relaxed) {
-        OFF => StackId::NONE,
-        _ => capture(device, Some(size_bytes)),
+    match WANTED.load(Ordering::Relaxed) {
+        NONE => StackId::NONE,
+        wanted => capture(wanted & ALLOC, device, Some(size_bytes)),
     }
 }
 
 /// The stack of a call that frees so many bytes.
 #[inline]
 pub(crate) fn of_free(device: c_int, size_bytes: usize) -> StackId {
-    match MODE.load(Ordering::Relaxed) {
-        ALL => capture(device, Some(size_bytes)),
-        _ => StackId::NONE,
+    match WANTED.load(Ordering::Relaxed) {
+        NONE => StackId::NONE,
+        wanted => capture(wanted & FREE, device, Some(size_bytes)),
     }
 }
 
 /// The stack of a call that gives memory back to the device. There are few, and all are of interest.
 pub(crate) fn of_release(device: c_int) -> StackId {
-    match MODE.load(Ordering::Relaxed) {
-        OFF => StackId::NONE,
-        _ => capture(device, None),
-    }
+    capture(WANTED.load(Ordering::Relaxed) & RELEASE, device, None)
 }
 
 #[inline(never)]
-fn capture(device: c_int, size_bytes: Option<usize>) -> StackId {
-    let Some(Capture { stacks: seen, names, every_bytes }) = CAPTURE.get() else {
+fn capture(wanted: u8, device: c_int, size_bytes: Option<usize>) -> StackId {
+    if wanted == NONE {
         return StackId::NONE;
-    };
-    let Some(ring) = slot_of(&RINGS, device).ok().and_then(OnceLock::get) else {
-        return StackId::NONE;
-    };
-    if let (Some(every), Some(size)) = (every_bytes, size_bytes)
-        && !stacks::is_sampled(*every, size as u64)
+    }
+    let history = HISTORY.load(Ordering::Acquire);
+    if history & wanted != NONE {
+        let stacks = if history & NATIVE == NONE { &HISTORY_PYTHON } else { &HISTORY_NATIVE };
+        let id = stacks.capture(&Shared);
+        if let Some(ring) = ring(device) {
+            ring.tell_stack(id);
+        }
+        return id;
+    }
+    let (Some(tape), Some(ring)) = (TAPE.get(), ring(device)) else { return StackId::NONE };
+    if let (Some(every), Some(size)) = (tape.every_bytes, size_bytes)
+        && !stacks::is_sampled(every, size as u64)
     {
         return StackId::NONE;
     }
-    let id = seen.capture(names);
+    let id = tape.stacks.capture(&Shared);
     ring.tell_stack(id);
     id
+}
+
+/// The stack of a call of PyTorch's own allocator, on its way to PyTorch's lock: no ring knows it until it is told.
+pub(crate) fn of_observed() -> StackId {
+    match TAPE.get() {
+        Some(tape) if WANTED.load(Ordering::Relaxed) != NONE => tape.stacks.capture(&Shared),
+        _ => StackId::NONE,
+    }
+}
+
+/// The stack if the settings' sampling takes a call of this size, which PyTorch does not say before it is captured.
+pub(super) fn sampled(id: StackId, size_bytes: u64) -> StackId {
+    let every_bytes = TAPE.get().and_then(|tape| tape.every_bytes);
+    let is_taken = every_bytes.is_none_or(|every| stacks::is_sampled(every, size_bytes));
+    if is_taken { id } else { StackId::NONE }
+}
+
+/// Tells the device's ring of a stack before something is recorded with it.
+pub(super) fn tell_observed(device: c_int, id: StackId) {
+    if id != StackId::NONE
+        && let Some(ring) = ring(device)
+    {
+        ring.tell_stack(id);
+    }
+}
+
+fn ring(device: c_int) -> Option<&'static Arc<Ring>> {
+    slot_of(&RINGS, device).ok()?.get()
 }

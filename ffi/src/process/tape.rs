@@ -5,12 +5,15 @@ use std::path::Path;
 use std::{env, fs, mem, process};
 
 use allocator::config::{RecordMode, TapePath};
-use allocator::record::{Recorder, SystemClock, TapeError, TapeRecorder, save_ring};
-use trace_format::{DeviceId, Event, MarkKind, Meta, Source, StackId};
+use allocator::record::{RingPart, SystemClock, TapeError, TapeRecorder, save_rings};
+use trace_format::{Addr, Category, DeviceId, MarkKind, Meta, Source};
 
 use super::recorder::Recording;
-use super::{Process, lock, with};
+use super::{Heap, Process, lock, observe, with};
 use crate::error::Error;
+
+/// Addresses that are looked up in one turn of the heap's lock.
+const ADDRS_PER_TURN: usize = 64;
 
 /// A tape that is being written.
 pub(super) struct Tape {
@@ -56,7 +59,8 @@ impl Process {
         Some(tape.recorder.is_recording())
     }
 
-    fn flush_tapes(&self) -> Result<(), Error> {
+    /// Waits until what was recorded until now is in the files.
+    pub(super) fn flush_tapes(&self) -> Result<(), Error> {
         match self.tapes.iter().find(|tape| !tape.recorder.flush()) {
             None => Ok(()),
             Some(broken) => {
@@ -70,17 +74,19 @@ impl Process {
     pub(super) fn meta(&self) -> Meta {
         let variable = |name| env::var(name).ok();
         let hostname = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        let config = self.first_config_so_far();
         Meta {
             source: Source::Recorded,
             producer: concat!("vramtape ", env!("CARGO_PKG_VERSION")).to_owned(),
             strategy: Some(self.settings.strategy.name().to_owned()),
-            compat: Some(self.config.compat.name().to_owned()),
-            alloc_conf: self.config.text.clone(),
+            compat: Some(config.compat.name().to_owned()),
+            alloc_conf: config.text.clone(),
             vramtape_conf: variable("VRAMTAPE_CONF").unwrap_or_default(),
             pid: Some(process::id()),
             rank: variable("RANK").and_then(|rank| rank.parse().ok()),
             hostname: hostname.map(|name| name.trim().to_owned()),
             clock: Some("unix".to_owned()),
+            inferred: observe::inferred(),
             ..Meta::default()
         }
     }
@@ -96,6 +102,7 @@ fn expand(path: &TapePath, device: DeviceId) -> String {
 pub(crate) fn start(path: &str) -> Result<(), Error> {
     let path = TapePath::parse(path)
         .map_err(|(message, advice)| Error::value(format!("{message}: {advice}")))?;
+    observe::settle();
     with(|process| {
         if let Some(running) = process.tapes.first() {
             return Err(Error::value(format!(
@@ -129,6 +136,7 @@ pub(crate) fn start(path: &str) -> Result<(), Error> {
 
 /// Finishes every tape with everything recorded until now.
 pub(crate) fn stop() -> Result<(), Error> {
+    observe::settle();
     let tapes = with(|process| {
         if process.tape_path.take().is_none() {
             return Err(Error::value("no tape is being written"));
@@ -151,11 +159,13 @@ pub(crate) fn stop() -> Result<(), Error> {
 
 /// Waits until everything recorded until now is in the tapes' files.
 pub(crate) fn flush() -> Result<(), Error> {
+    observe::settle();
     with(|process| process.flush_tapes())
 }
 
 /// Saves what the device's ring holds as a tape.
 pub(crate) fn save(device: DeviceId, path: &str) -> Result<(), Error> {
+    observe::settle();
     with(|process| {
         let known = process.recordings.iter().find(|known| known.device.id == device);
         let recording = known.ok_or_else(|| {
@@ -163,11 +173,56 @@ pub(crate) fn save(device: DeviceId, path: &str) -> Result<(), Error> {
                 "device {device} has no ring: it was never used, or record is off"
             ))
         })?;
-        let base = recording.base().ok_or_else(|| Error::runtime("the heap is broken"))?;
-        let (meta, device) = (process.meta(), recording.device.clone());
-        save_ring(&recording.ring, Path::new(path), meta, device, || base)?;
+        save_rings(Path::new(path), process.meta(), vec![part(recording, 0)?])?;
         Ok(())
     })
+}
+
+/// How many slots of the device's ring are written; 0 where there is none.
+pub(crate) fn position(device: DeviceId) -> Result<u64, Error> {
+    observe::settle();
+    let guard = lock();
+    let mut recordings = guard.iter().flat_map(|process| &process.recordings);
+    let Some(recording) = recordings.find(|known| known.device.id == device) else { return Ok(0) };
+    recording.position()
+}
+
+/// Saves what every device recorded since these positions as one tape: how many records are missing on it.
+pub(crate) fn save_since(positions: &[u64], path: &str) -> Result<u64, Error> {
+    observe::settle();
+    with(|process| {
+        let since = |device: DeviceId| positions.get(usize::from(device.0)).copied().unwrap_or(0);
+        let parts = process.recordings.iter().map(|known| part(known, since(known.device.id)));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        if parts.is_empty() {
+            return Err(Error::value(
+                "there is nothing to save: no device was used, or VRAMTAPE_CONF says record:off",
+            ));
+        }
+        Ok(save_rings(Path::new(path), process.meta(), parts)?.lost)
+    })
+}
+
+fn part(recording: &Recording, first: u64) -> Result<RingPart, Error> {
+    let end = recording.base().ok_or_else(|| Error::runtime("the heap is broken"))?;
+    Ok(RingPart { ring: recording.ring.clone(), device: recording.device.clone(), first, end })
+}
+
+/// Records what blocks of a device hold: how many of the addresses are blocks of it. The others are left out, as a
+/// tensor may lie elsewhere, or in the middle of a block.
+pub(crate) fn categorize(heap: &Heap, category: Category, addrs: &[u64]) -> Result<usize, Error> {
+    let mut known = 0;
+    // Others get their turn in between.
+    for some in addrs.chunks(ADDRS_PER_TURN) {
+        let mut heap = heap.lock()?;
+        known += some.iter().filter(|addr| heap.categorize(Addr(**addr), category)).count();
+    }
+    Ok(known)
+}
+
+/// Whether marks of the Python package's own are wanted, and go anywhere.
+pub(crate) fn wants_marks() -> Result<bool, Error> {
+    with(|process| Ok(process.settings.marks && process.settings.record != RecordMode::Off))
 }
 
 /// Records a mark on every device that records, from whichever thread this is.
@@ -177,8 +232,7 @@ pub(crate) fn mark(kind: MarkKind, name: &str) -> Result<(), Error> {
     for recording in recordings {
         // Before the heap's lock: allocations do not wait for a name.
         let name = recording.ring.intern(name);
-        let mut heap = recording.heap.lock()?;
-        heap.recorder_mut().record(StackId::NONE, Event::Mark { kind, name });
+        recording.mark(kind, name)?;
     }
     Ok(())
 }

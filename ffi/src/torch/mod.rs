@@ -19,7 +19,7 @@ unsafe extern "C-unwind" {
 }
 
 unsafe extern "C" {
-    safe fn vramtape_torch_is_2_15() -> bool;
+    safe fn vramtape_torch_version() -> *const c_char;
 }
 
 /// Throws the exception in a process with PyTorch; returns elsewhere.
@@ -37,5 +37,11 @@ pub(crate) fn raise(exception: Exception, message: &str) {
 
 /// Whose behaviour to reproduce where nobody says: that of the PyTorch in the process.
 pub(crate) fn running() -> Compat {
-    if vramtape_torch_is_2_15() { Compat::V2_15 } else { Compat::V2_11 }
+    let version = vramtape_torch_version();
+    if version.is_null() {
+        return Compat::default();
+    }
+    // SAFETY: a terminated text in a table of PyTorch's, which lives as long as the process.
+    let version = unsafe { CStr::from_ptr(version) };
+    Compat::of_torch(&version.to_string_lossy())
 }

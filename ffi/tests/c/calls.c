@@ -60,6 +60,12 @@ static void statistics(void) {
     CHECK(vramtape_error_count() == 0);
 }
 
+static void peers(void) {
+    // Memory in segments of its own, which the device does not map, is within reach as it is.
+    CHECK(vramtape_enable_peer_access(0, 1) == VRAMTAPE_OK);
+    CHECK(vramtape_enable_peer_access(0, 1) == VRAMTAPE_OK);
+}
+
 static void pools(void) {
     CHECK(vramtape_pool_create(0, 0, 7) == VRAMTAPE_OK);
     CHECK(vramtape_pool_use_count(0, 0, 7) == 1);
@@ -135,6 +141,7 @@ int main(void) {
     allocation();
     statistics();
     pools();
+    peers();
     settings();
     callbacks();
     for (int device = 0; device < 3; ++device) {

@@ -99,6 +99,12 @@ static void errors_are_of_their_thread(void) {
     CHECK(vramtape_last_error() == NULL);
 }
 
+static void peers(void) {
+    REFUSED(CHECK(vramtape_enable_peer_access(0, 0) == VRAMTAPE_ERROR), "no peer of 0");
+    REFUSED(CHECK(vramtape_enable_peer_access(0, -1) == VRAMTAPE_ERROR), "device -1 is no peer");
+    REFUSED(CHECK(vramtape_enable_peer_access(-1, 0) == VRAMTAPE_ERROR), "device -1");
+}
+
 int main(void) {
     frees();
     allocations();
@@ -106,6 +112,7 @@ int main(void) {
     pools();
     texts();
     errors_are_of_their_thread();
+    peers();
     for (int device = 0; device < 2; ++device) {
         CHECK(vramtape_check(device) == VRAMTAPE_OK);
     }

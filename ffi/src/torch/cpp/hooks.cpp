@@ -131,10 +131,3 @@ extern "C" bool vramtape_torch_set_hooks(const VramtapeHooks* ours, const char**
     }
     return true;
 }
-
-// Whether the process has a PyTorch that tells real captures from pool scopes, as 2.15 does: the release that began to
-// also gave the allocator an observer of rejected requests.
-extern "C" bool vramtape_torch_is_2_15() {
-    return !is_loaded(kTorchCuda)
-        || loaded_symbol(kTorchCuda, METHOD "26attachOomRejectionObserverESt8functionIFvlmmmEE") != nullptr;
-}

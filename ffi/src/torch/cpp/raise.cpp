@@ -1,8 +1,8 @@
 // Throws PyTorch's own exceptions with none of its headers, so that one library serves every version.
 //
 // c10::Error has an exported constructor. The classes derived from it add no members: such an object is a c10::Error
-// with another vtable, thrown under another typeinfo. Where those two are emitted differs between versions (2.11:
-// libc10_cuda, 2.15: libc10), so both libraries are searched.
+// with another vtable, thrown under another typeinfo. Where those two are emitted differs between classes and versions
+// (OutOfMemoryError: libc10_cuda, since 2.15 libc10; ValueError: libc10, before 2.9 libtorch_cpu), so all are searched.
 
 #include <cstdint>
 #include <cxxabi.h>
@@ -43,7 +43,7 @@ struct ErrorClass {
 
 // The class with this mangled name; all null where no library has it whole.
 ErrorClass find_class(const std::string& mangled) {
-    for (const char* library : {"libc10_cuda.so", "libc10.so"}) {
+    for (const char* library : {"libc10_cuda.so", "libc10.so", "libtorch_cpu.so"}) {
         void* vtable = loaded_symbol(library, ("_ZTV" + mangled).c_str());
         void* type = loaded_symbol(library, ("_ZTI" + mangled).c_str());
         if (vtable != nullptr && type != nullptr) {

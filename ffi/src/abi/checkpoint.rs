@@ -1,0 +1,115 @@
+//! A private pool's state for trees of CUDA graphs (`getCheckpointState`, `setCheckpointPoolState`).
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+
+use allocator::heap::PoolCheckpoint;
+use trace_format::{Addr, PoolId};
+
+use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
+use crate::error::Error;
+use crate::guard;
+use crate::process::{self, stacks};
+
+/// A private pool's blocks at one moment.
+pub struct VramtapeCheckpoint(PoolCheckpoint);
+
+/// What `vramtape_checkpoint_restore` and `vramtape_pool_allocations` tell of an address.
+type Visit = unsafe extern "C" fn(ptr: *mut c_void, user: *mut c_void);
+
+/// The pool's blocks as they are, to go back to later; NULL is an error. Given back with
+/// `vramtape_checkpoint_drop`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_checkpoint_take(
+    device: c_int,
+    pool_0: u64,
+    pool_1: u64,
+) -> *mut VramtapeCheckpoint {
+    guard::answer(ptr::null_mut(), || {
+        let checkpoint = process::heap(device)?.lock()?.checkpoint(PoolId(pool_0, pool_1))?;
+        Ok(Box::into_raw(Box::new(VramtapeCheckpoint(checkpoint))))
+    })
+}
+
+/// Frees the pool's allocations and hands out those of the checkpoint. `freed` is called with every
+/// address that its holder must not free any more, then `created` with every address that is the
+/// caller's to free now; with no lock of ours held.
+///
+/// # Safety
+///
+/// `checkpoint` is NULL, which is an error, or from `vramtape_checkpoint_take`, of this device. The
+/// functions are NULL, which is an error, or may be called with `user`; they must not throw.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_checkpoint_restore(
+    device: c_int,
+    checkpoint: *const VramtapeCheckpoint,
+    freed: Option<unsafe extern "C" fn(ptr: *mut c_void, user: *mut c_void)>,
+    created: Option<unsafe extern "C" fn(ptr: *mut c_void, user: *mut c_void)>,
+    user: *mut c_void,
+) -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || {
+        let checkpoint = NonNull::new(checkpoint.cast_mut())
+            .ok_or_else(|| Error::value("the checkpoint is NULL"))?;
+        // SAFETY: the caller vouches that it is one of ours, not dropped.
+        let VramtapeCheckpoint(checkpoint) = unsafe { checkpoint.as_ref() };
+        let (Some(freed), Some(created)) = (freed, created) else {
+            return Err(Error::value("a function that is told of addresses is NULL"));
+        };
+        let stack = stacks::of_allocation(device, 0);
+        let delta = process::heap(device)?.lock()?.restore_checkpoint(checkpoint, stack)?;
+        // SAFETY: the caller vouches for both functions.
+        unsafe { tell(&delta.freed, freed, user) };
+        // SAFETY: as above.
+        unsafe { tell(&delta.created, created, user) };
+        Ok(VRAMTAPE_OK)
+    })
+}
+
+/// Gives a checkpoint back.
+///
+/// # Safety
+///
+/// `checkpoint` is NULL or from `vramtape_checkpoint_take`, and not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_checkpoint_drop(checkpoint: *mut VramtapeCheckpoint) {
+    guard::answer((), || {
+        if !checkpoint.is_null() {
+            // SAFETY: the caller vouches that it came from a box of ours, and for the last use.
+            drop(unsafe { Box::from_raw(checkpoint) });
+        }
+        Ok(())
+    });
+}
+
+/// Calls `visit` with every address of the pool that is handed out, with no lock of ours held
+/// (`checkPoolLiveAllocations`).
+///
+/// # Safety
+///
+/// `visit` is NULL, which is an error, or may be called with `user`; it must not throw.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_pool_allocations(
+    device: c_int,
+    pool_0: u64,
+    pool_1: u64,
+    visit: Option<unsafe extern "C" fn(ptr: *mut c_void, user: *mut c_void)>,
+    user: *mut c_void,
+) -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || {
+        let visit = visit.ok_or_else(|| Error::value("the visitor of allocations is NULL"))?;
+        let addrs = process::heap(device)?.lock()?.allocations_of(PoolId(pool_0, pool_1))?;
+        // SAFETY: the caller vouches for the function.
+        unsafe { tell(&addrs, visit, user) };
+        Ok(VRAMTAPE_OK)
+    })
+}
+
+/// # Safety
+///
+/// `visit` may be called with `user`.
+unsafe fn tell(addrs: &[Addr], visit: Visit, user: *mut c_void) {
+    for addr in addrs {
+        // SAFETY: as the caller vouches.
+        unsafe { visit(ptr::with_exposed_provenance_mut(addr.0 as usize), user) };
+    }
+}

@@ -1,0 +1,64 @@
+//! `VRAMTAPE_CONF` for the Python package, which reads it before PyTorch is there.
+
+use std::env;
+use std::ffi::c_char;
+
+use allocator::config::{Settings, merge};
+use serde_json::json;
+
+use super::text::{copy_out, read};
+use crate::error::Error;
+use crate::guard;
+
+/// What `VRAMTAPE_CONF` says now to those outside the allocator, as JSON: `route`, `strategy`,
+/// `record`, `tape` and `stacks`, defaults included. Reading it starts nothing.
+///
+/// Buffer and answer are those of `vramtape_stats`; settings that cannot be read are an error.
+///
+/// # Safety
+///
+/// `buffer` is NULL or points to `capacity` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_conf(buffer: *mut c_char, capacity: usize) -> i64 {
+    guard::answer(-1, || {
+        let (settings, _) = Settings::parse(&variable()?)?;
+        let text = json!({
+            "route": settings.route.name(),
+            "strategy": settings.strategy.name(),
+            "record": settings.record.name(),
+            "tape": settings.tape.as_str(),
+            "stacks": settings.stacks.mode.name(),
+        });
+        // SAFETY: the caller vouches for the buffer.
+        Ok(unsafe { copy_out(&text.to_string(), buffer, capacity) })
+    })
+}
+
+/// What `VRAMTAPE_CONF` would say with the keys of `changes` in place of its own: the text for a
+/// program that is to be started so. Buffer and answer are those of `vramtape_stats`.
+///
+/// # Safety
+///
+/// `changes` is NULL, which is an error, or a terminated string; `buffer` is NULL or points to
+/// `capacity` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_conf_with(
+    changes: *const c_char,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> i64 {
+    guard::answer(-1, || {
+        // SAFETY: the caller vouches for it.
+        let changes = unsafe { read(changes, "changes") }?;
+        let text = merge(&variable()?, changes)?;
+        // SAFETY: the caller vouches for the buffer.
+        Ok(unsafe { copy_out(&text, buffer, capacity) })
+    })
+}
+
+fn variable() -> Result<String, Error> {
+    let Some(text) = env::var_os("VRAMTAPE_CONF") else { return Ok(String::new()) };
+    text.into_string().map_err(|text| {
+        Error::value(format!("VRAMTAPE_CONF is not UTF-8: {}", text.to_string_lossy()))
+    })
+}

@@ -1,0 +1,154 @@
+//! Being told of what happens, as it happens.
+
+use std::ffi::{c_int, c_void};
+
+use allocator::record::{TraceEntry, WatchId, Watcher};
+use trace_format::DeviceId;
+
+use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
+use crate::error::Error;
+use crate::guard;
+use crate::process::oom::{self, Occasion};
+use crate::process::watch;
+
+/// One entry of PyTorch's allocation trace (`c10::cuda::CUDACachingAllocator::TraceEntry`).
+#[repr(C)]
+pub struct VramtapeTraceEntry {
+    /// PyTorch's number: 0 alloc, 1 free requested, 2 free completed, 3 segment alloc, 4 segment
+    /// free, 5 segment map, 6 segment unmap, 7 snapshot, 8 out of memory.
+    pub action: c_int,
+    /// The device.
+    pub device: c_int,
+    /// Where; of an out of memory, the bytes that the device has free.
+    pub address: u64,
+    /// Bytes: what was asked for (alloc and free), of the segment, active in all (snapshot), or
+    /// asked for and rounded (out of memory).
+    pub size: u64,
+    /// The stream that the memory belongs to.
+    pub stream: u64,
+    /// The first number of its pool.
+    pub pool_0: u64,
+    /// The second.
+    pub pool_1: u64,
+    /// Whether this is the first allocation that cuts the segment at `address`, which forgets its
+    /// stack by that.
+    pub cuts_segment: bool,
+    /// The number of its stack, as `vramtape_observe_stack` gave it; 0 for none.
+    pub stack: u32,
+}
+
+struct Caller {
+    function: unsafe extern "C" fn(user: *mut c_void, entry: *const VramtapeTraceEntry),
+    user: *mut c_void,
+    device: DeviceId,
+}
+
+// SAFETY: the caller promised that the function may be called on any thread.
+unsafe impl Send for Caller {}
+
+impl Watcher for Caller {
+    fn see(&mut self, entry: &TraceEntry) {
+        let entry = VramtapeTraceEntry {
+            action: entry.action as c_int,
+            device: self.device.0.into(),
+            address: entry.addr.0,
+            size: entry.size_bytes,
+            stream: entry.stream.0,
+            pool_0: entry.pool.0,
+            pool_1: entry.pool.1,
+            cuts_segment: entry.cuts_segment,
+            stack: entry.stack.0,
+        };
+        // SAFETY: the caller promised that both stay valid until it is told no more.
+        unsafe { (self.function)(self.user, &raw const entry) }
+    }
+}
+
+/// Tells `watcher` of every trace entry of every device from here on, on the thread that acts and
+/// under the device's lock: it must not call this library. Returns its number, or -1.
+///
+/// # Safety
+///
+/// `watcher` is NULL, which is an error, or may be called with `user` on any thread until
+/// `vramtape_unwatch` has returned. It must not throw.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_watch(
+    watcher: Option<unsafe extern "C" fn(user: *mut c_void, entry: *const VramtapeTraceEntry)>,
+    user: *mut c_void,
+) -> i64 {
+    guard::answer(-1, || {
+        let function =
+            watcher.ok_or_else(|| Error::value("the watcher is NULL; expected a function"))?;
+        let user = user.expose_provenance();
+        let id = watch::begin(move |device| {
+            let user = std::ptr::with_exposed_provenance_mut(user);
+            Box::new(Caller { function, user, device })
+        })?;
+        Ok(id.0 as i64)
+    })
+}
+
+/// Ends what `vramtape_watch` began and numbered so.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_unwatch(number: i64) -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || {
+        watch::end(WatchId(number as u64))?;
+        Ok(VRAMTAPE_OK)
+    })
+}
+
+/// Tells `observer` of every out of memory, on the thread that asked and with no lock of ours held,
+/// before that call fails (PyTorch's `OutOfMemoryObserver`): the device, bytes of the segment that
+/// was asked for, bytes that may be used, bytes that the device has free. It cannot be taken back.
+///
+/// # Safety
+///
+/// `observer` is NULL, which is an error, or may be called with `user` on any thread until the
+/// process ends. It must not throw.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_add_oom_observer(
+    observer: Option<
+        unsafe extern "C" fn(
+            user: *mut c_void,
+            device: c_int,
+            segment_bytes: u64,
+            allowed_bytes: u64,
+            device_free_bytes: u64,
+        ),
+    >,
+    user: *mut c_void,
+) -> c_int {
+    add_observer(Occasion::OutOfMemory, observer, user)
+}
+
+/// As `vramtape_add_oom_observer`, for requests refused before the device was asked
+/// (`throw_on_cudamalloc_oom`, PyTorch's `OomRejectionObserver`): the device, bytes of the segment
+/// that it would have taken, bytes held from the device, the device's memory.
+///
+/// # Safety
+///
+/// As for `vramtape_add_oom_observer`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_add_oom_rejection_observer(
+    observer: Option<
+        unsafe extern "C" fn(
+            user: *mut c_void,
+            device: c_int,
+            segment_bytes: u64,
+            reserved_bytes: u64,
+            device_total_bytes: u64,
+        ),
+    >,
+    user: *mut c_void,
+) -> c_int {
+    add_observer(Occasion::Rejection, observer, user)
+}
+
+fn add_observer(occasion: Occasion, observer: Option<oom::Function>, user: *mut c_void) -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || {
+        let function =
+            observer.ok_or_else(|| Error::value("the observer is NULL; expected a function"))?;
+        oom::add(oom::Observer { occasion, function, user })?;
+        Ok(VRAMTAPE_OK)
+    })
+}

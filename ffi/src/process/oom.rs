@@ -1,0 +1,69 @@
+//! Observers of out of memory: told before the exception, with no lock held (`attachOutOfMemoryObserver`).
+
+use allocator::heap::{AllocError, Rejection};
+use std::ffi::{c_int, c_void};
+
+use super::{lock, tape, with};
+use crate::error::Error;
+
+/// What an observer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// Memory is out: bytes of the segment that was asked for, bytes that may be used, bytes that the device has free.
+    OutOfMemory,
+    /// Refused before the device was asked: bytes of the segment, bytes reserved, bytes that the device has.
+    Rejection,
+}
+
+/// What is called: with the caller's word, the device, and the occasion's three numbers.
+pub(crate) type Function = unsafe extern "C" fn(user: *mut c_void, device: c_int, u64, u64, u64);
+
+/// A caller's function, and when it is called.
+#[derive(Clone, Copy)]
+pub(crate) struct Observer {
+    pub occasion: Occasion,
+    pub function: Function,
+    pub user: *mut c_void,
+}
+
+// SAFETY: the caller promised that the function may be called on any thread.
+unsafe impl Send for Observer {}
+
+/// Adds an observer, for good.
+pub(crate) fn add(observer: Observer) -> Result<(), Error> {
+    with(|process| {
+        process.observers.push(observer);
+        Ok(())
+    })
+}
+
+/// The error of an allocation, after the observers saw it.
+#[cold]
+#[inline(never)]
+pub(crate) fn observed(error: AllocError) -> AllocError {
+    let (occasion, device, [first, second, third]) = match &error {
+        AllocError::OutOfMemory(report) => {
+            let allowed_bytes = report.allowed_bytes.unwrap_or(report.device_total_bytes);
+            let numbers = [report.segment_bytes, allowed_bytes, report.device_free_bytes];
+            (Occasion::OutOfMemory, report.device, numbers)
+        }
+        AllocError::Rejected(rejection) => {
+            let &Rejection { device, segment_bytes, reserved_bytes, device_total_bytes, .. } =
+                rejection;
+            (Occasion::Rejection, device, [segment_bytes, reserved_bytes, device_total_bytes])
+        }
+        _ => return error,
+    };
+    // Whoever reads the tape because of this finds it there, whatever the program does next. A tape that cannot be
+    // written has warned already.
+    let _ = tape::flush();
+    // One may allocate, fail and come here again: the list is not locked while they run.
+    let observers = lock().as_ref().map(|process| process.observers.clone()).unwrap_or_default();
+    for Observer { function, user, .. } in
+        observers.into_iter().filter(|observer| observer.occasion == occasion)
+    {
+        // SAFETY: the caller promised that both stay valid until the process ends.
+        unsafe { function(user, c_int::from(device.0), first, second, third) };
+    }
+    error
+}
