@@ -244,6 +244,12 @@ impl<S: Strategy> Driver<S> {
                 }
                 Ok(())
             }
+            Event::Category { addr, category } => {
+                if let Some(&Live::Held { block, .. }) = self.live.get(&addr.0) {
+                    self.strategy.categorize(block, category, record.stack);
+                }
+                Ok(())
+            }
             Event::Oom { requested_bytes, stream, pool, .. } => {
                 let pool = PoolChoice::Exactly(pool);
                 let request = Request { requested_bytes, stream, pool, stack: record.stack };

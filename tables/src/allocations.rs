@@ -4,9 +4,9 @@ use std::path::Path;
 
 use replay::tape::Device;
 use rustc_hash::FxHashMap;
-use trace_format::{Addr, BlockStatus, Event, PoolId, Record, StackId, Stream, ThreadId};
+use trace_format::{Addr, BlockStatus, Category, Event, PoolId, Record, StackId, Stream, ThreadId};
 
-use crate::row::{Column, Row, amounts, devices, handles, ids, names, numbers};
+use crate::row::{Column, Row, amounts, devices, handles, ids, names, numbers, texts};
 use crate::sink::Sink;
 use crate::{Format, Source, TableError, Written};
 
@@ -33,6 +33,7 @@ struct Allocation {
     pool: PoolId,
     thread: ThreadId,
     stack: StackId,
+    category: Option<Category>,
 }
 
 fn record(moment: Option<Moment>) -> Option<i64> {
@@ -60,6 +61,7 @@ impl Row for Allocation {
             ("pool", |rows| names(rows, |row| Some(row.pool.to_string()))),
             ("thread", |rows| ids(rows, |row| Some(row.thread.0).filter(|id| *id > 0))),
             ("stack_id", |rows| ids(rows, |row| Some(row.stack.0).filter(|id| *id > 0))),
+            ("category", |rows| texts(rows, |row| row.category.map(Category::name))),
         ]
     }
 }
@@ -100,6 +102,7 @@ fn at_start(device: &Device) -> FxHashMap<Addr, Allocation> {
             pool: segment.pool,
             thread: ThreadId::default(),
             stack: block.stack,
+            category: None,
         })
     });
     blocks.map(|allocation| (allocation.addr, allocation)).collect()
@@ -132,6 +135,7 @@ fn step(
                 pool,
                 thread: read.thread,
                 stack: read.stack,
+                category: None,
             };
             if live.insert(addr, begun).is_some() {
                 return Err(TableError::Contradiction {
@@ -140,6 +144,9 @@ fn step(
                     reason: format!("{addr} is allocated already"),
                 });
             }
+        }
+        Event::Category { addr, category } => {
+            live.get_mut(&addr).ok_or_else(|| unknown(addr))?.category = Some(category);
         }
         Event::Free { addr, pending: true, .. } => {
             live.get_mut(&addr).ok_or_else(|| unknown(addr))?.free = Some(moment);

@@ -158,6 +158,9 @@ fn fields<'t>(read: &Record, stacks: &'t Stacks) -> RecordRow<'t> {
         Event::Mark { kind, name } => {
             (row.mark, row.text) = (Some(mark_name(kind)), Some(stacks.text(name)));
         }
+        Event::Category { addr, category } => {
+            (row.addr, row.text) = (Some(addr), Some(category.name()));
+        }
         Event::MemoryFraction { fraction } => row.fraction = Some(fraction),
         Event::Lost { count } => row.count = Some(count),
         Event::ResetPeak | Event::ResetAccumulated => {}

@@ -78,6 +78,10 @@ impl Rewriter<'_> {
                     None => Event::FreeCompleted { addr, requested_bytes, size_bytes },
                 }
             }
+            Event::Category { addr, .. } => {
+                let is_dropped = self.live.get(&addr).is_some_and(|block| block.is_dropped);
+                (!is_dropped).then_some(record.event)?
+            }
             Event::SegmentAlloc { .. }
             | Event::SegmentFree { .. }
             | Event::SegmentMap { .. }

@@ -5,12 +5,13 @@ use std::io;
 use allocator::config::{Config, UNLIMITED};
 use hashbrown::HashMap;
 use trace_format::{
-    Addr, BlockStatus, DeviceId, Event, Frame, MarkKind, PoolId, Record, SegmentState, StackId,
-    Stream,
+    Addr, BlockStatus, Category, DeviceId, Event, Frame, MarkKind, PoolId, Record, SegmentState,
+    StackId, Stream,
 };
 
 use super::encode::{Encode, Shared};
 use super::{SnapshotDevice, SnapshotSource};
+use crate::categories::Categories;
 
 pub(super) fn write(out: &mut impl Encode, source: &SnapshotSource<'_>) -> io::Result<()> {
     let mut document = Document { out, source };
@@ -45,6 +46,8 @@ struct Line {
     size: u64,
     stream: Stream,
     pool: PoolId,
+    /// Of allocations, where the run says it of any. PyTorch's viewer opens no file in which none is `unknown`.
+    category: Option<&'static str>,
 }
 
 impl<E: Encode> Document<'_, '_, E> {
@@ -162,7 +165,12 @@ impl<E: Encode> Document<'_, '_, E> {
         let owner = |owners: &HashMap<_, _>, addr: Addr| {
             owners.get(&addr).copied().unwrap_or((Stream(0), PoolId::DEFAULT))
         };
-        for record in device.records {
+        let categories = Categories::of(device.base, device.records);
+        let is_alloc = |record: &Record| matches!(record.event, Event::Alloc { .. });
+        let is_unknown = |(at, record)| is_alloc(record) && categories.of_alloc(at).is_none();
+        let tells_categories =
+            !categories.is_empty() && device.records.iter().enumerate().any(is_unknown);
+        for (at, record) in device.records.iter().enumerate() {
             let (action, addr, size, (stream, pool)) = match record.event {
                 Event::Alloc { addr, requested_bytes, stream, pool, .. } => {
                     owners.insert(addr, (stream, pool));
@@ -171,7 +179,8 @@ impl<E: Encode> Document<'_, '_, E> {
                 Event::Free { addr, requested_bytes, pending, .. } => {
                     let (stream, pool) = owner(&owners, addr);
                     let action = "free_requested";
-                    let line = Line { action, addr: addr.0, size: requested_bytes, stream, pool };
+                    let (size, category) = (requested_bytes, None);
+                    let line = Line { action, addr: addr.0, size, stream, pool, category };
                     self.entry(record, &line)?;
                     if pending {
                         continue;
@@ -201,7 +210,9 @@ impl<E: Encode> Document<'_, '_, E> {
                 }
                 _ => continue,
             };
-            self.entry(record, &Line { action, addr: addr.0, size, stream, pool })?;
+            let category = (tells_categories && is_alloc(record))
+                .then(|| categories.of_alloc(at).map_or("unknown", Category::name));
+            self.entry(record, &Line { action, addr: addr.0, size, stream, pool, category })?;
         }
         Ok(())
     }
@@ -217,6 +228,9 @@ impl<E: Encode> Document<'_, '_, E> {
         // PyTorch writes the first name, its viewer reads the second.
         self.pool("pool_id", line.pool)?;
         self.pool("segment_pool_id", line.pool)?;
+        if let Some(category) = line.category {
+            self.word("category", category)?;
+        }
         self.frames(record.stack)?;
         self.out.end_dict()
     }

@@ -1,12 +1,12 @@
 //! Writes the records of a trace, front to back, with the sizes and pairs that its entries leave open.
 
 use allocator::config::Config;
+use allocator::observe::block_size;
 use allocator::size;
 use trace_format::{
     Addr, BlockStatus, Event, MarkKind, PoolId, Record, StackId, State, StringId, ThreadId,
 };
 
-use super::block_size;
 use super::flush::Flush;
 use super::insert::Insert;
 use super::walk_back::{Kind, Walked, is_pair, segment_event};

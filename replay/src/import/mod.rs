@@ -2,10 +2,9 @@
 //!
 //! A log of requests is placed by the allocator itself ([`requests`]). A snapshot holds the last events of each device
 //! and the final segments. Its import walks back from the segments to the state the events began with ([`walk_back`]),
-//! works out what the trace does not say ([`flush`], [`pools`], [`block_size`]), and writes the records forward
-//! ([`forward`]). Every input is kept; what had to be concluded is listed in [`Import::inferred`].
+//! works out what the trace does not say ([`flush`], [`pools`], [`allocator::observe::block_size`]), and writes the
+//! records forward ([`forward`]). Every input is kept; what had to be concluded is listed in [`Import::inferred`].
 
-mod block_size;
 mod csv;
 mod flush;
 mod forward;

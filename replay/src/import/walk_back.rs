@@ -2,12 +2,12 @@
 //! segment event belonged to.
 
 use allocator::config::Config;
+use allocator::observe::block_size;
 use allocator::size;
 use trace_format::{
     Addr, BlockState, BlockStatus, Event, PoolId, Record, SegmentState, State, StateError, ThreadId,
 };
 
-use super::block_size;
 use crate::snapshot::{Action, Entry};
 
 /// What the walk found.

@@ -29,7 +29,7 @@ use std::fmt;
 
 use allocator::config::ConfigError;
 use allocator::heap::{AllocError, HeapError, Request};
-use trace_format::{Addr, BaseState, Event, PoolId, Record, StackId, Stream};
+use trace_format::{Addr, BaseState, Category, Event, PoolId, Record, StackId, Stream};
 
 use crate::driver::DriveError;
 pub use hosted::Hosted;
@@ -107,6 +107,11 @@ pub trait Strategy {
     /// who keeps a record.
     fn record_stream(&mut self, block: Self::Block, stream: Stream, stack: StackId) {
         let _ = (block, stream, stack);
+    }
+
+    /// The program said what it keeps in the block, for who keeps a record.
+    fn categorize(&mut self, block: Self::Block, category: Category, stack: StackId) {
+        let _ = (block, category, stack);
     }
 
     /// Whether a wait of the strategy's own completed deferred frees since this was asked last.

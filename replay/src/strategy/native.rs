@@ -6,7 +6,9 @@ use allocator::config::{Config, ConfigError};
 use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request, RestoredBlock, Ticket};
 use allocator::size::page_bytes;
-use trace_format::{Addr, BaseState, Event, PoolId, Record, SegmentState, StackId, Stream};
+use trace_format::{
+    Addr, BaseState, Category, Event, PoolId, Record, SegmentState, StackId, Stream,
+};
 
 use super::{Start, Starts, Strategy, Tally};
 use crate::driver::DriveError;
@@ -111,7 +113,9 @@ impl<R: Witness> Strategy for Native<R> {
         }
         match self.heap.malloc(request) {
             Ok(addr) => Ok(Some(addr)),
-            Err(AllocError::OutOfMemory(_) | AllocError::TooLarge { .. }) => Ok(None),
+            Err(
+                AllocError::OutOfMemory(_) | AllocError::Rejected(_) | AllocError::TooLarge { .. },
+            ) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -134,6 +138,10 @@ impl<R: Witness> Strategy for Native<R> {
 
     fn record_stream(&mut self, addr: Addr, stream: Stream, stack: StackId) {
         self.heap.recorder_mut().record(stack, Event::RecordStream { addr, stream });
+    }
+
+    fn categorize(&mut self, addr: Addr, category: Category, stack: StackId) {
+        self.heap.recorder_mut().record(stack, Event::Category { addr, category });
     }
 
     fn has_waited(&mut self) -> bool {
