@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allocator::record::{AttachedCounts, AttachedTape, RING_DIR};
+use allocator::record::{AttachedCounts, AttachedTape};
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::output::OutputFlags;
+use crate::rings::RingFolder;
 use crate::{Verdict, output, process};
 
 /// The flags.
@@ -30,9 +31,8 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The folder with the rings
-    #[arg(long, value_name = "FOLDER", default_value = RING_DIR, hide = true)]
-    folder: PathBuf,
+    #[command(flatten)]
+    rings: RingFolder,
 }
 
 /// Often enough for the fastest job and a ring of the usual size.
@@ -87,7 +87,8 @@ fn on_signals() -> std::io::Result<Arc<AtomicBool>> {
 }
 
 fn record(options: &Options, path: &Path, stop: &AtomicBool) -> Result<Report> {
-    let mut process = process::choose(&options.folder, options.pid)?;
+    let folder = options.rings.path();
+    let mut process = process::choose(&folder, options.pid)?;
     let mut tape = AttachedTape::begin(path, &process.rings)?;
     let started = Instant::now();
     let mut looked_at = started;
@@ -109,7 +110,7 @@ fn record(options: &Options, path: &Path, stop: &AtomicBool) -> Result<Report> {
             looked_at = Instant::now();
             spinner.set_message(progress(&counts, started.elapsed()));
             spinner.tick();
-            let now = process::list(&options.folder).unwrap_or_default();
+            let now = process::list(&folder).unwrap_or_default();
             for now in now.into_iter().filter(|now| now.pid == process.pid) {
                 for ring in now.rings {
                     // It may be gone again.

@@ -1,22 +1,29 @@
-//! `vramtape clean`: removes the rings of processes that died.
+//! `vramtape clean`: removes what vramtape left on this machine: the rings of processes that died, and the compiled
+//! bridge, which the next process that wants it compiles again.
 
+use std::env;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use allocator::record::{RING_DIR, remove_dead_rings};
+use allocator::record::remove_dead_rings;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use crate::rings::RingFolder;
 use crate::{Verdict, output};
 
 /// The flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    /// Remove rings only; the compiled bridge stays
+    #[arg(long)]
+    rings: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The folder with the rings
-    #[arg(long, value_name = "FOLDER", default_value = RING_DIR, hide = true)]
-    folder: PathBuf,
+    #[command(flatten)]
+    folder: RingFolder,
 }
 
 #[derive(Serialize)]
@@ -26,21 +33,103 @@ struct Report {
 
 /// Removes them and says which.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let report = Report { removed: remove(&options.folder)? };
+    let mut report = Report { removed: Vec::new() };
+    let outcome = remove(options, &mut report.removed);
     if options.json {
         output::print_json(&report)?;
-    } else if report.removed.is_empty() {
-        output::print("no ring of a dead process\n")?;
+    } else if report.removed.is_empty() && outcome.is_ok() {
+        let bridge = if options.rings { "" } else { ", and no compiled bridge" };
+        output::print(&format!("no ring of a dead process{bridge}\n"))?;
     } else {
         for path in &report.removed {
             output::print(&format!("removed {}\n", path.display()))?;
         }
     }
-    Ok(Verdict::Good)
+    outcome.map(|()| Verdict::Good)
 }
 
-fn remove(folder: &Path) -> Result<Vec<PathBuf>> {
-    remove_dead_rings(folder).with_context(|| {
-        format!("cannot remove rings from {}: is it there, and are they yours?", folder.display())
-    })
+/// Notes what is removed one by one: what fails in the middle does not bring it back.
+fn remove(options: &Options, removed: &mut Vec<PathBuf>) -> Result<()> {
+    let rings = options.folder.path();
+    remove_dead_rings(&rings, removed).with_context(|| {
+        format!("cannot remove rings from {}: is it there, and are they yours?", rings.display())
+    })?;
+    let cache = bridge_cache(|name| env::var_os(name).map(PathBuf::from));
+    if let Some(folder) = cache.filter(|_| !options.rings) {
+        remove_bridges(&folder, removed).with_context(|| {
+            format!("cannot remove what was compiled from {}: is it yours?", folder.display())
+        })?;
+    }
+    Ok(())
+}
+
+/// Where the Python package keeps compiled bridges (`cache` in `python/vramtape/_bridge/build.py`).
+fn bridge_cache(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let set = |name| variable(name).filter(|path| !path.as_os_str().is_empty());
+    let all = set("VRAMTAPE_CACHE")
+        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("vramtape")))
+        .or_else(|| Some(set("HOME")?.join(".cache/vramtape")))?;
+    Some(all.join("bridge"))
+}
+
+/// Removes the folder with the builds, their locks and what is remembered of those that failed; nothing else.
+fn remove_bridges(folder: &Path, removed: &mut Vec<PathBuf>) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    for path in paths {
+        let ours = ["so", "lock", "failed"];
+        if path.extension().is_some_and(|end| ours.iter().any(|known| end == *known)) {
+            fs::remove_file(&path)?;
+            removed.push(path);
+        }
+    }
+    let _ = fs::remove_dir(folder); // Something of somebody else's is in it.
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_where_the_package_keeps_it() {
+        let at = |set: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| PathBuf::from(value))
+            };
+            bridge_cache(variable).map(|path| path.display().to_string())
+        };
+        let (own, xdg, home) = (("VRAMTAPE_CACHE", "/o"), ("XDG_CACHE_HOME", "/x"), ("HOME", "/h"));
+        assert_eq!(at(&[home, xdg, own]).as_deref(), Some("/o/bridge"));
+        assert_eq!(at(&[home, xdg]).as_deref(), Some("/x/vramtape/bridge"));
+        assert_eq!(
+            at(&[home, ("XDG_CACHE_HOME", "")]).as_deref(),
+            Some("/h/.cache/vramtape/bridge")
+        );
+        assert_eq!(at(&[]), None);
+    }
+
+    #[test]
+    fn builds_are_removed_and_what_is_no_build_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let bridge = folder.path().join("bridge");
+        let mut removed = Vec::new();
+        remove_bridges(&bridge, &mut removed).unwrap();
+        assert_eq!(removed, Vec::<PathBuf>::new());
+        fs::create_dir(&bridge).unwrap();
+        let path = |name: &str| bridge.join(name);
+        for name in ["k.so", "k.lock", "l.failed", "notes.txt"] {
+            fs::write(path(name), "x").unwrap();
+        }
+        remove_bridges(&bridge, &mut removed).unwrap();
+        assert_eq!(removed, [path("k.lock"), path("k.so"), path("l.failed")]);
+        assert!(path("notes.txt").exists());
+        fs::remove_file(path("notes.txt")).unwrap();
+        remove_bridges(&bridge, &mut removed).unwrap();
+        assert!(!bridge.exists());
+    }
 }

@@ -18,10 +18,12 @@ mod import;
 mod info;
 mod input;
 mod output;
+mod package;
 mod process;
 mod progress;
 mod recover;
 mod replay;
+mod rings;
 mod runs;
 mod setting;
 mod strategy;
@@ -41,18 +43,18 @@ pub use caller::{Caller, ask};
 
 #[derive(Parser)]
 #[command(name = "vramtape", version, about = ABOUT, max_term_width = 100)]
-#[command(
-    after_help = "RUN is a tape (.vtape), a PyTorch memory snapshot (.pickle), a log of RMM or a problem of \
-    minimalloc (.csv), also .zst or .gz; - is standard input. Where RUN... is taken, several runs, or a folder of \
-    them, are the ranks of a job.\nExit codes: 0 done or yes, 1 a check failed, 2 the command or its input cannot \
-    be used."
-)]
+#[command(after_help = format!("{}\n{RUNS}", package::help()))]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
 }
 
 const ABOUT: &str = "Record, read and replay the GPU memory of a training run";
+
+const RUNS: &str = "RUN is a tape (.vtape), a PyTorch memory snapshot (.pickle), a log of RMM or a problem of \
+    minimalloc (.csv), also .zst or .gz; - is standard input. Where RUN... is taken, several runs, or a folder of \
+    them, are the ranks of a job.\nExit codes: 0 done or yes, 1 a check failed, 2 the command or its input cannot \
+    be used.";
 
 #[derive(Subcommand)]
 enum Verb {
@@ -70,7 +72,7 @@ enum Verb {
     Tune(tune::Options),
     /// Make the tape of a program that asks for something else
     Edit(edit::Options),
-    /// Write a run as tables for DuckDB, pandas or Polars
+    /// Write a run as tables for DuckDB, pandas or Polars, or as a PyTorch memory snapshot
     Export(export::Options),
     /// Say whether our allocator does what PyTorch's did
     Verify(verify::Options),
@@ -87,7 +89,7 @@ enum Verb {
     Attach(attach::Options),
     /// Make a tape of what a killed process left in memory
     Recover(recover::Options),
-    /// Remove the rings that dead processes left in memory
+    /// Remove the rings that dead processes left in memory, and what the bridge was compiled to
     Clean(clean::Options),
 }
 
@@ -107,6 +109,11 @@ pub fn command() -> clap::Command {
 
 /// Runs one command line, the program's name first; its exit code.
 pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    if let Some(refusal) = args.get(1).and_then(|verb| package::refusal(verb.to_str()?)) {
+        eprintln!("error: {refusal}");
+        return 2;
+    }
     let verb = match Cli::try_parse_from(args) {
         Ok(cli) => cli.verb,
         Err(error) => {

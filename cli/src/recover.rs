@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use allocator::record::{RING_DIR, Recovered, RingReader, join_rings, list_rings, recover_rings};
+use allocator::record::{Recovered, RingReader, join_rings, list_rings, recover_rings};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
+use crate::rings::RingFolder;
 use crate::table::Table;
 use crate::{Verdict, output};
 
@@ -27,9 +28,8 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The folder with the rings
-    #[arg(long, value_name = "FOLDER", default_value = RING_DIR, hide = true)]
-    folder: PathBuf,
+    #[command(flatten)]
+    rings: RingFolder,
 }
 
 /// A ring as it is listed.
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         return Ok(Verdict::Good);
     };
     output::check(tape, options.force)?;
-    let rings = rings_of(what, &options.folder)?;
+    let rings = rings_of(what, &options.rings.path())?;
     let recovered = match &options.tape {
         Some(torn) => join_rings(torn, &rings, tape)?,
         None => recover_rings(&rings, tape)?,
@@ -106,7 +106,7 @@ fn sentence(tape: &Path, device: &Made, is_joined: bool) -> String {
 }
 
 fn list(options: &Options) -> Result<()> {
-    let list = List { rings: all(&options.folder)? };
+    let list = List { rings: all(&options.rings.path())? };
     if options.json {
         return output::print_json(&list);
     }
@@ -151,7 +151,13 @@ fn all(folder: &Path) -> Result<Vec<Ring>> {
 
 /// The file, or all rings of the process: of the dead ones where a living process has its id by now.
 fn rings_of(what: &str, folder: &Path) -> Result<Vec<PathBuf>> {
-    let Ok(pid) = what.parse::<u32>() else { return Ok(vec![PathBuf::from(what)]) };
+    let Ok(pid) = what.parse::<u32>() else {
+        let ring = PathBuf::from(what);
+        if !ring.exists() {
+            bail!("{what} is no process and no ring that is there: `vramtape recover` lists both");
+        }
+        return Ok(vec![ring]);
+    };
     let mut rings = all(folder)?;
     rings.retain(|ring| ring.pid == pid);
     if rings.iter().any(|ring| !ring.is_live) {

@@ -2,33 +2,17 @@
 //!
 //! The expected texts are in `tests/golden`; `UPDATE_GOLDEN=1 cargo test -p cli` writes them anew.
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use allocator::record::{BlockSlot, Recorder, RingOptions, RingRecorder, SystemClock};
-use assert_cmd::Command;
 use trace_format::{
     Addr, DeviceId, Event, Meta, PoolId, Record, StackId, Stream, ThreadId, Writer,
 };
 
-fn vramtape(args: &[&str]) -> (String, Option<i32>) {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("vramtape"));
-    let output = command.args(args).env("COLUMNS", "100").env("NO_COLOR", "1").output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (String::from_utf8(text).unwrap(), output.status.code())
-}
-
-/// Compares with `tests/golden/NAME.txt`.
-fn golden(name: &str, actual: &str) {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, actual).unwrap();
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(expected, actual, "if this is right now, run with UPDATE_GOLDEN=1");
-}
+use common::{golden, vramtape};
 
 /// A folder with the tapes that the tests read.
 struct Folder(tempfile::TempDir);
@@ -158,6 +142,39 @@ fn clean_takes_only_what_is_dead() {
 }
 
 #[test]
+fn clean_says_what_went_also_where_something_cannot_go() {
+    let folder = Folder::new();
+    let here = folder.path(".").to_str().unwrap().to_owned();
+    fs::create_dir_all(folder.path("bridge/no-file.so")).unwrap();
+    fs::write(folder.path("bridge/first.lock"), "").unwrap();
+    let mut command = common::command(&["clean", "--folder", &here]);
+    let output = command.env("VRAMTAPE_CACHE", &here).output().unwrap();
+    let (said, error) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+    assert!(said.unwrap().ends_with("bridge/first.lock\n"));
+    assert!(error.unwrap().contains("cannot remove what was compiled from"));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn clean_leaves_the_compiled_bridge_if_asked_for_rings_only() {
+    let folder = Folder::new();
+    let here = folder.path(".").to_str().unwrap().to_owned();
+    let bridge = folder.path("bridge/torch.so");
+    fs::create_dir(bridge.parent().unwrap()).unwrap();
+    fs::write(&bridge, "").unwrap();
+    let clean = |flags: &[&str]| {
+        let mut command = common::command(&[&["clean", "--folder", &here], flags].concat());
+        let output = command.env("VRAMTAPE_CACHE", &here).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(clean(&["--rings"]), "no ring of a dead process\n");
+    assert!(bridge.exists());
+    assert!(clean(&[]).ends_with("bridge/torch.so\n") && !bridge.exists());
+    assert_eq!(clean(&[]), "no ring of a dead process, and no compiled bridge\n");
+}
+
+#[test]
 fn recover_lists_rings_and_makes_tapes_of_them_that_replay() {
     let folder = Folder::new();
     let here = folder.path(".").to_str().unwrap().to_owned();
@@ -183,6 +200,8 @@ fn recover_lists_rings_and_makes_tapes_of_them_that_replay() {
     assert_eq!(code, Some(0), "{text}");
     let (text, _) = vramtape(&list);
     assert!(text.contains(&pid) && text.contains("\"is_live\": true"), "{text}");
+    let (text, code) = vramtape(&["recover", "4711.ring", "-o", &tape, "-f", "--folder", &here]);
+    assert!(code == Some(2) && text.contains("lists both"), "{text}");
     let (text, code) = vramtape(&["recover", "1", "-o", &tape, "-f", "--folder", &here]);
     assert!(code == Some(2) && text.contains("process 1 has no ring"), "{text}");
 }

@@ -1,18 +1,15 @@
 //! Tables of a run, as a person makes them; what is in them is tested where they are written (`tables/tests`) and read
 //! (`tests/python/tables`).
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use serde_json::Value;
 
-fn vramtape(args: &[&str]) -> (String, Option<i32>) {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("vramtape"));
-    let output = command.args(args).env("COLUMNS", "100").env("NO_COLOR", "1").output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (String::from_utf8(text).unwrap(), output.status.code())
-}
+use common::vramtape;
 
 fn trace(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");

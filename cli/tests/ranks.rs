@@ -3,48 +3,17 @@
 //!
 //! The expected texts are in `tests/golden`; `UPDATE_GOLDEN=1 cargo test -p cli` writes them anew.
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use assert_cmd::Command;
 use serde_json::Value;
+
+use common::{command, golden, good, json, vramtape};
 
 const CASES: [&str; 3] =
     ["fitting-block-after-flush", "max-split-size-expandable", "one-shot-side-stream"];
-
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("vramtape"));
-    command.args(args).env("COLUMNS", "100").env("NO_COLOR", "1");
-    command
-}
-
-fn vramtape(args: &[&str]) -> (String, Option<i32>) {
-    let output = command(args).output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (String::from_utf8(text).unwrap(), output.status.code())
-}
-
-/// What it prints; it has to succeed.
-fn good(args: &[&str]) -> String {
-    let (text, code) = vramtape(args);
-    assert_eq!(code, Some(0), "{text}");
-    text
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&good(&[args, &["--json"]].concat())).unwrap()
-}
-
-/// Compares with `tests/golden/NAME.txt`.
-fn golden(name: &str, actual: &str) {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&path, actual).unwrap();
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(expected, actual, "if this is right now, run with UPDATE_GOLDEN=1");
-}
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use replay::categories::{Categories, Held};
 use replay::tape::Device;
 use serde::Serialize;
 use trace_format::State;
@@ -20,10 +21,18 @@ pub(super) struct DeviceInfo {
     pub(super) left_out: u64,
     /// From the first record to the last, where the source had a clock.
     pub(super) seconds: Option<f64>,
+    /// Bytes of blocks handed out before the first record and after the last, as recorded.
+    pub(super) start_allocated_bytes: u64,
+    pub(super) end_allocated_bytes: u64,
+    /// The same of bytes held from the device.
+    pub(super) start_reserved_bytes: u64,
+    pub(super) end_reserved_bytes: u64,
     /// The most bytes of blocks handed out at once, as recorded.
     pub(super) peak_allocated_bytes: u64,
     /// The most bytes held from the device at once, as recorded.
     pub(super) peak_reserved_bytes: u64,
+    /// What the blocks held when the most of them were handed out; empty where the run does not say it.
+    pub(super) peak_held: Vec<Held>,
     /// How many records of each kind.
     pub(super) events: BTreeMap<&'static str, u64>,
 }
@@ -40,16 +49,28 @@ impl DeviceInfo {
             lost: device.lost,
             left_out: device.left_out,
             seconds: seconds(device),
+            start_allocated_bytes: state.allocated_bytes(),
+            end_allocated_bytes: 0,
+            start_reserved_bytes: state.reserved_bytes(),
+            end_reserved_bytes: 0,
             peak_allocated_bytes: state.allocated_bytes(),
             peak_reserved_bytes: state.reserved_bytes(),
+            peak_held: Vec::new(),
             events: BTreeMap::new(),
         };
-        for record in &device.records {
+        let mut peak_after = 0;
+        for (at, record) in device.records.iter().enumerate() {
             state.apply(record).with_context(damaged)?;
-            info.peak_allocated_bytes = info.peak_allocated_bytes.max(state.allocated_bytes());
+            if state.allocated_bytes() > info.peak_allocated_bytes {
+                (info.peak_allocated_bytes, peak_after) = (state.allocated_bytes(), at + 1);
+            }
             info.peak_reserved_bytes = info.peak_reserved_bytes.max(state.reserved_bytes());
             *info.events.entry(record.event.name()).or_default() += 1;
         }
+        info.end_allocated_bytes = state.allocated_bytes();
+        info.end_reserved_bytes = state.reserved_bytes();
+        let categories = Categories::of(&device.base.segments, &device.records);
+        info.peak_held = categories.held_after(peak_after);
         Ok(info)
     }
 }

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allocator::record::RING_DIR;
 use anyhow::{Result, bail};
 
 use crate::process::{self, Process};
+use crate::rings::RingFolder;
 use crate::{Verdict, output};
 use device::Device;
 use frame::Frame;
@@ -35,9 +35,8 @@ pub(crate) struct Options {
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
-    /// The folder with the rings
-    #[arg(long, value_name = "FOLDER", default_value = RING_DIR, hide = true)]
-    folder: PathBuf,
+    #[command(flatten)]
+    rings: RingFolder,
 }
 
 /// The rings are read this often: far more often than a usual job turns one over.
@@ -47,8 +46,9 @@ const WIDTH: usize = 120;
 
 /// Shows it until somebody has seen enough.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let process = process::choose(&options.folder, options.pid)?;
-    let mut watch = Watch::new(process, options.folder.clone())?;
+    let folder = options.rings.path();
+    let process = process::choose(&folder, options.pid)?;
+    let mut watch = Watch::new(process, folder)?;
     if options.json {
         output::print_json(&watch.frame_after(options.interval))?;
     } else if options.once || !io::stdout().is_terminal() {

@@ -4,6 +4,8 @@ mod explain;
 mod ranks;
 
 use anyhow::Result;
+use replay::categories::{Categories, Held};
+use replay::tape::Device;
 use replay::waste::{Moment, Parts, Waste, waste};
 use serde::Serialize;
 
@@ -47,6 +49,28 @@ struct Found {
     explanation: String,
     /// What to try next.
     next_step: String,
+    /// What the requested bytes are of, in the order of the moments; empty where the run does not say it.
+    held: MomentsHeld,
+}
+
+/// What the program kept in what it had asked for, as recorded, at each moment.
+#[derive(Default, Serialize)]
+struct MomentsHeld {
+    peak: Vec<Held>,
+    filled: Vec<Held>,
+    ooms: Vec<Vec<Held>>,
+}
+
+impl MomentsHeld {
+    fn of(device: &Device, waste: &Waste) -> Self {
+        let categories = Categories::of(&device.base.segments, &device.records);
+        if categories.is_empty() {
+            return Self::default();
+        }
+        let at = |moment: &Moment| categories.held_after(moment.sample.after_records as usize);
+        let ooms = waste.ooms.iter().map(at).collect();
+        Self { peak: at(&waste.peak), filled: at(&waste.filled), ooms }
+    }
 }
 
 /// Replays and takes apart.
@@ -72,13 +96,14 @@ fn found(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Found>
     let waste = chosen
         .with_device(|device| waste(device, &setting, points, |records| share.at(records)))?;
     let (explanation, next_step) = explain(&waste, setting.native_config()?);
-    Ok(Found { waste, explanation, next_step })
+    let held = MomentsHeld::of(chosen.device(), &waste);
+    Ok(Found { waste, explanation, next_step, held })
 }
 
 fn text(found: &Found) -> String {
-    let Found { waste, explanation, next_step } = found;
+    let Found { waste, explanation, next_step, held } = found;
     let head = head(waste);
-    let parts = parts(waste);
+    let parts = parts(waste, held);
     let time = over_time(waste);
     format!("{head}\n{parts}\n{explanation}\nNext: {next_step}.\n\n{time}")
 }
@@ -91,30 +116,44 @@ fn head(waste: &Waste) -> String {
 }
 
 /// One row a part, one column a moment.
-fn parts(waste: &Waste) -> String {
+fn parts(waste: &Waste, held: &MomentsHeld) -> String {
     let is_apart = waste.filled.sample.after_records != waste.peak.sample.after_records;
-    let filled = is_apart.then_some((&waste.filled, ">filling up"));
-    let columns: Vec<(&Moment, &'static str)> = [(&waste.peak, ">peak")]
+    let filled = is_apart.then_some((&waste.filled, &held.filled, ">filling up"));
+    // As many as there are moments, also where nothing was said.
+    let no_held = Vec::new();
+    let held_at = |at| held.ooms.get(at).unwrap_or(&no_held);
+    let ooms = waste.ooms.iter().enumerate().zip([">1st OOM", ">2nd OOM"]).take(OOM_COLUMNS);
+    let columns: Vec<(&Moment, &Vec<Held>, &'static str)> = [(&waste.peak, &held.peak, ">peak")]
         .into_iter()
         .chain(filled)
-        .chain(waste.ooms.iter().zip([">1st OOM", ">2nd OOM"]).take(OOM_COLUMNS))
+        .chain(ooms.map(|((at, oom), head)| (oom, held_at(at), head)))
         .collect();
     let mut heads = vec!["part"];
-    for (_, head) in &columns {
+    for (_, _, head) in &columns {
         heads.extend([*head, ">share"]);
     }
     let mut table = Table::new(&heads);
     let share = |moment: &Moment, part: u64| share_of(part, moment.sample.reserved_bytes);
     for (at, (name, _)) in Parts::default().named().into_iter().enumerate() {
         let mut cells = vec![name.to_owned()];
-        for (moment, _) in &columns {
+        for (moment, _, _) in &columns {
             let part = moment.sample.parts.named()[at].1;
             cells.extend([bytes::show(part), share(moment, part)]);
         }
         table.row(cells);
+        // Requested bytes are the first part.
+        let kinds = if at == 0 { held.peak.len() } else { 0 };
+        for kind in 0..kinds {
+            let mut cells = vec![format!("  {}", held.peak[kind].category)];
+            for (moment, held, _) in &columns {
+                let requested_bytes = held[kind].requested_bytes;
+                cells.extend([bytes::show(requested_bytes), share(moment, requested_bytes)]);
+            }
+            table.row(cells);
+        }
     }
     let mut cells = vec!["reserved".to_owned()];
-    for (moment, _) in &columns {
+    for (moment, _, _) in &columns {
         let reserved = moment.sample.reserved_bytes;
         cells.extend([bytes::show(reserved), share(moment, reserved)]);
     }

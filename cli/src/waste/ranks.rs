@@ -34,7 +34,7 @@ pub(super) fn report(as_json: bool, answers: &Answers<Found>) -> Result<Verdict>
 
 fn text(ranks: &[Rank<Found>], summary: &WasteOfRanks) -> String {
     let Rank { name, found, .. } = &ranks[summary.worst_rank];
-    let Found { waste, explanation, next_step } = found;
+    let Found { waste, explanation, next_step, .. } = found;
     let plural = if ranks.len() == 1 { "" } else { "s" };
     let out = match summary.ranks_out_of_memory {
         0 => String::new(),

@@ -1,4 +1,6 @@
-//! `vramtape export RUN -o OUT`: a run as tables.
+//! `vramtape export RUN -o OUT`: a run as tables, or as a PyTorch memory snapshot.
+
+mod snapshot;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +23,8 @@ pub(crate) struct Options {
     /// A tape, a snapshot or a log
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// Where to write: a folder for all tables, or for one a file, FILE.parquet or FILE.arrow
+    /// Where to write: a folder for all tables, or for one a file, FILE.parquet or FILE.arrow; FILE.pickle or FILE.json
+    /// for a memory snapshot for PyTorch's viewer
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Replace files that are there
@@ -62,6 +65,13 @@ struct TableReport {
     size_bytes: u64,
 }
 
+#[derive(Serialize)]
+struct SnapshotReport {
+    file: String,
+    records: u64,
+    size_bytes: u64,
+}
+
 /// A table and where it goes.
 struct Target {
     table: Table,
@@ -74,6 +84,9 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let output = options.output.as_path();
     if output == Path::new("-") {
         bail!("a table cannot go to standard output: give -o a folder, FILE.parquet or FILE.arrow");
+    }
+    if let Some(format) = snapshot::format_of(output) {
+        return run_snapshot(options, format);
     }
     let targets = targets(options)?;
     for target in &targets {
@@ -105,6 +118,30 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         output::print(&report.tables.iter().map(line).collect::<String>())?;
     }
     Ok(Verdict::Good)
+}
+
+/// Writes a snapshot.
+fn run_snapshot(options: &Options, format: replay::export::Format) -> Result<Verdict> {
+    let output = options.output.as_path();
+    if options.table.is_some() || options.format.is_some() {
+        bail!("{} is a snapshot: leave out --table and --format", output.display());
+    }
+    output::check(output, options.force)?;
+    let tape = input::read(&options.run, &options.machine.recorded()?.known())?;
+    let devices = options.machine.devices(&options.run, tape)?;
+    snapshot::write(output, format, &devices)?;
+    let records = devices.iter().map(|chosen| chosen.device().records.len() as u64).sum();
+    let (file, size_bytes) = (output.display().to_string(), size_of(output));
+    if options.json {
+        output::print_json(&SnapshotReport { file, records, size_bytes })?;
+    } else {
+        output::print(&format!("{file}: {records} records\n"))?;
+    }
+    Ok(Verdict::Good)
+}
+
+fn size_of(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |file| file.len())
 }
 
 /// Which tables go where.
@@ -180,7 +217,7 @@ fn write(targets: &[Target], source: &Source<'_>) -> Result<Vec<TableReport>> {
     for (target, written) in targets.iter().zip(written) {
         let rows = written.rows;
         written.finish()?;
-        let size_bytes = fs::metadata(&target.file).map_or(0, |file| file.len());
+        let size_bytes = size_of(&target.file);
         let file = target.file.display().to_string();
         reports.push(TableReport { table: target.table.name(), file, rows, size_bytes });
     }
