@@ -1,47 +1,82 @@
-"""Builds the library of the wheel with cargo, when pip builds the wheel."""
+"""Builds the libraries of the wheel with cargo, when pip builds the wheel."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
 
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-CARGO = ["cargo", "build", "--release", "--locked", "--package", "python"]
+# Each library, and the package of the workspace that it is made of.
+LIBRARIES = {"vramtape": "ffi", "vramtape_lab": "python"}
+PACKAGES = [flag for package in LIBRARIES.values() for flag in ("--package", package)]
+CARGO = ["cargo", "build", "--release", "--locked", *PACKAGES]
+# What the bridge is compiled against on the user's machine, beside its sources.
+HEADER = "ffi/include/vramtape.h"
+# Names a folder with bridges that were built beforehand, which the wheel takes along: `cargo xtask wheel` fills it.
+BRIDGES = "VRAMTAPE_BRIDGES"
 
 
-class Library(BuildHookInterface):
-    """Puts libvramtape_lab.so beside the Python files; the wheel is for any Python 3 on this platform."""
+class Libraries(BuildHookInterface):
+    """Puts the libraries beside the Python files; the wheel is for any Python 3 on a Linux like this one or newer."""
 
     def initialize(self, version, build_data):
         """Called before the wheel is put together."""
-        stripped = os.path.join(self.directory, "libvramtape_lab.so")
         os.makedirs(self.directory, exist_ok=True)
-        strip(build(self.root), stripped)
-        build_data["force_include"][stripped] = "vramtape/libvramtape_lab.so"
+        self.stripped = []
+        for name, built in build(self.root).items():
+            self.include(build_data, built, f"vramtape/lib{name}.so")
+        for bridge in bridges():
+            self.include(build_data, bridge, f"vramtape/_bridge/prebuilt/{os.path.basename(bridge)}")
+        build_data["force_include"][os.path.join(self.root, HEADER)] = "vramtape/_bridge/cpp/vramtape.h"
         build_data["pure_python"] = False
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data["tag"] = f"py3-none-{platform}"
-        self.stripped = stripped
+        build_data["tag"] = f"py3-none-{platform(self.stripped)}"
+
+    def include(self, build_data, library, place):
+        """Takes a library along, without what only a debugger reads."""
+        stripped = os.path.join(self.directory, os.path.basename(place))
+        strip(library, stripped)
+        self.stripped.append(stripped)
+        build_data["force_include"][stripped] = place
 
     def finalize(self, version, build_data, artifact_path):
         """Called when the wheel is there."""
-        os.remove(self.stripped)
+        for stripped in self.stripped:
+            os.remove(stripped)
 
 
 def build(root):
-    """Builds the library and says where it is."""
+    """Builds the libraries and says where each is."""
     if shutil.which("cargo") is None:
-        raise SystemExit("no cargo on PATH: install Rust with rustup, then run pip again")
+        raise SystemExit("no cargo on PATH: install Rust with rustup (https://rustup.rs), then run pip again")
     command = [*CARGO, "--message-format=json-render-diagnostics"]
     made = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True)
     if made.returncode != 0:
         raise SystemExit(f"`{' '.join(CARGO)}` failed in {root}; its errors are above")
+    built = {}
     for message in map(json.loads, made.stdout.splitlines()):
-        if message.get("target", {}).get("name") == "vramtape_lab":
-            return next(name for name in message["filenames"] if name.endswith(".so"))
-    raise SystemExit("cargo built no libvramtape_lab.so")
+        name = message.get("target", {}).get("name")
+        if message.get("reason") == "compiler-artifact" and name in LIBRARIES:
+            built.update((name, file) for file in message["filenames"] if file.endswith(".so"))
+    missing = LIBRARIES.keys() - built
+    if missing:
+        raise SystemExit(f"cargo built no {' and no '.join(f'lib{name}.so' for name in sorted(missing))}")
+    return built
+
+
+def bridges():
+    """Those that were built beforehand."""
+    folder = os.environ.get(BRIDGES)
+    if not folder:
+        return []
+    found = sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".so"))
+    if not found:
+        raise SystemExit(f"{BRIDGES}={folder} holds no bridge: `cargo xtask wheel` builds them")
+    return found
 
 
 def strip(library, to):
@@ -50,3 +85,18 @@ def strip(library, to):
         shutil.copyfile(library, to)
     else:
         subprocess.run(["strip", "--strip-debug", "-o", to, library], check=True)
+
+
+def platform(libraries):
+    """The oldest Linux that has what the libraries ask for: pip installs the wheel there and on newer ones."""
+    minor = max(glibc_minor(library) for library in libraries)
+    machine = sysconfig.get_platform().split("-", 1)[1].replace("-", "_").replace(".", "_")
+    return f"manylinux_2_{minor}_{machine}"
+
+
+def glibc_minor(library):
+    """The newest GLIBC_2.N among the versions of the symbols that a library takes from others."""
+    with open(library, "rb") as file:
+        needed = next((s for s in ELFFile(file).iter_sections() if isinstance(s, GNUVerNeedSection)), None)
+        names = [version.name for _, versions in needed.iter_versions() for version in versions] if needed else []
+    return max(int(found[1]) for found in (re.match(r"GLIBC_2\.(\d+)", name) for name in names) if found)

@@ -1,14 +1,84 @@
-"""vramtape from Python: the replay lab.
+"""vramtape: PyTorch's GPU memory, allocated with less waste, recorded, and replayed.
 
 >>> import vramtape
+>>> vramtape.install()  # Before CUDA is used; or start with ``python -m vramtape run train.py``.
+
 >>> vramtape.replay("run.vtape", config="expandable_segments:True")["peak_reserved_bytes"]
 
-Every function asks about a run by its path and returns what the command's ``--json`` prints, as a plain dict. None
-keeps anything: they can be pickled and mapped over many runs, by ``multiprocessing``, Ray or Dask. While one works,
-Python's lock is free, so several threads may ask at once.
+Importing this package starts nothing and does not import torch; each name is loaded when it is first used.
+
+The questions of the replay lab (``compare`` to ``waste``) take a run by its path and return what the command's
+``--json`` prints, as a plain dict. None keeps anything: they can be pickled and mapped over many runs, by
+``multiprocessing``, Ray or Dask. While one works, Python's lock is free, so several threads may ask at once.
 """
 
-from ._ask import Error
-from ._lab import compare, fit, info, replay, tune, waste
+from __future__ import annotations
 
-__all__ = ["Error", "compare", "fit", "info", "replay", "tune", "waste"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._ask import Error
+    from ._install import InstallError, NoCuda, active_route, install, observe
+    from ._lab import compare, fit, info, replay, tune, waste
+    from ._profile import profile
+    from .marks import mark, step
+    from .monitor import (
+        Monitor,
+        format_memory_stats,
+        get_memory_stats,
+        get_memory_utilization,
+        reset_peak_memory,
+    )
+
+# Each public name and its module.
+_MODULES = {
+    "_ask": ("Error",),
+    "_install": ("InstallError", "NoCuda", "active_route", "install", "observe"),
+    "_lab": ("compare", "fit", "info", "replay", "tune", "waste"),
+    "_profile": ("profile",),
+    "marks": ("mark", "step"),
+    "monitor": (
+        "Monitor",
+        "format_memory_stats",
+        "get_memory_stats",
+        "get_memory_utilization",
+        "reset_peak_memory",
+    ),
+}
+_NAMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [  # Written out for type checkers; a test compares it with the above.
+    "Error",
+    "InstallError",
+    "Monitor",
+    "NoCuda",
+    "active_route",
+    "compare",
+    "fit",
+    "format_memory_stats",
+    "get_memory_stats",
+    "get_memory_utilization",
+    "info",
+    "install",
+    "mark",
+    "observe",
+    "profile",
+    "replay",
+    "reset_peak_memory",
+    "step",
+    "tune",
+    "waste",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

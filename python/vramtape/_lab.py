@@ -184,6 +184,9 @@ def _flags(name: str, value: Union[int, Texts]) -> list[Text]:
 def _runs(runs: Runs, keep_going: bool = False) -> list[Text]:
     """The runs, the last of a command line; ``-`` is a file of that name here, not standard input."""
     several = [runs] if isinstance(runs, (str, bytes, os.PathLike)) else runs
-    names = [os.fsencode(run) for run in several]
+    try:
+        names = [os.fsencode(run) for run in several]
+    except TypeError:
+        raise TypeError(f"{runs!r} is no run: give the path of a tape or a snapshot") from None
     flags = ["--json", "--keep-going"] if keep_going else ["--json"]
     return [*flags, "--", *(b"./-" if name == b"-" else name for name in names)]

@@ -1,0 +1,34 @@
+"""What the bridge finds on this machine, for ``vramtape doctor``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from . import build, toolchain
+
+
+@dataclass(frozen=True)
+class Check:
+    """Whether the bridge can be had for a torch, and why not.
+
+    ``built`` is the file, if there is one already; ``compiler`` what would build it. ``problems`` are sentences that
+    say what is missing and what to do; none are there where the bridge can be had.
+    """
+
+    built: Optional[Path]
+    compiler: str
+    problems: tuple[str, ...]
+
+
+def check(torch: Any) -> Check:
+    """Looks, and builds nothing."""
+    name = f"{build.key(torch)}.so"
+    built = next((path for path in (build.PREBUILT / name, build.cache() / name) if path.is_file()), None)
+    tools = toolchain.find(torch)
+    problems = [] if built else list(tools.missing)
+    failed = build.failure(torch)
+    if not built and failed.is_file():
+        problems.append(f"the build failed (remove {failed} to try again): {failed.read_text()}")
+    return Check(built, tools.compiler, tuple(problems))

@@ -1,0 +1,6 @@
+"""``python -m vramtape run`` and ``record``: a program under vramtape, without a change to it.
+
+``run`` changes the environment and becomes the program: same process, arguments, signals and exit code. Through
+``PYTHONPATH`` every Python among it and its children runs ``hook/sitecustomize.py``, which waits for the first import
+of torch; ``attach`` then installs vramtape, and tells the first of them, which says at its end where the tapes are.
+"""

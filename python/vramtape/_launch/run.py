@@ -1,0 +1,137 @@
+"""The command line of ``vramtape run`` and ``vramtape record``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn, Optional
+
+from .. import _runtime
+from ..routes import ALL
+from . import tapes
+
+HOOK = Path(__file__).with_name("hook")
+_ABOUT = {
+    "run": "Runs a Python program with vramtape as PyTorch's allocator, and writes a tape for each process.",
+    "record": "Runs a Python program with PyTorch's own allocator, and writes a tape for each process.",
+}
+_MORE = """PROGRAM is a script, as for python; or a command on PATH, such as torchrun: the Pythons that it starts are
+followed. They share the environment with everything else, so an `env` that drops PYTHONPATH and `python -I` are not."""
+
+
+def main(verb: str, arguments: Sequence[str]) -> NoReturn:
+    """Becomes the program, or ends with 2 and says why it cannot be started."""
+    parser = _parser(verb)
+    options = parser.parse_args(arguments)
+    program = _program(parser, options)
+    try:
+        _change_environment(verb, options)
+    except (ImportError, RuntimeError, ValueError) as error:
+        parser.error(str(error))
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # By Python; a program that is started expects neither.
+        signal.signal(ignored, signal.SIG_DFL)
+    try:
+        os.execv(program[0], program)
+    except OSError as error:
+        parser.error(f"cannot start {program[0]}: {error.strerror}")
+
+
+def _parser(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"vramtape {verb}",
+        usage=f"vramtape {verb} [OPTIONS] PROGRAM ARGS...\n       vramtape {verb} [OPTIONS] -m MODULE ARGS...",
+        description=_ABOUT[verb],
+        epilog=_MORE,
+        allow_abbrev=False,
+    )
+    if verb == "run":
+        routes = [route for route in ("auto", *ALL)]
+        parser.add_argument("--route", choices=routes, help="the way into PyTorch (docs/settings.md); auto if left out")
+    parser.add_argument("--conf", metavar="SETTINGS", default="", help="changes to VRAMTAPE_CONF: key:value,key:value")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="TAPE",
+        help="the tape, in which {rank}, {pid} and {device} are filled in; children's have a name of their own",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing at the end")
+    what = parser.add_mutually_exclusive_group()
+    rest = argparse.REMAINDER
+    what.add_argument("-m", dest="module", metavar="MODULE", nargs=rest, help="run a module, as python -m")
+    what.add_argument("-c", dest="code", metavar="CODE", nargs=rest, help="run a text, as python -c")
+    parser.add_argument("program", metavar="PROGRAM", nargs=rest, help=argparse.SUPPRESS)
+    return parser
+
+
+def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+    """The command line to become."""
+    python = [sys.executable, *_interpreter_flags(parser)]
+    if options.module is not None or options.code is not None:
+        flag, rest = ("-m", options.module) if options.module is not None else ("-c", options.code)
+        if not rest:
+            parser.error(f"{flag} needs the {'module' if flag == '-m' else 'text'} to run")
+        return [*python, flag, *rest]
+    rest = options.program[1:] if options.program[:1] == ["--"] else options.program
+    if not rest:
+        parser.error("name the program to run: a script, -m MODULE, or a command such as torchrun")
+    name = rest[0]
+    if name == "-" or os.path.isfile(name) or os.path.isfile(os.path.join(name, "__main__.py")):
+        return [*python, *rest]
+    command = shutil.which(name) if os.sep not in name else None
+    if command is None:
+        parser.error(f"{name}: no such script here, and no command of that name")
+    return [command, *rest[1:]]
+
+
+def _interpreter_flags(parser: argparse.ArgumentParser) -> list[str]:
+    """The flags that this Python was started with (``python -W error -m vramtape run``) are meant for the program."""
+    if sys.flags.ignore_environment:
+        parser.error("python -I and -E ignore the environment, through which vramtape reaches a program: leave it out")
+    flags: list[str] = getattr(subprocess, "_args_from_interpreter_flags")()
+    is_unbuffered = getattr(sys.stdout, "write_through", False) and "PYTHONUNBUFFERED" not in os.environ
+    return [*flags, "-u"] if is_unbuffered else flags
+
+
+def _change_environment(verb: str, options: argparse.Namespace) -> None:
+    """A tape is written unless the settings say where events go; flags come before settings."""
+    written = os.environ.get("VRAMTAPE_CONF", "")
+    os.environ["VRAMTAPE_CONF"] = "record:file"
+    _change(written)
+    _change(options.conf)
+    if options.output is not None:
+        _change(f"record:file,tape:{tapes.quoted(options.output)}")
+    route: Optional[str] = "observe" if verb == "record" else options.route
+    if route is not None:
+        _change(f"route:{route}")
+    conf = _runtime.answer("conf")
+    if conf["record"] == "file":  # Where the run was started, wherever a process goes.
+        _change(f"tape:{tapes.quoted(os.path.abspath(conf['tape']))}")
+        _check_place(os.path.abspath(conf["tape"]))
+    tapes.remove_abandoned(os.environ.get("TMPDIR") or "/tmp")
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HOOK), before] if before else [str(HOOK)])
+    os.environ[tapes.RUN] = "quiet" if options.quiet else "1"
+    os.environ.pop(tapes.FIRST, None)  # A run within a run is one of its own.
+
+
+def _check_place(tape: str) -> None:
+    """Says before the program starts that its tape cannot be written; its first allocation would."""
+    folder = os.path.dirname(tape)
+    if "{" in folder:
+        return
+    if not os.path.isdir(folder):
+        raise ValueError(f"{folder}: no such folder; make it, for the tapes go there")
+    if os.path.exists(tape) and not os.path.isfile(tape):
+        raise ValueError(f"{tape} is a folder, a device or a pipe: the tape is a file; name another with -o")
+    if not os.access(tape if os.path.exists(tape) else folder, os.W_OK):
+        raise ValueError(f"{tape} cannot be written here; name a place that can with -o")
+
+
+def _change(changes: str) -> None:
+    os.environ["VRAMTAPE_CONF"] = _runtime.text("conf_with", changes)
