@@ -1,7 +1,7 @@
 """What the scripts that need a real PyTorch share: the simulated driver, the allocator, and a way to run children.
 
-`cargo xtask test` sets VRAMTAPE_LIBRARY, VRAMTAPE_SIMCUDA and VRAMTAPE_COMMAND; by hand, what `cargo build --release`
-left in target/release is taken.
+`cargo xtask test` sets VRAMTAPE_LIBRARY, VRAMTAPE_LAB_LIBRARY, VRAMTAPE_SIMCUDA and VRAMTAPE_COMMAND; by hand, what
+`cargo build --release` left in target/release is taken.
 """
 
 import ctypes
@@ -16,6 +16,14 @@ BUILT = os.path.join(ROOT, "target", "release")
 LIBRARY = os.environ.get("VRAMTAPE_LIBRARY", os.path.join(BUILT, "libvramtape.so"))
 SIMCUDA = os.environ.get("VRAMTAPE_SIMCUDA", os.path.join(BUILT, "simcuda"))
 COMMAND = os.environ.get("VRAMTAPE_COMMAND", os.path.join(BUILT, "vramtape"))
+LAB_LIBRARY = os.environ.get("VRAMTAPE_LAB_LIBRARY", os.path.join(BUILT, "libvramtape_lab.so"))
+# What a child that imports the Python package from this checkout needs.
+PACKAGE = {
+    "PYTHONPATH": os.path.join(ROOT, "python"),
+    "VRAMTAPE_LIBRARY": LIBRARY,
+    "VRAMTAPE_LAB_LIBRARY": LAB_LIBRARY,
+    "VRAMTAPE_SIMCUDA": SIMCUDA,
+}
 
 
 def load_simcuda():
@@ -44,8 +52,13 @@ def clean_environment(**settings):
 def run_child(script, *arguments, timeout=300, **settings):
     """Runs a Python script beside this one in a clean environment; its output is shown only if it fails."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), script)
+    return run_python(script, *arguments, timeout=timeout, **settings)
+
+
+def run_python(*arguments, timeout=300, **settings):
+    """Runs this Python with these arguments in a clean environment; its output is shown only if it fails."""
     child = subprocess.run(
-        [sys.executable, script, *arguments],
+        [sys.executable, *arguments],
         env=clean_environment(**settings),
         timeout=timeout,
         text=True,
@@ -53,7 +66,7 @@ def run_child(script, *arguments, timeout=300, **settings):
         stderr=subprocess.STDOUT,
     )
     if child.returncode != 0:
-        command = " ".join([os.path.basename(script), *arguments])
+        command = " ".join([os.path.basename(arguments[0]), *arguments[1:]])
         raise AssertionError(f"{command} ended with {child.returncode}:\n{child.stdout}")
     return child.stdout
 

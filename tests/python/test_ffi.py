@@ -14,6 +14,7 @@ def case(script, *arguments, **settings):
 run_cases(
     [
         case("out_of_memory", **SMALL),
+        case("killed_after_oom", **SMALL),
         case("record_stream", **LAG),
         case("record_stream", "expandable", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True", **LAG),
         case("record_stream", "opened-early", **LAG),

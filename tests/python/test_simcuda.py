@@ -24,6 +24,8 @@ CASES = {
     "memory_expandable": ("memory", SMALL | EXPANDABLE),
     "devices": ("devices", TWO),
     "devices_expandable": ("devices", TWO | EXPANDABLE),
+    "sharing": ("sharing", {}),
+    "visible": ("visible", {"VRAMTAPE_SIM_DEVICES": "3"}),
     "refusals": ("refusals", {}),
 }
 

@@ -59,3 +59,8 @@ assert cuda.cuGetErrorString(12345, byref(text)) == INVALID_VALUE
 nvml = ctypes.CDLL("libnvidia-ml.so.1")
 count = ctypes.c_uint()
 assert nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetCount_v2(byref(count)) == 0 and count.value == 1
+# That there is no fabric is an answer, and not a question refused: PyTorch 2.13 insists.
+gpu, fabric = ctypes.c_uint64(), (ctypes.c_uint32 * 9)(*[2] * 9)
+assert nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(gpu)) == 0
+assert nvml.nvmlDeviceGetGpuFabricInfoV(gpu, byref(fabric)) == 0
+assert list(fabric) == [2, *[0] * 7, 2], "the version, a state of 0, and nothing beyond"

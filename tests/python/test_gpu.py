@@ -1,0 +1,44 @@
+"""The GPU suite, rehearsed on the simulated driver: every part runs, and every route ends with the numbers of PyTorch's
+own allocator. VRAMTAPE_EVERY_ROUTE=1 rehearses all of its sessions.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from harness import LIBRARY, ROOT, SIMCUDA, clean_environment, run_cases
+
+SUITE = Path(ROOT, "tests/gpu/run.py")
+SESSIONS = ("native", "native, expandable", "pluggable", "bridge", "bridge, expandable", "observe")
+MINUTES = "9"  # A session takes ten seconds, where nobody else wants the processors.
+
+
+def rehearsal():
+    package = os.path.join(ROOT, "python")
+    settings = {"VRAMTAPE_LIBRARY": LIBRARY, "VRAMTAPE_SIMCUDA": SIMCUDA, "VRAMTAPE_PACKAGE": package}
+    names = () if os.environ.get("VRAMTAPE_EVERY_ROUTE") else SESSIONS
+    only = [argument for name in names for argument in ("--only", name)]
+    command = [sys.executable, str(SUITE), "--simulated", "--minutes", MINUTES, "--out", "gpu", *only]
+    run = subprocess.run(command, env=clean_environment(**settings), capture_output=True, text=True)
+    if run.returncode != 0:
+        raise AssertionError(f"{run.stdout}{run.stderr}")
+    with open("gpu/results.json") as file:
+        sessions = json.load(file)["sessions"]
+    assert sessions.keys() >= set(SESSIONS), sessions
+    for name, session in sessions.items():
+        parts = session["parts"]
+        assert len(parts.keys() - {"price"}) == 8, (name, list(parts))
+        if session["route"] != "pluggable":
+            assert [parts["sharing"][kind] for kind in ("segment", "pages")] == ["ok", "ok"], (name, parts["sharing"])
+        is_expandable = name.endswith("expandable")
+        native = sessions["native, expandable" if is_expandable else "native"]["parts"]
+        for part, numbers in parts.items():
+            for key in numbers.keys() & {"peak_reserved_bytes", "peak_allocated_bytes", "num_ooms", "segments_left"}:
+                assert numbers[key] == native[part][key], (name, part, key, numbers, native[part])
+    assert Path("gpu/results.md").read_text().count("| ok |") > 0
+    return f"({len(sessions)} sessions)"
+
+
+run_cases([("gpu.rehearsal", rehearsal)])

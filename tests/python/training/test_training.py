@@ -1,0 +1,93 @@
+"""Training scripts of other people, and exercises of courses, as they stand: under `python -m vramtape run` and
+`record` they need what they need under PyTorch's own allocator, to the byte, and their one tape replays to that.
+
+VRAMTAPE_EVERY_ROUTE=1 runs each of them under every route, which takes some minutes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+from harness import COMMAND, PACKAGE, run_cases, run_child, run_python
+
+# What `python -m vramtape` is told for each route.
+ROUTES = {
+    "bridge": ("run", "--route", "bridge"),
+    "pluggable": ("run", "--route", "pluggable"),
+    "observe": ("record",),
+}
+EVERY = tuple(ROUTES)
+# Each script, and the routes that it always runs under.
+SCRIPTS = {
+    "llama": (("llama.py",), ("bridge", "observe")),
+    "unet": (("unet.py",), ("bridge", "pluggable")),
+    "resnet": (("resnet.py",), ("bridge",)),
+    "holes": (("holes.py",), EVERY),
+    "checkpointing": (("checkpointing.py",), ("bridge",)),
+    "workers_forked": (("workers.py", "fork"), ("bridge",)),
+    "workers_spawned": (("workers.py", "spawn"), ("bridge",)),
+}
+CALLBACKS = {
+    "huggingface": (("huggingface.py",), ("bridge",)),
+    "lightning": (("lightning_loop.py",), ("observe",)),
+}
+
+
+def native(script, *arguments):
+    """What the script reports under PyTorch's own allocator."""
+    return reported(run_child("training/native.py", script, *arguments, **PACKAGE))
+
+
+def ours(route, folder, script, *arguments):
+    """What it reports under vramtape; the folder is new, and has its tape then."""
+    os.mkdir(folder)
+    start = ("-m", "vramtape", *ROUTES[route], "-o", os.path.join(folder, "run.vtape"))
+    return reported(run_python(*start, os.path.join(HERE, script), *arguments, **PACKAGE))
+
+
+def reported(output):
+    """The last line of JSON that a script printed."""
+    return json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{")))
+
+
+def replayed(tape):
+    run = subprocess.run([COMMAND, "replay", tape, "--json"], text=True, capture_output=True)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def same_as_native(name, routes, script):
+    expected = native(*script)
+    for route in routes:
+        folder = f"{name}-{route}"
+        found = ours(route, folder, *script)
+        assert found == expected, f"{route}: {found}; PyTorch's own allocator: {expected}"
+        # One process allocated. A worker of DataLoader does not, and leaves nothing.
+        assert os.listdir(folder) == ["run.vtape"], f"{route}: {os.listdir(folder)}"
+        peak_bytes = replayed(os.path.join(folder, "run.vtape"))["peak_reserved_bytes"]
+        assert peak_bytes == expected["peak_reserved_bytes"], f"{route}: the tape's replay reserves {peak_bytes}"
+    return f"{expected['peak_reserved_bytes'] >> 20} MiB ({', '.join(routes)})"
+
+
+def callback(name, routes, script):
+    """With vramtape there is a tape beside the snapshot."""
+    snapshot = "memory-rank0-device0-step3"
+    expected = native(*script)
+    assert expected["snapshots"] == [f"{snapshot}.pickle"], expected
+    for route in routes:
+        found = ours(route, f"{name}-{route}", *script)
+        assert found["snapshots"] == [f"{snapshot}.pickle", f"{snapshot}.vtape"], f"{route}: {found}"
+    return f"({', '.join(routes)})"
+
+
+def case(check, name, script, routes):
+    routes = EVERY if os.environ.get("VRAMTAPE_EVERY_ROUTE") else routes
+    return (f"training.{name}", lambda: check(name, routes, script))
+
+
+cases = [case(same_as_native, name, *row) for name, row in SCRIPTS.items()]
+cases += [case(callback, name, *row) for name, row in CALLBACKS.items()]
+run_cases(cases)
