@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use allocator::record::{BlockSlot, Clock, RING_DIR, Recorder, RingReader, SystemClock};
+use allocator::record::{BlockSlot, Clock, Recorder, RingReader, SystemClock, ring_dir};
 use benches::{ring_recorder, training_records};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use trace_format::{Addr, DeviceId, Event, PoolId, StackId, Stream};
@@ -63,7 +63,10 @@ fn read(criterion: &mut Criterion) {
         recorder.record(record.stack, record.event);
     }
     let Some(path) = recorder.ring().path() else {
-        println!("ring/read_100k skipped: no room for a ring's file in {RING_DIR}");
+        println!(
+            "ring/read_100k skipped: no room for a ring's file in {}",
+            ring_dir(None).display()
+        );
         return;
     };
     let mut group = criterion.benchmark_group("ring");

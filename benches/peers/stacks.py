@@ -9,17 +9,12 @@ stacks on, both have one. Exits with 1 where a stack costs more than a microseco
 
 import argparse
 import json
-import os
-import statistics
-import subprocess
 import sys
 import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "tests", "python"))
-
-import harness  # noqa: E402
+import turns
+from turns import harness
 
 DEPTH = 20
 SUBJECTS = {
@@ -85,40 +80,6 @@ def child(subject):
         thread.join()
 
 
-class Subject:
-    def __init__(self, name, settings):
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "--child", name],
-            env=harness.clean_environment(**settings),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.times = {"quiet": [], "busy": []}
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        assert line, f"a subject ended with {self.process.wait()}; its words are above"
-        return line
-
-    def measure(self, how):
-        print(how, file=self.process.stdin, flush=True)
-        self.times[how].append(float(self.answer()))
-
-
-def times_of(subjects, rounds):
-    for subject in subjects.values():
-        subject.answer()
-    for how, count in (("quiet", rounds), ("busy", max(5, rounds // 3))):
-        for _ in range(count):
-            for subject in subjects.values():
-                subject.measure(how)
-    medians = {}
-    for name, subject in subjects.items():
-        medians[name] = {how: statistics.median(ns) for how, ns in subject.times.items()}
-    return medians
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -127,13 +88,8 @@ def main():
     options = parser.parse_args()
     if options.child:
         return child(options.child)
-    subjects = {name: Subject(name, settings) for name, settings in SUBJECTS.items()}
-    try:
-        times = times_of(subjects, options.rounds)
-    finally:
-        for subject in subjects.values():
-            subject.process.stdin.close()
-            subject.process.wait()
+    rounds = {"quiet": options.rounds, "busy": max(5, options.rounds // 3)}
+    times = turns.medians(__file__, SUBJECTS, rounds)
 
     def cost(name, base, how, stacks):
         return (times[name][how] - times[base][how]) / stacks
@@ -150,7 +106,7 @@ def main():
         measured = {"depth": DEPTH, "rounds": options.rounds, "operation_ns": times, "stack_ns": costs}
         print(json.dumps(measured, indent=2))
     else:
-        print(f"ns, medians of {options.rounds} rounds ({max(5, options.rounds // 3)} with a busy Python thread)\n")
+        print(f"ns, medians of {options.rounds} rounds ({rounds['busy']} with a busy Python thread)\n")
         print(f"{'operation: torch.empty and its free':<40}{'quiet':>12}{'busy thread':>14}")
         for name, ns in times.items():
             print(f"{name:<40}{ns['quiet']:>12,.0f}{ns['busy']:>14,.0f}")

@@ -4,13 +4,12 @@
 mod traces;
 mod workload;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use allocator::config::{Config, Settings};
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
-use allocator::record::{AnyRecorder, Off, RING_DIR, Ring, RingOptions, RingRecorder, SystemClock};
+use allocator::record::{AnyRecorder, Off, Ring, RingOptions, RingRecorder, SystemClock, ring_dir};
 use allocator::shared::SharedHeap;
 use trace_format::{Addr, DeviceId, StackId, Stream};
 
@@ -105,6 +104,6 @@ impl Drop for Subject {
 /// Where there is no memory for it.
 pub fn ring_recorder(device: DeviceId) -> RingRecorder {
     let slots = Settings::default().ring_events as usize;
-    let options = RingOptions { dir: PathBuf::from(RING_DIR), device, slots };
+    let options = RingOptions { dir: ring_dir(None), device, slots };
     RingRecorder::new(&options, SystemClock::new()).expect("memory for a ring")
 }

@@ -15,7 +15,7 @@ pub(crate) struct Options {
     /// Also run PyTorch's own allocator on the simulated driver, in the same run as ours
     #[arg(long, group = "turns")]
     peers: bool,
-    /// The PyTorch of --peers, --replays, --stacks and --snapshots (2.11.0 or 2.15.0)
+    /// The PyTorch of all that runs beside it (--peers and --replays: 2.11.0 or 2.15.0)
     #[arg(long, default_value = torch::DEFAULT, value_name = "VERSION")]
     torch: String,
     /// Of --peers only the operations whose name contains this, and none of the criterion benches; may be repeated
@@ -36,6 +36,10 @@ pub(crate) struct Options {
     /// What importing a snapshot takes, PyTorch's own readers beside ours, and nothing else
     #[arg(long, conflicts_with_all = ["peers", "filter", "stacks"])]
     snapshots: bool,
+    /// What `torch.empty` and a step of training take in Python under each route, PyTorch's own allocator in turns with
+    /// them, and nothing else
+    #[arg(long, conflicts_with_all = ["peers", "filter", "stacks", "snapshots"])]
+    python: bool,
     /// Count the instructions of an allocation and its free (needs valgrind), and nothing else
     #[arg(long, conflicts_with_all = ["peers", "filter"])]
     instructions: bool,
@@ -54,7 +58,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if options.stacks {
-        stacks(&options.torch)?;
+        in_python("stacks.py", &options.torch)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.python {
+        in_python("empty.py", &options.torch)?;
         return Ok(ExitCode::SUCCESS);
     }
     if options.snapshots {
@@ -80,8 +88,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 fn beside_pytorch(options: &Options) -> Result<()> {
     let artefacts = Artefacts::build()?;
-    let venv = Venv::ensure(&torch::find(&options.torch)?.kit)?;
-    let mut peers = peers::command(&venv, &artefacts, if options.replays { "" } else { "scale" })?;
+    let torch = torch::find(&options.torch)?;
+    if !torch.has_peers {
+        bail!("the peers bench does not compile against torch {}; take another", torch.version);
+    }
+    let venv = Venv::ensure(&torch.kit)?;
+    let mut peers =
+        peers::command(&venv, &artefacts, if options.replays { "" } else { "peers/scale" })?;
     if options.replays {
         peers.arg("--replays");
     }
@@ -97,12 +110,15 @@ fn beside_pytorch(options: &Options) -> Result<()> {
     check(&mut peers, "the peers bench")
 }
 
-fn stacks(version: &str) -> Result<()> {
+/// A bench that is a Python script of `benches/peers`.
+fn in_python(script: &str, version: &str) -> Result<()> {
     let artefacts = Artefacts::build()?;
-    let mut python = Command::new(Venv::ensure(&torch::find(version)?.kit)?.python());
-    python.arg(cargo::root()?.join("benches/peers/stacks.py"));
+    let venv = Venv::ensure(&torch::find(version)?.kit)?;
+    venv.ensure_cuda_headers()?; // So that the bridge can be built.
+    let mut python = Command::new(venv.python());
+    python.arg(cargo::root()?.join("benches/peers").join(script));
     artefacts.announce(&mut python);
-    check(&mut python, "the bench of stacks")
+    check(&mut python, script)
 }
 
 fn snapshots(version: &str) -> Result<()> {

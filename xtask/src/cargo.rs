@@ -1,8 +1,8 @@
 //! How cargo is called.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 
@@ -18,6 +18,17 @@ pub(crate) fn root() -> Result<PathBuf> {
 pub(crate) fn target() -> Result<PathBuf> {
     let root = root()?;
     Ok(env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir)))
+}
+
+/// An empty folder of this name in `target/xtask`, for what lasts until the next run.
+pub(crate) fn empty(name: &str) -> Result<PathBuf> {
+    let folder = target()?.join("xtask").join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)
+            .with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
 }
 
 /// `cargo ARGS`, in the project's root.

@@ -14,7 +14,7 @@ use crate::venv::Venv;
 /// What the demo can be told.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The PyTorch to train with (2.11.0 or 2.15.0)
+    /// The PyTorch to train with (2.7.1, 2.11.0 or 2.15.0)
     #[arg(long, default_value = torch::DEFAULT, value_name = "VERSION")]
     torch: String,
     /// Training steps

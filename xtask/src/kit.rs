@@ -1,5 +1,7 @@
 //! What an environment holds.
 
+use crate::torch;
+
 /// Packages that belong together, pinned, and the Pythons that wheels of all of them exist for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Kit {
@@ -7,6 +9,8 @@ pub(crate) struct Kit {
     pub(crate) name: &'static str,
     /// The packages, `name==version`; each is imported under its name.
     pub(crate) pins: &'static [&'static str],
+    /// The kit whose environment it stands on: its Python, and its packages too.
+    pub(crate) on: Option<&'static Kit>,
     /// One more, with headers of CUDA, for what is compiled against them.
     pub(crate) headers: Option<&'static str>,
     /// Oldest Python (3.N).
@@ -17,10 +21,12 @@ pub(crate) struct Kit {
     pub(crate) disk_gib: u64,
 }
 
-/// What the tests of the Python package need: what builds its wheel (as in pyproject.toml), and its extras.
+/// What the tests of the Python package need: what builds its wheel (as in pyproject.toml; the pyelftools is
+/// auditwheel's), what judges it, and its extras.
 pub(crate) static PACKAGE: Kit = Kit {
     name: "package",
-    pins: &["hatchling==1.27.0", "ray==2.60.0", "pyarrow==26.0.1"],
+    pins: &["hatchling==1.27.0", "auditwheel==6.8.2", "ray==2.60.0", "pyarrow==26.0.1"],
+    on: None,
     headers: None,
     python_min: 10,
     python_max: 14,
@@ -31,6 +37,24 @@ pub(crate) static PACKAGE: Kit = Kit {
 pub(crate) static TABLES: Kit = Kit {
     name: "tables",
     pins: &["duckdb==2.0.0", "pandas==3.1.1", "polars==2.1.0", "pyarrow==26.0.1"],
+    on: None,
+    headers: None,
+    python_min: 11,
+    python_max: 14,
+    disk_gib: 2,
+};
+
+/// What training scripts of other people use, on the default PyTorch.
+pub(crate) static TRAINING: Kit = Kit {
+    name: "training",
+    pins: &[
+        "torchvision==0.26.0",
+        "transformers==5.23.0",
+        "diffusers==0.42.1",
+        "accelerate==1.15.0",
+        "lightning==2.6.6",
+    ],
+    on: Some(&torch::ALL[0].kit),
     headers: None,
     python_min: 11,
     python_max: 14,

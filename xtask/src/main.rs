@@ -9,6 +9,7 @@ mod cache;
 mod cargo;
 mod demo;
 mod exec;
+mod gpu;
 mod instructions;
 mod kit;
 mod peers;
@@ -18,6 +19,7 @@ mod tally;
 mod test;
 mod torch;
 mod venv;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -38,6 +40,10 @@ enum Verb {
     Test(test::Options),
     /// Run the benchmarks
     Bench(bench::Options),
+    /// Put the suite for a GPU together, and run it where there is one
+    Gpu(gpu::Options),
+    /// Build the Python package's wheel with the bridge of every supported PyTorch inside
+    Wheel,
 }
 
 fn main() -> ExitCode {
@@ -45,6 +51,8 @@ fn main() -> ExitCode {
         Verb::Demo(options) => demo::run(&options),
         Verb::Test(options) => test::run(&options),
         Verb::Bench(options) => bench::run(&options),
+        Verb::Gpu(options) => gpu::run(&options),
+        Verb::Wheel => wheel::run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::artefacts::Artefacts;
+use crate::artefacts::{Artefacts, PACKAGES};
 use crate::progress::Step;
 use crate::tally::{Counts, Outcome};
 use crate::venv::Venv;
@@ -18,8 +18,8 @@ const LIMIT: Duration = Duration::from_secs(10 * 60);
 /// The program that measures against the PyTorch of `venv`, built with cargo's `features`.
 pub(crate) fn command(venv: &Venv, artefacts: &Artefacts, features: &str) -> Result<Command> {
     venv.ensure_cuda_headers()?;
-    let mut build = cargo::command(&["build", "--release", "-q", "-p", "peers", "--bins"])?;
-    let status = build.args(["--features", features]).status()?;
+    let mut build = cargo::command(&["build", "--release", "-q", "-p", "peers"])?;
+    let status = build.args(PACKAGES).args(["--features", features]).status()?;
     if !status.success() {
         bail!("the build of the peers bench failed; its errors are above");
     }

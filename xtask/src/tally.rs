@@ -29,6 +29,25 @@ pub(crate) struct Outcome {
     pub(crate) detail: String,
 }
 
+/// A group that has run.
+pub(crate) struct Group {
+    name: String,
+    outcome: Outcome,
+    seconds: f64,
+}
+
+impl Group {
+    /// Runs it. An error counts as one failed test.
+    pub(crate) fn run(name: &str, run: impl FnOnce() -> Result<Outcome>) -> Self {
+        let started = Instant::now();
+        let outcome = run().unwrap_or_else(|error| Outcome {
+            counts: Counts::one(false),
+            detail: format!("{error:#}"),
+        });
+        Self { name: name.to_owned(), outcome, seconds: started.elapsed().as_secs_f64() }
+    }
+}
+
 /// Sums up, one printed line a group.
 #[derive(Default)]
 pub(crate) struct Tally {
@@ -39,13 +58,13 @@ pub(crate) struct Tally {
 impl Tally {
     /// Runs and prints one group. An error counts as one failed test.
     pub(crate) fn group(&mut self, name: &str, run: impl FnOnce() -> Result<Outcome>) {
-        let started = Instant::now();
-        let outcome = run().unwrap_or_else(|error| Outcome {
-            counts: Counts::one(false),
-            detail: format!("{error:#}"),
-        });
+        self.record(&Group::run(name, run));
+    }
+
+    /// Prints and counts a group that has run.
+    pub(crate) fn record(&mut self, group: &Group) {
+        let Group { name, outcome, seconds } = group;
         let Counts { passed, failed } = outcome.counts;
-        let seconds = started.elapsed().as_secs_f64();
         if failed == 0 {
             println!("PASS  {name:<44} {passed:>5} passed  {seconds:>6.1} s");
         } else {
@@ -60,6 +79,12 @@ impl Tally {
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
         self.skipped += 1;
         println!("SKIP  {name:<44} {why}");
+    }
+
+    /// What was counted until now.
+    #[cfg(test)]
+    pub(crate) fn total(&self) -> Counts {
+        self.total
     }
 
     /// Prints the time, what was skipped and, as the last line, the sum; fails if anything failed, or

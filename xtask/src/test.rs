@@ -1,11 +1,14 @@
 //! `cargo xtask test`: every test, with one line a group and the sum at the end.
 
 mod browser;
+mod lanes;
 mod package;
+mod rings;
 mod rust;
 mod scripts;
 
 use std::process::ExitCode;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -26,6 +29,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let started = Instant::now();
     let mut tally = Tally::default();
     cargo::require_compiler()?;
+    if !options.quick {
+        thread::spawn(scripts::prepare); // Downloads while the compiler works.
+    }
     rust::run(&mut tally);
     browser::run(&mut tally);
     if options.quick {

@@ -9,37 +9,57 @@ use crate::kit::Kit;
 pub(crate) struct Torch {
     /// The version of the `torch` wheel.
     pub(crate) version: &'static str,
-    /// What it is installed with: the numpy without which torch warns, and, for `bench --peers`, which compiles against
-    /// torch, the `nvidia-cuda-crt` with the headers of the same CUDA.
+    /// What it is installed with: the numpy without which torch warns, and, for what is compiled against torch, the
+    /// wheel that completes the headers of its CUDA.
     pub(crate) kit: Kit,
+    /// Whether the programs of `bench --peers` compile against it.
+    pub(crate) has_peers: bool,
 }
 
 /// The default of `cargo xtask demo`.
 pub(crate) const DEFAULT: &str = "2.11.0";
 
 /// Every supported version, the default first.
-pub(crate) static ALL: [Torch; 2] = [
+pub(crate) static ALL: [Torch; 3] = [
     Torch {
         version: DEFAULT,
         kit: Kit {
             name: "torch-2.11.0",
             pins: &["torch==2.11.0", "numpy==2.4.6"],
+            on: None,
             headers: Some("nvidia-cuda-crt==13.0.88"),
             python_min: 11,
             python_max: 14,
             disk_gib: 8,
         },
+        has_peers: true,
     },
     Torch {
         version: "2.15.0",
         kit: Kit {
             name: "torch-2.15.0",
             pins: &["torch==2.15.0", "numpy==2.4.6"],
+            on: None,
             headers: Some("nvidia-cuda-crt==13.2.86"),
             python_min: 11,
             python_max: 14,
             disk_gib: 9,
         },
+        has_peers: true,
+    },
+    // The oldest, and the one with CUDA 12.
+    Torch {
+        version: "2.7.1",
+        kit: Kit {
+            name: "torch-2.7.1",
+            pins: &["torch==2.7.1", "numpy==2.4.6"],
+            on: None,
+            headers: Some("nvidia-cuda-nvcc-cu12==12.6.85"),
+            python_min: 11,
+            python_max: 13,
+            disk_gib: 9,
+        },
+        has_peers: false,
     },
 ];
 

@@ -24,6 +24,7 @@ const PIP_ADVICE: &str = "The first run needs the network. Behind a mirror or a 
     own PIP_INDEX_URL or HTTPS_PROXY; then run the same command again: it continues from here.";
 
 /// A complete environment.
+#[derive(Clone)]
 pub(crate) struct Venv {
     folder: PathBuf,
     kit: &'static Kit,
@@ -59,23 +60,16 @@ impl Venv {
 
     /// The folder that holds its packages.
     pub(crate) fn site_packages(&self) -> Result<PathBuf> {
-        let lib = self.folder.join("lib");
-        fs::read_dir(&lib)
-            .with_context(|| format!("cannot list {}", lib.display()))?
-            .filter_map(Result::ok)
-            .map(|entry| entry.path().join("site-packages"))
-            .find(|path| path.join("torch").is_dir())
-            .with_context(|| format!("no torch under {}: remove that folder", lib.display()))
+        packages_of(&self.folder)
     }
 
     /// Adds the CUDA headers that torch's own headers include, for programs compiled against it.
     pub(crate) fn ensure_cuda_headers(&self) -> Result<()> {
         let Some(package) = self.kit.headers else { return Ok(()) };
         let installed = package.replace('-', "_").replace("==", "-") + ".dist-info";
-        if self.site_packages()?.join(installed).is_dir() {
-            return Ok(());
-        }
-        self.pip(&[package])
+        let installed = self.site_packages()?.join(installed);
+        let _only_one = lock(&self.folder.join("headers.lock"))?;
+        if installed.is_dir() { Ok(()) } else { self.pip(&[package]) }
     }
 
     fn is_stamped(&self) -> bool {
@@ -107,13 +101,24 @@ impl Venv {
 
     fn install(&self, all: &Path) -> Result<()> {
         cache::require_space(all, self.kit.disk_gib)?;
-        let interpreter = python::find(self.kit)?;
+        let under = self.kit.on.map(Self::ensure).transpose()?;
+        let interpreter = match &under {
+            Some(under) => under.python().display().to_string(),
+            None => python::find(self.kit)?,
+        };
         let mut step = Step::start(format!("making {}", self.folder.display()));
         let mut make = Command::new(&interpreter);
         make.args(["-m", "venv", "--clear"]).arg(&self.folder);
         let advice = format!("Is the venv module of {interpreter} complete (python3-venv)?");
-        exec::run_or_fail(&mut step, "venv", make, PIP_LIMIT, &advice)?;
+        let log = format!("venv-{}", self.kit.name);
+        exec::run_or_fail(&mut step, &log, make, PIP_LIMIT, &advice)?;
         step.done();
+        if let Some(under) = &under {
+            // Python reads such a file at its start, so that pip too finds the packages there.
+            let line = format!("{}\n", packages_of(&under.folder)?.display());
+            let link = packages_of(&self.folder)?.join("under.pth");
+            fs::write(&link, line).with_context(|| format!("cannot write {}", link.display()))?;
+        }
         self.pip(self.kit.pins)?;
         if !self.holds_what_it_should() {
             bail!(
@@ -144,6 +149,17 @@ impl Venv {
             .with_context(|| format!("cannot make {}", scratch.display()))?;
         Ok(scratch)
     }
+}
+
+/// The folder of packages in an environment's.
+fn packages_of(environment: &Path) -> Result<PathBuf> {
+    let lib = environment.join("lib");
+    fs::read_dir(&lib)
+        .with_context(|| format!("cannot list {}", lib.display()))?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path().join("site-packages"))
+        .find(|path| path.is_dir())
+        .with_context(|| format!("no packages under {}: remove that folder", lib.display()))
 }
 
 /// Held while an environment is made, so that two commands do not make the same one.

@@ -21,7 +21,9 @@ pub(super) fn run(tally: &mut Tally) {
         return tally.skip(NAME, why);
     };
     tally.group(NAME, || {
-        let mut test = cargo::command(&["test", "-p", "cli", "--test", "page", "--", "--ignored"])?;
+        // Of the workspace, as everything was built for that: for one package alone features differ.
+        let page = ["test", "--workspace", "--test", "page", "--", "--ignored"];
+        let mut test = cargo::command(&page)?;
         test.env("VRAMTAPE_BROWSER", &browser);
         counted("page", test)
     });

@@ -10,6 +10,8 @@ use crate::progress::Step;
 use crate::tally::{Counts, Outcome, Tally};
 use crate::{cargo, exec};
 
+use super::rings::Rings;
+
 /// A cold build of everything on two cores takes a fraction of this.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
@@ -62,9 +64,11 @@ fn lint(tally: &mut Tally, name: &str, args: &[&str], env: &[(&str, &str)]) {
 }
 
 /// A `cargo test`, counted test by test.
-pub(super) fn counted(log: &str, command: Command) -> Result<Outcome> {
+pub(super) fn counted(log: &str, mut command: Command) -> Result<Outcome> {
     let args: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
     let mut step = Step::start(format!("cargo {}", args.join(" ")));
+    let rings = Rings::new()?;
+    rings.announce(&mut command);
     let output = exec::run(&mut step, log, command, LIMIT)?;
     let mut counts = count(&output.text);
     if !output.success() && counts.failed == 0 {

@@ -1,8 +1,8 @@
 //! The tests of the release build: its instruction counts, its tables in what reads tables (`tests/python/tables`),
 //! it beside PyTorch's allocator, and it in a real, unmodified PyTorch, every `tests/python/test_*.py` under every
-//! version.
+//! version that it could fail under alone.
 //!
-//! A script passes when it exits with 0. It finds what was built in `VRAMTAPE_LIBRARY`,
+//! A script passes when it exits with 0. It finds what was built in `VRAMTAPE_LIBRARY`, `VRAMTAPE_LAB_LIBRARY`,
 //! `VRAMTAPE_SIMCUDA` and `VRAMTAPE_COMMAND`, and writes to the folder it runs in, if at all.
 //! Where it prints lines `PASS name` or `FAIL name`, each is counted as a test.
 
@@ -14,18 +14,23 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::artefacts::Artefacts;
-use crate::kit::{Kit, TABLES};
+use crate::kit::{Kit, PACKAGE, TABLES, TRAINING};
 use crate::progress::Step;
 use crate::tally::{Counts, Outcome, Tally};
 use crate::venv::Venv;
 use crate::{cargo, exec, instructions, peers, torch};
 
+use super::lanes::Lanes;
 use super::package;
+use super::rings::Rings;
 
-/// No script takes a tenth of this; one that hangs is a failure.
-const LIMIT: Duration = Duration::from_secs(10 * 60);
+/// No script takes a tenth of this, alone on a machine; one that hangs is a failure.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// Runs every script under every PyTorch.
+/// What is about our side of PyTorch: under its default version only, as all of them take minutes.
+const ONCE: [&str; 4] = ["test_gpu", "test_install", "test_launch", "test_loop"];
+
+/// Runs every script under every PyTorch that it is for.
 pub(super) fn run(tally: &mut Tally) -> Result<()> {
     let folder = cargo::root()?.join("tests/python");
     let scripts = find(&folder)?;
@@ -35,45 +40,82 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });
     let Some(artefacts) = artefacts else { return Ok(()) };
-    package::run(tally, &artefacts)?;
+    let mut lanes = Lanes::default();
+    package::add(&mut lanes, tally, &artefacts)?;
     instructions::test(tally, &artefacts);
-    if let Some(venv) = environment(tally, "tables", &TABLES) {
-        run_each(tally, &find(&folder.join("tables"))?, "tables", &venv, &artefacts);
-    }
+    let with_bridges = package::with_bridges(tally);
     for torch in &torch::ALL {
         let with = format!("torch {}", torch.version);
         let Some(venv) = environment(tally, &with, &torch.kit) else { continue };
-        let name = format!("a round beside its allocator ({with})");
-        tally.group(&name, || peers::test(&name, &[], &venv, &artefacts));
-        let name = format!("a replay beside its allocator ({with})");
-        tally.group(&name, || peers::test(&name, &["--replays"], &venv, &artefacts));
-        run_each(tally, &scripts, &with, &venv, &artefacts);
+        if torch.has_peers {
+            for (what, flags) in [("round", &[][..]), ("replay", &["--replays"])] {
+                let name = format!("a {what} beside its allocator ({with})");
+                let (venv, artefacts) = (venv.clone(), &artefacts);
+                lanes.add(name.clone(), move || peers::test(&name, flags, &venv, artefacts));
+            }
+        }
+        let is_once = |script: &Path| {
+            script.file_stem().is_some_and(|stem| ONCE.iter().any(|once| stem == *once))
+        };
+        let is_wanted = |script: &&PathBuf| torch.version == torch::DEFAULT || !is_once(script);
+        let scripts: Vec<_> = scripts.iter().filter(is_wanted).cloned().collect();
+        add(&mut lanes, scripts, &with, || of_checkout(&venv, &artefacts));
+        if let Some(package) = &with_bridges {
+            let python = || {
+                let mut python = Command::new(venv.python());
+                artefacts.announce_to_installed(&mut python);
+                python.env("PYTHONPATH", package);
+                python
+            };
+            add(&mut lanes, find(&folder.join("package/bridges"))?, &with, python);
+        }
     }
+    for kit in [&TABLES, &TRAINING] {
+        let Some(venv) = environment(tally, kit.name, kit) else { continue };
+        let scripts = find(&folder.join(kit.name))?;
+        add(&mut lanes, scripts, kit.name, || of_checkout(&venv, &artefacts));
+    }
+    lanes.run(tally);
     Ok(())
+}
+
+/// Makes every environment, while something else is tested; what goes wrong is told when one is asked for.
+pub(super) fn prepare() {
+    let torches = torch::ALL.iter().map(|torch| &torch.kit);
+    for kit in torches.chain([&TRAINING, &TABLES, &PACKAGE]) {
+        if let Ok(venv) = Venv::ensure(kit) {
+            drop(venv.ensure_cuda_headers());
+        }
+    }
 }
 
 /// The environment of a kit, if it can be had.
 fn environment(tally: &mut Tally, with: &str, kit: &'static Kit) -> Option<Venv> {
     let mut venv = None;
     tally.group(&format!("environment of {with}"), || {
-        venv = Some(Venv::ensure(kit)?);
+        let made = Venv::ensure(kit)?;
+        made.ensure_cuda_headers()?; // So that the bridge is built, and tested.
+        venv = Some(made);
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });
     venv
 }
 
-fn run_each(
-    tally: &mut Tally,
-    scripts: &[PathBuf],
-    with: &str,
-    venv: &Venv,
-    artefacts: &Artefacts,
-) {
+/// One group for each script, with a Python of its own.
+fn add(lanes: &mut Lanes, scripts: Vec<PathBuf>, with: &str, python: impl Fn() -> Command) {
     for script in scripts {
         let name = script.file_stem().unwrap_or_default().to_string_lossy();
         let name = format!("{name} ({with})");
-        tally.group(&name, || run_script(&name, script, Command::new(venv.python()), artefacts));
+        let python = python();
+        lanes.add(name.clone(), move || run_script(&name, &script, python));
     }
+}
+
+/// An environment's Python, that finds what this checkout built.
+fn of_checkout(venv: &Venv, artefacts: &Artefacts) -> Command {
+    let mut python = Command::new(venv.python());
+    artefacts.announce(&mut python);
+    python
 }
 
 /// The `test_*.py` of a folder.
@@ -97,21 +139,12 @@ pub(super) fn find(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Runs a script with this Python, in a folder of its own.
-pub(super) fn run_script(
-    name: &str,
-    script: &Path,
-    mut python: Command,
-    artefacts: &Artefacts,
-) -> Result<Outcome> {
+pub(super) fn run_script(name: &str, script: &Path, mut python: Command) -> Result<Outcome> {
     let log = name.replace([' ', '(', ')'], "-");
-    let scratch = cargo::target()?.join("xtask").join(&log);
-    if scratch.exists() {
-        fs::remove_dir_all(&scratch).context("cannot empty a script's folder")?;
-    }
-    fs::create_dir_all(&scratch).context("cannot make a script's folder")?;
-    python.arg("-u").arg(script).current_dir(&scratch);
+    python.arg("-u").arg(script).current_dir(cargo::empty(&log)?);
     python.env("PYTHONDONTWRITEBYTECODE", "1");
-    artefacts.announce(&mut python);
+    let rings = Rings::new()?;
+    rings.announce(&mut python);
     let mut step = Step::start(name);
     let output = exec::run(&mut step, &log, python, LIMIT)?;
     let mut counts = count(&output.text);

@@ -1,0 +1,74 @@
+//! `cargo xtask gpu`: the suite that needs a GPU, put together and, where there is one, run.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use crate::artefacts::Artefacts;
+use crate::venv::Venv;
+use crate::{cargo, torch};
+
+/// What the suite can be told.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Rehearse on the simulated driver: small, and no values
+    #[arg(long)]
+    simulated: bool,
+    /// The most that the run may take
+    #[arg(long, default_value_t = 8.0, value_name = "MINUTES")]
+    minutes: f64,
+}
+
+/// Makes the bundle and runs it here if that is possible.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let venv = Venv::ensure(&torch::find(torch::DEFAULT)?.kit)?;
+    venv.ensure_cuda_headers()?;
+    let artefacts = Artefacts::build()?;
+    let target = cargo::target()?;
+    let script = cargo::root()?.join("tests/gpu/bundle.py");
+    let mut bundle = Command::new(venv.python());
+    let status = bundle.arg(&script).arg(&artefacts.library).arg(&target).status();
+    if !status.context("cannot start the environment's python")?.success() {
+        bail!("the bundle was not made; the error is above");
+    }
+    let suite = target.join("vramtape-gpu/run.py");
+    if !options.simulated && !has_gpu() {
+        println!("No GPU here (`nvidia-smi -L` lists none). On a machine with one, and torch:");
+        println!("  tar xzf vramtape-gpu.tar.gz && python3 vramtape-gpu/run.py");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let out = target.join("gpu-results");
+    let mut python = Command::new(venv.python());
+    python.arg(&suite).arg("--out").arg(&out).args(["--minutes", &options.minutes.to_string()]);
+    if options.simulated {
+        python.arg("--simulated");
+        artefacts.announce(&mut python);
+    }
+    let status = python.status().context("cannot start the environment's python")?;
+    if !options.simulated {
+        keep(&out)?;
+    }
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn has_gpu() -> bool {
+    let listed = Command::new("nvidia-smi").arg("-L").output();
+    listed.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+}
+
+/// Copies the page and the numbers to where measurements are kept, under their date.
+fn keep(out: &Path) -> Result<()> {
+    let text = fs::read_to_string(out.join("results.json")).context("the suite left no results")?;
+    let date = text.split("\"date\": \"").nth(1).and_then(|rest| rest.get(..10));
+    let date = date.context("results.json has no date")?;
+    let folder = cargo::root()?.join("docs/results");
+    for kind in ["md", "json"] {
+        let to = folder.join(format!("{date}-gpu.{kind}"));
+        fs::copy(out.join(format!("results.{kind}")), &to)
+            .with_context(|| format!("cannot write {}", to.display()))?;
+        println!("{}", to.display());
+    }
+    Ok(())
+}

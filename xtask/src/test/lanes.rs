@@ -1,0 +1,76 @@
+//! Groups of tests side by side: most of a script's time is one thread's.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::Result;
+
+use crate::tally::{Group, Outcome, Tally};
+
+/// How many groups run at once, on a machine with that many processors.
+const LANES_MAX: usize = 4;
+
+/// What a group does.
+type Run<'a> = Box<dyn FnOnce() -> Result<Outcome> + Send + 'a>;
+
+/// Groups that bear each other's company.
+#[derive(Default)]
+pub(super) struct Lanes<'a> {
+    groups: VecDeque<(String, Run<'a>)>,
+}
+
+impl<'a> Lanes<'a> {
+    /// One more group.
+    pub(super) fn add(&mut self, name: String, run: impl FnOnce() -> Result<Outcome> + Send + 'a) {
+        self.groups.push_back((name, Box::new(run)));
+    }
+
+    /// Runs them all, each begun in the order in which they were added; each is told when it has ended.
+    pub(super) fn run(self, tally: &mut Tally) {
+        let lanes = thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
+        let waiting = Mutex::new(self.groups);
+        let tally = Mutex::new(tally);
+        thread::scope(|scope| {
+            for _ in 0..lanes {
+                scope.spawn(|| {
+                    loop {
+                        let Some((name, run)) = lock(&waiting).pop_front() else { break };
+                        let group = Group::run(&name, run);
+                        lock(&tally).record(&group);
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// A group that panics ends its lane, and the whole with it; until then the others go on.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::Counts;
+
+    #[test]
+    fn every_group_runs_once_and_is_counted() {
+        let ran = Mutex::new(Vec::new());
+        let mut lanes = Lanes::default();
+        for group in 0..7 {
+            let ran = &ran;
+            lanes.add(format!("group {group}"), move || {
+                lock(ran).push(group);
+                Ok(Outcome { counts: Counts::one(group != 3), detail: "the fourth".to_owned() })
+            });
+        }
+        let mut tally = Tally::default();
+        lanes.run(&mut tally);
+        assert_eq!(tally.total(), Counts { passed: 6, failed: 1 });
+        let mut ran = lock(&ran).clone();
+        ran.sort_unstable();
+        assert_eq!(ran, (0..7).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,28 @@
+//! A folder for the rings that a group of tests makes: what it leaves there is in nobody's way, and what others left
+//! is not in its.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+/// Removed when this is dropped.
+pub(super) struct Rings(Option<TempDir>);
+
+impl Rings {
+    /// On tmpfs, as rings should be; where this machine has none, rings go where they go.
+    pub(super) fn new() -> Result<Self> {
+        let tmpfs = Path::new("/dev/shm");
+        let folder = || tempfile::Builder::new().prefix("test-rings-").tempdir_in(tmpfs);
+        let folder = tmpfs.is_dir().then(folder).transpose();
+        Ok(Self(folder.with_context(|| format!("no folder for rings in {}", tmpfs.display()))?))
+    }
+
+    /// Tells a program and its children.
+    pub(super) fn announce(&self, command: &mut Command) {
+        if let Some(folder) = &self.0 {
+            command.env("VRAMTAPE_RINGS", folder.path());
+        }
+    }
+}
