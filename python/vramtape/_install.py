@@ -10,7 +10,7 @@ import threading
 import warnings
 from typing import Any, NoReturn, Optional
 
-from . import _end, _runtime
+from . import _end, _runtime, _settle
 from .routes import ALL, REPLACING, Unavailable
 
 # The oldest torch with all hooks and names that the routes stand on.
@@ -66,6 +66,7 @@ def install(route: Optional[str] = None) -> str:
         _check_cuda(torch)
         _active = _activate(torch, route)
         _end.watch()
+        _settle.watch()
         _mark()
         return _active
 

@@ -6,6 +6,7 @@
 
 import ctypes
 import os
+import runpy
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILT = os.path.join(ROOT, "target", "release")
 LIBRARY = os.environ.get("VRAMTAPE_LIBRARY", os.path.join(BUILT, "libvramtape.so"))
 SIMCUDA = os.environ.get("VRAMTAPE_SIMCUDA", os.path.join(BUILT, "simcuda"))
+SIMCUDA_NAMES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")  # PyTorch and cudarc look for all three.
 COMMAND = os.environ.get("VRAMTAPE_COMMAND", os.path.join(BUILT, "vramtape"))
 LAB_LIBRARY = os.environ.get("VRAMTAPE_LAB_LIBRARY", os.path.join(BUILT, "libvramtape_lab.so"))
 # What a child that imports the Python package from this checkout needs.
@@ -27,10 +29,14 @@ PACKAGE = {
 
 
 def load_simcuda():
-    """Puts the simulated driver where PyTorch will find it. Has to come before `import torch`."""
+    """Puts the simulated driver where PyTorch will find it, and returns what it loaded. Comes before `import torch`.
+
+    The process ends without an abort of PyTorch's, also where a script does not use the package, which sees to it.
+    """
     assert "torch" not in sys.modules, "the simulated driver has to be loaded before torch"
-    for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):  # PyTorch and cudarc look for all three.
-        ctypes.CDLL(os.path.join(SIMCUDA, name), mode=ctypes.RTLD_GLOBAL)
+    libraries = [ctypes.CDLL(os.path.join(SIMCUDA, name), mode=ctypes.RTLD_GLOBAL) for name in SIMCUDA_NAMES]
+    runpy.run_path(os.path.join(ROOT, "python", "vramtape", "_settle.py"))["watch"]()
+    return libraries
 
 
 def use_vramtape():

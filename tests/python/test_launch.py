@@ -154,6 +154,11 @@ def every_rank_has_a_tape(folder):
     assert "--nproc" in shown.stdout
 
 
+def a_program_may_end_after_backward(folder):
+    """Autograd's thread still wants the interpreter's lock then, and PyTorch 2.15 by itself aborts (pytorch#190489)."""
+    run("-q", script("backward"), folder=folder)
+
+
 def an_interrupted_run_has_its_tape(folder):
     """Python ends by the signal then, without a word to the library."""
     done = run("-o", "stopped.vtape", script("allocate"), "7", "interrupted", folder=folder, code=-signal.SIGINT)
@@ -260,6 +265,7 @@ CASES = (
     a_tape_and_a_line,
     settings_and_flags,
     settings_may_say_no_tape,
+    a_program_may_end_after_backward,
     an_interrupted_run_has_its_tape,
     a_killed_run_is_recovered,
     what_killed_runs_left_goes,

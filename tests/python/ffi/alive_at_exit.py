@@ -3,7 +3,6 @@
 import atexit
 import subprocess
 import sys
-import time
 
 if sys.argv[1:] != ["child"]:
     child = subprocess.run([sys.executable, __file__, "child"], capture_output=True, text=True, timeout=120)
@@ -15,9 +14,6 @@ from _start import Training, torch  # noqa: E402
 
 training = Training()
 training.step()
-# A thread of PyTorch's that wants the interpreter's lock when the interpreter ends is killed where C++ permits none
-# ("terminate called without an active exception", seen once). None of ours wants it; autograd's do, for a moment.
-time.sleep(0.5)
 torch.leaked = [torch.empty(1 << 20, device="cuda") for _ in range(8)]
 sys.modules["_kept"] = training
 atexit.register(lambda: torch.empty(1 << 20, device="cuda"))

@@ -1,19 +1,12 @@
 """What the simcuda tests share: loading the stand-in before torch, and a small GPT."""
 
-import ctypes
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from harness import SIMCUDA
+from harness import load_simcuda as load
 
-NAMES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 MIB = 1 << 20
-
-
-def load():
-    """Loads simcuda under all its names; before the first import of torch."""
-    return [ctypes.CDLL(os.path.join(SIMCUDA, name), ctypes.RTLD_GLOBAL) for name in NAMES]
 
 
 def gpt(layers=2, width=128, heads=4, vocabulary=1000, checkpointing=False, eager=False):

@@ -4,6 +4,7 @@ import ctypes
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 
 import common
+import harness
 
 common.load()
 
@@ -12,7 +13,7 @@ SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_FOUND = 0, 1, 2, 500
 
 # A program that asks for either name gets the loaded stand-in: NULL functions would mean another library.
 cuda = ctypes.CDLL("libcuda.so.1")
-for name in common.NAMES:
+for name in harness.SIMCUDA_NAMES:
     cu_init = ctypes.cast(ctypes.CDLL(name).cuInit, c_void_p).value
     assert cu_init == ctypes.cast(cuda.cuInit, c_void_p).value, name
 assert cuda.cuInit(0) == SUCCESS
