@@ -170,7 +170,7 @@ with tempfile.TemporaryDirectory() as name:
 
     refused(FileNotFoundError, f"'{folder / 'gone'}'", read_another)
     refused(TypeError, "brackets", lambda: vramtape.profile(recurse))
-    refused(TypeError, "not int", lambda: vramtape.profile().dump_on_oom(5))
+    refused(TypeError, "int", lambda: vramtape.profile().dump_on_oom(5))
 
     # Out of memory: the exception is PyTorch's, and the block is kept.
     ooms = folder / "ooms"
