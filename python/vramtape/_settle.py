@@ -42,7 +42,11 @@ def _settle() -> None:
 
 def _progress() -> Iterator[Progress]:
     """Of each of autograd's threads: which it is, its state, and how often it stopped running."""
-    for task in os.listdir(TASKS):
+    try:
+        tasks = os.listdir(TASKS)
+    except OSError:  # No /proc is mounted: the program ends as it would without us.
+        tasks = []
+    for task in tasks:
         try:
             with open(f"{TASKS}/{task}/status") as status:
                 said = dict(line.split(":", 1) for line in status)
