@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
@@ -16,14 +17,16 @@ void* between_malloc(size_t size, int device, void* stream) { return vramtape_ma
 void between_free(void* ptr, size_t size, int device, void* stream) { vramtape_free(ptr, size, device, stream); }
 """
 
-if sys.argv[1:] != ["child"]:
-    with open("between.c", "w") as file:
-        file.write(SOURCE)
-    folder, name = os.path.split(harness.LIBRARY)
-    compiler = os.environ.get("CC", "cc")
-    command = [compiler, "-shared", "-fPIC", "between.c", "-o", "between.so", harness.LIBRARY, f"-Wl,-rpath,{folder}"]
-    subprocess.run(command, check=True)
-    child = subprocess.run([sys.executable, __file__, "child"], capture_output=True, text=True, timeout=240)
+if sys.argv[1:2] != ["child"]:
+    with tempfile.TemporaryDirectory() as folder:
+        source, between = os.path.join(folder, "between.c"), os.path.join(folder, "between.so")
+        with open(source, "w") as file:
+            file.write(SOURCE)
+        compiler, beside = os.environ.get("CC", "cc"), os.path.dirname(harness.LIBRARY)
+        command = [compiler, "-shared", "-fPIC", source, "-o", between, harness.LIBRARY, f"-Wl,-rpath,{beside}"]
+        subprocess.run(command, check=True)
+        line = [sys.executable, __file__, "child", between]
+        child = subprocess.run(line, capture_output=True, text=True, timeout=240)
     assert child.returncode == 0, child.stderr
     assert child.stderr.count("does not call vramtape_malloc itself") == 1, child.stderr
     assert "set_record_stream_fn" in child.stderr, child.stderr
@@ -33,7 +36,7 @@ harness.load_simcuda()
 
 import torch  # noqa: E402
 
-allocator = torch.cuda.memory.CUDAPluggableAllocator(os.path.abspath("between.so"), "between_malloc", "between_free")
+allocator = torch.cuda.memory.CUDAPluggableAllocator(sys.argv[2], "between_malloc", "between_free")
 torch.cuda.memory.change_current_allocator(allocator)
 for _ in range(3):
     torch.empty(1000, device="cuda")
