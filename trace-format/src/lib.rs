@@ -57,7 +57,7 @@ pub use event::{Category, Event, MarkKind, Record, ScopeFilter};
 pub use ids::{Addr, DeviceId, FrameId, PoolId, StackId, Stream, StringId, ThreadId};
 pub use index::{Index, IndexEntry};
 pub use layout::{CHUNK_HEADER_BYTES, ChunkKind, FILE_HEADER_BYTES, MAGIC, VERSION};
-pub use meta::{DeviceMeta, Meta, Source};
+pub use meta::{DeviceMeta, EndKind, Meta, ProgramEnd, Source};
 pub use read::{Item, ReadCause, ReadError, Reader, Recovery, Torn};
 pub use segment::{BlockState, BlockStatus, SegmentState};
 pub use state::{Problem, State, StateError};

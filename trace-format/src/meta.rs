@@ -18,6 +18,44 @@ pub enum Source {
     Unknown,
 }
 
+/// How the recorded program ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndKind {
+    /// It ended by itself: its last line, or `sys.exit`.
+    Exit,
+    /// An exception that was not caught.
+    Exception,
+    /// The same, and the exception was `torch.OutOfMemoryError`.
+    OutOfMemory,
+    /// A signal that the recorder could answer, such as SIGTERM or SIGINT.
+    Signal,
+    /// The program went on: recording was stopped, or a tape was saved in the middle.
+    RecordingStopped,
+    /// The program went on: the tape could not be written any more, as on a full disk.
+    TapeFailed,
+    /// Something that a later version knows.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// The end of the recorded program, or of its tape. A tape without one ended with its process: it was killed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProgramEnd {
+    /// How it ended.
+    pub kind: EndKind,
+    /// The exception's type and first line, the signal's name, the error of the tape; empty where there is nothing to
+    /// add.
+    pub detail: String,
+    /// When, in nanoseconds since the Unix epoch.
+    pub time_ns: Option<u64>,
+    /// Fields that a later version added; kept as they are.
+    #[serde(flatten)]
+    pub other: serde_json::Map<String, serde_json::Value>,
+}
+
 /// A device as the tape knows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -52,6 +90,15 @@ pub struct Meta {
     pub strategy: Option<String>,
     /// Version of the PyTorch that made the requests.
     pub torch_version: Option<String>,
+    /// Version of the CUDA runtime that this PyTorch was built for (`13.0`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuda_version: Option<String>,
+    /// Version of the GPU's driver (`580.65.06`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_version: Option<String>,
+    /// The command line of the recorded program; `None` where it is not known or was left out on request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
     /// Whose behaviour `native` reproduced (`2.11`, `2.15`).
     pub compat: Option<String>,
     /// The text of `PYTORCH_CUDA_ALLOC_CONF`.
@@ -70,6 +117,9 @@ pub struct Meta {
     pub start_time_ns: Option<u64>,
     /// The clock behind the records' times (`unix`, `none`, ...).
     pub clock: Option<String>,
+    /// How the recorded program ended; `None` where the tape ends with its process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<ProgramEnd>,
     /// What an importer concluded because its source did not say it, one sentence each.
     pub inferred: Vec<String>,
     /// Fields that a later version added; kept as they are.
@@ -90,5 +140,19 @@ mod tests {
         let again: Meta = serde_json::from_str(&serde_json::to_string(&meta).unwrap()).unwrap();
         assert_eq!(again.other["moon"], "full");
         assert_eq!(again.devices[0].other["colour"], "red");
+    }
+
+    #[test]
+    fn the_end_of_a_program_is_written_and_unknown_kinds_are_kept_apart() {
+        let detail = "SIGTERM".to_owned();
+        let end = ProgramEnd { kind: EndKind::Signal, detail, ..ProgramEnd::default() };
+        let text =
+            serde_json::to_string(&Meta { end: Some(end.clone()), ..Meta::default() }).unwrap();
+        assert_eq!(serde_json::from_str::<Meta>(&text).unwrap().end, Some(end));
+        let later: Meta =
+            serde_json::from_str(r#"{"end":{"kind":"eaten","by":"wolves"}}"#).unwrap();
+        let later = later.end.unwrap();
+        assert_eq!((later.kind, &later.other["by"]), (EndKind::Unknown, &"wolves".into()));
+        assert!(!serde_json::to_string(&Meta::default()).unwrap().contains("\"end\""));
     }
 }
