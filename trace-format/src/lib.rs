@@ -49,6 +49,7 @@ mod read;
 mod segment;
 mod state;
 mod tables;
+mod time;
 mod varint;
 mod write;
 
@@ -62,5 +63,6 @@ pub use read::{Item, ReadCause, ReadError, Reader, Recovery, Torn};
 pub use segment::{BlockState, BlockStatus, SegmentState};
 pub use state::{Problem, State, StateError};
 pub use tables::{Frame, FrameText, Tables};
+pub use time::utc;
 pub use varint::Malformed;
 pub use write::{Commit, WriteCause, WriteError, Writer};

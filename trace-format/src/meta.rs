@@ -120,11 +120,25 @@ pub struct Meta {
     /// How the recorded program ended; `None` where the tape ends with its process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<ProgramEnd>,
+    /// Number of this file among the parts of a tape with a size limit (`tape_max`), from 1; `None` for any other tape.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<u32>,
+    /// Records on earlier parts that were removed to keep the limit.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub dropped_records: u64,
+    /// Size of those parts.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub dropped_bytes: u64,
     /// What an importer concluded because its source did not say it, one sentence each.
     pub inferred: Vec<String>,
     /// Fields that a later version added; kept as they are.
     #[serde(flatten)]
     pub other: serde_json::Map<String, serde_json::Value>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]

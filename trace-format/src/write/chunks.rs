@@ -1,6 +1,7 @@
 //! Chunks onto a stream: packed, sealed, one write each, and nothing behind one that failed.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 
 use super::{WriteCause, WriteError, error::named};
 use crate::{
@@ -40,6 +41,20 @@ impl<W: Write> Chunks<W> {
         };
         chunks.write_out()?;
         Ok(chunks)
+    }
+
+    /// Chunks that were written whole.
+    pub(super) fn len(&self) -> usize {
+        let chunks = self.index.entries.iter();
+        chunks.filter(|chunk| chunk.offset_bytes < self.offset_bytes).count()
+    }
+
+    /// Items of a device's chunks of this kind that were written whole.
+    pub(super) fn items(&self, kind: ChunkKind, device: DeviceId) -> u64 {
+        let chunks = self.index.entries.iter();
+        let whole = chunks.filter(|chunk| chunk.offset_bytes < self.offset_bytes);
+        let meant = whole.filter(|chunk| chunk.kind == kind && chunk.device == device);
+        meant.map(|chunk| u64::from(chunk.items)).sum()
     }
 
     /// What errors call the tape.
@@ -123,6 +138,21 @@ impl<W: Write> Chunks<W> {
     fn wrote(&mut self, result: io::Result<()>) -> Result<(), WriteError> {
         self.stopped |= result.is_err();
         named(&self.name, result)
+    }
+}
+
+impl Chunks<File> {
+    /// Removes from the end of the file the chunk that could not be written whole, and whole ones until `keep` are left.
+    pub(super) fn cut(&mut self, keep: usize) -> Result<(), WriteError> {
+        if let Some(first_cut) = self.index.entries.get(keep) {
+            self.offset_bytes = self.offset_bytes.min(first_cut.offset_bytes);
+        }
+        let end_bytes = self.offset_bytes;
+        self.index.entries.retain(|chunk| chunk.offset_bytes < end_bytes);
+        named(&self.name, self.sink.set_len(end_bytes))?;
+        named(&self.name, self.sink.seek(SeekFrom::Start(end_bytes)))?;
+        self.stopped = false;
+        Ok(())
     }
 }
 

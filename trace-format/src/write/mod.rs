@@ -28,6 +28,8 @@ use error::named;
 const RECORDS_PER_CHUNK: u32 = 1 << 16;
 /// New strings and stacks are written when they take this much, even if no event asks for them yet.
 const TABLES_PENDING_BYTES: usize = 1 << 20;
+/// Whole chunks that a tape gives up at most where its end finds no room.
+const GIVEN_UP_MAX: usize = 64;
 /// Longest text that fits a strings chunk.
 const STRING_MAX_BYTES: usize = (PAYLOAD_MAX_BYTES as usize) - TABLES_PENDING_BYTES - 64;
 
@@ -42,6 +44,8 @@ pub struct Writer<W: Write> {
     tables: Interner,
     devices: Vec<(DeviceId, EventsEncoder)>,
     payload: Vec<u8>,
+    /// Chunks before the end of a tape that was finished short.
+    kept_chunks: Option<usize>,
 }
 
 impl Writer<File> {
@@ -71,6 +75,46 @@ impl Writer<File> {
     }
 }
 
+impl Writer<File> {
+    /// Finishes a tape that could not be written on, as on a full disk: `meta` and the index take the place of the
+    /// chunk that was torn, and of as many whole ones before it as they need. `lost` gives for each device what is
+    /// missing behind its last record. May be called again with a later account.
+    ///
+    /// # Errors
+    /// Where there is still no room, or the system refuses even this.
+    pub fn finish_short(
+        &mut self,
+        meta: &Meta,
+        lost: &[(DeviceId, Record)],
+    ) -> Result<(), WriteError> {
+        let mut keep = self.kept_chunks.unwrap_or_else(|| self.chunks.len());
+        let fewest = keep.saturating_sub(GIVEN_UP_MAX).max(1);
+        loop {
+            self.chunks.cut(keep)?;
+            match self.end_with(meta, lost) {
+                Ok(()) => {
+                    self.kept_chunks = Some(keep);
+                    return Ok(());
+                }
+                Err(error) if keep <= fewest => return Err(error),
+                Err(_) => keep -= 1,
+            }
+        }
+    }
+
+    fn end_with(&mut self, meta: &Meta, lost: &[(DeviceId, Record)]) -> Result<(), WriteError> {
+        // Records that wait for a full chunk, and texts that only they name, came after the chunk that failed.
+        self.devices.clear();
+        self.tables = Interner::default();
+        for (device, record) in lost {
+            self.push(*device, record)?;
+        }
+        self.flush()?;
+        self.meta(meta)?;
+        self.chunks.write_index()
+    }
+}
+
 impl<W: Write> Writer<W> {
     /// Starts a tape; errors call it `name`. Every chunk is one `write_all`, so `sink` needs no buffer.
     ///
@@ -84,6 +128,7 @@ impl<W: Write> Writer<W> {
             tables: Interner::default(),
             devices: Vec::new(),
             payload: Vec::new(),
+            kept_chunks: None,
         };
         writer.meta(meta)?;
         Ok(writer)
@@ -192,6 +237,11 @@ impl<W: Write> Writer<W> {
         let waiting = waiting.sum::<usize>() + self.tables.pending_bytes();
         let chunks = self.devices.len() + 2;
         self.chunks.size_with_index_bytes() + (waiting + chunks * 2 * CHUNK_HEADER_BYTES) as u64
+    }
+
+    /// Records of a device in the chunks that were written whole.
+    pub fn written_records(&self, device: DeviceId) -> u64 {
+        self.chunks.items(ChunkKind::Events, device)
     }
 
     /// Writes what waits, then the index, and gives a tape started with [`create`](Writer::create) its name.

@@ -1,12 +1,15 @@
 //! The tape's thread: from the rings into the file, until it is told to stop.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use trace_format::{EndKind, ProgramEnd};
+
 use super::parts::Parts;
-use super::recorder::{FLUSH_EVERY, Shared};
+use super::recorder::{FLUSH_EVERY, Shared, TapeFailure};
 use super::source::Feed;
 use super::{TapeError, TapeSummary};
 use crate::record::clock::Clock;
@@ -20,7 +23,75 @@ pub(super) struct Drainer<C> {
 }
 
 impl<C: Clock> Drainer<C> {
+    /// Writes until it is to stop. Where the tape cannot be written any more, it counts what is missing until then.
     pub(super) fn run(mut self) -> Result<TapeSummary, TapeError> {
+        match self.write() {
+            Ok(()) => {
+                let end = self.shared.end().take();
+                let (records, lost) = self.counts();
+                let written = self.parts.path().to_owned();
+                match self.parts.finish(end) {
+                    Ok(path) => Ok(TapeSummary { path, records, lost }),
+                    Err(cause) => Err(ended(&written, cause.into(), self.clock.unix_ns(), lost)),
+                }
+            }
+            Err(cause) => Err(self.fail(cause)),
+        }
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        let sum = |count: fn(&Feed) -> u64| self.feeds.iter().map(count).sum();
+        (sum(|feed| feed.records), sum(|feed| feed.lost))
+    }
+
+    /// Ends the tape where it is, and then counts.
+    fn fail(&mut self, cause: TapeError) -> TapeError {
+        let time_ns = self.clock.unix_ns();
+        let path = self.parts.path().to_owned();
+        let reason = cause.reason();
+        tracing::warn!(
+            "{} ends here: {reason}. The program goes on without a tape{}",
+            path.display(),
+            cause.way_out()
+        );
+        let detail = reason.clone();
+        let end = ProgramEnd {
+            kind: EndKind::TapeFailed,
+            detail,
+            time_ns: Some(time_ns),
+            ..ProgramEnd::default()
+        };
+        // Else what is there is a torn tape, and as readable as one.
+        if let Err(error) = self.parts.finish_short(end.clone(), &[]) {
+            tracing::debug!("{error}");
+        }
+        let lost_before = self.feeds.iter().map(|feed| feed.lost).collect::<Vec<_>>();
+        for feed in &mut self.feeds {
+            feed.lose_unwritten(&mut self.parts);
+        }
+        *self.shared.failure() = Some(TapeFailure { reason, time_ns });
+        self.shared.has_failed.store(true, Ordering::Release);
+        loop {
+            let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
+            self.shared.flushes().clear(); // Their owners see that the tape has failed.
+            self.feeds.append(&mut self.shared.new_feeds());
+            self.feeds.iter_mut().for_each(Feed::lose_new);
+            if is_stopping {
+                break;
+            }
+            thread::park_timeout(self.pause());
+        }
+        let before = lost_before.into_iter().chain(std::iter::repeat(0));
+        let losses = self.feeds.iter_mut().zip(before);
+        let losses = losses.map(|(feed, before)| feed.loss(feed.lost - before, time_ns));
+        let losses: Vec<_> = losses.collect();
+        if let Err(error) = self.parts.finish_short(end, &losses) {
+            tracing::debug!("{error}");
+        }
+        ended(&path, cause, time_ns, self.counts().1)
+    }
+
+    fn write(&mut self) -> Result<(), TapeError> {
         let mut flushed_at = Instant::now();
         loop {
             // Asked before draining, so that what was recorded before the stop is drained.
@@ -29,7 +100,7 @@ impl<C: Clock> Drainer<C> {
             self.take_new_feeds()?;
             self.drain()?;
             if is_stopping {
-                break;
+                return Ok(());
             }
             if flushed_at.elapsed() >= FLUSH_EVERY || !flushes.is_empty() {
                 self.parts.writer().flush()?;
@@ -41,9 +112,6 @@ impl<C: Clock> Drainer<C> {
             }
             thread::park_timeout(self.pause());
         }
-        let sum = |count: fn(&Feed) -> u64| self.feeds.iter().map(count).sum();
-        let (records, lost) = (sum(|feed| feed.records), sum(|feed| feed.lost));
-        Ok(TapeSummary { path: self.parts.finish()?, records, lost })
     }
 
     fn take_new_feeds(&mut self) -> Result<(), TapeError> {
@@ -80,7 +148,8 @@ impl<C: Clock> Drainer<C> {
         for feed in &mut self.feeds {
             cuts.push(feed.cut(&mut self.parts, now_ns)?);
         }
-        self.parts.turn()?;
+        let part_records = self.feeds.iter().map(|feed| feed.part_records).sum();
+        self.parts.turn(part_records)?;
         for (feed, cut) in self.feeds.iter_mut().zip(cuts) {
             feed.begin_part(&mut self.parts, cut, now_ns)?;
         }
@@ -94,4 +163,8 @@ impl<C: Clock> Drainer<C> {
         let quarter = Duration::from_nanos(slots.saturating_mul(FASTEST_RECORD_NS) / 4);
         quarter.clamp(Duration::from_micros(200), Duration::from_millis(10))
     }
+}
+
+fn ended(path: &Path, cause: TapeError, time_ns: u64, lost: u64) -> TapeError {
+    TapeError::Ended { path: path.to_owned(), cause: Box::new(cause), time_ns, lost }
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use trace_format::{
-    DeviceId, Event, Frame, Item, Reader, Record, StackId, StringId, Tables, WriteError, Writer,
+    DeviceId, Event, Frame, Item, Meta, Reader, Record, StackId, StringId, Tables, WriteError,
+    Writer,
 };
 
 use super::names::{Names, Texts};
@@ -34,7 +35,7 @@ pub fn join_rings(
 ) -> Result<Vec<Recovered>, RecoverError> {
     let readers = rings.iter().map(|ring| RingReader::open(ring)).collect::<Result<Vec<_>, _>>()?;
     let mut reader = Reader::open(torn)?;
-    let mut writer = Writer::create(path, reader.meta())?;
+    let mut writer = Writer::create(path, &without_end(reader.meta()))?;
     let tails = copy(&mut reader, &mut writer)?;
     let append = |ring: RingReader| {
         let tail = tails.get(&ring.info().device);
@@ -85,6 +86,11 @@ impl Texts for TapeTexts {
     }
 }
 
+/// The process went on behind the end of a tape that failed.
+fn without_end(meta: &Meta) -> Meta {
+    Meta { end: None, ..meta.clone() }
+}
+
 /// Copies all whole chunks.
 fn copy<R: Read, W: Write>(
     reader: &mut Reader<R>,
@@ -96,7 +102,7 @@ fn copy<R: Read, W: Write>(
         let item = item?;
         names.texts_mut().learn(reader.tables());
         match item {
-            Item::Meta(meta) => writer.meta(&meta)?,
+            Item::Meta(meta) => writer.meta(&without_end(&meta))?,
             Item::Base(device, base) => {
                 let base = names.base(writer, *base)?;
                 writer.base(device, &base)?;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::{io, mem};
 
 use rustix::fs::{FlockOperation, flock};
-use trace_format::{BaseState, DeviceId, DeviceMeta, Meta, WriteCause, WriteError, Writer};
+use trace_format::{
+    BaseState, DeviceId, DeviceMeta, Meta, ProgramEnd, Record, WriteCause, WriteError, Writer,
+};
 
 use super::TapeError;
 
@@ -20,8 +22,9 @@ pub(super) struct Parts {
     meta: Meta,
     max_bytes: Option<u64>,
     writer: Writer<File>,
-    /// Size of the part before this one.
+    /// Size of the part before this one, and its records.
     previous_bytes: u64,
+    previous_records: u64,
     /// The most that a base state took: the next one will take about as much.
     base_bytes: u64,
 }
@@ -30,9 +33,10 @@ impl Parts {
     /// Opens the tape in place, and locks it for as long as this process writes it.
     pub(super) fn open(
         path: PathBuf,
-        meta: Meta,
+        mut meta: Meta,
         max_bytes: Option<u64>,
     ) -> Result<Self, TapeError> {
+        meta.part = max_bytes.map(|_| 1);
         let writer = open(&path, &meta)?;
         if max_bytes.is_some() {
             // Of an earlier tape: beside this one it would look like its beginning.
@@ -43,7 +47,8 @@ impl Parts {
                 _ => {}
             }
         }
-        Ok(Self { path, meta, max_bytes, writer, previous_bytes: 0, base_bytes: 0 })
+        let (previous_bytes, previous_records) = (0, 0);
+        Ok(Self { path, meta, max_bytes, writer, previous_bytes, previous_records, base_bytes: 0 })
     }
 
     /// The part that is being written.
@@ -80,10 +85,14 @@ impl Parts {
         end_bytes > max_bytes / 2 || end_bytes + self.previous_bytes > max_bytes
     }
 
-    /// Finishes this part and begins the next one, which wants the state of every device.
-    pub(super) fn turn(&mut self) -> Result<(), TapeError> {
+    /// Finishes this part, which has so many records, and begins the next one, which wants the state of every device.
+    pub(super) fn turn(&mut self, records: u64) -> Result<(), TapeError> {
         self.writer.flush()?;
-        self.previous_bytes = self.writer.size_at_most_bytes();
+        // The part before this one is replaced.
+        self.meta.dropped_bytes += self.previous_bytes;
+        self.meta.dropped_records += self.previous_records;
+        self.meta.part = self.meta.part.map(|part| part + 1);
+        (self.previous_bytes, self.previous_records) = (self.writer.size_at_most_bytes(), records);
         let previous = previous(&self.path);
         fs::rename(&self.path, &previous).map_err(|error| io_error(&previous, error))?;
         let finished = mem::replace(&mut self.writer, open(&self.path, &self.meta)?);
@@ -102,10 +111,30 @@ impl Parts {
         }
     }
 
-    /// Writes the index.
-    pub(super) fn finish(self) -> Result<PathBuf, WriteError> {
+    /// Writes how the program ended, if that is known, and the index.
+    pub(super) fn finish(mut self, end: Option<ProgramEnd>) -> Result<PathBuf, WriteError> {
+        if end.is_some() {
+            self.meta.end = end;
+            self.writer.flush()?;
+            self.writer.meta(&self.meta)?;
+        }
         self.writer.finish()?;
         Ok(self.path)
+    }
+
+    /// Finishes a part that could not be written on, with what is missing on it.
+    pub(super) fn finish_short(
+        &mut self,
+        end: ProgramEnd,
+        lost: &[(DeviceId, Record)],
+    ) -> Result<(), WriteError> {
+        self.meta.end = Some(end);
+        self.writer.finish_short(&self.meta, lost)
+    }
+
+    /// Where the newest part is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use trace_format::{Meta, WriteError};
+use trace_format::{Meta, ProgramEnd, WriteCause, WriteError, utc};
 
 use super::drainer::Drainer;
 use super::parts::Parts;
@@ -39,9 +39,23 @@ pub struct TapeRecorder {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) is_stopping: AtomicBool,
+    /// Whether the tape cannot be written any more.
+    pub(super) has_failed: AtomicBool,
+    failure: Mutex<Option<TapeFailure>>,
+    /// What the tape is to say about the end of its program.
+    end: Mutex<Option<ProgramEnd>>,
     new_feeds: Mutex<Vec<Feed>>,
     /// Who waits for everything recorded until now to be in the file.
     flushes: Mutex<Vec<mpsc::Sender<()>>>,
+}
+
+/// Why and when a tape ended before its program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapeFailure {
+    /// The system's words, or ours.
+    pub reason: String,
+    /// When, in nanoseconds since the Unix epoch.
+    pub time_ns: u64,
 }
 
 /// What is on a finished tape.
@@ -76,6 +90,23 @@ pub enum TapeError {
         /// What the tape may have.
         max_bytes: u64,
     },
+    /// The tape ended before its program.
+    #[error(
+        "{} ended early, at {}: {}; {lost} records after that are not on it",
+        path.display(),
+        utc(*time_ns),
+        cause.reason()
+    )]
+    Ended {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: Box<TapeError>,
+        /// When, in nanoseconds since the Unix epoch.
+        time_ns: u64,
+        /// Records that are missing on it, those included that were overwritten before.
+        lost: u64,
+    },
     /// Another tape is being written there.
     #[error(
         "{} is being written by another process: put {{pid}} or {{rank}} into the tape path",
@@ -97,6 +128,32 @@ pub enum TapeError {
     /// This process was forked from the one that records.
     #[error("this process was forked from the one that writes the tape; stop it there")]
     Forked,
+}
+
+impl TapeError {
+    /// Why a tape could not be written, without its name.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Write(WriteError { cause: WriteCause::Io(error), .. }) => {
+                // Without the number behind it.
+                let text = error.to_string();
+                text.split(" (os error").next().unwrap_or_default().to_owned()
+            }
+            Self::Write(error) => error.cause.to_string(),
+            other => other.to_string(),
+        }
+    }
+
+    /// What to do about it, where the reason does not say it.
+    pub(super) fn way_out(&self) -> &'static str {
+        match self {
+            Self::Write(WriteError { cause: WriteCause::Io(_), .. }) => {
+                ": make room there, or write the tape to another disk (`vramtape run -o`, or tape: in VRAMTAPE_CONF) \
+                 or limit its size (tape_max:2GiB)"
+            }
+            _ => "",
+        }
+    }
 }
 
 impl TapeRecorder {
@@ -130,9 +187,7 @@ impl TapeRecorder {
                 let drainer = Drainer { parts, feeds: Vec::new(), shared, clock };
                 // Nobody but a panicking caller would not listen.
                 let _ = started.send(());
-                drainer.run().inspect_err(|error| {
-                    tracing::warn!(%error, "recording to the tape stops; the allocator goes on");
-                })
+                drainer.run()
             }
         };
         let builder = thread::Builder::new().name("vramtape-tape".to_owned());
@@ -173,7 +228,7 @@ impl TapeRecorder {
             match flushed.recv_timeout(FLUSH_EVERY) {
                 Ok(()) => return true,
                 // Nobody answers who ended before the question came.
-                Err(RecvTimeoutError::Timeout) if !thread.is_finished() => {}
+                Err(RecvTimeoutError::Timeout) if self.is_recording() => {}
                 Err(_) => return false,
             }
         }
@@ -181,7 +236,23 @@ impl TapeRecorder {
 
     /// Whether the tape is still being written.
     pub fn is_recording(&self) -> bool {
-        self.pid == std::process::id() && self.thread.as_ref().is_some_and(|t| !t.is_finished())
+        self.pid == std::process::id()
+            && !self.shared.has_failed.load(Ordering::Acquire)
+            && self.thread.as_ref().is_some_and(|t| !t.is_finished())
+    }
+
+    /// Why and when the tape ended, if it did so before it was [stopped](Self::stop).
+    pub fn failure(&self) -> Option<TapeFailure> {
+        self.shared.failure().clone()
+    }
+
+    /// Writes everything recorded until now, how the program ended, and the index; see [`stop`](Self::stop).
+    ///
+    /// # Errors
+    /// As for [`stop`](Self::stop).
+    pub fn stop_at_end(mut self, end: ProgramEnd) -> Result<TapeSummary, TapeError> {
+        *self.shared.end() = Some(end);
+        self.finish()
     }
 
     /// Writes everything recorded until now, and the index. Not to be called under a heap's lock, which the drainer
@@ -225,6 +296,14 @@ impl Drop for TapeRecorder {
 impl Shared {
     pub(super) fn new_feeds(&self) -> MutexGuard<'_, Vec<Feed>> {
         self.new_feeds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn end(&self) -> MutexGuard<'_, Option<ProgramEnd>> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn failure(&self) -> MutexGuard<'_, Option<TapeFailure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn flushes(&self) -> MutexGuard<'_, Vec<mpsc::Sender<()>>> {

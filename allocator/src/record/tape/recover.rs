@@ -107,5 +107,5 @@ pub(super) fn held_by(reader: &mut RingReader) -> Stretch {
 /// The state at the end; a ring without one is still worth its records.
 fn known_end(reader: &mut RingReader) -> Option<(trace_format::BaseState, u64)> {
     let end = reader.base_state();
-    end.inspect_err(|error| tracing::warn!(%error, "the tape has no state to start from")).ok()
+    end.inspect_err(|error| tracing::warn!("the tape has no state to replay from: {error}")).ok()
 }

@@ -1,5 +1,6 @@
 //! One ring's way onto a tape: every record once, in order, and a base state wherever a reader needs one.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -49,6 +50,9 @@ pub(super) struct Feed {
     records_per_base: u64,
     pub(super) records: u64,
     pub(super) lost: u64,
+    /// Records handed to the writer of this part, and how many of them say that others are lost.
+    pub(super) part_records: u64,
+    part_gaps: u64,
 }
 
 impl Feed {
@@ -57,7 +61,18 @@ impl Feed {
         let base_at = (source.ring.sequence() == 0).then_some(0);
         let names = Names::new(Arc::clone(&source.ring));
         let cursor = Cursor::default();
-        Self { source, names, cursor, end: 0, base_at, records_per_base, records: 0, lost: 0 }
+        Self {
+            source,
+            names,
+            cursor,
+            end: 0,
+            base_at,
+            records_per_base,
+            records: 0,
+            lost: 0,
+            part_records: 0,
+            part_gaps: 0,
+        }
     }
 
     pub(super) fn ring(&self) -> &Ring {
@@ -123,6 +138,7 @@ impl Feed {
         // Every part has strings and stacks of its own.
         self.names = Names::new(Arc::clone(&self.source.ring));
         self.base_at = None;
+        (self.part_records, self.part_gaps) = (0, 0);
         match cut {
             Some((base, next)) => self.put_base(parts, base, next, now_ns),
             None => Ok(()),
@@ -143,6 +159,7 @@ impl Feed {
         let count = next.saturating_sub(self.cursor.position());
         self.lost += count;
         self.ring().add_lost_by_tape(count);
+        self.part_gaps += 1;
         let (thread, stack) = (ThreadId::default(), StackId::NONE);
         let (time_ns, event) = (self.cursor.not_before(now_ns), Event::Lost { count });
         parts.writer().push(self.device_id(), &Record { time_ns, thread, stack, event })
@@ -165,13 +182,51 @@ impl Feed {
 
     fn copy(&mut self, parts: &mut Parts, end: u64) -> Result<Reached, WriteError> {
         let device = self.device_id();
-        let Self { source, names, cursor, records, .. } = self;
+        let Self { source, names, cursor, records, part_records, .. } = self;
         let writer = parts.writer();
         source.ring.read(cursor, end, |record| {
             *records += 1;
+            *part_records += 1;
             let record = names.record(writer, record)?;
             writer.push(device, &record)
         })
+    }
+
+    /// Counts as lost what was handed to the part's writer but is not on the tape that it could finish.
+    pub(super) fn lose_unwritten(&mut self, parts: &mut Parts) {
+        let on_part = parts.writer().written_records(self.device_id());
+        let count = self.part_records.saturating_sub(on_part.saturating_sub(self.part_gaps));
+        self.records -= count;
+        self.lose(count);
+    }
+
+    /// Counts what was recorded since the last call as lost.
+    pub(super) fn lose_new(&mut self) {
+        let end = self.ring().sequence();
+        let mut count = 0;
+        while self.cursor.position() < end {
+            let read = self.source.ring.read(&mut self.cursor, end, |_| {
+                count += 1;
+                Ok::<(), Infallible>(())
+            });
+            if let Ok(Reached::Gone) = read {
+                count += end - self.cursor.position();
+                self.cursor.jump(end);
+            }
+        }
+        self.lose(count);
+    }
+
+    fn lose(&mut self, count: u64) {
+        self.lost += count;
+        self.ring().add_lost_by_tape(count);
+    }
+
+    /// A record about `now_ns` that `count` others are missing.
+    pub(super) fn loss(&mut self, count: u64, now_ns: u64) -> (DeviceId, Record) {
+        let (thread, stack) = (ThreadId::default(), StackId::NONE);
+        let (time_ns, event) = (self.cursor.not_before(now_ns), Event::Lost { count });
+        (self.device_id(), Record { time_ns, thread, stack, event })
     }
 
     fn device_id(&self) -> DeviceId {

@@ -69,13 +69,15 @@ fn start_of(
     (settings, fraction): (String, Option<f64>),
 ) -> Option<(BaseState, usize)> {
     let warn = |error| {
-        tracing::warn!(%error, "the state at the end of the ring is of no use");
+        tracing::warn!(
+            "the tape has no state to replay from: that of the ring contradicts itself: {error}"
+        );
     };
     let mut rewind = Rewind::new(end, settings, fraction).map_err(warn).ok()?;
     let unknown = records.iter().rposition(|record| {
         rewind
             .undo(record)
-            .inspect_err(|error| tracing::warn!(%error, "the tape begins after this record"))
+            .inspect_err(|error| tracing::warn!("the tape begins later than its ring: a record contradicts the state of memory: {error}"))
             .is_err()
     });
     Some((rewind.finish()?, unknown.map_or(0, |at| at + 1)))

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tempfile::tempdir;
-use trace_format::{DeviceId, Event, Frame, Item, MarkKind, Meta, Reader, StackId, State};
+use trace_format::{
+    DeviceId, EndKind, Event, Frame, Item, MarkKind, Meta, ProgramEnd, Reader, StackId, State,
+};
 
 use super::*;
 use crate::record::testing::{self, Process, in_forked_child};
@@ -436,8 +438,18 @@ fn process_whose_disk_is_full() {
     model.run(1_000);
     assert!(model.recorded() > before, "the allocator goes on");
     assert!(!tape.flush());
-    let error = tape.stop().unwrap_err().to_string();
-    assert!(error.contains("run.vtape"), "{error}");
+    let failed = tape.failure().unwrap();
+    let error = tape.stop().unwrap_err();
+    let TapeError::Ended { lost, time_ns, .. } = &error else { panic!("{error}") };
+    assert_eq!(*time_ns, failed.time_ns);
+    let seen = follow(&dir.join("run.vtape"));
+    assert!(seen.records > 0 && seen.lost == *lost, "{seen:?}");
+    assert_eq!(seen.records + lost, model.recorded(), "what came after the failure is counted");
+    for part in
+        ["run.vtape ended early, at 20", " UTC: File too large; ", &format!("{lost} records")]
+    {
+        assert!(error.to_string().contains(part), "{error}");
+    }
 }
 
 #[test]
@@ -445,8 +457,32 @@ fn a_full_disk_stops_the_tape_and_nothing_else() {
     let dir = tempdir().unwrap();
     let process = Process::start("tape::tests::process_whose_disk_is_full", dir.path());
     assert!(process.wait().success());
-    let seen = follow(&dir.path().join("run.vtape"));
-    assert!(seen.records > 0 && !seen.has_index, "{seen:?}");
+    let path = dir.path().join("run.vtape");
+    let seen = follow(&path);
+    assert!(seen.records > 0 && seen.has_index, "{seen:?}");
+    let mut reader = Reader::open(&path).unwrap();
+    reader.by_ref().for_each(|item| drop(item.unwrap()));
+    let end = reader.meta().end.clone().unwrap();
+    assert_eq!((end.kind, end.detail.as_str()), (EndKind::TapeFailed, "File too large"));
+}
+
+#[test]
+fn the_end_of_the_program_is_the_last_thing_on_its_tape() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.vtape");
+    let model = SharedModel::new(dir.path(), 1 << 12);
+    let tape = start_tape(&path);
+    tape.add(model.source());
+    model.run(100);
+    let detail = "SIGTERM".to_owned();
+    let end = ProgramEnd { kind: EndKind::Signal, detail, ..ProgramEnd::default() };
+    tape.stop_at_end(end.clone()).unwrap();
+    assert_eq!(follow(&path).records, model.recorded());
+    let mut reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.meta().end, None);
+    reader.by_ref().for_each(|item| drop(item.unwrap()));
+    assert_eq!(reader.meta().end, Some(end));
+    assert_eq!(reader.meta().devices[0].name, "a model");
 }
 
 /// Not a check but a figure: `cargo test --release -p allocator speed_of_a_tape -- --ignored --nocapture`.

@@ -67,6 +67,12 @@ fn a_limited_tape_keeps_the_newest_records_in_two_parts() {
     assert_eq!(summary.records, model.recorded());
     assert!(first.records + second.records < model.recorded());
     assert_eq!(second.state, model.state());
+
+    let said = [previous(&path), path].map(|part| Reader::open(&part).unwrap().meta().clone());
+    let part = said[1].part.unwrap();
+    assert_eq!(said[0].part.unwrap() + 1, part);
+    assert!(part > 2 && said[1].dropped_bytes > 0);
+    assert_eq!(said[1].dropped_records + first.records + second.records, model.recorded());
 }
 
 #[test]
@@ -138,6 +144,7 @@ fn a_limit_that_a_state_of_memory_fills_is_an_error_that_says_so() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let error = tape.stop().unwrap_err();
-    assert!(matches!(error, TapeError::TooSmall { max_bytes: 4096, .. }), "{error}");
+    let TapeError::Ended { cause, .. } = &error else { panic!("{error}") };
+    assert!(matches!(**cause, TapeError::TooSmall { max_bytes: 4096, .. }), "{error}");
     assert!(error.to_string().contains("tape_max"), "{error}");
 }
