@@ -559,6 +559,29 @@ int vramtape_pool_create_with(int device,
                               void *(*allocate)(size_t size, int device, void *stream),
                               void (*free)(void *ptr, size_t size, int device, void *stream));
 
+// Adds to what tapes say about this program: `json` is an object with any of `torch_version`,
+// `cuda_version`, `command` (an array of strings) and `end`, how the program is about to end
+// (`{"kind": "exception", "detail": "ValueError: no"}`).
+//
+// # Safety
+//
+// `json` is NULL, which is an error, or a terminated string.
+int vramtape_describe(const char *json);
+
+// Finishes the tapes at SIGTERM and SIGHUP, before these end the process as they would have: from
+// the first use of a device on, and only where the signal has its default action then.
+int vramtape_watch_signals(void);
+
+// The tapes that this process is writing, as JSON: an array of objects with `path` and `failed`,
+// which is null, or an object with the `reason` and the `time` where a tape ended early.
+//
+// Buffer and answer are those of `vramtape_stats`.
+//
+// # Safety
+//
+// `buffer` is NULL or points to `capacity` bytes.
+int64_t vramtape_tapes(char *buffer, size_t capacity);
+
 // Calls `visit` with every segment of the device in ascending order, or with those of one pool
 // where that is not (0, 0), as `vramtape_snapshot` shows them. The device's lock is held
 // meanwhile: `visit` must not call this library.

@@ -1,9 +1,15 @@
-//! What the allocator says about its slow path, on standard error: warnings, and as much more as
+//! What the allocator says about its slow path, on standard error: warnings, one line each, and as much more as
 //! `VRAMTAPE_LOG` asks for.
 
+use std::fmt::{self, Debug};
 use std::{env, io};
 
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::error::Error;
 
@@ -11,16 +17,83 @@ const VARIABLE: &str = "VRAMTAPE_LOG";
 
 /// Starts to listen.
 pub(crate) fn start() -> Result<(), Error> {
-    let level = match env::var(VARIABLE) {
-        Err(_) => LevelFilter::WARN,
-        Ok(text) => text.parse().map_err(|_| {
-            Error::value(format!(
-                "{VARIABLE} is {text:?}: write off, error, warn, info, debug or trace"
-            ))
-        })?,
-    };
-    let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false);
     // Where this library is a part of a Rust program that listens already, that is enough.
-    let _ = subscriber.with_ansi(false).without_time().try_init();
+    let _ = match env::var(VARIABLE) {
+        Err(_) => subscriber.with_max_level(LevelFilter::WARN).event_format(Sentences).try_init(),
+        Ok(text) => {
+            let level: LevelFilter = text.parse().map_err(|_| {
+                Error::value(format!(
+                    "{VARIABLE} is {text:?}: write off, error, warn, info, debug or trace"
+                ))
+            })?;
+            let subscriber = subscriber.with_max_level(level);
+            // Who asks for more is looking for a mistake, and wants to know which part says what.
+            if level > LevelFilter::WARN {
+                subscriber.without_time().try_init()
+            } else {
+                subscriber.event_format(Sentences).try_init()
+            }
+        }
+    };
     Ok(())
+}
+
+/// `vramtape: ` and the message.
+struct Sentences;
+
+impl<S, N> FormatEvent<S, N> for Sentences
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut sentence = Sentence::default();
+        event.record(&mut sentence);
+        writeln!(writer, "vramtape: {}", sentence.text())
+    }
+}
+
+/// An event's message, and what it has besides.
+#[derive(Default)]
+struct Sentence {
+    message: String,
+    more: Vec<String>,
+}
+
+impl Sentence {
+    /// One line.
+    fn text(&self) -> String {
+        let parts = std::iter::once(&self.message).chain(&self.more);
+        parts.map(|part| part.replace('\n', " ")).collect::<Vec<_>>().join(": ")
+    }
+}
+
+impl Visit for Sentence {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let text = format!("{value:?}");
+        match field.name() {
+            "message" => self.message = text,
+            _ => self.more.push(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_one_line_without_modules_and_names_of_fields() {
+        let sentence = Sentence {
+            message: "the metrics\ncannot be written".to_owned(),
+            more: vec!["No space left on device".to_owned()],
+        };
+        assert_eq!(sentence.text(), "the metrics cannot be written: No space left on device");
+    }
 }

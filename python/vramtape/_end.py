@@ -1,28 +1,65 @@
-"""The ends of a process at which the library is not asked: tapes are finished and rings removed there too.
+"""The end of the process: what its tapes say about it, and the ends at which the library is not called.
 
-At ``exit`` the library sees to it itself. But Python ends by a signal after Ctrl-C, and a worker that multiprocessing
-forked by ``os._exit``.
+At ``exit`` the library finishes tapes and removes rings by itself, and after SIGTERM and SIGHUP a thread of it does. But
+Python ends by a signal after Ctrl-C, and a worker that multiprocessing forked by ``os._exit``.
 """
 
 from __future__ import annotations
 
 import atexit
+import json
 import sys
 from multiprocessing import util
+from typing import Any
 
 from . import _runtime
 
+_DETAIL_MAX = 300
+
 
 def watch() -> None:
-    """Sees to it in this process and in the workers that it forks."""
-    atexit.register(_after_interrupt)
+    """Begins in this process and in the workers that it forks."""
+    torch = sys.modules["torch"]
+    versions = {"torch_version": str(torch.__version__), "cuda_version": torch.version.cuda}
+    _describe(**versions, command=list(getattr(sys, "orig_argv", sys.argv)))
+    _runtime.call("watch_signals")
+    atexit.register(_at_exit)
     util.register_after_fork(_runtime, _in_worker)
 
 
-def _after_interrupt() -> None:
-    # Set where nobody caught the exception. At any other end more may be freed than what the tape would have then.
-    if getattr(sys, "last_type", None) is KeyboardInterrupt:
+def _at_exit() -> None:
+    # Set where the program did not catch the exception; at a prompt (ps1) they do not end it.
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    kind = getattr(sys, "last_type", None)
+    if kind is None or hasattr(sys, "ps1"):
+        return
+    if kind is KeyboardInterrupt:
+        _describe(end={"kind": "signal", "detail": "SIGINT"})
+        # At any other end more may be freed than what the tape would have then.
         _finish()
+        return
+    out_of_memory = getattr(sys.modules.get("torch"), "OutOfMemoryError", ())
+    is_out_of_memory = isinstance(error, out_of_memory)
+    _describe(end={"kind": "out_of_memory" if is_out_of_memory else "exception", "detail": _first_line(kind, error)})
+
+
+def _first_line(kind: type, error: object) -> str:
+    """The last line of the traceback, or the first of several."""
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        lines = str(error).splitlines()
+    except Exception:  # A program's own exception may do anything.
+        lines = []
+    line = lines[0].partition(" GPU ")[0] if lines else ""  # PyTorch's says on that line what the GPU holds.
+    return f"{name}: {line}"[:_DETAIL_MAX] if line else name
+
+
+def _describe(**known: Any) -> None:
+    text = json.dumps(known, ensure_ascii=False)
+    try:
+        _runtime.call("describe", text.encode(errors="replace").decode())
+    except RuntimeError:
+        pass  # The settings were refused, which the next call raises.
 
 
 def _in_worker(_: object) -> None:

@@ -9,7 +9,7 @@ use super::stacks::Written;
 use super::{Compat, MetricsTarget, StackMode, StackSettings, TapePath, parse_bytes};
 
 /// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 15] = [
     "route",
     "strategy",
     "compat",
@@ -21,6 +21,7 @@ pub(super) const KEYS: [&str; 14] = [
     "stacks_every",
     "stacks_native",
     "marks",
+    "command",
     "device",
     "search_after_flush",
     "metrics",
@@ -135,6 +136,8 @@ pub struct Settings {
     pub stacks: StackSettings,
     /// `marks`: whether the Python package marks steps, phases and what memory holds by itself.
     pub marks: bool,
+    /// `command`: whether a tape has the command line of its program.
+    pub command: bool,
     /// `device`.
     pub device: DeviceKind,
     /// `search_after_flush`; none means on when live, off where PyTorch's behaviour is reproduced.
@@ -155,6 +158,7 @@ impl Default for Settings {
             ring_events: DEFAULT_RING_EVENTS,
             stacks: StackSettings::default(),
             marks: true,
+            command: true,
             device: DeviceKind::default(),
             search_after_flush: None,
             metrics: None,
@@ -202,6 +206,7 @@ impl Settings {
                 "stacks_every" => stacks.every = Some((value.stacks_every()?, key_at)),
                 "stacks_native" => stacks.native = Some((value.boolean()?, key_at)),
                 "marks" => settings.marks = value.one_of(&[("auto", true), ("off", false)])?,
+                "command" => settings.command = value.one_of(&[("on", true), ("off", false)])?,
                 "device" => {
                     settings.device =
                         value.one_of(&[("cuda", DeviceKind::Cuda), ("sim", DeviceKind::Sim)])?;
@@ -355,7 +360,7 @@ mod tests {
     fn every_key_is_read() {
         let text = "strategy:expandable, compat:2.11,record:file,tape:\"/t/{rank},{pid}.vtape\",\
                     ring_events:4096,stacks:all,device:sim,search_after_flush:False,\
-                    metrics:9400,tape_max:2GiB,marks:off,route:pluggable";
+                    metrics:9400,tape_max:2GiB,marks:off,command:off,route:pluggable";
         let read = settings(text);
         assert_eq!((read.route, read.strategy), (Route::Pluggable, Strategy::Expandable));
         assert_eq!(read.compat, Some(Compat::V2_11));
@@ -367,6 +372,7 @@ mod tests {
         assert_eq!(read.search_after_flush, Some(false));
         assert_eq!(read.tape_max_bytes, Some(2 << 30));
         assert!(!read.marks && Settings::default().marks);
+        assert!(!read.command && Settings::default().command);
         assert_eq!(read.metrics, MetricsTarget::parse("127.0.0.1:9400").ok());
     }
 

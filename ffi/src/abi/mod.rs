@@ -13,6 +13,7 @@ pub mod memory;
 pub mod observe;
 pub mod pool;
 pub mod pool_source;
+pub mod program;
 pub mod segments;
 pub mod settings;
 pub mod share;

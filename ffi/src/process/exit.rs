@@ -3,7 +3,12 @@
 //!
 //! What is left of a ring tells that its process was killed.
 
-use super::{lock, tape};
+use std::env;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use trace_format::{EndKind, ProgramEnd};
+
+use super::{lock, program, tape};
 use crate::error::Error;
 use crate::guard;
 
@@ -24,19 +29,73 @@ extern "C" fn at_exit() {
     });
 }
 
+/// Held while the process's tapes are finished, so that it does not end in the middle of that.
+pub(super) fn finishing() -> MutexGuard<'static, ()> {
+    static FINISHING: Mutex<()> = Mutex::new(());
+    FINISHING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What is to be done at the end. Doing it twice does nothing more.
 pub(crate) fn finish() {
+    let _finishing = finishing();
     // The rings first: finishing a tape takes its time, and another thread may end the process
     // meanwhile.
-    let mut is_on_tape = false;
+    remove_rings();
+    if let Some(end) = end_of_tapes()
+        && let Err(error) = tape::finish(&end)
+    {
+        tracing::warn!("{}", error.message);
+    }
+    finish_metrics();
+}
+
+/// What is to be done at a signal that ends the process. A ring that no tape was made of stays.
+pub(super) fn finish_at_signal(name: &str) {
+    let _finishing = finishing();
+    let end = program::ended(EndKind::Signal, name);
+    let paths = tape::paths();
+    let is_quiet = env::var_os("VRAMTAPE_RUN").is_none_or(|run| run == "quiet");
+    if end_of_tapes().is_none() {
+        if !is_quiet && has_ring_file() {
+            tracing::warn!(
+                "{name}: no tape was written; `vramtape recover {} -o run.vtape` makes one of the last events",
+                std::process::id()
+            );
+        }
+    } else {
+        match tape::finish(&end) {
+            Ok(()) => {
+                remove_rings();
+                if !is_quiet {
+                    paths.iter().for_each(|path| eprintln!("vramtape: {name}: the tape is {path}"));
+                }
+            }
+            Err(error) => tracing::warn!("{}", error.message),
+        }
+    }
+    finish_metrics();
+}
+
+/// What tapes are to say about the end at `exit`; `None` where none is written.
+fn end_of_tapes() -> Option<ProgramEnd> {
+    let process = lock();
+    let process = process.as_ref()?;
+    process.tape_path.is_some().then(|| process.program.end())
+}
+
+fn has_ring_file() -> bool {
+    let process = lock();
+    let mut recordings = process.iter().flat_map(|process| &process.recordings);
+    recordings.any(|recording| recording.ring.path().is_some())
+}
+
+fn remove_rings() {
     if let Some(process) = &*lock() {
         process.recordings.iter().for_each(|recording| recording.ring.remove());
-        is_on_tape = process.tape_path.is_some();
     }
-    if is_on_tape && let Err(error) = tape::stop() {
-        // The tape's thread warned when it happened.
-        tracing::debug!("{}", error.message);
-    }
+}
+
+fn finish_metrics() {
     let metrics = lock().as_mut().and_then(|process| process.metrics.take());
     if let Some(metrics) = metrics {
         metrics.finish();

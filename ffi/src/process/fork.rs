@@ -1,7 +1,7 @@
 //! Fork: the child finds every lock free and every heap whole, writes to no tape of its parent and
 //! exports no metrics in its place.
 //!
-//! The locks are taken in one order (process, the heaps by device, what is uncached) before the fork
+//! The locks are taken in one order (the end of the process, process, the heaps by device, what is uncached) before the fork
 //! and given back after it, in parent and child. CUDA itself does not survive a fork; what the child frees of
 //! its parent's memory is bookkeeping in its own copy.
 
@@ -15,12 +15,13 @@ use allocator::record::AnyRecorder;
 use allocator::shared::Frozen;
 use trace_format::Addr;
 
-use super::{Heap, Process, heaps, lock, observe, stacks, uncached};
+use super::{Heap, Process, exit, heaps, lock, observe, stacks, uncached};
 use crate::device::AnyDevice;
 use crate::error::Error;
 
 /// What the forking thread holds during its fork, in the order in which it took it.
 struct Held {
+    _finishing: MutexGuard<'static, ()>,
     process: MutexGuard<'static, Option<Process>>,
     heaps: Vec<Frozen<'static, AnyDevice, AnyRecorder>>,
     _uncached: MutexGuard<'static, HashMap<Addr, c_int>>,
@@ -44,9 +45,10 @@ pub(super) fn register() -> Result<(), Error> {
 extern "C" fn prepare() {
     // A thread whose locals are gone is ending, and forks unprotected.
     let _ = HELD.try_with(|held| {
+        let _finishing = exit::finishing();
         let process = lock();
         let heaps = heaps().map(Heap::freeze).collect();
-        held.replace(Some(Held { process, heaps, _uncached: uncached::given() }));
+        held.replace(Some(Held { _finishing, process, heaps, _uncached: uncached::given() }));
     });
 }
 
@@ -74,6 +76,7 @@ fn leave_recording(process: &mut Process, is_unused: bool) {
     }
     process.recordings.clear();
     process.tapes.clear();
+    process.program.after_fork_child();
     if let Some(metrics) = process.metrics.take() {
         metrics.after_fork_child();
     }

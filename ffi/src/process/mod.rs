@@ -12,7 +12,9 @@ mod metrics;
 pub(crate) mod observe;
 pub(crate) mod oom;
 mod open;
+pub(crate) mod program;
 mod recorder;
+pub(crate) mod signals;
 pub(crate) mod stacks;
 pub(crate) mod tape;
 pub(crate) mod uncached;
@@ -33,6 +35,7 @@ pub(crate) use open::{heap, heap_for};
 
 use metrics::Metrics;
 use oom::Observer;
+use program::Program;
 use recorder::Recording;
 use tape::Tape;
 use watch::Watch;
@@ -60,6 +63,8 @@ struct Process {
     /// Those at the time when CUDA began. PyTorch makes all devices then: their memory fraction and what their
     /// statistics call `max_split_size` are of that time, whenever they are first used.
     first_config: Option<Config>,
+    /// What its tapes say about the program.
+    program: Program,
     callbacks: Vec<Callback>,
     /// Who is told of every event.
     watches: Vec<Watch>,
@@ -92,6 +97,7 @@ impl Process {
         let tape_path = is_on_tape.then(|| settings.tape.clone());
         let (callbacks, recordings, tapes) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self {
+            program: Program::new(&settings),
             settings,
             config,
             first_config: None,

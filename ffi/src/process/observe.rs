@@ -16,7 +16,7 @@ use trace_format::{
 };
 
 use super::recorder::{self, Recording, Subject};
-use super::{DEVICES_MAX, Process, heaps, slot_of, stacks, with};
+use super::{DEVICES_MAX, Process, heaps, signals, slot_of, stacks, with};
 use crate::device::AnyDevice;
 use crate::error::Error;
 
@@ -232,6 +232,7 @@ fn open(device: c_int, base: BaseState) -> Result<&'static Observed, Error> {
         let id = DeviceId(device as u16);
         process.open_tape(id)?;
         let observed = make(process, id, base)?;
+        signals::arm();
         Ok(*slot.get_or_init(|| observed))
     })
 }

@@ -11,7 +11,7 @@ use allocator::shared::SharedHeap;
 use trace_format::{Addr, DeviceId, DeviceMeta, Meta, Stream};
 
 use super::recorder::{self, Recording, Subject};
-use super::{DEVICES_MAX, Heap, Process, heaps, slot, slot_of, stacks, with};
+use super::{DEVICES_MAX, Heap, Process, heaps, signals, slot, slot_of, stacks, with};
 use crate::device::AnyDevice;
 use crate::error::Error;
 use crate::torch;
@@ -84,6 +84,7 @@ fn open(device: c_int) -> Result<&'static Heap, Error> {
             share(other, heap)?;
         }
         process.start_metrics();
+        signals::arm();
         Ok(*slot.get_or_init(|| heap))
     })
 }

@@ -75,7 +75,10 @@ pub(super) fn start(settings: &StackSettings) {
     let frames = if settings.is_native { Frames::NativeAndPython } else { Frames::Python };
     let stacks = Stacks::new(frames);
     if !(stacks.has_python() || settings.is_native) {
-        tracing::warn!("this process is no Python: stacks are recorded as none");
+        tracing::warn!(
+            "this process is not a Python: no stacks are recorded; set stacks:none, or stacks_native:True for C++ frames, in \
+             VRAMTAPE_CONF"
+        );
         return;
     }
     let every_bytes = settings.every_bytes;

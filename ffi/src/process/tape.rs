@@ -5,11 +5,12 @@ use std::path::Path;
 use std::{env, fs, mem, process};
 
 use allocator::config::{RecordMode, TapePath};
-use allocator::record::{RingPart, SystemClock, TapeError, TapeRecorder, save_rings};
-use trace_format::{Addr, Category, DeviceId, MarkKind, Meta, Source};
+use allocator::record::{RingPart, SystemClock, TapeError, TapeFailure, TapeRecorder, save_rings};
+use serde::Serialize;
+use trace_format::{Addr, Category, DeviceId, EndKind, MarkKind, Meta, ProgramEnd, Source, utc};
 
 use super::recorder::Recording;
-use super::{Heap, Process, lock, observe, with};
+use super::{Heap, Process, lock, observe, program, with};
 use crate::error::Error;
 
 /// Addresses that are looked up in one turn of the heap's lock.
@@ -75,7 +76,7 @@ impl Process {
         let variable = |name| env::var(name).ok();
         let hostname = fs::read_to_string("/proc/sys/kernel/hostname").ok();
         let config = self.first_config_so_far();
-        Meta {
+        self.program.described(Meta {
             source: Source::Recorded,
             producer: concat!("vramtape ", env!("CARGO_PKG_VERSION")).to_owned(),
             strategy: Some(self.settings.strategy.name().to_owned()),
@@ -88,7 +89,15 @@ impl Process {
             clock: Some("unix".to_owned()),
             inferred: observe::inferred(),
             ..Meta::default()
-        }
+        })
+    }
+}
+
+impl Process {
+    /// The description of a tape that is saved while the program goes on, or at its end.
+    fn meta_of_saved(&self) -> Meta {
+        let end = self.program.end_so_far();
+        Meta { end: Some(end), ..self.meta() }
     }
 }
 
@@ -134,8 +143,16 @@ pub(crate) fn start(path: &str) -> Result<(), Error> {
     })
 }
 
-/// Finishes every tape with everything recorded until now.
+/// Finishes every tape with everything recorded until now; the program goes on.
 pub(crate) fn stop() -> Result<(), Error> {
+    finish(&program::ended(EndKind::RecordingStopped, ""))
+}
+
+/// Finishes every tape with everything recorded until now, and with the end of the program.
+///
+/// # Errors
+/// That of the first tape which is not whole; the others are finished all the same.
+pub(super) fn finish(end: &ProgramEnd) -> Result<(), Error> {
     observe::settle();
     let tapes = with(|process| {
         if process.tape_path.take().is_none() {
@@ -143,18 +160,52 @@ pub(crate) fn stop() -> Result<(), Error> {
         }
         Ok(mem::take(&mut process.tapes))
     })?;
+    let mut outcome = Ok(());
     // Not under the process's lock: a tape's thread may wait for a heap.
-    for tape in tapes {
-        let summary = tape.recorder.stop()?;
-        if summary.lost > 0 {
-            tracing::warn!(
-                tape = tape.path,
-                lost = summary.lost,
-                "records were overwritten before they could be written; set ring_events higher"
-            );
+    for Tape { path, recorder } in tapes {
+        match recorder.stop_at_end(end.clone()) {
+            Ok(summary) if summary.lost > 0 => tracing::warn!(
+                "{path}: {} records were overwritten before they could be written; set ring_events in VRAMTAPE_CONF \
+                 higher, for example ring_events:4194304",
+                summary.lost
+            ),
+            Ok(_) => {}
+            Err(error) => outcome = outcome.and(Err(error.into())),
         }
     }
-    Ok(())
+    outcome
+}
+
+/// Where the tapes are that are being written.
+pub(super) fn paths() -> Vec<String> {
+    lock().iter().flat_map(|process| &process.tapes).map(|tape| tape.path.clone()).collect()
+}
+
+/// A tape that is being written, for the launcher's last line.
+#[derive(Serialize)]
+pub(crate) struct Listed {
+    path: String,
+    failed: Option<Failed>,
+}
+
+#[derive(Serialize)]
+struct Failed {
+    reason: String,
+    time: String,
+}
+
+/// The tapes that are being written.
+pub(crate) fn list() -> Vec<Listed> {
+    let guard = lock();
+    let tapes = guard.iter().flat_map(|process| &process.tapes);
+    let listed = tapes.map(|tape| Listed {
+        path: tape.path.clone(),
+        failed: tape
+            .recorder
+            .failure()
+            .map(|TapeFailure { reason, time_ns }| Failed { reason, time: utc(time_ns) }),
+    });
+    listed.collect()
 }
 
 /// Waits until everything recorded until now is in the tapes' files.
@@ -173,7 +224,7 @@ pub(crate) fn save(device: DeviceId, path: &str) -> Result<(), Error> {
                 "device {device} has no ring: it was never used, or record is off"
             ))
         })?;
-        save_rings(Path::new(path), process.meta(), vec![part(recording, 0)?])?;
+        save_rings(Path::new(path), process.meta_of_saved(), vec![part(recording, 0)?])?;
         Ok(())
     })
 }
@@ -199,7 +250,7 @@ pub(crate) fn save_since(positions: &[u64], path: &str) -> Result<u64, Error> {
                 "there is nothing to save: no device was used, or VRAMTAPE_CONF says record:off",
             ));
         }
-        Ok(save_rings(Path::new(path), process.meta(), parts)?.lost)
+        Ok(save_rings(Path::new(path), process.meta_of_saved(), parts)?.lost)
     })
 }
 

@@ -37,11 +37,16 @@ pub(crate) fn raise(exception: Exception, message: &str) {
 
 /// Whose behaviour to reproduce where nobody says: that of the PyTorch in the process.
 pub(crate) fn running() -> Compat {
+    version().map_or_else(Compat::default, |version| Compat::of_torch(&version))
+}
+
+/// The version of the PyTorch in the process, if there is one.
+pub(crate) fn version() -> Option<String> {
     let version = vramtape_torch_version();
     if version.is_null() {
-        return Compat::default();
+        return None;
     }
     // SAFETY: a terminated text in a table of PyTorch's, which lives as long as the process.
     let version = unsafe { CStr::from_ptr(version) };
-    Compat::of_torch(&version.to_string_lossy())
+    Some(version.to_string_lossy().into_owned())
 }

@@ -18,7 +18,7 @@ pub(super) fn render(context: &Context, devices: &[DeviceReport], common: &[Labe
     families.retain(|family| !family.get_metric().is_empty());
     let mut text = Vec::new();
     if let Err(error) = TextEncoder::new().encode(&families, &mut text) {
-        tracing::error!(%error, "the metrics cannot be written");
+        tracing::error!("no metrics: they cannot be written as text: {error}");
     }
     String::from_utf8(text).unwrap_or_default()
 }
