@@ -245,7 +245,10 @@ impl Range {
 
     fn strip_or_log<D: Device>(&mut self, device: &mut D, begin: usize, end: usize) {
         if let Err(error) = self.strip(device, begin, end) {
-            tracing::error!(%error, addr = %self.addr, "memory is not given back yet");
+            tracing::error!(
+                "memory at {} could not be given back, and stays reserved: {error}",
+                self.addr
+            );
         }
     }
 

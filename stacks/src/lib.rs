@@ -134,7 +134,8 @@ impl Stacks {
         let is_kept = id.is_some_and(|id| self.seen.insert(print, id));
         if !is_kept && !self.is_full.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "no room for another call stack: those not seen before are recorded as none from here on"
+                "the table of call stacks is full: new ones are recorded as none from here on; stacks_every:1MiB in \
+                 VRAMTAPE_CONF samples them"
             );
         }
         id.unwrap_or(StackId::NONE)

@@ -148,7 +148,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let restored = self.device.exchange_capture_mode(mode);
             if let (Err(error), Ok(_)) = (&restored, &answer) {
                 // The memory is there and accounted for; only the thread's mode is not what it was.
-                tracing::error!(%error, "the thread's capture mode stays relaxed");
+                tracing::error!(
+                    "the thread's capture mode could not be restored, and stays relaxed: {error}"
+                );
             }
         }
         answer

@@ -95,7 +95,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     pub(super) fn let_leave_or_log(&mut self) {
         if let Err(error) = self.let_leave() {
-            tracing::error!(%error, "memory of another process is not given back yet");
+            tracing::error!("memory of another process could not be given back yet: {error}");
         }
     }
 }

@@ -70,12 +70,14 @@ impl Api {
         Self::load(&Library::this())
     }
 
-    /// Its version, such as `3.13.0 (main, ...) [GCC ...]`.
+    /// Its version, such as `3.13.0`.
     pub(super) fn version(&self) -> String {
         // SAFETY: may be called at any time.
         let version = unsafe { (self.Py_GetVersion)() };
         // SAFETY: a terminated string that is never freed.
-        unsafe { CStr::from_ptr(version) }.to_string_lossy().into_owned()
+        let version = unsafe { CStr::from_ptr(version) }.to_string_lossy();
+        // The compiler and the day of the build follow.
+        version.split(' ').next().unwrap_or_default().to_owned()
     }
 }
 

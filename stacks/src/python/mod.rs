@@ -52,8 +52,9 @@ impl Python {
         let layout = Layout::find(api).filter(|_| !is_lock_taken);
         if layout.is_none() && !is_lock_taken {
             tracing::warn!(
-                version = api.version(),
-                "the frames of this Python are not known: its stacks are read under its lock, which takes longer"
+                "the frame layout of Python {} is not known: its stacks are read under its lock, which takes longer; \
+                 Python 3.9 to 3.15 are known",
+                api.version()
             );
         }
         Some(Self { api, layout, trust: AtomicU8::new(0) })
@@ -124,9 +125,9 @@ impl Python {
             self.trust.store(TRUSTED, Ordering::Relaxed);
         } else if self.trust.fetch_add(1, Ordering::Relaxed) + 1 == DISAGREEMENTS_MAX {
             tracing::warn!(
-                version = self.api.version(),
-                "the frames of this Python are not where they should be: its stacks are read under its lock, which \
-                 takes longer; please report it"
+                "the frames of Python {} are not where they should be: its stacks are read under its lock, which takes \
+                 longer; please report it",
+                self.api.version()
             );
         }
     }
@@ -139,7 +140,8 @@ impl Python {
         // Nobody waits for who does it: that could be for ever, as Python may change threads in there.
         if !IS_EXIT_HOOK_SET.swap(true, Ordering::Relaxed) && !at_exit::register(self.api, &gil) {
             tracing::warn!(
-                "Python's atexit is out of reach: its end may come while a stack is being read"
+                "cannot register with Python's atexit: the program may end while a stack is being read; set stacks:none in \
+                 VRAMTAPE_CONF if its end fails"
             );
         }
         // SAFETY: the caller is where it was when it took the places.

@@ -69,9 +69,11 @@ pub(super) fn remove_excess(dir: &Path, limits: Limits) {
     }
     if removed > 0 {
         tracing::warn!(
-            dir = %dir.display(), rings = removed, size_bytes = removed_bytes, keep_bytes = limits.size_bytes,
-            "removed the oldest records of dead processes, as no more than keep_bytes of them stay, for a week: \
-             `vramtape recover` makes tapes of them in time"
+            "removed {removed} rings of killed processes from {} ({} MiB): the newest are kept for a week, up to {} MiB. \
+             Run `vramtape recover` before that to make tapes of them",
+            dir.display(),
+            removed_bytes >> 20,
+            limits.size_bytes >> 20
         );
     }
 }

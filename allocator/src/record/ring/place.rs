@@ -51,14 +51,7 @@ impl Place {
             return Err(io::Error::other("the limit on file sizes (ulimit -f) is smaller"));
         }
         dead::remove_excess(dir, Limits::of(dir)?);
-        let stat = statvfs(dir)?;
-        let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
-        if size_bytes > free_bytes / SHARE_OF_FREE {
-            return Err(io::Error::new(
-                io::ErrorKind::StorageFull,
-                format!("it has {free_bytes} bytes free and a ring takes a quarter at most"),
-            ));
-        }
+        has_room(dir, size_bytes)?;
         let (path, file) = create_file(dir, device)?;
         let claim = || {
             let lock = File::open(&path)?;
@@ -79,9 +72,24 @@ impl Place {
     /// Removes the file. What is mapped stays usable.
     pub(super) fn remove(self) {
         if let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove the ring's file");
+            tracing::warn!(
+                "cannot remove the ring {}: {error}; `vramtape clean` removes it",
+                self.path.display()
+            );
         }
     }
+}
+
+/// An error unless the folder has room for a ring of this size.
+pub(super) fn has_room(dir: &Path, size_bytes: u64) -> io::Result<()> {
+    let stat = statvfs(dir)?;
+    let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if size_bytes <= free_bytes / SHARE_OF_FREE {
+        return Ok(());
+    }
+    let message =
+        format!("it has {} MiB free, and a ring takes a quarter at most", free_bytes >> 20);
+    Err(io::Error::new(io::ErrorKind::StorageFull, message))
 }
 
 fn create_file(dir: &Path, device: DeviceId) -> io::Result<(PathBuf, File)> {
