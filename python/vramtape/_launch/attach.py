@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import warnings
@@ -42,6 +43,7 @@ def after_torch() -> None:
         if _install.note() and tapes.is_first():
             tapes.say(_install.note())
         tapes.enter()
+        atexit.register(tapes.leave)
         os.register_at_fork(after_in_child=tapes.enter)
 
 

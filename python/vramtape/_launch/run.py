@@ -113,7 +113,6 @@ def _change_environment(verb: str, options: argparse.Namespace) -> None:
     if conf["record"] == "file":  # Where the run was started, wherever a process goes.
         _change(f"tape:{tapes.quoted(os.path.abspath(conf['tape']))}")
         _check_place(os.path.abspath(conf["tape"]))
-    tapes.remove_abandoned(os.environ.get("TMPDIR") or "/tmp")
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HOOK), before] if before else [str(HOOK)])
     os.environ[tapes.RUN] = "quiet" if options.quiet else "1"

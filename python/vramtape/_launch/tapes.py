@@ -1,15 +1,16 @@
 """Which tapes a run writes: a name of its own for each process, and one line at the end that says where they are.
 
-Processes may end in any order and without a word. So each that has torch writes into a file of the run what its tape
-would be called, and the first Python of the run, which made the file, looks at its end which of those are there.
+Processes may end in any order, and be killed. So each that has torch writes into a list of the run what its tape would be
+called, and the first Python of the run, which made the list, looks at its end which of those are there. The list is a file
+without a name, which the others open through ``/proc``: it is gone when that process ends, however that is.
 """
 
 from __future__ import annotations
 
 import glob
+import json
 import os
 import sys
-import time
 
 from .. import _runtime
 
@@ -18,7 +19,8 @@ RUN = "VRAMTAPE_RUN"
 FIRST = "VRAMTAPE_RUN_FIRST"
 _NAMES = "VRAMTAPE_RUN_NAMES"
 _SHOWN_MAX = 4
-_ABANDONED_SECONDS = 24 * 60 * 60
+# What a line of the list begins with that says that a tape ended early; names are absolute paths.
+_FAILED = "!"
 
 
 def is_first() -> bool:
@@ -51,39 +53,72 @@ def enter() -> None:
     name = glob.escape(os.path.abspath(conf["tape"])).replace("{pid}", str(os.getpid()))
     for any_of in ("{rank}", "{device}"):
         name = name.replace(any_of, "*")
-    try:
-        # Not made anew: it is gone when the run has ended.
-        names = os.open(os.environ[_NAMES], os.O_WRONLY | os.O_APPEND)
-        with open(names, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(name + "\n")  # One short write: others may be writing too.
-    except OSError:
-        pass  # The run has ended, and nobody is left to tell.
+    _note(name)
 
 
-def remove_abandoned(folder: str) -> None:
-    """Removes from ``folder`` what runs left there whose first process was killed, for nobody reads it any more.
+def leave() -> None:
+    """Notes at the end of this process which of its tapes ended before it."""
+    for tape in _runtime.answer("tapes"):
+        if tape["failed"]:
+            failed = tape["failed"]
+            _note(_FAILED + json.dumps([os.path.abspath(tape["path"]), failed["reason"], failed["time"]]))
 
-    A process that this one cannot see, in another container, looks as dead as those: its file is let be for a day.
+
+def begin() -> None:
+    """Makes the run's list, in its first process.
+
+    :raises OSError: when there is no memory for it
     """
-    for path in glob.glob(os.path.join(glob.escape(folder), "vramtape-run-*-*")):
-        first = os.path.basename(path).split("-")[2]
-        try:
-            status = os.stat(path)
-            is_ours = status.st_uid == os.getuid() and first.isdigit()
-            if is_ours and time.time() - status.st_mtime > _ABANDONED_SECONDS and not _is_alive(int(first)):
-                os.remove(path)
-        except OSError:
-            pass  # Somebody else has just removed it.
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("vramtape-run")
+    else:  # A Python that was built for an older C library.
+        path = f"{os.environ.get('TMPDIR') or '/tmp'}/vramtape-run-{os.getpid()}"
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        os.remove(path)
+    status = os.fstat(descriptor)
+    os.environ[_NAMES] = f"/proc/{os.getpid()}/fd/{descriptor} {status.st_dev} {status.st_ino}"
 
 
-def _is_alive(pid: int) -> bool:
+def _open(flags: int) -> int:
+    """The run's list; a program may have closed it, and another file have its number.
+
+    :raises OSError: when it is not there any more
+    """
+    path, device, inode = os.environ[_NAMES].rsplit(" ", 2)
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
+        descriptor = os.open(path, flags | os.O_NONBLOCK)
+    except OSError:
+        if not is_first():
+            raise
+        descriptor = os.dup(int(path.rpartition("/")[2]))  # No /proc is mounted.
+    status = os.fstat(descriptor)
+    if (status.st_dev, status.st_ino) != (int(device), int(inode)):
+        os.close(descriptor)
+        raise FileNotFoundError("the list of this run's tapes was closed")
+    return descriptor
+
+
+def _note(line: str) -> None:
+    try:
+        descriptor = _open(os.O_WRONLY | os.O_APPEND)
+        try:
+            os.lseek(descriptor, 0, os.SEEK_END)
+            os.write(descriptor, os.fsencode(line + "\n"))  # One short write: others may be writing too.
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError):
+        pass  # The run has ended.
+
+
+def _noted() -> list[str]:
+    """The lines of the list.
+
+    :raises OSError: as :func:`_open`
+    """
+    descriptor = _open(os.O_RDONLY)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with open(descriptor, encoding="utf-8", errors="surrogateescape") as lines:
+        return sorted(set(lines.read().splitlines()))
 
 
 def say(text: str, is_important: bool = False) -> None:
@@ -99,26 +134,47 @@ def end(pid: int, started: float, folder: str) -> None:
     """Says where the tapes are of what began at ``started`` (Unix time) in ``folder``, at the end of that process."""
     if os.getpid() != pid:
         return  # A forked child that ends as programs do.
-    names = os.environ.pop(_NAMES, None)
-    if names is None:
+    if _NAMES not in os.environ:
         return
     try:
-        with open(names, encoding="utf-8", errors="surrogateescape") as lines:
-            patterns = sorted(set(lines.read().splitlines()))
-        os.remove(names)
-    except OSError:
+        noted = _noted()
+    except (OSError, ValueError):
         return
-    found = {path for pattern in patterns for path in glob.glob(pattern) if os.stat(path).st_mtime >= started - 1}
+    finally:
+        del os.environ[_NAMES]
+    failed = {}
+    for line in noted:
+        if line.startswith(_FAILED):
+            path, reason, at = json.loads(line[len(_FAILED) :])
+            failed[path] = f"ended early, at {at}: {reason}"
+    patterns = [line for line in noted if not line.startswith(_FAILED)]
+    found = sorted({path for pattern in patterns for path in glob.glob(pattern) if _is_newer(path, started)})
     if not found:
         say(f"no tape: {_why_none()}")
         return
-    shown = [os.path.relpath(path, folder) if path.startswith(folder + os.sep) else path for path in sorted(found)]
-    if len(shown) == 1:
-        say(f"the tape is {shown[0]}")
-    elif len(shown) <= _SHOWN_MAX:
-        say(f"the {len(shown)} tapes are {', '.join(shown)}")
+
+    def shown(path: str) -> str:
+        name = os.path.relpath(path, folder) if path.startswith(folder + os.sep) else path
+        notes = [failed[path]] if path in failed else []
+        if _is_newer(f"{path}.1", started):  # `tape_max`: the part before it.
+            notes.insert(0, f"its older part is {name}.1, which is read with it")
+        return f"{name} ({'; '.join(notes)})" if notes else name
+
+    if len(found) == 1:
+        say(f"the tape is {shown(found[0])}")
+    elif len(found) <= _SHOWN_MAX:
+        say(f"the {len(found)} tapes are {', '.join(map(shown, found))}")
     else:
-        say(f"the {len(shown)} tapes are {shown[0]} to {shown[-1]}")
+        early = [path for path in found if path in failed and path not in (found[0], found[-1])]
+        more = f"; of these, {', '.join(map(shown, early[:_SHOWN_MAX]))}" if early else ""
+        say(f"the {len(found)} tapes are {shown(found[0])} to {shown(found[-1])}{more}")
+
+
+def _is_newer(path: str, started: float) -> bool:
+    try:
+        return os.stat(path).st_mtime >= started - 1
+    except OSError:
+        return False
 
 
 def _why_none() -> str:

@@ -57,7 +57,7 @@ def package(name):
 
 
 def begin():
-    """The first Python of a run says at its end where the tapes are; the others tell it through a file."""
+    """The first Python of a run says at its end where the tapes are; the others note theirs in its list."""
     import atexit
     import time
 
@@ -65,13 +65,10 @@ def begin():
     first = os.environ.get("VRAMTAPE_RUN_FIRST")
     if first and first != str(pid):  # The same where it has become another program since.
         return
-    if not first:
-        names = "%s/vramtape-run-%d-%d" % (os.environ.get("TMPDIR") or "/tmp", pid, started * 1e6)
-        os.close(os.open(names, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        os.environ["VRAMTAPE_RUN_NAMES"] = names
-        os.environ["VRAMTAPE_RUN_FIRST"] = str(pid)
     # Not imported at the end: when an import evaluates text, CPython forgets that it is to end by SIGINT.
     tapes = package("vramtape._launch.tapes")
+    os.environ["VRAMTAPE_RUN_FIRST"] = str(pid)
+    tapes.begin()
     atexit.register(tapes.end, pid, started, here)
 
 
@@ -79,7 +76,7 @@ if "VRAMTAPE_RUN" in os.environ and sys.version_info >= (3, 9):
     sys.meta_path.insert(0, OnTorch())
     try:
         begin()
-    except OSError:  # The folder is gone or /tmp is full: then nothing is said at the end.
+    except OSError:  # The folder is gone or there is no memory: then nothing is printed at the end.
         pass
 
 # The sitecustomize behind this one, if there is one. What it raises is its own affair.
