@@ -1,6 +1,7 @@
 //! `vramtape info RUN`: what a run holds.
 
 mod count;
+mod origin;
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -32,6 +33,8 @@ struct Info {
     /// How the file ended.
     end: String,
     finished: bool,
+    /// The command that gets the rest of a killed run from its rings, where those are still there.
+    recover: Option<String>,
     strings: u64,
     stacks: u64,
     devices: Vec<DeviceInfo>,
@@ -43,6 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let info = Info {
         end: tape.recovery.to_string(),
         finished: tape.recovery.finished,
+        recover: origin::recovery_command(&options.run, &tape),
         strings: tape.stacks.strings.len() as u64 - 1,
         stacks: tape.stacks.stacks.len() as u64 - 1,
         devices: tape.devices.iter().map(DeviceInfo::of).collect::<Result<_>>()?,
@@ -59,17 +63,13 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 fn text(tape: &Tape, info: &Info) -> Result<String> {
     let mut text = String::new();
     let meta = &tape.meta;
-    let known = [
-        ("written by", Some(meta.producer.clone())),
-        ("torch", meta.torch_version.clone()),
-        ("strategy", meta.strategy.clone()),
-        ("settings", Some(meta.alloc_conf.clone())),
-        ("machine", meta.hostname.clone()),
-        ("process", meta.pid.map(|pid| pid.to_string())),
+    let before = [("written by", Some(meta.producer.clone()))];
+    let after = [
         ("end", Some(info.end.clone())),
+        ("recover", info.recover.clone()),
         ("stacks", (info.stacks > 0).then(|| info.stacks.to_string())),
     ];
-    for (name, value) in known {
+    for (name, value) in before.into_iter().chain(origin::rows(meta)).chain(after) {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             writeln!(text, "{name:<12} {value}")?;
         }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use replay::import::Known;
 use replay::tape::{Device, Tape};
 use replay::verify::RecordedRun;
+use trace_format::{EndKind, utc};
 
 use crate::caller;
 use crate::progress::Spinner;
@@ -31,7 +32,19 @@ fn warn_of(path: &Path, tape: &Tape) {
     if tape.recovery.torn.is_some() {
         caller::warn(&format!("{}: {}", path.display(), tape.recovery));
     }
-    for gap in tape.devices.iter().filter_map(gap) {
+    let failed = tape.meta.end.as_ref().filter(|end| end.kind == EndKind::TapeFailed);
+    if let Some(end) = failed {
+        let lost: u64 = tape.devices.iter().map(|device| device.lost).sum();
+        let at = end.time_ns.map_or_else(String::new, |time_ns| format!(", at {}", utc(time_ns)));
+        caller::warn(&format!(
+            "{}: the tape ended early{at}: {}; {lost} records after that are not on it",
+            path.display(),
+            end.detail
+        ));
+    }
+    // Behind the end of such a tape is no gap.
+    let is_gap = |device: &&Device| failed.is_none() || device.left_out > 0;
+    for gap in tape.devices.iter().filter(is_gap).filter_map(gap) {
         caller::warn(&format!("{}: {gap}", path.display()));
     }
 }

@@ -2,6 +2,7 @@
 
 mod imported;
 mod open;
+mod parts;
 mod stretch;
 mod write;
 
@@ -64,13 +65,8 @@ impl Tape {
                 Item::Event(id, record) => stretches(&mut devices, id).push(record),
             }
         }
-        devices.sort_by_key(|(id, _)| *id);
-        Ok(Self {
-            meta: reader.meta().clone(),
-            recovery: reader.recovered().clone(),
-            devices: devices.into_iter().map(|(id, device)| device.finish(id)).collect(),
-            stacks: stacks_of(reader.tables()),
-        })
+        let stacks = stacks_of(reader.tables());
+        Ok(finished(reader.meta(), reader.recovered(), devices, stacks))
     }
 
     /// The text of a string that a record names; empty where the tape has none.
@@ -94,6 +90,17 @@ impl Tape {
     pub fn records_len(&self) -> u64 {
         self.devices.iter().map(|device| device.records.len() as u64).sum()
     }
+}
+
+fn finished(
+    meta: &Meta,
+    recovery: &Recovery,
+    mut devices: Vec<(DeviceId, Stretches)>,
+    stacks: Stacks,
+) -> Tape {
+    devices.sort_by_key(|(id, _)| *id);
+    let devices = devices.into_iter().map(|(id, device)| device.finish(id)).collect();
+    Tape { meta: meta.clone(), recovery: recovery.clone(), devices, stacks }
 }
 
 fn stretches(devices: &mut Vec<(DeviceId, Stretches)>, id: DeviceId) -> &mut Stretches {

@@ -37,7 +37,8 @@ pub enum OpenError {
 
 impl Tape {
     /// Opens a tape, reads the ring of a process, living or killed, or imports what another tool wrote
-    /// ([`crate::import::Origin`]; plain, zstd or gzip) with what is `known` about its run. `-` is standard input.
+    /// ([`crate::import::Origin`]; plain, zstd or gzip) with what is `known` about its run. `-` is standard input. Of a
+    /// tape with a size limit (`tape_max`) the part before it, `PATH.1`, is read with it; by its own name, alone.
     ///
     /// # Errors
     /// Where the file cannot be read or is neither.
@@ -58,7 +59,7 @@ impl Tape {
         let start = input.fill_buf().map_err(failed)?;
         let is_empty_tape = start.is_empty() && path.extension().is_some_and(|end| end == "vtape");
         if start.starts_with(&MAGIC[..1]) || is_empty_tape {
-            return Ok(Self::read(input, name)?);
+            return Ok(Self::read_parts(path, input, name)?);
         }
         if is_ring(start) {
             return Ok(Self::read(tape_of_ring(path)?.as_slice(), name)?);
