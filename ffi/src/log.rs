@@ -2,6 +2,7 @@
 //! `VRAMTAPE_LOG` asks for.
 
 use std::fmt::{self, Debug};
+use std::io::Write;
 use std::{env, io};
 
 use tracing::field::{Field, Visit};
@@ -37,6 +38,21 @@ pub(crate) fn start() -> Result<(), Error> {
         }
     };
     Ok(())
+}
+
+/// Prints a warning at the end of the process, where the subscriber may not be used any more: its thread's variables
+/// are gone. Nothing is printed where `VRAMTAPE_LOG` asks for less than warnings.
+pub(crate) fn warn_at_end(text: &str) {
+    let level = env::var(VARIABLE).ok().and_then(|text| text.parse::<LevelFilter>().ok());
+    if level.is_none_or(|level| level >= LevelFilter::WARN) {
+        say_at_end(text);
+    }
+}
+
+/// Prints a line at the end of the process.
+pub(crate) fn say_at_end(text: &str) {
+    // Standard error may be closed by then.
+    let _ = writeln!(io::stderr(), "vramtape: {text}");
 }
 
 /// `vramtape: ` and the message.

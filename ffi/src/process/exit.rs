@@ -11,6 +11,7 @@ use trace_format::{EndKind, ProgramEnd};
 use super::{lock, program, tape};
 use crate::error::Error;
 use crate::guard;
+use crate::log;
 
 /// Registers the handler. Called once, with the process's lock held.
 pub(super) fn register() -> Result<(), Error> {
@@ -44,7 +45,7 @@ pub(crate) fn finish() {
     if let Some(end) = end_of_tapes()
         && let Err(error) = tape::finish(&end)
     {
-        tracing::warn!("{}", error.message);
+        log::warn_at_end(&error.message);
     }
     finish_metrics();
 }
@@ -57,20 +58,22 @@ pub(super) fn finish_at_signal(name: &str) {
     let is_quiet = env::var_os("VRAMTAPE_RUN").is_none_or(|run| run == "quiet");
     if end_of_tapes().is_none() {
         if !is_quiet && has_ring_file() {
-            tracing::warn!(
+            log::warn_at_end(&format!(
                 "{name}: no tape was written; `vramtape recover {} -o run.vtape` makes one of the last events",
                 std::process::id()
-            );
+            ));
         }
     } else {
         match tape::finish(&end) {
             Ok(()) => {
                 remove_rings();
                 if !is_quiet {
-                    paths.iter().for_each(|path| eprintln!("vramtape: {name}: the tape is {path}"));
+                    paths
+                        .iter()
+                        .for_each(|path| log::say_at_end(&format!("{name}: the tape is {path}")));
                 }
             }
-            Err(error) => tracing::warn!("{}", error.message),
+            Err(error) => log::warn_at_end(&error.message),
         }
     }
     finish_metrics();

@@ -15,6 +15,7 @@ use std::{ptr, thread};
 use allocator::record::block_signals;
 
 use super::exit;
+use crate::log;
 
 const SIGNALS: [(c_int, &str); 2] = [(libc::SIGTERM, "SIGTERM"), (libc::SIGHUP, "SIGHUP")];
 
@@ -123,10 +124,10 @@ fn wait() {
     };
     let started = thread::Builder::new().name("vramtape-end".to_owned()).spawn(work);
     if started.is_ok() && finished.recv_timeout(FINISH_MAX).is_err() {
-        tracing::warn!(
+        log::warn_at_end(&format!(
             "{name}: the tape could not be finished within {} s; what was written of it is readable",
             FINISH_MAX.as_secs()
-        );
+        ));
     }
     die(signal);
 }

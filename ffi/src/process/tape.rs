@@ -12,6 +12,7 @@ use trace_format::{Addr, Category, DeviceId, EndKind, MarkKind, Meta, ProgramEnd
 use super::recorder::Recording;
 use super::{Heap, Process, lock, observe, program, with};
 use crate::error::Error;
+use crate::log;
 
 /// Addresses that are looked up in one turn of the heap's lock.
 const ADDRS_PER_TURN: usize = 64;
@@ -164,11 +165,11 @@ pub(super) fn finish(end: &ProgramEnd) -> Result<(), Error> {
     // Not under the process's lock: a tape's thread may wait for a heap.
     for Tape { path, recorder } in tapes {
         match recorder.stop_at_end(end.clone()) {
-            Ok(summary) if summary.lost > 0 => tracing::warn!(
+            Ok(summary) if summary.lost > 0 => log::warn_at_end(&format!(
                 "{path}: {} records were overwritten before they could be written; set ring_events in VRAMTAPE_CONF \
                  higher, for example ring_events:4194304",
                 summary.lost
-            ),
+            )),
             Ok(_) => {}
             Err(error) => outcome = outcome.and(Err(error.into())),
         }
