@@ -24,6 +24,7 @@ mod tables;
 mod tests;
 mod text;
 mod thread;
+mod warning;
 mod words;
 
 use std::io;
@@ -102,7 +103,7 @@ impl Ring {
         let (place, region) = match in_file() {
             Ok(in_file) => in_file,
             Err(error) => {
-                tracing::warn!("{}", anonymous_warning(options, text_bytes, size_bytes, &error));
+                tracing::warn!("{}", warning::anonymous(options, text_bytes, size_bytes, &error));
                 (None, Region::anonymous(shape)?)
             }
         };
@@ -259,37 +260,6 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.remove();
     }
-}
-
-/// Why the ring is in this process's memory only, and what to do.
-fn anonymous_warning(
-    options: &RingOptions,
-    text_bytes: usize,
-    size_bytes: u64,
-    error: &io::Error,
-) -> String {
-    let dir = options.dir.display();
-    let consequence = "if this process is killed, its last events are lost";
-    if error.kind() != io::ErrorKind::StorageFull {
-        return format!(
-            "no ring in {dir}: {error}; {consequence}. Set VRAMTAPE_RINGS to a folder on a tmpfs that can be written"
-        );
-    }
-    // What fits is found as the place finds it, by its own error.
-    let fits = |slots: &usize| {
-        let size_bytes = Region::size_bytes(Shape::new(*slots, text_bytes / 8));
-        size_bytes.is_some_and(|bytes| place::has_room(&options.dir, bytes).is_ok())
-    };
-    let slots = options.slots.max(SLOTS_MIN).checked_next_power_of_two().unwrap_or(usize::MAX);
-    let mut smaller = (1..=slots.ilog2() - SLOTS_MIN.ilog2()).map(|halvings| slots >> halvings);
-    let smaller = smaller.find(fits).map_or_else(String::new, |slots| {
-        format!(", or make the ring smaller (ring_events:{slots} in VRAMTAPE_CONF)")
-    });
-    format!(
-        "{dir} has no room for a ring of {} MiB ({error}); {consequence}. Pass --shm-size=1g to docker, set \
-         VRAMTAPE_RINGS to a folder on a larger tmpfs{smaller}",
-        size_bytes.div_ceil(1 << 20)
-    )
 }
 
 /// `text`, up to the longest string kept.

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use trace_format::{DeviceId, Event, Meta, Record, StackId, ThreadId, Writer};
+use trace_format::{DeviceId, EndKind, Event, Meta, ProgramEnd, Record, StackId, ThreadId, Writer};
 
 use super::names::Names;
 use super::recover::{RecoverError, meta_of};
+use crate::record::clock::{Clock, SystemClock};
 use crate::record::follow::{Followed, RingFollower};
 use crate::record::ring::RingReader;
 
@@ -97,6 +98,14 @@ impl AttachedTape {
     pub fn finish(mut self) -> Result<Vec<AttachedCounts>, RecoverError> {
         self.drain()?;
         let counts = self.counts();
+        if counts.iter().any(|ring| ring.is_live) {
+            let end = ProgramEnd {
+                kind: EndKind::RecordingStopped,
+                time_ns: Some(SystemClock::new().unix_ns()),
+                ..ProgramEnd::default()
+            };
+            self.writer.meta(&Meta { end: Some(end), ..said(&mut self.rings) })?;
+        }
         self.writer.finish()?;
         Ok(counts)
     }

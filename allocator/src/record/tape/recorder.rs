@@ -148,8 +148,8 @@ impl TapeError {
     pub(super) fn way_out(&self) -> &'static str {
         match self {
             Self::Write(WriteError { cause: WriteCause::Io(_), .. }) => {
-                ": make room there, or write the tape to another disk (`vramtape run -o`, or tape: in VRAMTAPE_CONF) \
-                 or limit its size (tape_max:2GiB)"
+                ". Make room there, write it to another disk (`vramtape run -o`, or tape: in VRAMTAPE_CONF), or limit \
+                 its size (tape_max:2GiB)"
             }
             _ => "",
         }
