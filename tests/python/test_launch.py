@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 from harness import COMMAND, LIBRARY, ROOT, SIMCUDA, clean_environment, run_cases
 
@@ -18,7 +17,7 @@ ENVIRONMENT = {
     "PYTHONPATH": os.path.join(ROOT, "python"),
     "VRAMTAPE_LIBRARY": LIBRARY,
     "VRAMTAPE_SIMCUDA": SIMCUDA,
-    "TMPDIR": SCRATCH.name,  # A killed run leaves a file.
+    "TMPDIR": SCRATCH.name,
 }
 RINGS = os.environ.get("VRAMTAPE_RINGS") or "/dev/shm"
 RUN = ["-m", "vramtape", "run"]
@@ -181,27 +180,6 @@ def a_killed_run_is_recovered(folder):
         assert json.loads(doctor.stdout)["rings"]["files"] == 1, doctor.stdout
 
 
-def what_killed_runs_left_goes(folder):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    yesterday = time.time() - 25 * 60 * 60
-    left = {}
-    files = ("dead", ended.pid, yesterday), ("recent", ended.pid, None), ("alive", os.getpid(), yesterday)
-    for name, pid, at in files:
-        left[name] = os.path.join(folder, f"vramtape-run-{pid}-{len(left)}")
-        with open(left[name], "w"):
-            pass
-        if at:
-            os.utime(left[name], (at, at))
-    run("-q", "-c", "pass", folder=folder, TMPDIR=folder)
-    assert sorted(os.listdir(folder)) == sorted(os.path.basename(left[name]) for name in ("alive", "recent"))
-
-
-def a_full_disk_ends_the_tape_and_nothing_else(folder):
-    done = run(script("allocate"), "3000", "small-disk", folder=folder)
-    assert allocated(done)[2] == 3000 and "vramtape-0-" in done.stderr, (done.stdout, done.stderr)
-
-
 def mistakes_are_2_and_say_what_to_do(folder):
     for arguments, words in [
         ((), ("name the program", "torchrun")),
@@ -268,8 +246,6 @@ CASES = (
     a_program_may_end_after_backward,
     an_interrupted_run_has_its_tape,
     a_killed_run_is_recovered,
-    what_killed_runs_left_goes,
-    a_full_disk_ends_the_tape_and_nothing_else,
     mistakes_are_2_and_say_what_to_do,
     without_torch,
     without_a_gpu_the_program_goes_on,

@@ -9,10 +9,6 @@ import torch
 
 count = int(sys.argv[1])
 how = sys.argv[2] if len(sys.argv) > 2 else ""
-if how == "small-disk":
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 10, resource.RLIM_INFINITY))
 if how == "installs":
     import vramtape
 
