@@ -9,13 +9,14 @@ use super::stacks::Written;
 use super::{Compat, MetricsTarget, StackMode, StackSettings, TapePath, parse_bytes};
 
 /// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 15] = [
     "route",
     "strategy",
     "compat",
     "record",
     "tape",
     "tape_max",
+    "tape_replace",
     "ring_events",
     "stacks",
     "stacks_every",
@@ -129,6 +130,8 @@ pub struct Settings {
     pub tape: TapePath,
     /// `tape_max`; none means that a tape grows for as long as it is written.
     pub tape_max_bytes: Option<u64>,
+    /// `tape_replace`: whether a tape that exists is replaced, instead of taking a free name beside it.
+    pub tape_replace: bool,
     /// `ring_events`: records that each device's ring holds.
     pub ring_events: u64,
     /// `stacks`, `stacks_every` and `stacks_native`.
@@ -152,6 +155,7 @@ impl Default for Settings {
             record: RecordMode::default(),
             tape: TapePath::default(),
             tape_max_bytes: None,
+            tape_replace: false,
             ring_events: DEFAULT_RING_EVENTS,
             stacks: StackSettings::default(),
             marks: true,
@@ -197,6 +201,7 @@ impl Settings {
                 "record" => record = Some((value.record()?, key_at)),
                 "tape" => tape = Some((value.tape()?, key_at)),
                 "tape_max" => settings.tape_max_bytes = Some(value.tape_max()?),
+                "tape_replace" => settings.tape_replace = value.boolean()?,
                 "ring_events" => settings.ring_events = value.ring_events()?,
                 "stacks" => stacks.mode = Some(value.stacks()?),
                 "stacks_every" => stacks.every = Some((value.stacks_every()?, key_at)),
@@ -355,7 +360,7 @@ mod tests {
     fn every_key_is_read() {
         let text = "strategy:expandable, compat:2.11,record:file,tape:\"/t/{rank},{pid}.vtape\",\
                     ring_events:4096,stacks:all,device:sim,search_after_flush:False,\
-                    metrics:9400,tape_max:2GiB,marks:off,route:pluggable";
+                    metrics:9400,tape_max:2GiB,tape_replace:True,marks:off,route:pluggable";
         let read = settings(text);
         assert_eq!((read.route, read.strategy), (Route::Pluggable, Strategy::Expandable));
         assert_eq!(read.compat, Some(Compat::V2_11));
@@ -366,6 +371,7 @@ mod tests {
         assert_eq!(read.device, DeviceKind::Sim);
         assert_eq!(read.search_after_flush, Some(false));
         assert_eq!(read.tape_max_bytes, Some(2 << 30));
+        assert!(read.tape_replace && !Settings::default().tape_replace);
         assert!(!read.marks && Settings::default().marks);
         assert_eq!(read.metrics, MetricsTarget::parse("127.0.0.1:9400").ok());
     }
@@ -421,6 +427,7 @@ mod tests {
             ("record:ring,record:off", "record is given twice", 13, "keep one"),
             ("tape_max:2GB", "`GB` is not a unit", 10, "2GiB"),
             ("tape_max:1MiB", "as little as 1MiB", 10, "64MiB"),
+            ("tape_replace:yes", "cannot be \"yes\"", 14, "True, False"),
             ("metrics:a.txt", "neither an address nor", 9, "9400"),
             ("search_after_flush:true", "cannot be \"true\"", 20, "True, False"),
         ] {

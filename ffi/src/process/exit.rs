@@ -24,6 +24,15 @@ extern "C" fn at_exit() {
     });
 }
 
+/// Leaves the rings' files where they are at the end of a process that writes no tape, and returns how many there are:
+/// of a device that recorded nothing, none.
+pub(crate) fn keep_rings() -> usize {
+    let guard = lock();
+    let untaped = guard.iter().filter(|process| process.tape_path.is_none());
+    let recordings = untaped.flat_map(|process| &process.recordings);
+    recordings.filter(|known| known.ring.sequence() > 0 && known.ring.keep()).count()
+}
+
 /// What is to be done at the end. Doing it twice does nothing more.
 pub(crate) fn finish() {
     // The rings first: finishing a tape takes its time, and another thread may end the process

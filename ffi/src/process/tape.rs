@@ -1,15 +1,15 @@
 //! The tapes that the process writes: as its settings say from the first allocation on, or between
 //! two calls.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs, mem, process};
 
 use allocator::config::{RecordMode, TapePath};
-use allocator::record::{RingPart, SystemClock, TapeError, TapeRecorder, save_rings};
+use allocator::record::{RingPart, TapeError, TapeRecorder, save_rings};
 use trace_format::{Addr, Category, DeviceId, MarkKind, Meta, Source};
 
 use super::recorder::Recording;
-use super::{Heap, Process, lock, observe, with};
+use super::{Heap, Process, lock, observe, tape_name, with};
 use crate::error::Error;
 
 /// Addresses that are looked up in one turn of the heap's lock.
@@ -17,7 +17,9 @@ const ADDRS_PER_TURN: usize = 64;
 
 /// A tape that is being written.
 pub(super) struct Tape {
-    path: String,
+    /// The path that was asked for, which the devices on this tape share.
+    asked: String,
+    path: PathBuf,
     recorder: TapeRecorder,
 }
 
@@ -31,14 +33,15 @@ impl Process {
     /// Opens the device's tape, if it is to have one. Before its heap, so that a path that cannot
     /// be written is an error that leaves nothing behind.
     pub(super) fn open_tape(&mut self, device: DeviceId) -> Result<(), Error> {
-        let Some(path) = self.tape_path.as_ref().map(|path| expand(path, device)) else {
+        let Some(asked) = self.tape_path.as_ref().map(|path| expand(path, device)) else {
             return Ok(());
         };
-        if !self.tapes.iter().any(|tape| tape.path == path) {
-            let (meta, max_bytes) = (self.meta(), self.settings.tape_max_bytes);
-            let recorder =
-                TapeRecorder::start_limited(Path::new(&path), meta, SystemClock::new(), max_bytes)?;
-            self.tapes.push(Tape { path, recorder });
+        if !self.tapes.iter().any(|tape| tape.asked == asked) {
+            let (max_bytes, is_replaced) =
+                (self.settings.tape_max_bytes, self.settings.tape_replace);
+            let (path, recorder) =
+                tape_name::start(Path::new(&asked), self.meta(), max_bytes, is_replaced)?;
+            self.tapes.push(Tape { asked, path, recorder });
         }
         Ok(())
     }
@@ -46,16 +49,16 @@ impl Process {
     /// Puts the heap's records onto its tape from here on, if it has one.
     pub(super) fn record_on_tape(&self, recording: &Recording) {
         let Some(path) = &self.tape_path else { return };
-        let path = expand(path, recording.device.id);
-        if let Some(tape) = self.tapes.iter().find(|tape| tape.path == path) {
+        let asked = expand(path, recording.device.id);
+        if let Some(tape) = self.tapes.iter().find(|tape| tape.asked == asked) {
             tape.recorder.add(recording.source());
         }
     }
 
     /// Whether the device's tape is being written; none where none was asked for.
     pub(super) fn is_on_tape(&self, device: DeviceId) -> Option<bool> {
-        let path = expand(self.tape_path.as_ref()?, device);
-        let tape = self.tapes.iter().find(|tape| tape.path == path)?;
+        let asked = expand(self.tape_path.as_ref()?, device);
+        let tape = self.tapes.iter().find(|tape| tape.asked == asked)?;
         Some(tape.recorder.is_recording())
     }
 
@@ -64,7 +67,7 @@ impl Process {
         match self.tapes.iter().find(|tape| !tape.recorder.flush()) {
             None => Ok(()),
             Some(broken) => {
-                let path = &broken.path;
+                let path = broken.path.display();
                 Err(Error::runtime(format_args!("{path} is not being written any more")))
             }
         }
@@ -107,7 +110,7 @@ pub(crate) fn start(path: &str) -> Result<(), Error> {
         if let Some(running) = process.tapes.first() {
             return Err(Error::value(format!(
                 "a tape is being written already at {}: stop it first",
-                running.path
+                running.path.display()
             )));
         }
         if process.settings.record == RecordMode::Off {
@@ -148,7 +151,7 @@ pub(crate) fn stop() -> Result<(), Error> {
         let summary = tape.recorder.stop()?;
         if summary.lost > 0 {
             tracing::warn!(
-                tape = tape.path,
+                tape = %tape.path.display(),
                 lost = summary.lost,
                 "records were overwritten before they could be written; set ring_events higher"
             );
