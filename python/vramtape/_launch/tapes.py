@@ -1,7 +1,7 @@
 """Which tapes a run writes: a name of its own for each process, and one line at the end that says where they are.
 
-Processes may end in any order and without a word. So each that has torch writes into a file of the run what its tape
-would be called, and the first Python of the run, which made the file, looks at its end which of those are there.
+Processes end in any order, and some are killed. So each that opens a tape adds its path to a file of the run, and the
+first Python of the run, which made the file, prints at its end which of those tapes are there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ RUN = "VRAMTAPE_RUN"
 FIRST = "VRAMTAPE_RUN_FIRST"
 _NAMES = "VRAMTAPE_RUN_NAMES"
 _SHOWN_MAX = 4
+_is_said = False
 _ABANDONED_SECONDS = 24 * 60 * 60
 
 
@@ -43,19 +44,15 @@ def quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def enter() -> None:
-    """Notes what this process's tape is called, if it comes to write one. The rank may be known only later."""
-    conf = _runtime.answer("conf")
-    if conf["record"] != "file" or _NAMES not in os.environ:
+def note(tape: str) -> None:
+    """Notes the path of a tape that Python wrote; the library does it for its own when it opens them."""
+    if _NAMES not in os.environ:
         return
-    name = glob.escape(os.path.abspath(conf["tape"])).replace("{pid}", str(os.getpid()))
-    for any_of in ("{rank}", "{device}"):
-        name = name.replace(any_of, "*")
     try:
         # Not made anew: it is gone when the run has ended.
         names = os.open(os.environ[_NAMES], os.O_WRONLY | os.O_APPEND)
         with open(names, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(name + "\n")  # One short write: others may be writing too.
+            file.write(os.path.abspath(tape) + "\n")  # One short write: others may be writing too.
     except OSError:
         pass  # The run has ended, and nobody is left to tell.
 
@@ -95,8 +92,15 @@ def say(text: str, is_important: bool = False) -> None:
             pass  # Standard error is closed.
 
 
-def end(pid: int, started: float, folder: str) -> None:
-    """Says where the tapes are of what began at ``started`` (Unix time) in ``folder``, at the end of that process."""
+def say_why_none(text: str) -> None:
+    """The same, for a run that will have no tape: its end needs no line of its own then."""
+    global _is_said
+    _is_said = True
+    say(text)
+
+
+def end(pid: int, folder: str) -> None:
+    """Says where the tapes are of what began in ``folder``, at the end of that process."""
     if os.getpid() != pid:
         return  # A forked child that ends as programs do.
     names = os.environ.pop(_NAMES, None)
@@ -104,13 +108,14 @@ def end(pid: int, started: float, folder: str) -> None:
         return
     try:
         with open(names, encoding="utf-8", errors="surrogateescape") as lines:
-            patterns = sorted(set(lines.read().splitlines()))
+            noted = set(lines.read().splitlines())
         os.remove(names)
     except OSError:
         return
-    found = {path for pattern in patterns for path in glob.glob(pattern) if os.stat(path).st_mtime >= started - 1}
-    if not found:
+    found = {path for path in noted if os.path.exists(path)}
+    if not found and not _is_said:
         say(f"no tape: {_why_none()}")
+    if not found:
         return
     shown = [os.path.relpath(path, folder) if path.startswith(folder + os.sep) else path for path in sorted(found)]
     if len(shown) == 1:

@@ -72,7 +72,7 @@ def begin():
         os.environ["VRAMTAPE_RUN_FIRST"] = str(pid)
     # Not imported at the end: when an import evaluates text, CPython forgets that it is to end by SIGINT.
     tapes = package("vramtape._launch.tapes")
-    atexit.register(tapes.end, pid, started, here)
+    atexit.register(tapes.end, pid, here)
 
 
 if "VRAMTAPE_RUN" in os.environ and sys.version_info >= (3, 9):
