@@ -46,8 +46,8 @@ def install(route: Optional[str] = None, *, tape: Optional[_tape.Path] = None, c
         ``auto`` by default, if left out
     :param tape: where the tape goes, a path in which ``{rank}``, ``{pid}`` and ``{device}`` are filled in. If a file
         exists there, the tape takes a free name beside it, and a warning says which
-    :param conf: changes to ``VRAMTAPE_CONF``, such as ``"stacks:alloc,tape_max:2GiB"``; ``"tape_replace:True"`` replaces
-        a tape that exists. The processes that this one starts have them too
+    :param conf: changes to ``VRAMTAPE_CONF``, such as ``"stacks:alloc,tape_max:2GiB"``; ``"tape_replace:True"``
+        replaces a tape that exists. The processes that this one starts have them too
     :raises vramtape.InstallError: when the settings are refused, when it is too late, when another allocator, another
         route or other settings are active, when the route cannot be had, without CUDA, or with a torch older than 2.7
     """

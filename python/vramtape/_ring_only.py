@@ -13,11 +13,8 @@ _DEVICES_MAX = 128
 
 
 def watch() -> None:
-    """Has it done at the end of this process, where no tape is written.
-
-    Not for a process of ``vramtape run``: that was asked for the ring alone, and says so by itself.
-    """
-    if _runtime.answer("conf")["record"] == "ring" and tapes.FIRST not in os.environ:
+    """Registers it for the end of this process, if no tape is written."""
+    if _runtime.answer("conf")["record"] == "ring":
         atexit.register(_keep, os.getpid())
 
 
@@ -28,11 +25,13 @@ def _keep(pid: int) -> None:
     if not any(library.vramtape_ring_position(device) for device in range(_DEVICES_MAX)):
         return
     is_kept = library.vramtape_keep_rings() > 0
-    if os.environ.get("LOCAL_RANK", "0") != "0":
+    is_launched = tapes.FIRST in os.environ
+    if os.environ.get("LOCAL_RANK", "0") != "0" or (is_launched and not tapes.is_first()):
         return  # One line for a job.
     now = (
         f"`vramtape recover {pid} -o run.vtape` makes a tape of it"
         if is_kept
         else "it was in the process's memory and is gone"
     )
-    tapes.say(f'no tape: the ring was the only record; {now}. Next time, pass tape="run.vtape" to install() or observe()')
+    advice = "leave out record:ring" if is_launched else 'pass tape="run.vtape" to install() or observe()'
+    tapes.say_why_none(f"no tape: the ring was the only record; {now}. Next time, {advice}")

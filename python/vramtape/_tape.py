@@ -44,13 +44,13 @@ def free_name(tape: str) -> str:
     """The path, placeholders included, under which no tape is there: ``run-2.vtape`` for ``run.vtape``, if need be."""
     folder = os.path.dirname(tape)
     if "{pid}" in tape or "{" in folder:
-        return tape  # Nobody else has that name; or there is no one folder to look into.
+        return tape  # The name is this process's own, or the folder is known only later.
     there = os.listdir(folder)
     return next(name for name in names(tape) if not any(_is_of(os.path.basename(name), file) for file in there))
 
 
 def claim(tape: str) -> str:
-    """Makes an empty file of the first free name, which is then taken for everybody else, and returns that name."""
+    """Makes an empty file of the first free name, which no other process takes then, and returns that name."""
     for name in names(tape):
         try:
             if not os.path.exists(f"{name}.1"):

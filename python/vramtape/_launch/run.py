@@ -22,9 +22,9 @@ _ABOUT = {
     "run": "Runs a Python program with vramtape as PyTorch's allocator, and writes a tape for each process.",
     "record": "Runs a Python program with PyTorch's own allocator, and writes a tape for each process.",
 }
-_MORE = """PROGRAM is a script, as for python; or an executable file, such as venv/bin/python or ./train.sh, or a command on
-PATH, such as torchrun, which are started as they are: the Pythons that they start are followed. They share the
-environment with everything else, so an `env` that drops PYTHONPATH and `python -I` are not."""
+_MORE = """PROGRAM is a script, as for python; or an executable file such as venv/bin/python or ./train.sh, or a command
+on PATH such as torchrun, which are started as they are. The Pythons that they start are followed through the
+environment: an `env` that drops PYTHONPATH and `python -I` are not."""
 # The options that take the next word.
 _WITH_VALUE = ("--route", "--conf", "-o", "--output")
 

@@ -69,7 +69,8 @@ def _find(gpu: str, known: Any) -> dict[str, Any]:
         return found
     names = [one["name"] for one in near] or difflib.get_close_matches(name, [one["name"] for one in known], 3)
     hint = f"did you mean {' or '.join(names)}? " if names else ""
-    raise ValueError(f"--sim={gpu}: no one GPU has that name; {hint}`vramtape fit --gpu list` lists them, or write 24GiB")
+    advice = f"{hint}`vramtape fit --gpu list` has the names; or write a size, as 24GiB"
+    raise ValueError(f"--sim={gpu}: no one GPU has that name; {advice}")
 
 
 def _gib(size_bytes: int) -> str:

@@ -54,7 +54,7 @@ def note(tape: str) -> None:
         with open(names, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(os.path.abspath(tape) + "\n")  # One short write: others may be writing too.
     except OSError:
-        pass  # The run has ended, and nobody is left to tell.
+        pass  # The run has ended, and its last line is printed.
 
 
 def remove_abandoned(folder: str) -> None:
