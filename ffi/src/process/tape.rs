@@ -40,7 +40,7 @@ impl Process {
             let (max_bytes, is_replaced) =
                 (self.settings.tape_max_bytes, self.settings.tape_replace);
             let (path, recorder) =
-                tape_name::start(Path::new(&asked), self.meta(), max_bytes, is_replaced)?;
+                tape_name::start(Path::new(&asked), &self.meta(), max_bytes, is_replaced)?;
             self.tapes.push(Tape { asked, path, recorder });
         }
         Ok(())

@@ -4,32 +4,35 @@
 //! for. A process never fails its first allocation because the name is taken.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 use std::{env, iter};
 
 use allocator::record::{SystemClock, TapeError, TapeRecorder};
 use trace_format::Meta;
 
-/// `vramtape run` names a file here, to which each process adds the paths of its tapes.
+/// `vramtape run` names its list of tapes here, to which each process adds the paths of its own: a path, perhaps with
+/// device and inode behind it, which say whether it is still that file.
 const NAMES: &str = "VRAMTAPE_RUN_NAMES";
 
 /// Starts a tape at `path`, or at the first free name beside it: `run-2.vtape` where `run.vtape` exists and is not to
 /// be replaced, or another process is writing it.
 pub(super) fn start(
     path: &Path,
-    meta: Meta,
+    meta: &Meta,
     max_bytes: Option<u64>,
     is_replaced: bool,
 ) -> Result<(PathBuf, TapeRecorder), TapeError> {
-    let start =
-        |path: &Path, meta| TapeRecorder::start_limited(path, meta, SystemClock::new(), max_bytes);
+    let start = |path: &Path| {
+        TapeRecorder::start_limited(path, meta.clone(), SystemClock::new(), max_bytes)
+    };
     let mut why = "exists (-f, or tape_replace:True in VRAMTAPE_CONF, replaces it)";
     // Processes of one run do not replace the tapes of each other.
     let is_replaced = is_replaced && !is_announced(path);
     if is_replaced {
-        match start(path, meta.clone()) {
+        match start(path) {
             Err(TapeError::InUse { .. }) => why = "is being written by another process",
             started => {
                 let recorder = started?;
@@ -47,7 +50,7 @@ pub(super) fn start(
             Ok(false) => continue,
             Err(_) => false, // Starting it says what is wrong, in the words for a tape.
         };
-        let recorder = match start(&name, meta.clone()) {
+        let recorder = match start(&name) {
             // Another process had it replaced, since it was claimed.
             Err(TapeError::InUse { .. }) => continue,
             Err(error) => {
@@ -104,25 +107,47 @@ fn first_part(path: &Path) -> PathBuf {
 
 /// Adds the path to the run's list, from which its last line is made. The list is gone when the run has ended.
 fn announce(path: &Path) {
-    let Some(names) = env::var_os(NAMES) else { return };
     let Ok(path) = path::absolute(path) else { return };
     let mut line = path.into_os_string();
     line.push("\n");
+    let Some(names) = names(OpenOptions::new().append(true)) else { return };
     // In one write: other processes may be adding theirs.
-    let added = OpenOptions::new()
-        .append(true)
-        .open(names)
-        .and_then(|mut names| names.write_all(line.as_encoded_bytes()));
-    if let Err(error) = added {
+    if let Err(error) = names.and_then(|mut names| names.write_all(line.as_encoded_bytes())) {
         tracing::debug!(%error, "the run's list of tapes lacks one");
     }
 }
 
 /// Whether a process of this run has a tape of this name.
 fn is_announced(path: &Path) -> bool {
-    let (Some(names), Ok(path)) = (env::var_os(NAMES), path::absolute(path)) else { return false };
-    let names = fs::read(names).unwrap_or_default();
-    names.split(|byte| *byte == b'\n').any(|name| name == path.as_os_str().as_encoded_bytes())
+    let Ok(path) = path::absolute(path) else { return false };
+    let Some(Ok(mut names)) = names(OpenOptions::new().read(true)) else { return false };
+    let mut announced = Vec::new();
+    let is_read =
+        names.seek(SeekFrom::Start(0)).and_then(|_| names.read_to_end(&mut announced)).is_ok();
+    let mut names = announced.split(|byte| *byte == b'\n');
+    is_read && names.any(|name| name == path.as_os_str().as_encoded_bytes())
+}
+
+/// The run's list of tapes; `None` outside of a run.
+fn names(options: &OpenOptions) -> Option<io::Result<File>> {
+    let written = env::var_os(NAMES)?;
+    let text = written.to_str().unwrap_or_default();
+    let mut fields = text.rsplitn(3, ' ');
+    let (inode, device) = (number(fields.next()), number(fields.next()));
+    let (Some(inode), Some(device), Some(path)) = (inode, device, fields.next()) else {
+        return Some(options.open(&written));
+    };
+    Some(options.open(path).and_then(|file| {
+        let found = file.metadata()?;
+        if (found.dev(), found.ino()) == (device, inode) {
+            return Ok(file);
+        }
+        Err(io::Error::from(io::ErrorKind::NotFound))
+    }))
+}
+
+fn number(field: Option<&str>) -> Option<u64> {
+    field?.parse().ok()
 }
 
 #[cfg(test)]
@@ -133,7 +158,7 @@ mod tests {
 
     /// Starts a tape and finishes it; its path.
     fn tape(path: &Path, is_replaced: bool) -> PathBuf {
-        let (path, recorder) = start(path, Meta::default(), None, is_replaced).unwrap();
+        let (path, recorder) = start(path, &Meta::default(), None, is_replaced).unwrap();
         assert_eq!(recorder.stop().unwrap().path, path);
         path
     }
@@ -156,7 +181,7 @@ mod tests {
     fn a_tape_that_another_process_writes_is_never_replaced() {
         let folder = tempdir().unwrap();
         let asked = folder.path().join("run.vtape");
-        let (_, writing) = start(&asked, Meta::default(), None, false).unwrap();
+        let (_, writing) = start(&asked, &Meta::default(), None, false).unwrap();
         assert_eq!(tape(&asked, true), folder.path().join("run-2.vtape"));
         assert_eq!(writing.stop().unwrap().path, asked);
     }
@@ -190,8 +215,8 @@ mod tests {
     #[test]
     fn a_name_that_no_file_can_have_is_an_error() {
         let folder = tempdir().unwrap();
-        assert!(start(folder.path(), Meta::default(), None, false).is_err());
-        assert!(start(Path::new("/dev/null"), Meta::default(), None, false).is_err());
-        assert!(start(&folder.path().join("no/x.vtape"), Meta::default(), None, false).is_err());
+        assert!(start(folder.path(), &Meta::default(), None, false).is_err());
+        assert!(start(Path::new("/dev/null"), &Meta::default(), None, false).is_err());
+        assert!(start(&folder.path().join("no/x.vtape"), &Meta::default(), None, false).is_err());
     }
 }
