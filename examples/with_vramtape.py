@@ -1,7 +1,7 @@
 """Runs an unmodified PyTorch script through vramtape on a simulated GPU: with_vramtape.py SCRIPT [ARGUMENTS...]
 
-For a fresh checkout: it is `vramtape run --sim SCRIPT` of the installed package, with what `cargo xtask demo` has built.
-Every allocation is the real one, kernels do nothing, and so the numbers that a script prints mean nothing.
+For a checkout that is not installed: `vramtape run --sim SCRIPT` with what `cargo xtask demo` has built. Every
+allocation is the real one, kernels do nothing, and so the numbers that a script prints mean nothing.
 """
 
 import os
