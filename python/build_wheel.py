@@ -6,13 +6,17 @@ import re
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # Each library, and the package of the workspace that it is made of.
-LIBRARIES = {"vramtape": "ffi", "vramtape_lab": "python"}
+LIBRARIES = {"vramtape": "ffi", "vramtape_lab": "python", "simcuda": "simcuda"}
+# The simulated driver, under the three names that programs load; a wheel has no links, so each is a file.
+SIMCUDA, SIMCUDA_FILES = "simcuda", ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
+ASSEMBLE = "simcuda/assemble.sh"
 PACKAGES = [flag for package in LIBRARIES.values() for flag in ("--package", package)]
 CARGO = ["cargo", "build", "--release", "--locked", *PACKAGES]
 # What the bridge is compiled against on the user's machine, beside its sources.
@@ -28,8 +32,13 @@ class Libraries(BuildHookInterface):
         """Called before the wheel is put together."""
         os.makedirs(self.directory, exist_ok=True)
         self.stripped = []
-        for name, built in build(self.root).items():
-            self.include(build_data, built, f"vramtape/lib{name}.so")
+        built = build(self.root)
+        for name in ("vramtape", "vramtape_lab"):
+            self.include(build_data, built[name], f"vramtape/lib{name}.so")
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["sh", os.path.join(self.root, ASSEMBLE), built[SIMCUDA], folder], check=True)
+            for name in SIMCUDA_FILES:
+                self.include(build_data, os.path.join(folder, name), f"vramtape/_sim/{name}")
         for bridge in bridges():
             self.include(build_data, bridge, f"vramtape/_bridge/prebuilt/{os.path.basename(bridge)}")
         build_data["force_include"][os.path.join(self.root, HEADER)] = "vramtape/_bridge/cpp/vramtape.h"
@@ -99,4 +108,5 @@ def glibc_minor(library):
     with open(library, "rb") as file:
         needed = next((s for s in ELFFile(file).iter_sections() if isinstance(s, GNUVerNeedSection)), None)
         names = [version.name for _, versions in needed.iter_versions() for version in versions] if needed else []
-    return max(int(found[1]) for found in (re.match(r"GLIBC_2\.(\d+)", name) for name in names) if found)
+    found = (re.match(r"GLIBC_2\.(\d+)", name) for name in names)
+    return max((int(version[1]) for version in found if version), default=0)

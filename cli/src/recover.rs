@@ -176,7 +176,7 @@ fn rings_of(what: &str, folder: &Path) -> Result<Vec<PathBuf>> {
     if rings.is_empty() {
         bail!(
             "process {pid} has no ring in {}: `vramtape recover` lists those that are there; a process that ended by \
-             itself leaves none",
+             itself and wrote a tape leaves none",
             folder.display()
         );
     }

@@ -309,14 +309,17 @@ int vramtape_pool_allocations(int device,
                               void *user);
 
 // What `VRAMTAPE_CONF` says now to those outside the allocator, as JSON: `route`, `strategy`,
-// `record`, `tape` and `stacks`, defaults included. Reading it starts nothing.
+// `record`, `tape`, `tape_replace` and `stacks`, defaults included; `all` is a text of every
+// setting, for comparison, and `is_read` says whether the allocator has read them. Reading it starts
+// nothing.
 //
 // Buffer and answer are those of `vramtape_stats`; settings that cannot be read are an error.
 //
 // # Safety
 //
 // `buffer` is NULL or points to `capacity` bytes.
-int64_t vramtape_conf(char *buffer, size_t capacity);
+int64_t vramtape_conf(char *buffer,
+                      size_t capacity);
 
 // What `VRAMTAPE_CONF` would say with the keys of `changes` in place of its own: the text for a
 // program that is to be started so. Buffer and answer are those of `vramtape_stats`.
@@ -743,7 +746,8 @@ double vramtape_get_memory_fraction(int device);
 int vramtape_check(int device);
 
 // Starts a tape of every device at `path`, in which `{rank}`, `{pid}` and `{device}` are filled in.
-// It begins with the state that memory is in. An error while another tape is being written.
+// Where a file exists there, the tape goes to a free name beside it, and a warning says which. It
+// begins with the state that memory is in. An error while another tape is being written.
 //
 // # Safety
 //
@@ -761,6 +765,11 @@ int vramtape_flush(void);
 // have nothing of what comes after. For a process that ends without `exit`: Python's after Ctrl-C,
 // and its forked workers'.
 int vramtape_finish(void);
+
+// Leaves the rings' files where they are when the process ends, for `vramtape recover`, and returns
+// how many there are: none where a tape is being written or nothing was recorded. To be called at
+// the end: such files are pruned sooner than those of killed processes.
+int vramtape_keep_rings(void);
 
 // Saves what the device's ring holds, the newest events and the state before them, as a tape at
 // `path`. Recording goes on.

@@ -10,7 +10,8 @@ import threading
 import warnings
 from typing import Any, NoReturn, Optional
 
-from . import _end, _runtime, _settle
+from . import _conf, _end, _ring_only, _runtime, _settle, _tape
+from ._launch import tapes
 from .routes import ALL, REPLACING, Unavailable
 
 # The oldest torch with all hooks and names that the routes stand on.
@@ -33,52 +34,62 @@ class NoCuda(InstallError):
     __module__ = "vramtape"
 
 
-def install(route: Optional[str] = None) -> str:
+def install(route: Optional[str] = None, *, tape: Optional[_tape.Path] = None, conf: Optional[str] = None) -> str:
     """Makes vramtape PyTorch's allocator in this process, and returns the route it took.
 
     Has to come before the first use of CUDA: best as the first lines of the program. A second call changes nothing and
-    returns the route that is active, also under ``python -m vramtape run``.
+    returns the route that is active, also under ``python -m vramtape run``. Without ``tape``, and where
+    ``VRAMTAPE_CONF`` names none, the events are in a ring in memory only, which ``vramtape recover`` reads afterwards.
 
     :param route: ``"bridge"``, ``"pluggable"``, ``"observe"``, or ``"auto"``: the bridge, or the pluggable allocator
         where the bridge cannot be had, with a warning that says why; what ``route`` in ``VRAMTAPE_CONF`` says, which is
         ``auto`` by default, if left out
-    :raises vramtape.InstallError: when the settings are refused, when it is too late, when another allocator or another
-        route is active, when the route cannot be had, without CUDA, or with a torch older than 2.7
+    :param tape: where the tape goes, a path in which ``{rank}``, ``{pid}`` and ``{device}`` are filled in. If a file
+        exists there, the tape takes a free name beside it, and a warning says which
+    :param conf: changes to ``VRAMTAPE_CONF``, such as ``"stacks:alloc,tape_max:2GiB"``; ``"tape_replace:True"``
+        replaces a tape that exists. The processes that this one starts have them too
+    :raises vramtape.InstallError: when the settings are refused, when it is too late, when another allocator, another
+        route or other settings are active, when the route cannot be had, without CUDA, or with a torch older than 2.7
     """
     global _active
     if route not in (None, "auto", *ALL):
         raise InstallError(f"route={route!r}: there is no such route; take one of {', '.join(('auto', *ALL))}")
     with _lock:
         if _active is not None and route in (None, "auto", _active):
+            _check_same(tape, conf)
             return _active
-        if route is None:
-            route = _configured()
-        torch = _torch()
         if _active is not None:
             _refuse(
                 f"the route {_active} is active already, and a process has one: ask for route={route!r} at the first "
                 f"call, before CUDA is used, or start with `python -m vramtape run --route {route}`"
             )
-        _check_torch(torch)
-        _check_fork(torch)
-        if route != "observe":
-            _check_unused(torch)
-        _check_cuda(torch)
-        _active = _activate(torch, route)
+        before = os.environ.get("VRAMTAPE_CONF")
+        try:
+            _conf.apply(_conf.changes(tape, conf))
+        except (RuntimeError, ValueError) as error:
+            _refuse(str(error))
+        try:
+            _active = _enter(route)
+        except BaseException:
+            _conf.restore(before)
+            raise
         _end.watch()
+        _ring_only.watch()
         _settle.watch()
         _mark()
         return _active
 
 
-def observe() -> str:
+def observe(*, tape: Optional[_tape.Path] = None, conf: Optional[str] = None) -> str:
     """Records what PyTorch's own allocator does, and leaves it PyTorch's: ``install(route="observe")``.
 
     May come after CUDA was used: what is allocated by then is the state that the tape begins with.
 
+    :param tape: where the tape goes, as for :func:`install`
+    :param conf: changes to ``VRAMTAPE_CONF``, as for :func:`install`
     :raises vramtape.InstallError: as :func:`install`; also where vramtape is the allocator, which records already
     """
-    return install(route="observe")
+    return install(route="observe", tape=tape, conf=conf)
 
 
 def active_route() -> Optional[str]:
@@ -89,6 +100,19 @@ def active_route() -> Optional[str]:
 def note() -> str:
     """Why the route that is active is not the first of all, if it is not."""
     return _note
+
+
+def _enter(route: Optional[str]) -> str:
+    """Takes the route with the settings of the environment, where nothing stands against it."""
+    if route is None:
+        route = _configured()
+    torch = _torch()
+    _check_torch(torch)
+    _check_fork(torch)
+    if route != "observe":
+        _check_unused(torch)
+    _check_cuda(torch)
+    return _activate(torch, route)
 
 
 def _activate(torch: Any, route: str) -> str:
@@ -112,6 +136,24 @@ def _activate(torch: Any, route: str) -> str:
             warnings.warn(f"vramtape {_note}", stacklevel=4)
         return name
     _refuse("; ".join(reasons))
+
+
+def _check_same(tape: Optional[_tape.Path], conf: Optional[str]) -> None:
+    """Arguments that would change the settings in force are refused.
+
+    Under ``python -m vramtape run`` these are the launcher's, and a program that has arguments of its own goes on.
+    """
+    try:
+        is_same = _conf.is_in_force(_conf.changes(tape, conf))
+    except (RuntimeError, ValueError) as error:
+        _refuse(str(error))
+    if is_same:
+        return
+    if tapes.FIRST in os.environ:
+        warnings.warn("vramtape run has decided about tape and settings: tape= and conf= change nothing", stacklevel=3)
+        return
+    active = os.environ.get("VRAMTAPE_CONF", "")
+    _refuse(f"vramtape is active already, with VRAMTAPE_CONF={active!r}: {_conf.READ_ONCE}, before CUDA is used")
 
 
 def _mark() -> None:
@@ -187,7 +229,7 @@ def _check_cuda(torch: Any) -> None:
     if count == 0:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         hidden = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible!r})"
-        raise NoCuda(f"no GPU{hidden}: `nvidia-smi` lists those of this machine")
+        raise NoCuda(f"no GPU{hidden}: `nvidia-smi` lists those of this machine{_simulate()}")
     if count < 0:  # Without NVML only the driver's library can be looked for.
         try:
             import ctypes
@@ -197,7 +239,12 @@ def _check_cuda(torch: Any) -> None:
             advice = "`nvidia-smi` has to work first"
             if os.environ.get("VRAMTAPE_SIMCUDA"):
                 advice = "that of VRAMTAPE_SIMCUDA has to come before torch: install vramtape before importing it"
-            raise NoCuda(f"no NVIDIA driver: {error}; {advice}") from None
+            raise NoCuda(f"no NVIDIA driver: {error}; {advice}{_simulate()}") from None
+
+
+def _simulate() -> str:
+    """What else serves where there is no GPU."""
+    return "" if os.environ.get(_runtime.SIMCUDA) else "; `vramtape run --sim` simulates one"
 
 
 def _refuse(reason: str) -> NoReturn:

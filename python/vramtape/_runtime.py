@@ -20,7 +20,8 @@ ABI_VERSION = 1
 FAILED = -1
 # Room for statistics, so that they are asked for once.
 _TEXT_BYTES = 16 << 10
-# PyTorch and cudarc look for all three.
+# Names the folder of the simulated driver. PyTorch and cudarc look for all three libraries.
+SIMCUDA = "VRAMTAPE_SIMCUDA"
 SIMCUDA_LIBRARIES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 
 _int, _long, _u64, _size = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ctypes.c_size_t
@@ -67,6 +68,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "tape_save": (_int, _int, _text),
     "tape_save_since": (_long, _pointer, _size, _text),
     "ring_position": (_u64, _int),
+    "keep_rings": (_int,),
     "flush": (_int,),
     "finish": (_int,),
     "describe": (_int, _text),
@@ -155,6 +157,18 @@ def last_error() -> str:
     return said.decode(errors="replace") if said else "libvramtape.so failed and did not say why"
 
 
+def simcuda() -> str:
+    """The folder with the simulated driver: the one that ``VRAMTAPE_SIMCUDA`` names, or the wheel's.
+
+    :raises ImportError: where neither is there
+    """
+    folder = os.environ.get(SIMCUDA) or str(Path(__file__).with_name("_sim"))
+    if not os.path.isfile(os.path.join(folder, SIMCUDA_LIBRARIES[0])):
+        advice = f"install vramtape from its wheel, or build it (simcuda/README.md) and name its folder in {SIMCUDA}"
+        raise ImportError(f"{folder} does not hold the simulated driver: {advice}")
+    return folder
+
+
 def use_simcuda() -> None:
     """Puts the simulated driver, if ``VRAMTAPE_SIMCUDA`` names its folder, where PyTorch will find it.
 
@@ -162,11 +176,11 @@ def use_simcuda() -> None:
 
     :raises ImportError: when the folder does not have it
     """
-    folder = os.environ.get("VRAMTAPE_SIMCUDA")
+    folder = os.environ.get(SIMCUDA)
     if not folder or "torch._C" in sys.modules:
         return
     try:
         for name in SIMCUDA_LIBRARIES:
             ctypes.CDLL(os.path.join(folder, name), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
-        raise ImportError(f"VRAMTAPE_SIMCUDA={folder} does not hold the simulated driver: {error}") from None
+        raise ImportError(f"{SIMCUDA}={folder} does not hold the simulated driver: {error}") from None

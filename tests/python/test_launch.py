@@ -122,6 +122,11 @@ def settings_and_flags(folder):
 def settings_may_say_no_tape(folder):
     done = run(script("report"), folder=folder, VRAMTAPE_CONF="record:ring")
     assert os.listdir(folder) == [] and "VRAMTAPE_CONF says record:ring" in done.stderr, done.stderr
+    with tempfile.TemporaryDirectory(dir=RINGS) as rings:
+        done = run("--conf", "record:ring", script("allocate"), "3", folder=folder, VRAMTAPE_RINGS=rings)
+        line = f"no tape: the ring was the only record; `vramtape recover {allocated(done)[1]} -o run.vtape`"
+        assert line in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+        assert os.listdir(folder) == [] and len(os.listdir(rings)) == 1
 
 
 def children_are_followed(folder):
@@ -134,10 +139,67 @@ def children_are_followed(folder):
     for pid in said.values():
         no_ring_is_left(pid)
     expected = {"family.vtape"} | {f"family-0-{said[child]}.vtape" for child in children if child != "fork"}
-    # A forked child shares its parent's name.
+    # A forked child shares its parent's name, and was the first to allocate.
+    expected.add("family-2.vtape")
     assert set(found) == expected and set(found.values()) == {1}, (found, said)
     line = done.stderr.splitlines()[-1]
-    assert line.startswith(f"vramtape: the {len(found)} tapes are ") and all(name in line for name in found), line
+    assert line == f"vramtape: the 5 tapes are {min(found)} to {max(found)}", line
+
+
+def a_tape_that_is_there_stays(folder):
+    """A second run takes a free name and says so before it starts; `-f` replaces the first run's tape."""
+    first = run("-o", "run.vtape", script("allocate"), "2", folder=folder)
+    assert first.stderr.endswith("vramtape: the tape is run.vtape\n"), first.stderr
+    second = run("-o", "run.vtape", script("allocate"), "3", folder=folder)
+    said = [line for line in second.stderr.splitlines() if "run-2" in line]
+    assert said == [
+        "vramtape: the tape goes to run-2.vtape: run.vtape exists (-f replaces it)",
+        "vramtape: the tape is run-2.vtape",
+    ], second.stderr
+    assert tapes(folder) == {"run.vtape": 2, "run-2.vtape": 3}
+    for count, flags, settings in (4, ("--force",), {}), (5, (), {"VRAMTAPE_CONF": "tape_replace:True"}):
+        again = run(*flags, "-o", "run.vtape", script("allocate"), str(count), folder=folder, **settings)
+        assert again.stderr.endswith("vramtape: the tape is run.vtape\n"), again.stderr
+        assert tapes(folder) == {"run.vtape": count, "run-2.vtape": 3}, flags
+
+
+def ranks_take_a_free_name_together(folder):
+    run("-o", "rank{rank}.vtape", script("allocate"), "2", folder=folder, RANK="3")
+    done = run("-o", "rank{rank}.vtape", script("allocate"), "5", folder=folder, RANK="4")
+    assert "goes to rank{rank}-2.vtape: rank{rank}.vtape exists" in done.stderr, done.stderr
+    assert tapes(folder) == {"rank3.vtape": 2, "rank4-2.vtape": 5}
+
+
+def two_runs_at_once_have_two_tapes(folder):
+    """Both start before either allocates, with one name: neither fails, and each one's last line names its own."""
+    code = (
+        "import os, sys, time, torch; open(f'here-{os.getpid()}', 'w')\n"
+        "while len([name for name in os.listdir() if name.startswith('here-')]) < 2: time.sleep(0.01)\n"
+        "held = [torch.empty(1 << 20, device='cuda') for _ in range(3)]; open(f'done-{os.getpid()}', 'w')\n"
+        "while len([name for name in os.listdir() if name.startswith('done-')]) < 2: time.sleep(0.01)\n"
+    )
+    for flag in ([], ["-f"]):
+        at_once = [
+            subprocess.Popen(
+                [sys.executable, *RUN, *flag, "-o", "run.vtape", "-c", code],
+                cwd=folder,
+                env=clean_environment(**ENVIRONMENT),
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        said = [one.communicate(timeout=LIMIT_SECONDS)[1] for one in at_once]
+        assert [one.returncode for one in at_once] == [0, 0], said
+        for name in os.listdir(folder):
+            if not name.endswith(".vtape"):
+                os.remove(os.path.join(folder, name))
+        assert tapes(folder) == {"run.vtape": 3, "run-2.vtape": 3}
+        lines = sorted(text.splitlines()[-1] for text in said)
+        assert lines == ["vramtape: the tape is run-2.vtape", "vramtape: the tape is run.vtape"], said
+        os.remove(os.path.join(folder, "run-2.vtape"))
+        if not flag:
+            os.remove(os.path.join(folder, "run.vtape"))
 
 
 def every_rank_has_a_tape(folder):
@@ -151,6 +213,106 @@ def every_rank_has_a_tape(folder):
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     shown = run("torchrun", "--help", folder=folder, PATH=path)
     assert "--nproc" in shown.stdout
+
+
+def programs_start_as_they_are(folder):
+    """By what a file says of itself: an interpreter's own Python, a script's first line, or this Python."""
+
+    def write(name, text, mode=0o755):
+        path = os.path.join(folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, mode)
+
+    python_here = os.path.join(folder, "venv", "bin", "python")
+    os.makedirs(os.path.dirname(python_here))
+    with open(os.path.join(folder, "venv", "pyvenv.cfg"), "w", encoding="utf-8") as settings:
+        settings.write(f"home = {os.path.dirname(os.path.realpath(sys.executable))}\n")
+    os.symlink(os.path.realpath(sys.executable), python_here)
+    says = "import sys; print(sys.prefix, *sys.argv)\n"
+    write("says.py", says, 0o644)
+    write("own.py", f"#!{python_here}\n{says}")
+    write("own", f"#!{python_here}\n{says}", 0o644)
+    write("env.py", f"#!/usr/bin/env python3\n{says}")
+    write("plain.py", says)
+    write("run.sh", '#!/bin/bash -e\necho "bash $BASH_VERSION" | cut -c1-4; exec venv/bin/python says.py "$@"\n')
+    write("quiet.sh", '#!/bin/bash\nexec venv/bin/python says.py "$@"\n', 0o644)
+    write("old.sh", 'venv/bin/python says.py "$@"; exit 7\n')
+    there, here = os.path.join(folder, "venv"), sys.prefix
+    for arguments, printed, code in [
+        (("venv/bin/python", "says.py", "a"), f"{there} says.py a\n", 0),
+        ((python_here, "says.py"), f"{there} says.py\n", 0),
+        (("./own.py", "-q"), f"{there} ./own.py -q\n", 0),
+        (("own.py",), f"{there} ./own.py\n", 0),
+        (("own",), f"{there} ./own\n", 0),
+        (("env.py",), f"{here} env.py\n", 0),
+        (("./plain.py", "b"), f"{here} ./plain.py b\n", 0),
+        (("says.py",), f"{here} says.py\n", 0),
+        (("./run.sh", "c"), f"bash\n{there} says.py c\n", 0),
+        (("run.sh",), f"bash\n{there} says.py\n", 0),
+        (("quiet.sh", "d"), f"{there} says.py d\n", 0),
+        (("./old.sh", "e"), f"{there} says.py e\n", 7),
+    ]:
+        done = run(*arguments, folder=folder, code=code)
+        assert done.stdout == printed, (arguments, done.stdout)
+        assert done.stderr == "vramtape: no tape: the program did not import torch\n", (arguments, done.stderr)
+    shutil.copy(shutil.which("true"), os.path.join(folder, "program"))
+    os.chmod(os.path.join(folder, "program"), 0o644)
+    assert "chmod +x program" in run("program", folder=folder, code=2).stderr
+
+
+def another_python_is_followed(folder):
+    """An environment of its own, with torch and without vramtape, whose Python is named by its path."""
+    made = os.path.join(folder, "venv", "bin", "python")
+    os.makedirs(os.path.dirname(made))
+    os.symlink(os.path.realpath(sys.executable), made)
+    shutil.copy(os.path.join(sys.prefix, "pyvenv.cfg"), os.path.join(folder, "venv"))
+    os.symlink(os.path.join(sys.prefix, "lib"), os.path.join(folder, "venv", "lib"))
+    with open(os.path.join(folder, "train.sh"), "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/sh\nexec {made} {script('allocate')} 4\n")
+    os.chmod(os.path.join(folder, "train.sh"), 0o755)
+    for program in ((made, script("allocate"), "4"), ("./train.sh",)):
+        done = run("-f", "-o", "run.vtape", *program, folder=folder)
+        assert info(os.path.join(folder, "run.vtape"))["devices"][0]["events"]["alloc"] == 4, done.stderr
+        assert done.stderr.endswith("vramtape: the tape is run.vtape\n"), done.stderr
+
+
+def a_gpu_is_simulated_on_request(folder):
+    """As large as the one that is named; without `--sim` one line says that it exists."""
+    code = "import torch; print(torch.cuda.mem_get_info()[1], torch.ones(2, device='cuda').device)"
+    unset = {"VRAMTAPE_SIMCUDA": os.path.join(folder, "none")}
+    listed = subprocess.run([COMMAND, "fit", "--gpu", "list", "--json"], check=True, stdout=subprocess.PIPE).stdout
+    usable_bytes = {gpu["name"]: gpu["usable_bytes"] for gpu in json.loads(listed)}
+    lacking = python(*RUN, "--sim", "-c", code, folder=folder, **unset)
+    assert lacking.returncode == 2 and "none does not hold the simulated driver" in lacking.stderr, lacking.stderr
+    for flag, memory_bytes, words in [
+        ("--sim", 80 << 30, "simulated GPU: "),
+        ("--sim=l40s", usable_bytes["l40s"], "simulated GPU l40s, 43.79 GiB for the program: "),
+        ("--sim=L40S", usable_bytes["l40s"], "simulated GPU l40s, "),
+        ("--sim=4090", usable_bytes["rtx4090"], "simulated GPU rtx4090, "),
+        ("--sim=24GB", 24 << 30, "simulated GPU of 24.00 GiB: "),
+        ("--sim=512MiB", 512 << 20, "simulated GPU of 0.50 GiB: "),
+    ]:
+        done = run(flag, "-f", "-o", "run.vtape", "-c", code, folder=folder)
+        size_bytes, device = done.stdout.split()
+        assert device == "cuda:0" and int(size_bytes) == memory_bytes, (flag, done.stdout)
+        first = done.stderr.splitlines()[0]
+        assert first.startswith(f"vramtape: {words}") and "values (losses, metrics) are not" in first, done.stderr
+    for gpu, words in ("a100", "a100-80gb or a100-40gb"), ("rtx4080", "did you mean rtx"), ("1MiB", "from 2MiB"):
+        refused = run(f"--sim={gpu}", "-c", code, folder=folder, code=2)
+        assert f"--sim={gpu}" in refused.stderr and words in refused.stderr, refused.stderr
+    done = python("-m", "vramtape", "record", "--sim", "-q", "-c", code, folder=folder)
+    assert done.returncode == 0 and done.stdout.endswith("cuda:0\n") and done.stderr == "", done.stderr
+
+
+def the_example_runs_any_script(folder):
+    """`getDeviceStats` raises under PyTorch's pluggable allocator without the package."""
+    code = "import sys, torch; held = torch.ones(2, device='cuda'); print(sys.argv, torch.cuda.memory_allocated())\n"
+    with open(os.path.join(folder, "train.py"), "w", encoding="utf-8") as file:
+        file.write(code)
+    example = os.path.join(ROOT, "examples", "with_vramtape.py")
+    done = python(example, "train.py", "a", folder=folder, PYTHONPATH="")
+    assert (done.returncode, done.stdout) == (0, "['train.py', 'a'] 512\n"), done.stderr
 
 
 def a_program_may_end_after_backward(folder):
@@ -209,6 +371,10 @@ def without_a_gpu_the_program_goes_on(folder):
     done = run("-c", "import torch; print(torch.ones(2).sum())", folder=folder, CUDA_VISIBLE_DEVICES="")
     assert done.stdout == "tensor(2.)\n", done.stdout
     assert "no GPU" in done.stderr and "runs without vramtape" in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    code = "from vramtape import _install; print(_install._simulate())"
+    done = python("-c", code, VRAMTAPE_SIMCUDA="")
+    assert done.stdout == "; `vramtape run --sim` simulates one\n", done
 
 
 def an_own_sitecustomize_still_comes(folder):
@@ -241,6 +407,13 @@ CASES = (
     every_rank_has_a_tape,
     the_program_is_what_it_was,
     a_tape_and_a_line,
+    a_tape_that_is_there_stays,
+    ranks_take_a_free_name_together,
+    two_runs_at_once_have_two_tapes,
+    programs_start_as_they_are,
+    another_python_is_followed,
+    a_gpu_is_simulated_on_request,
+    the_example_runs_any_script,
     settings_and_flags,
     settings_may_say_no_tape,
     a_program_may_end_after_backward,

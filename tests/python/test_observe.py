@@ -32,7 +32,7 @@ def observed(name):
     function, config, sim = RUNS[name]
     snapshot, tape, report = (os.path.abspath(f"{name}.{kind}") for kind in ("pickle", "vtape", "json"))
     settings = {**sim, **({"PYTORCH_CUDA_ALLOC_CONF": config} if config else {})}
-    conf = f'record:file,tape:"{tape}"'
+    conf = f'record:file,tape_replace:True,tape:"{tape}"'
     run_child("observe/run.py", function, snapshot, report, **settings, VRAMTAPE_CONF=conf)
     with open(report) as file:
         run = json.load(file)
@@ -49,7 +49,7 @@ def recorded(name, **settings):
     """Where the tape of `vramtape record` has the calls of a script from: the source lines by kind of event."""
     tape, snapshot = os.path.abspath(f"{name}.vtape"), os.path.abspath(f"{name}.pickle")
     script = os.path.join(ROOT, "tests/python/training/holes.py")
-    said = run_python("-m", "vramtape", "record", "-o", tape, script, **PACKAGE, **settings)
+    said = run_python("-m", "vramtape", "record", "-f", "-o", tape, script, **PACKAGE, **settings)
     report = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
     replay = json.loads(command("replay", tape, "--json"))
     assert replay["peak_reserved_bytes"] == report["peak_reserved_bytes"], (replay, report)
@@ -120,7 +120,7 @@ def without_tracker():
             run_python("-c", "import vramtape; vramtape.observe()", **PACKAGE, **settings)
             raise AssertionError("there is no ring without the tracker")
         except AssertionError as error:
-            assert "VRAMTAPE_CONF=record:file" in str(error), error
+            assert "observe(tape=" in str(error), error
 
 
 ALONE = {"with_profile": with_profile, "with_stacks": with_stacks, "without_tracker": without_tracker}

@@ -17,7 +17,7 @@ def parity(name):
     snapshot, tape = os.path.abspath(f"{name}.pickle"), os.path.abspath(f"{name}.vtape")
     settings = {**sim, **({"PYTORCH_CUDA_ALLOC_CONF": config} if config else {})}
     run_child("parity/record.py", function, "native", snapshot, **settings)
-    conf = f'record:file,tape:"{tape}"'
+    conf = f'record:file,tape_replace:True,tape:"{tape}"'
     run_child("parity/record.py", function, "vramtape", **settings, VRAMTAPE_CONF=conf)
     diff = subprocess.run([COMMAND, "diff", snapshot, tape, "--json"], text=True, capture_output=True)
     if diff.returncode != 0:

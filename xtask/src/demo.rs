@@ -49,14 +49,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn train(steps: u32, venv: &Venv, artefacts: &Artefacts, root: &Path, tape: &Path) -> Result<()> {
-    if tape.exists() {
-        fs::remove_file(tape).with_context(|| format!("cannot replace {}", tape.display()))?;
-    }
     let mut python = Command::new(venv.python());
-    python.arg(root.join("examples/with_vramtape.py")).arg(root.join("examples/gpt.py"));
-    python.args(["--steps", &steps.to_string()]);
-    python.env("VRAMTAPE_CONF", format!("record:file,tape:\"{}\"", tape.display()));
+    python.args(["-m", "vramtape", "run", "--force", "--output"]).arg(tape);
     artefacts.announce(&mut python);
+    if has_gpu() {
+        python.env_remove("VRAMTAPE_SIMCUDA");
+    } else {
+        python.arg("--sim");
+    }
+    python.arg(root.join("examples/gpt.py")).args(["--steps", &steps.to_string()]);
+    python.env("PYTHONPATH", root.join("python")).env_remove("VRAMTAPE_CONF");
     let status = python.status().context("cannot start the environment's python")?;
     if !status.success() {
         bail!("the training failed ({status}); its output is above");
@@ -65,6 +67,11 @@ fn train(steps: u32, venv: &Venv, artefacts: &Artefacts, root: &Path, tape: &Pat
         bail!("the training ended well but left no tape at {}", tape.display());
     }
     Ok(())
+}
+
+/// Whether the driver of a GPU is loaded here.
+fn has_gpu() -> bool {
+    Path::new("/dev/nvidiactl").exists() || Path::new("/dev/dxg").exists()
 }
 
 /// Prints the table, and keeps it for people and for programs.

@@ -16,6 +16,7 @@ pub(super) const KEYS: [&str; 15] = [
     "record",
     "tape",
     "tape_max",
+    "tape_replace",
     "ring_events",
     "stacks",
     "stacks_every",
@@ -130,6 +131,8 @@ pub struct Settings {
     pub tape: TapePath,
     /// `tape_max`; none means that a tape grows for as long as it is written.
     pub tape_max_bytes: Option<u64>,
+    /// `tape_replace`: whether a tape that exists is replaced, instead of taking a free name beside it.
+    pub tape_replace: bool,
     /// `ring_events`: records that each device's ring holds.
     pub ring_events: u64,
     /// `stacks`, `stacks_every` and `stacks_native`.
@@ -155,6 +158,7 @@ impl Default for Settings {
             record: RecordMode::default(),
             tape: TapePath::default(),
             tape_max_bytes: None,
+            tape_replace: false,
             ring_events: DEFAULT_RING_EVENTS,
             stacks: StackSettings::default(),
             marks: true,
@@ -201,6 +205,7 @@ impl Settings {
                 "record" => record = Some((value.record()?, key_at)),
                 "tape" => tape = Some((value.tape()?, key_at)),
                 "tape_max" => settings.tape_max_bytes = Some(value.tape_max()?),
+                "tape_replace" => settings.tape_replace = value.boolean()?,
                 "ring_events" => settings.ring_events = value.ring_events()?,
                 "stacks" => stacks.mode = Some(value.stacks()?),
                 "stacks_every" => stacks.every = Some((value.stacks_every()?, key_at)),
@@ -360,7 +365,7 @@ mod tests {
     fn every_key_is_read() {
         let text = "strategy:expandable, compat:2.11,record:file,tape:\"/t/{rank},{pid}.vtape\",\
                     ring_events:4096,stacks:all,device:sim,search_after_flush:False,\
-                    metrics:9400,tape_max:2GiB,marks:off,command:off,route:pluggable";
+                    metrics:9400,tape_max:2GiB,tape_replace:True,marks:off,command:off,route:pluggable";
         let read = settings(text);
         assert_eq!((read.route, read.strategy), (Route::Pluggable, Strategy::Expandable));
         assert_eq!(read.compat, Some(Compat::V2_11));
@@ -371,6 +376,7 @@ mod tests {
         assert_eq!(read.device, DeviceKind::Sim);
         assert_eq!(read.search_after_flush, Some(false));
         assert_eq!(read.tape_max_bytes, Some(2 << 30));
+        assert!(read.tape_replace && !Settings::default().tape_replace);
         assert!(!read.marks && Settings::default().marks);
         assert!(!read.command && Settings::default().command);
         assert_eq!(read.metrics, MetricsTarget::parse("127.0.0.1:9400").ok());
@@ -427,6 +433,7 @@ mod tests {
             ("record:ring,record:off", "record is given twice", 13, "keep one"),
             ("tape_max:2GB", "`GB` is not a unit", 10, "2GiB"),
             ("tape_max:1MiB", "as little as 1MiB", 10, "64MiB"),
+            ("tape_replace:yes", "cannot be \"yes\"", 14, "True, False"),
             ("metrics:a.txt", "neither an address nor", 9, "9400"),
             ("search_after_flush:true", "cannot be \"true\"", 20, "True, False"),
         ] {

@@ -8,10 +8,12 @@ use serde_json::json;
 
 use super::text::{copy_out, read};
 use crate::error::Error;
-use crate::guard;
+use crate::{guard, process};
 
 /// What `VRAMTAPE_CONF` says now to those outside the allocator, as JSON: `route`, `strategy`,
-/// `record`, `tape` and `stacks`, defaults included. Reading it starts nothing.
+/// `record`, `tape`, `tape_replace` and `stacks`, defaults included; `all` is a text of every
+/// setting, for comparison, and `is_read` says whether the allocator has read them. Reading it starts
+/// nothing.
 ///
 /// Buffer and answer are those of `vramtape_stats`; settings that cannot be read are an error.
 ///
@@ -27,7 +29,10 @@ pub unsafe extern "C" fn vramtape_conf(buffer: *mut c_char, capacity: usize) -> 
             "strategy": settings.strategy.name(),
             "record": settings.record.name(),
             "tape": settings.tape.as_str(),
+            "tape_replace": settings.tape_replace,
             "stacks": settings.stacks.mode.name(),
+            "all": format!("{settings:?}"),
+            "is_read": process::has_begun(),
         });
         // SAFETY: the caller vouches for the buffer.
         Ok(unsafe { copy_out(&text.to_string(), buffer, capacity) })

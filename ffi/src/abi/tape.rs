@@ -30,7 +30,8 @@ pub const VRAMTAPE_CATEGORY_GRADIENT: c_int = 1;
 pub const VRAMTAPE_CATEGORY_OPTIMIZER_STATE: c_int = 2;
 
 /// Starts a tape of every device at `path`, in which `{rank}`, `{pid}` and `{device}` are filled in.
-/// It begins with the state that memory is in. An error while another tape is being written.
+/// Where a file exists there, the tape goes to a free name beside it, and a warning says which. It
+/// begins with the state that memory is in. An error while another tape is being written.
 ///
 /// # Safety
 ///
@@ -73,6 +74,14 @@ pub extern "C" fn vramtape_finish() -> c_int {
         exit::finish();
         Ok(VRAMTAPE_OK)
     })
+}
+
+/// Leaves the rings' files where they are when the process ends, for `vramtape recover`, and returns
+/// how many there are: none where a tape is being written or nothing was recorded. To be called at
+/// the end: such files are pruned sooner than those of killed processes.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_keep_rings() -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || Ok(exit::keep_rings() as c_int))
 }
 
 /// Saves what the device's ring holds, the newest events and the state before them, as a tape at

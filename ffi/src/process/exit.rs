@@ -36,6 +36,15 @@ pub(super) fn finishing() -> MutexGuard<'static, ()> {
     FINISHING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Leaves the rings' files where they are at the end of a process that writes no tape, and returns how many there are:
+/// of a device that recorded nothing, none.
+pub(crate) fn keep_rings() -> usize {
+    let guard = lock();
+    let untaped = guard.iter().filter(|process| process.tape_path.is_none());
+    let recordings = untaped.flat_map(|process| &process.recordings);
+    recordings.filter(|known| known.ring.sequence() > 0 && known.ring.keep()).count()
+}
+
 /// What is to be done at the end. Doing it twice does nothing more.
 pub(crate) fn finish() {
     let _finishing = finishing();
@@ -68,9 +77,9 @@ pub(super) fn finish_at_signal(name: &str) {
             Ok(()) => {
                 remove_rings();
                 if !is_quiet {
-                    paths
-                        .iter()
-                        .for_each(|path| log::say_at_end(&format!("{name}: the tape is {path}")));
+                    paths.iter().for_each(|path| {
+                        log::say_at_end(&format!("{name}: the tape is {}", path.display()))
+                    });
                 }
             }
             Err(error) => log::warn_at_end(&error.message),

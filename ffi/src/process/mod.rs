@@ -17,6 +17,7 @@ mod recorder;
 pub(crate) mod signals;
 pub(crate) mod stacks;
 pub(crate) mod tape;
+mod tape_name;
 pub(crate) mod uncached;
 pub(crate) mod watch;
 
@@ -121,6 +122,11 @@ impl Process {
     fn first_config_so_far(&self) -> &Config {
         self.first_config.as_ref().unwrap_or(&self.config)
     }
+}
+
+/// Whether the settings were read; they do not change any more then.
+pub(crate) fn has_begun() -> bool {
+    lock().is_some()
 }
 
 fn lock() -> MutexGuard<'static, Option<Process>> {

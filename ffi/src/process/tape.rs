@@ -1,16 +1,16 @@
 //! The tapes that the process writes: as its settings say from the first allocation on, or between
 //! two calls.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs, mem, process};
 
 use allocator::config::{RecordMode, TapePath};
-use allocator::record::{RingPart, SystemClock, TapeError, TapeFailure, TapeRecorder, save_rings};
+use allocator::record::{RingPart, TapeError, TapeFailure, TapeRecorder, save_rings};
 use serde::Serialize;
 use trace_format::{Addr, Category, DeviceId, EndKind, MarkKind, Meta, ProgramEnd, Source, utc};
 
 use super::recorder::Recording;
-use super::{Heap, Process, lock, observe, program, with};
+use super::{Heap, Process, lock, observe, program, tape_name, with};
 use crate::error::Error;
 use crate::log;
 
@@ -19,7 +19,9 @@ const ADDRS_PER_TURN: usize = 64;
 
 /// A tape that is being written.
 pub(super) struct Tape {
-    path: String,
+    /// The path that was asked for, which the devices on this tape share.
+    asked: String,
+    path: PathBuf,
     recorder: TapeRecorder,
 }
 
@@ -33,14 +35,15 @@ impl Process {
     /// Opens the device's tape, if it is to have one. Before its heap, so that a path that cannot
     /// be written is an error that leaves nothing behind.
     pub(super) fn open_tape(&mut self, device: DeviceId) -> Result<(), Error> {
-        let Some(path) = self.tape_path.as_ref().map(|path| expand(path, device)) else {
+        let Some(asked) = self.tape_path.as_ref().map(|path| expand(path, device)) else {
             return Ok(());
         };
-        if !self.tapes.iter().any(|tape| tape.path == path) {
-            let (meta, max_bytes) = (self.meta(), self.settings.tape_max_bytes);
-            let recorder =
-                TapeRecorder::start_limited(Path::new(&path), meta, SystemClock::new(), max_bytes)?;
-            self.tapes.push(Tape { path, recorder });
+        if !self.tapes.iter().any(|tape| tape.asked == asked) {
+            let (max_bytes, is_replaced) =
+                (self.settings.tape_max_bytes, self.settings.tape_replace);
+            let (path, recorder) =
+                tape_name::start(Path::new(&asked), &self.meta(), max_bytes, is_replaced)?;
+            self.tapes.push(Tape { asked, path, recorder });
         }
         Ok(())
     }
@@ -48,16 +51,16 @@ impl Process {
     /// Puts the heap's records onto its tape from here on, if it has one.
     pub(super) fn record_on_tape(&self, recording: &Recording) {
         let Some(path) = &self.tape_path else { return };
-        let path = expand(path, recording.device.id);
-        if let Some(tape) = self.tapes.iter().find(|tape| tape.path == path) {
+        let asked = expand(path, recording.device.id);
+        if let Some(tape) = self.tapes.iter().find(|tape| tape.asked == asked) {
             tape.recorder.add(recording.source());
         }
     }
 
     /// Whether the device's tape is being written; none where none was asked for.
     pub(super) fn is_on_tape(&self, device: DeviceId) -> Option<bool> {
-        let path = expand(self.tape_path.as_ref()?, device);
-        let tape = self.tapes.iter().find(|tape| tape.path == path)?;
+        let asked = expand(self.tape_path.as_ref()?, device);
+        let tape = self.tapes.iter().find(|tape| tape.asked == asked)?;
         Some(tape.recorder.is_recording())
     }
 
@@ -66,7 +69,7 @@ impl Process {
         match self.tapes.iter().find(|tape| !tape.recorder.flush()) {
             None => Ok(()),
             Some(broken) => {
-                let path = &broken.path;
+                let path = broken.path.display();
                 Err(Error::runtime(format_args!("{path} is not being written any more")))
             }
         }
@@ -117,7 +120,7 @@ pub(crate) fn start(path: &str) -> Result<(), Error> {
         if let Some(running) = process.tapes.first() {
             return Err(Error::value(format!(
                 "a tape is being written already at {}: stop it first",
-                running.path
+                running.path.display()
             )));
         }
         if process.settings.record == RecordMode::Off {
@@ -163,11 +166,12 @@ pub(super) fn finish(end: &ProgramEnd) -> Result<(), Error> {
     })?;
     let mut outcome = Ok(());
     // Not under the process's lock: a tape's thread may wait for a heap.
-    for Tape { path, recorder } in tapes {
+    for Tape { path, recorder, .. } in tapes {
         match recorder.stop_at_end(end.clone()) {
             Ok(summary) if summary.lost > 0 => log::warn_at_end(&format!(
-                "{path}: {} records were overwritten before they could be written; set ring_events in VRAMTAPE_CONF \
+                "{}: {} records were overwritten before they could be written; set ring_events in VRAMTAPE_CONF \
                  higher, for example ring_events:4194304",
+                path.display(),
                 summary.lost
             )),
             Ok(_) => {}
@@ -178,7 +182,7 @@ pub(super) fn finish(end: &ProgramEnd) -> Result<(), Error> {
 }
 
 /// Where the tapes are that are being written.
-pub(super) fn paths() -> Vec<String> {
+pub(super) fn paths() -> Vec<PathBuf> {
     lock().iter().flat_map(|process| &process.tapes).map(|tape| tape.path.clone()).collect()
 }
 
@@ -200,7 +204,7 @@ pub(crate) fn list() -> Vec<Listed> {
     let guard = lock();
     let tapes = guard.iter().flat_map(|process| &process.tapes);
     let listed = tapes.map(|tape| Listed {
-        path: tape.path.clone(),
+        path: tape.path.display().to_string(),
         failed: tape
             .recorder
             .failure()

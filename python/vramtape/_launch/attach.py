@@ -34,7 +34,7 @@ def after_torch() -> None:
             _install.install()
     except _install.NoCuda as error:
         if tapes.is_first():
-            tapes.say(f"{error}; the program runs without vramtape")
+            tapes.say_why_none(f"{error}; the program runs without vramtape")
     except (_install.InstallError, ImportError) as error:
         if tapes.is_first():
             _give_up(str(error))
@@ -42,9 +42,7 @@ def after_torch() -> None:
     else:
         if _install.note() and tapes.is_first():
             tapes.say(_install.note())
-        tapes.enter()
         atexit.register(tapes.leave)
-        os.register_at_fork(after_in_child=tapes.enter)
 
 
 def _give_up(reason: str) -> NoReturn:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,27 +11,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn, Optional
 
-from .. import _runtime
+from .. import _runtime, _tape
+from .._ask import Error
 from ..routes import ALL
-from . import tapes
+from . import simulated, tapes
+from .program import command_line
 
 HOOK = Path(__file__).with_name("hook")
 _ABOUT = {
     "run": "Runs a Python program with vramtape as PyTorch's allocator, and writes a tape for each process.",
     "record": "Runs a Python program with PyTorch's own allocator, and writes a tape for each process.",
 }
-_MORE = """PROGRAM is a script, as for python; or a command on PATH, such as torchrun: the Pythons that it starts are
-followed. They share the environment with everything else, so an `env` that drops PYTHONPATH and `python -I` are not."""
+_MORE = """PROGRAM is a script, as for python; or an executable file such as venv/bin/python or ./train.sh, or a command
+on PATH such as torchrun, which are started as they are. The Pythons that they start are followed through the
+environment: an `env` that drops PYTHONPATH and `python -I` are not."""
+# The options that take the next word.
+_WITH_VALUE = ("--route", "--conf", "-o", "--output")
 
 
 def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     """Becomes the program, or ends with 2 and says why it cannot be started."""
     parser = _parser(verb)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(simulated.spell_out(arguments, _WITH_VALUE))
     program = _program(parser, options)
     try:
         _change_environment(verb, options)
-    except (ImportError, RuntimeError, ValueError) as error:
+    except (Error, ImportError, OSError, RuntimeError, ValueError) as error:
         parser.error(str(error))
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # By Python; a program that is started expects neither.
         signal.signal(ignored, signal.SIG_DFL)
@@ -60,6 +64,13 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         metavar="TAPE",
         help="the tape, in which {rank}, {pid} and {device} are filled in; children's have a name of their own",
     )
+    parser.add_argument("-f", "--force", action="store_true", help="replace a tape that exists")
+    parser.add_argument(
+        "--sim",
+        metavar="GPU",
+        nargs="?",
+        help="simulate a GPU, as --sim or --sim=h100 (a name of `vramtape fit --gpu list`, or a size such as 24GiB)",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing at the end")
     what = parser.add_mutually_exclusive_group()
     rest = argparse.REMAINDER
@@ -80,13 +91,10 @@ def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> li
     rest = options.program[1:] if options.program[:1] == ["--"] else options.program
     if not rest:
         parser.error("name the program to run: a script, -m MODULE, or a command such as torchrun")
-    name = rest[0]
-    if name == "-" or os.path.isfile(name) or os.path.isfile(os.path.join(name, "__main__.py")):
-        return [*python, *rest]
-    command = shutil.which(name) if os.sep not in name else None
-    if command is None:
-        parser.error(f"{name}: no such script here, and no command of that name")
-    return [command, *rest[1:]]
+    try:
+        return command_line(rest, python)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
 
 
 def _interpreter_flags(parser: argparse.ArgumentParser) -> list[str]:
@@ -106,30 +114,31 @@ def _change_environment(verb: str, options: argparse.Namespace) -> None:
     _change(options.conf)
     if options.output is not None:
         _change(f"record:file,tape:{tapes.quoted(options.output)}")
+    if options.force:
+        _change("tape_replace:True")
     route: Optional[str] = "observe" if verb == "record" else options.route
     if route is not None:
         _change(f"route:{route}")
-    conf = _runtime.answer("conf")
-    if conf["record"] == "file":  # Where the run was started, wherever a process goes.
-        _change(f"tape:{tapes.quoted(os.path.abspath(conf['tape']))}")
-        _check_place(os.path.abspath(conf["tape"]))
+    os.environ[tapes.RUN] = "quiet" if options.quiet else "1"
+    _choose_tape()
+    if options.sim is not None:
+        tapes.say(simulated.prepare(options.sim))
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HOOK), before] if before else [str(HOOK)])
-    os.environ[tapes.RUN] = "quiet" if options.quiet else "1"
     os.environ.pop(tapes.FIRST, None)  # A run within a run is one of its own.
 
 
-def _check_place(tape: str) -> None:
-    """Says before the program starts that its tape cannot be written; its first allocation would."""
-    folder = os.path.dirname(tape)
-    if "{" in folder:
+def _choose_tape() -> None:
+    """The tape lies where the run was started, wherever a process goes; one that is there already keeps its name."""
+    conf = _runtime.answer("conf")
+    if conf["record"] != "file":
         return
-    if not os.path.isdir(folder):
-        raise ValueError(f"{folder}: no such folder; make it, for the tapes go there")
-    if os.path.exists(tape) and not os.path.isfile(tape):
-        raise ValueError(f"{tape} is a folder, a device or a pipe: the tape is a file; name another with -o")
-    if not os.access(tape if os.path.exists(tape) else folder, os.W_OK):
-        raise ValueError(f"{tape} cannot be written here; name a place that can with -o")
+    asked = os.path.abspath(conf["tape"])
+    _tape.check_place(asked, conf["tape_replace"])
+    tape = asked if conf["tape_replace"] else _tape.free_name(asked)
+    if tape != asked:
+        tapes.say(f"the tape goes to {os.path.relpath(tape)}: {os.path.basename(asked)} exists (-f replaces it)")
+    _change(f"tape:{tapes.quoted(tape)}")
 
 
 def _change(changes: str) -> None:

@@ -1,13 +1,12 @@
 """Which tapes a run writes: a name of its own for each process, and one line at the end that says where they are.
 
-Processes may end in any order, and be killed. So each that has torch writes into a list of the run what its tape would be
-called, and the first Python of the run, which made the list, looks at its end which of those are there. The list is a file
+Processes end in any order, and some are killed. So each that opens a tape adds its path to a list of the run, and the
+first Python of the run, which made the list, prints at its end which of those tapes are there. The list is a file
 without a name, which the others open through ``/proc``: it is gone when that process ends, however that is.
 """
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import sys
@@ -21,6 +20,7 @@ _NAMES = "VRAMTAPE_RUN_NAMES"
 _SHOWN_MAX = 4
 # What a line of the list begins with that says that a tape ended early; names are absolute paths.
 _FAILED = "!"
+_is_said = False
 
 
 def is_first() -> bool:
@@ -45,15 +45,10 @@ def quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def enter() -> None:
-    """Notes what this process's tape is called, if it comes to write one. The rank may be known only later."""
-    conf = _runtime.answer("conf")
-    if conf["record"] != "file" or _NAMES not in os.environ:
-        return
-    name = glob.escape(os.path.abspath(conf["tape"])).replace("{pid}", str(os.getpid()))
-    for any_of in ("{rank}", "{device}"):
-        name = name.replace(any_of, "*")
-    _note(name)
+def note(tape: str) -> None:
+    """Notes the path of a tape that Python wrote; the library does it for its own when it opens them."""
+    if _NAMES in os.environ:
+        _note(os.path.abspath(tape))
 
 
 def leave() -> None:
@@ -130,8 +125,15 @@ def say(text: str, is_important: bool = False) -> None:
             pass  # Standard error is closed.
 
 
-def end(pid: int, started: float, folder: str) -> None:
-    """Says where the tapes are of what began at ``started`` (Unix time) in ``folder``, at the end of that process."""
+def say_why_none(text: str) -> None:
+    """The same, for a run that will have no tape: its end needs no line of its own then."""
+    global _is_said
+    _is_said = True
+    say(text)
+
+
+def end(pid: int, folder: str) -> None:
+    """Says where the tapes are of what began in ``folder``, at the end of that process."""
     if os.getpid() != pid:
         return  # A forked child that ends as programs do.
     if _NAMES not in os.environ:
@@ -147,16 +149,16 @@ def end(pid: int, started: float, folder: str) -> None:
         if line.startswith(_FAILED):
             path, reason, at = json.loads(line[len(_FAILED) :])
             failed[path] = f"ended early, at {at}: {reason}"
-    patterns = [line for line in noted if not line.startswith(_FAILED)]
-    found = sorted({path for pattern in patterns for path in glob.glob(pattern) if _is_newer(path, started)})
-    if not found:
+    found = [path for path in noted if not path.startswith(_FAILED) and os.path.exists(path)]
+    if not found and not _is_said:
         say(f"no tape: {_why_none()}")
+    if not found:
         return
 
     def shown(path: str) -> str:
         name = os.path.relpath(path, folder) if path.startswith(folder + os.sep) else path
         notes = [failed[path]] if path in failed else []
-        if _is_newer(f"{path}.1", started):  # `tape_max`: the part before it.
+        if os.path.exists(f"{path}.1"):  # `tape_max`: the part before it.
             notes.insert(0, f"its older part is {name}.1, which is read with it")
         return f"{name} ({'; '.join(notes)})" if notes else name
 
@@ -168,13 +170,6 @@ def end(pid: int, started: float, folder: str) -> None:
         early = [path for path in found if path in failed and path not in (found[0], found[-1])]
         more = f"; of these, {', '.join(map(shown, early[:_SHOWN_MAX]))}" if early else ""
         say(f"the {len(found)} tapes are {shown(found[0])} to {shown(found[-1])}{more}")
-
-
-def _is_newer(path: str, started: float) -> bool:
-    try:
-        return os.stat(path).st_mtime >= started - 1
-    except OSError:
-        return False
 
 
 def _why_none() -> str:

@@ -15,8 +15,9 @@ from multiprocessing import util
 from pathlib import Path
 from typing import Any, Optional
 
-from .. import _runtime
+from .. import _runtime, _tape
 from .._ask import ask
+from .._launch import tapes
 from . import Unavailable
 
 # 140 bytes each, and at the end a dict of Python's for each. Of a longer run the tape has the last ones.
@@ -32,22 +33,23 @@ def begin(torch: Any, reason: str) -> str:
     if conf["record"] != "file":
         raise Unavailable(
             f"{reason}; without the tracker there can be a tape, of PyTorch's own history at the end: "
-            "VRAMTAPE_CONF=record:file"
+            'observe(tape="run.vtape")'
         )
     stacks = None if conf["stacks"] == "none" else conf["stacks"]
-    torch.cuda._lazy_call(lambda: _record(torch, conf["tape"], stacks))
+    torch.cuda._lazy_call(lambda: _record(torch, conf["tape"], conf["tape_replace"], stacks))
     return f"without its tracker: the tape is made of PyTorch's own history when the process ends, because {reason}"
 
 
-def _record(torch: Any, tape: str, stacks: Optional[str]) -> None:
+def _record(torch: Any, tape: str, is_replaced: bool, stacks: Optional[str]) -> None:
     torch.cuda.memory._record_memory_history(context=stacks, stacks="python", max_entries=_ENTRIES_MAX)
     # Also at the end of a worker that multiprocessing forked.
-    util.Finalize(None, _make_tape, (torch, tape), exitpriority=-100)
+    util.Finalize(None, _make_tape, (torch, tape, is_replaced), exitpriority=-100)
 
 
-def _make_tape(torch: Any, tape: str) -> None:
+def _make_tape(torch: Any, tape: str, is_replaced: bool) -> None:
     rank, pid = os.environ.get("RANK", "0"), str(os.getpid())
-    path = Path(tape.replace("{rank}", rank).replace("{pid}", pid).replace("{device}", "0"))
+    tape = tape.replace("{rank}", rank).replace("{pid}", pid).replace("{device}", "0")
+    path = Path(tape)
     try:
         taken = torch.cuda.memory._snapshot()
         if not (taken["segments"] or any(taken["device_traces"])):
@@ -58,6 +60,12 @@ def _make_tape(torch: Any, tape: str) -> None:
                 pickle.dump(taken, file, protocol=4)
             total_bytes, fraction = torch.cuda.mem_get_info()[1], torch.cuda.get_per_process_memory_fraction()
             meta.write_text(json.dumps({"device_total_bytes": total_bytes, "fraction": fraction}))
+            path = Path(tape if is_replaced else _tape.claim(tape))
             ask(["import", "--json", "--force", "--meta", meta, "-o", path, "--", snapshot], None, None)
+        if path != Path(tape):
+            warnings.warn(f"vramtape: the tape is {path}: {tape} exists", stacklevel=1)
+        tapes.note(str(path))
     except Exception as error:  # The program has ended, and well perhaps.
+        if path.exists() and not path.stat().st_size:
+            path.unlink()  # It was to hold the name.
         warnings.warn(f"vramtape: PyTorch's history did not become the tape {path}: {error}", stacklevel=1)

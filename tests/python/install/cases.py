@@ -1,12 +1,18 @@
 """One case of `vramtape.install()`, named on the command line, in a process of its own."""
 
+import contextlib
 import ctypes
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import warnings
+from pathlib import Path
 
 import vramtape
+
+COMMAND = os.environ["VRAMTAPE_COMMAND"]
 
 
 def importing_starts_nothing():
@@ -39,6 +45,157 @@ def auto_says_what_it_took():
         route = vramtape.install()
     assert route in ("bridge", "pluggable")
     assert len(said) == (route == "pluggable"), [str(one.message) for one in said]
+
+
+def writes_the_tape_that_is_asked_for():
+    """Where the call was made, wherever the process goes until it first allocates."""
+    with scratch() as folder:
+        vramtape.install(route="pluggable", tape="run-{rank}.vtape", conf="ring_events:4096,stacks:alloc")
+        os.chdir("/")
+        allocate()
+        assert os.listdir(folder) == ["run-0.vtape"], os.listdir(folder)
+        same = {"tape": os.path.join(folder, "run-{rank}.vtape"), "conf": "stacks:alloc"}
+        assert vramtape.install(**same) == vramtape.install() == "pluggable"
+        os.chdir(folder)
+        for other in {"tape": "other.vtape"}, {"conf": "stacks:all"}, {"conf": "tape_max:2GiB"}:
+            refused = "active already, with VRAMTAPE_CONF='ring_events:4096"
+            expect(refused, "at the first call", lambda other=other: vramtape.install(**other))
+        assert vramtape.install(**same) == "pluggable"
+
+
+def observes_onto_the_tape_that_is_asked_for():
+    with scratch() as folder:
+        torch = torch_on_simcuda()
+        held = torch.empty(1000, device="cuda")
+        try:
+            route = vramtape.observe(tape=folder / "run.vtape")
+        except vramtape.InstallError as error:
+            assert "tracker" in str(error), error
+            return
+        assert route == "observe"
+        allocate()
+        assert held.is_cuda
+        expect("active already", "tape=", lambda: vramtape.observe(tape="other.vtape"))
+
+
+def observes_without_a_tracker():
+    """The tape is made at the end, under a free name if need be."""
+    with scratch() as folder:
+        (folder / "run.vtape").write_text("another run's")
+        code = "from vramtape.routes import observe\nfrom vramtape._bridge import BuildFailed\n"
+        code += "def library(torch): raise BuildFailed('no compiler')\nobserve.library = library\n"
+        code += "import vramtape; vramtape.observe(tape='run.vtape')\n" + ALLOCATE
+        said = python(code).stderr
+        assert "the tape is" in said and "run-2.vtape" in said, said
+        assert (folder / "run.vtape").read_text() == "another run's"
+        assert events(folder / "run-2.vtape") == 1
+
+
+def a_tape_that_is_there_stays():
+    with scratch() as folder:
+        (folder / "run.vtape").write_text("another run's")
+        code = "import vramtape; vramtape.install(route='pluggable', tape='run.vtape', conf=CONF)\n" + ALLOCATE
+        said = python(code.replace("CONF", "None")).stderr
+        assert said.count("the tape goes to ") == 1 and "run-2.vtape: run.vtape exists" in said, said
+        assert (folder / "run.vtape").read_text() == "another run's" and events(folder / "run-2.vtape") == 1
+        said = python(code.replace("CONF", "'tape_replace:True'")).stderr
+        assert said == "" and events(folder / "run.vtape") == 1, said
+
+
+def other_settings_come_too_late():
+    """The library reads its settings once, by whatever call it begins."""
+    from vramtape import _runtime
+
+    _runtime.call("wants_marks")
+    with scratch():
+        expect("in force already", "at the first call", lambda: vramtape.install(tape="run.vtape"))
+        assert "VRAMTAPE_CONF" not in os.environ
+        assert vramtape.install(route="pluggable", conf="record:ring") == "pluggable"
+
+
+def settings_are_refused():
+    with scratch():
+        expect("recor", "did you mean record?", lambda: vramtape.install(conf="recor:off"))
+        expect("no such folder", "make it", lambda: vramtape.install(tape="none/run.vtape"))
+        expect("{host}", "{rank}", lambda: vramtape.install(tape="{host}.vtape"))
+        assert "VRAMTAPE_CONF" not in os.environ and vramtape.active_route() is None
+
+
+def without_a_tape_the_ring_is_recovered():
+    """One line says that the ring was the only record, and the command in it makes a tape."""
+    install = "import os, sys, vramtape; print(os.getpid()); vramtape.install(route='pluggable')\n"
+    with scratch() as folder:
+        for end, code in ("", 0), ("sys.exit(3)", 3), ("raise ValueError('mine')", 1):
+            done = python(install + ALLOCATE + end, code=code)
+            pid = done.stdout.split()[0]
+            line = done.stderr.splitlines()[-1]
+            advice = f"`vramtape recover {pid} -o run.vtape`"
+            assert line.startswith("vramtape: no tape: ") and advice in line and 'tape="run.vtape"' in line, done.stderr
+            assert done.stderr.count("vramtape: ") == 1, done.stderr
+            command = advice.strip("`").split()
+            subprocess.run([COMMAND, *command[1:]], check=True, stdout=subprocess.DEVNULL)
+            assert events(folder / "run.vtape") == 1
+            (folder / "run.vtape").unlink()
+        for code, settings in [
+            (install + "import torch", {}),
+            (install + ALLOCATE, {"VRAMTAPE_RUN": "quiet"}),
+            (install + ALLOCATE, {"VRAMTAPE_CONF": "record:off"}),
+            (install + ALLOCATE, {"VRAMTAPE_CONF": f"tape:{folder}/run.vtape"}),
+            (install + ALLOCATE, {"RANK": "3", "LOCAL_RANK": "3"}),
+        ]:
+            done = python(code, **settings)
+            assert done.stderr == "", (settings, done.stderr)
+
+
+def without_a_ring_file_the_line_says_so():
+    code = "import vramtape; vramtape.install(route='pluggable')\n" + ALLOCATE
+    with scratch():
+        said = python(code, VRAMTAPE_RINGS="/nowhere").stderr.splitlines()[-1]
+        assert "the ring was the only record" in said and "is gone" in said and "recover" not in said, said
+
+
+def under_the_launcher_the_settings_are_its_own():
+    code = "import torch, vramtape; vramtape.install(tape='mine.vtape', conf='stacks:all')\n" + ALLOCATE
+    with scratch() as folder:
+        line = [sys.executable, "-m", "vramtape", "run", "--route", "pluggable", "-o", "run.vtape", "-c", code]
+        done = subprocess.run(line, check=True, stderr=subprocess.PIPE, text=True)
+        assert "has decided about tape and settings" in done.stderr, done.stderr
+        assert os.listdir(folder) == ["run.vtape"], os.listdir(folder)
+
+
+ALLOCATE = "import torch; held = torch.empty(1000, device='cuda')\n"
+
+
+def allocate():
+    import torch
+
+    return torch.empty(1000, device="cuda")
+
+
+@contextlib.contextmanager
+def scratch():
+    """A folder to work in, and rings of its own."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir="/dev/shm") as rings:
+        os.environ.setdefault("VRAMTAPE_RINGS", rings)
+        os.chdir(folder)
+        try:
+            yield Path(folder).resolve()
+        finally:
+            os.chdir("/")
+
+
+def python(text, code=0, **settings):
+    """Runs a text in a process of its own, which has to end with this exit code."""
+    line, environment = [sys.executable, "-c", text], {**os.environ, **settings}
+    done = subprocess.run(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == code, f"{done.returncode}:\n{done.stdout}{done.stderr}"
+    return done
+
+
+def events(tape):
+    """How often was allocated, as a tape has it."""
+    said = subprocess.run([COMMAND, "info", "--json", tape], check=True, stdout=subprocess.PIPE).stdout
+    return sum(device["events"]["alloc"] for device in json.loads(said)["devices"])
 
 
 def too_late():

@@ -12,6 +12,7 @@ from check import raised, run_cases
 
 import vramtape
 from vramtape._command import VERBS
+from vramtape._runtime import SIMCUDA_LIBRARIES
 
 INSTALLED = Path(vramtape.__file__).parent
 
@@ -26,7 +27,8 @@ def command(*arguments, code=0, **settings):
 
 
 def test_the_wheel_has_what_it_needs():
-    for name in ("libvramtape.so", "libvramtape_lab.so", "py.typed", "_bridge/cpp/vramtape.h"):
+    libraries = ("libvramtape.so", "libvramtape_lab.so", *(f"_sim/{name}" for name in SIMCUDA_LIBRARIES))
+    for name in (*libraries, "py.typed", "_bridge/cpp/vramtape.h"):
         assert (INSTALLED / name).is_file(), name
 
 
@@ -42,6 +44,17 @@ def test_a_program_runs_as_it_did():
     code = "import sys; print(sys.argv, 'vramtape' in sys.modules); sys.exit(3)"
     printed, said = command("run", "-c", code, "a", code=3)
     assert printed.startswith("['-c', 'a']") and said == "vramtape: no tape: the program did not import torch\n", said
+
+
+def test_a_gpu_is_simulated_by_the_driver_of_the_wheel():
+    code = (
+        "import ctypes; from vramtape import _runtime; _runtime.use_simcuda(); driver = ctypes.CDLL('libcuda.so.1')\n"
+        "total = ctypes.c_size_t(); assert driver.cuInit(0) == 0\n"
+        "assert driver.cuDeviceTotalMem_v2(ctypes.byref(total), 0) == 0; print(total.value >> 30)\n"
+    )
+    printed, said = command("run", "--sim=24GiB", "-c", code)
+    assert printed == "24\n" and said.startswith("vramtape: simulated GPU of 24.00 GiB: "), (printed, said)
+    assert command("record", "--sim=t4", "-q", "-c", code) == ("13\n", "")
 
 
 def test_without_torch_everything_says_so():

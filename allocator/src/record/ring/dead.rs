@@ -13,11 +13,14 @@ use rustix::fs::statvfs;
 use rustix::process::getuid;
 
 use super::moments;
-use super::place::{is_live, list_rings};
+use super::place::{is_kept, is_live, list_rings};
 use super::region::Region;
 
 /// A file that is no ring and older than this was left by a process that died while it made one.
 const UNFINISHED_AGE: Duration = Duration::from_secs(60);
+
+/// A node of eight GPUs has as many processes. Each ring of the usual size takes 43 MiB.
+const KEPT: usize = 8;
 
 /// How much of dead rings is kept.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +29,8 @@ pub(super) struct Limits {
     pub(super) size_bytes: u64,
     /// Since they were last written.
     pub(super) age: Duration,
+    /// Rings of processes that ended by themselves and kept them: the newest so many stay.
+    pub(super) kept: usize,
 }
 
 impl Limits {
@@ -36,6 +41,7 @@ impl Limits {
         Ok(Self {
             size_bytes: (1 << 30).min(total_bytes / 2),
             age: Duration::from_secs(7 * 24 * 60 * 60),
+            kept: KEPT,
         })
     }
 }
@@ -45,6 +51,7 @@ struct Dead {
     path: PathBuf,
     size_bytes: u64,
     last_written: SystemTime,
+    is_kept: bool,
 }
 
 /// Removes the dead rings beyond the limits, and says how many. What cannot be removed stays, for `vramtape clean` to
@@ -56,13 +63,16 @@ pub(super) fn remove_excess(dir: &Path, limits: Limits) {
         .filter_map(|path| look(&path).ok().flatten())
         .collect();
     dead.sort_by_key(|ring| std::cmp::Reverse(ring.last_written));
-    let (mut kept_bytes, mut removed, mut removed_bytes) = (0, 0, 0);
+    // A ring that its process kept at its end gives way to any of a killed one.
+    dead.sort_by_key(|ring| ring.is_kept);
+    let (mut kept_bytes, mut kept, mut removed, mut removed_bytes) = (0, 0, 0, 0);
     for (at, ring) in dead.iter().enumerate() {
         let is_old = ring.last_written.elapsed().is_ok_and(|age| age > limits.age);
         let fits = at == 0 || kept_bytes + ring.size_bytes <= limits.size_bytes;
-        if fits && !is_old {
+        kept += usize::from(ring.is_kept);
+        if fits && !is_old && (!ring.is_kept || kept <= limits.kept) {
             kept_bytes += ring.size_bytes;
-        } else if fs::remove_file(&ring.path).is_ok() {
+        } else if fs::remove_file(&ring.path).is_ok() && !ring.is_kept {
             removed += 1;
             removed_bytes += ring.size_bytes;
         }
@@ -111,7 +121,12 @@ fn look(path: &Path) -> io::Result<Option<Dead>> {
         Err(_) if made.elapsed().is_ok_and(|age| age > UNFINISHED_AGE) => made,
         Err(_) => return Ok(None),
     };
-    Ok(Some(Dead { path: path.to_owned(), size_bytes: metadata.blocks() * 512, last_written }))
+    Ok(Some(Dead {
+        path: path.to_owned(),
+        size_bytes: metadata.blocks() * 512,
+        last_written,
+        is_kept: is_kept(&metadata),
+    }))
 }
 
 /// When a second of the ring's was last noted. Its file's time is that of its making: who writes through a mapping
@@ -124,6 +139,8 @@ fn last_moment(file: &File) -> io::Result<SystemTime> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use tempfile::{TempDir, tempdir};
     use trace_format::DeviceId;
 
@@ -134,7 +151,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(60 * 60);
 
     fn limits(size_bytes: u64) -> Limits {
-        Limits { size_bytes, age: 100 * HOUR }
+        Limits { size_bytes, age: 100 * HOUR, kept: 2 }
     }
 
     /// A ring whose process lives, which began to record at this Unix time.
@@ -187,13 +204,37 @@ mod tests {
     }
 
     #[test]
+    fn rings_that_were_kept_give_way_to_those_of_killed_processes() {
+        let (dir, paths, size_bytes) = dead_rings(&[1, 2, 3, 50]);
+        for path in &paths[..3] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o400)).unwrap();
+        }
+        remove_excess(dir.path(), limits(u64::MAX));
+        assert_eq!(stay(&paths), [true, true, false, true], "the newest two of those kept");
+        remove_excess(dir.path(), limits(size_bytes));
+        assert_eq!(stay(&paths), [false, false, false, true]);
+    }
+
+    #[test]
+    fn a_ring_is_kept_on_request_and_is_live_until_its_process_ends() {
+        let dir = tempdir().unwrap();
+        let ring = live_ring(dir.path(), Duration::ZERO);
+        let path = ring.ring().path().expect("a file");
+        assert!(ring.ring().keep());
+        ring.ring().remove();
+        let metadata = fs::metadata(&path).expect("it is there");
+        assert!(is_kept(&metadata) && is_live(&File::open(&path).unwrap()));
+        assert!(!ring.ring().keep(), "there is nothing to keep any more");
+    }
+
+    #[test]
     fn the_old_go_and_the_living_stay() {
         let (dir, paths, _) = dead_rings(&[99, 101]);
         let living = live_ring(dir.path(), Duration::ZERO);
         let path = living.ring().path().expect("a file");
         remove_excess(dir.path(), limits(u64::MAX));
         assert_eq!(stay(&paths), [true, false]);
-        remove_excess(dir.path(), Limits { size_bytes: 0, age: Duration::ZERO });
+        remove_excess(dir.path(), Limits { size_bytes: 0, age: Duration::ZERO, kept: 0 });
         assert_eq!(stay(&paths), [false, false]);
         assert!(path.exists());
     }

@@ -205,6 +205,16 @@ impl Ring {
         }
     }
 
+    /// Leaves the file where it is when the process ends, and returns whether there is one. To be called at that end:
+    /// such files are pruned sooner than those of killed processes.
+    pub fn keep(&self) -> bool {
+        if self.is_muted() {
+            return false;
+        }
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        place.is_some_and(Place::keep)
+    }
+
     /// Call in a forked child, before it allocates or frees: it records nothing from here on, and its copy of the
     /// file's lock no longer says that the parent lives. Waits for nothing.
     pub fn after_fork_child(&self) {

@@ -4,9 +4,10 @@
 //! a process id it means the same inside and outside a container.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::mem;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
@@ -29,6 +30,14 @@ pub fn ring_dir(variable: Option<OsString>) -> PathBuf {
 
 /// A ring takes at most this part of what its file system has free: others (NCCL, data loaders) live there too.
 const SHARE_OF_FREE: u64 = 4;
+
+/// The mode of a ring whose process kept it at its end; others can be written.
+const KEPT_MODE: u32 = 0o400;
+
+/// Whether the ring is one that its process kept at its end.
+pub(super) fn is_kept(metadata: &Metadata) -> bool {
+    metadata.permissions().mode() & 0o200 == 0
+}
 
 /// Where a ring's file is; it counts as live until this is dropped.
 #[derive(Debug)]
@@ -67,6 +76,14 @@ impl Place {
                 Err(error)
             }
         }
+    }
+
+    /// Leaves the file for good, read-only, which marks it as one of a process that ended by itself. Returns whether it
+    /// is still there. It counts as live until the process ends.
+    pub(super) fn keep(self) -> bool {
+        let marked = fs::set_permissions(&self.path, Permissions::from_mode(KEPT_MODE));
+        mem::forget(self);
+        marked.is_ok()
     }
 
     /// Removes the file. What is mapped stays usable.

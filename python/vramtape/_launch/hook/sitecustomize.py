@@ -59,9 +59,8 @@ def package(name):
 def begin():
     """The first Python of a run says at its end where the tapes are; the others note theirs in its list."""
     import atexit
-    import time
 
-    started, pid, here = time.time(), os.getpid(), os.getcwd()
+    pid, here = os.getpid(), os.getcwd()
     first = os.environ.get("VRAMTAPE_RUN_FIRST")
     if first and first != str(pid):  # The same where it has become another program since.
         return
@@ -69,7 +68,7 @@ def begin():
     tapes = package("vramtape._launch.tapes")
     os.environ["VRAMTAPE_RUN_FIRST"] = str(pid)
     tapes.begin()
-    atexit.register(tapes.end, pid, started, here)
+    atexit.register(tapes.end, pid, here)
 
 
 if "VRAMTAPE_RUN" in os.environ and sys.version_info >= (3, 9):

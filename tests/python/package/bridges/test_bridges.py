@@ -47,4 +47,16 @@ def test_the_bridge_is_there_without_a_compiler():
         assert os.listdir(folder) == [], "nothing is compiled or written"
 
 
+def test_a_program_runs_on_a_simulated_gpu():
+    """With nothing but the wheel: `--sim` takes the driver in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        code = "import torch; held = torch.ones(9, device='cuda'); print(torch.cuda.mem_get_info()[1])"
+        kept = {name: value for name, value in os.environ.items() if name not in (*LEFT_OUT, "VRAMTAPE_SIMCUDA")}
+        line = [sys.executable, "-m", "vramtape", "run", "--sim=24GiB", "-o", "run.vtape", "-c", code]
+        done = subprocess.run(line, env=kept, cwd=folder, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, f"{24 << 30}\n"), done.stdout + done.stderr
+        assert done.stderr.splitlines()[-1] == "vramtape: the tape is run.vtape", done.stderr
+        assert os.listdir(folder) == ["run.vtape"]
+
+
 run_cases(__name__)

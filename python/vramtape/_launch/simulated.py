@@ -1,0 +1,77 @@
+"""``--sim``: the program runs on the simulated driver, with as much memory as the GPU that is named."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _runtime
+from .._ask import ask
+
+# Of the simulated driver, which reads them when CUDA begins (simcuda/README.md).
+_MEMORY = "VRAMTAPE_SIM_MEMORY"
+_MEMORY_MIN_BYTES, _MEMORY_MAX_BYTES = 2 << 20, 1 << 40
+_UNITS = "kmgt"
+
+
+def spell_out(arguments: Sequence[str], with_value: Sequence[str]) -> list[str]:
+    """The arguments with ``--sim=`` for a ``--sim`` without a GPU: the word after it is the program.
+
+    :param with_value: the options before the program that take the next word
+    """
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] not in ("-", "--", "-m", "-c"):
+        if arguments[at] == "--sim":
+            return [*arguments[:at], "--sim=", *arguments[at + 1 :]]
+        at += 2 if arguments[at] in with_value else 1
+    return list(arguments)
+
+
+def prepare(gpu: str) -> str:
+    """Puts the simulated driver into the environment, and returns what to print about it.
+
+    :param gpu: a GPU that ``vramtape fit --gpu list`` names, a size, or nothing
+    :raises ValueError: where there is no such GPU
+    :raises ImportError: where this vramtape has no simulated driver
+    """
+    os.environ[_runtime.SIMCUDA] = _runtime.simcuda()
+    name = ""
+    if gpu:
+        size_bytes, name = _memory(gpu)
+        os.environ[_MEMORY] = f"{size_bytes}B"
+    return f"simulated GPU{name}: allocations are real, values (losses, metrics) are not"
+
+
+def _memory(gpu: str) -> tuple[int, str]:
+    """The memory for an allocator, and what to add about the GPU."""
+    size = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([kmgt])i?b?|b)", gpu.strip().lower())
+    if size:  # Of memory, GB are GiB.
+        number, unit = size.groups()
+        size_bytes = int(float(number) * 1024 ** (_UNITS.index(unit) + 1 if unit else 0))
+        if not _MEMORY_MIN_BYTES <= size_bytes <= _MEMORY_MAX_BYTES:
+            raise ValueError(f"--sim={gpu}: write a size from 2MiB to 1024GiB")
+        return size_bytes, f" of {_gib(size_bytes)}"
+    found = _find(gpu, ask(["fit", "--gpu", "list", "--json"], None, None))
+    size_bytes = int(found["usable_bytes"])
+    return size_bytes, f" {found['name']}, {_gib(size_bytes)} for the program"
+
+
+def _find(gpu: str, known: Any) -> dict[str, Any]:
+    """The GPU of this name, or the only one whose name contains it."""
+    name = gpu.lower()
+    exact = [one for one in known if name in (one["name"], *one.get("aliases", ()))]
+    near = exact or [one for one in known if name in one["name"]]
+    if len(near) == 1:
+        found: dict[str, Any] = near[0]
+        return found
+    names = [one["name"] for one in near] or difflib.get_close_matches(name, [one["name"] for one in known], 3)
+    hint = f"did you mean {' or '.join(names)}? " if names else ""
+    advice = f"{hint}`vramtape fit --gpu list` has the names; or write a size, as 24GiB"
+    raise ValueError(f"--sim={gpu}: no one GPU has that name; {advice}")
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.2f} GiB"
