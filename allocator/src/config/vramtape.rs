@@ -9,7 +9,7 @@ use super::stacks::Written;
 use super::{Compat, MetricsTarget, StackMode, StackSettings, TapePath, parse_bytes};
 
 /// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 15] = [
+pub(super) const KEYS: [&str; 16] = [
     "route",
     "strategy",
     "compat",
