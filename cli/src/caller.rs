@@ -9,6 +9,7 @@ use allocator::record::block_signals;
 use clap::Parser;
 use rayon::ThreadPoolBuilder;
 
+use crate::visible::visible;
 use crate::{Cli, describe, dispatch};
 
 /// Who asked. Heard from any thread.
@@ -86,6 +87,6 @@ pub(crate) fn warn(text: &str) {
         return caller.warn(text);
     }
     if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned()) {
-        eprintln!("warning: {text}");
+        eprintln!("warning: {}", visible(text));
     }
 }

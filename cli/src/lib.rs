@@ -31,6 +31,7 @@ mod table;
 mod top;
 mod tune;
 mod verify;
+mod visible;
 mod waste;
 
 use std::ffi::OsString;
@@ -40,6 +41,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use caller::{Caller, ask};
+use visible::visible;
 
 #[derive(Parser)]
 #[command(name = "vramtape", version, about = ABOUT, max_term_width = 100)]
@@ -111,7 +113,7 @@ pub fn command() -> clap::Command {
 pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     if let Some(refusal) = args.get(1).and_then(|verb| package::refusal(verb.to_str()?)) {
-        eprintln!("error: {refusal}");
+        eprintln!("error: {}", visible(&refusal));
         return 2;
     }
     let verb = match Cli::try_parse_from(args) {
@@ -126,7 +128,7 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         Ok(Verdict::Bad) => 1,
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
-            eprintln!("error: {}", describe(&error));
+            eprintln!("error: {}", visible(&describe(&error)));
             2
         }
     }

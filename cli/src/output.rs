@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::caller;
+use crate::visible::visible;
 
 /// The flags of every verb that makes a file.
 #[derive(clap::Args)]
@@ -39,7 +40,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     if caller::keep(text) {
         return Ok(());
     }
-    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+    Ok(io::stdout().lock().write_all(visible(text).as_bytes())?)
 }
 
 /// Prints JSON, one indented document.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::rings::RingFolder;
 use crate::table::Table;
-use crate::{Verdict, output};
+use crate::{Verdict, caller, output};
 
 /// The flags.
 #[derive(clap::Args)]
@@ -143,7 +143,7 @@ fn all(folder: &Path) -> Result<Vec<Ring>> {
                     held: info.written.min(info.slots),
                 });
             }
-            Err(error) => eprintln!("warning: {error}"),
+            Err(error) => caller::warn(&error.to_string()),
         }
     }
     Ok(rings)

@@ -8,7 +8,10 @@ mod exercise;
 use std::path::PathBuf;
 
 use exercise::{chunk, exercise, file_header, read, tape_with};
-use trace_format::{Malformed, ReadCause, Reader, VERSION};
+use trace_format::{
+    DeviceId, Event, Item, Malformed, Meta, ReadCause, Reader, Record, StackId, ThreadId, VERSION,
+    Writer,
+};
 
 /// Rounds over all chunks of the golden tape; about three seconds unoptimised.
 const ROUNDS: u64 = 1500;
@@ -103,10 +106,10 @@ fn cause_of(tape: &[u8]) -> ReadCause {
 
 #[test]
 fn lengths_are_not_trusted() {
-    // Claims of 64 MiB over nothing, as events, strings and a base: refused when the bytes do not come.
+    // Claims of 4 MiB over nothing, as events, strings and a base: refused when the bytes do not come.
     for kind in [2, 4, 5] {
         let mut tape = tape_with(8, 0, b"");
-        tape.extend(chunk(kind, 1, 4, 64 << 20, 1 << 20, b"\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"));
+        tape.extend(chunk(kind, 1, 4, 4 << 20, 1 << 20, b"\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"));
         assert!(matches!(cause_of(&tape), ReadCause::Unpack), "kind {kind}");
     }
     // Counts inside a payload, far beyond its bytes.
@@ -114,6 +117,44 @@ fn lengths_are_not_trusted() {
         let payload = [before, b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f"].concat();
         let cause = cause_of(&tape_with(kind, 65535, &payload));
         assert!(matches!(cause, ReadCause::Malformed(Malformed::Short)), "kind {kind}: {cause}");
+    }
+}
+
+/// A tape of this many records that are all the same, and so of next to no size.
+fn monotone(records: u32) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), "a bomb", &Meta::default()).unwrap();
+    let (time_ns, thread, stack) = (1, ThreadId(1), StackId::NONE);
+    for _ in 0..records {
+        let record = Record { time_ns, thread, stack, event: Event::ResetPeak };
+        writer.push(DeviceId(0), &record).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+#[test]
+fn more_records_than_a_file_of_its_size_has_are_refused_unless_it_is_trusted() {
+    let tape = monotone(3 << 20);
+    assert!(tape.len() < 50_000, "{} bytes", tape.len());
+    let cause = cause_of(&tape);
+    assert!(matches!(cause, ReadCause::TooMuch { what: "records", .. }), "{cause}");
+    let trusted = Reader::with_limits(&tape[..], "a trusted tape", 10).unwrap();
+    assert_eq!(trusted.filter(|item| matches!(item, Ok(Item::Event(..)))).count(), 3 << 20);
+    let short =
+        Reader::new(&monotone(1 << 20)[..], "a short one").unwrap().all(|item| item.is_ok());
+    assert!(short, "a short tape is read whatever it compresses to");
+}
+
+#[test]
+fn a_chunk_that_unpacks_to_much_is_refused_before_it_is_unpacked() {
+    // Dictionaries of 60 million entries in two kilobytes.
+    let payload = [&[0][..], b"\x80\x80\x80\x1e", &vec![0; 63 << 20]].concat();
+    let stored = zstd::bulk::compress(&payload, 3).unwrap();
+    assert!(stored.len() < 10_000, "{} bytes", stored.len());
+    for kind in [2, 3, 4, 5] {
+        let mut tape = tape_with(8, 0, b"");
+        tape.extend(chunk(kind, 1, 4, payload.len() as u32, 1, &stored));
+        let cause = cause_of(&tape);
+        assert!(matches!(cause, ReadCause::TooMuch { .. }), "kind {kind}: {cause}");
     }
 }
 

@@ -1,9 +1,9 @@
 """Building the C++ class, once for each torch, and finding what was built.
 
 A file is named by what it was built from: torch's git version, our interface and sources, and the compiler's ABI. It is
-written under a temporary name and renamed, so that nobody loads half of one. Of processes that start together one
-builds, and the others wait for it. A build that failed is remembered with its reason and not tried again, until
-something of this changes.
+written under a temporary name and renamed, so that no process loads half of one, in a folder that only this user can
+write. Of processes that start together one builds, and the others wait for it. A build that failed is remembered with
+its reason and not tried again, until something of this changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from .. import _runtime
-from . import toolchain
+from . import toolchain, trust
 
 _HERE = Path(__file__).parent
 SOURCES = _HERE / "cpp"
@@ -51,13 +51,15 @@ def library(torch: Any) -> Path:
     if prebuilt.is_file():
         return prebuilt
     built = cache() / name
-    if built.is_file():
-        return built
     try:
-        cache().mkdir(parents=True, exist_ok=True)
+        if trust.is_ours(built):
+            return built
+        trust.make_private(cache())
         with _only_one(built.with_suffix(".lock")):
-            if not built.is_file():
+            if not trust.is_ours(built):
                 _build_in_cache(torch, built)
+    except trust.Untrusted as error:
+        raise BuildFailed(str(error)) from None
     except OSError as error:
         advice = "make room there, or name another folder in VRAMTAPE_CACHE"
         raise BuildFailed(f"what is compiled cannot be kept in {cache()}: {error.strerror}; {advice}") from None
@@ -138,7 +140,8 @@ def _compile(torch: Any, built: Path) -> None:
         os.chmod(temporary, 0o755)
         os.replace(temporary, built)
     except subprocess.TimeoutExpired:
-        raise BuildFailed(f"the compiler was not done after {_LIMIT_SECONDS} s: {' '.join(command)}") from None
+        # A busy machine, and not the sources: not remembered.
+        raise _Disturbed(f"the compiler was not done after {_LIMIT_SECONDS} s: {' '.join(command)}") from None
     except OSError as error:
         raise _Disturbed(f"cannot build {built}: {error}") from None
     finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from . import build, toolchain
+from . import build, toolchain, trust
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,13 @@ class Check:
 def check(torch: Any) -> Check:
     """Looks, and builds nothing."""
     name = f"{build.key(torch)}.so"
-    built = next((path for path in (build.PREBUILT / name, build.cache() / name) if path.is_file()), None)
+    prebuilt, compiled = build.PREBUILT / name, build.cache() / name
     tools = toolchain.find(torch)
-    problems = [] if built else list(tools.missing)
+    try:
+        built = prebuilt if prebuilt.is_file() else compiled if trust.is_ours(compiled) else None
+        problems = [] if built else list(tools.missing)
+    except trust.Untrusted as error:
+        built, problems = None, [str(error)]
     failed = build.failure(torch)
     if not built and failed.is_file():
         problems.append(f"the build failed (remove {failed} to try again): {failed.read_text()}")

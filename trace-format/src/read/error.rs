@@ -57,6 +57,16 @@ pub enum ReadCause {
     /// The chunk's checksum is right, and yet it does not unpack to its length.
     #[error("the chunk does not unpack")]
     Unpack,
+    /// The tape holds more than a recorded one of its size does.
+    #[error("{held} {what} so far, where at most {limit} are expected of a file of this size")]
+    TooMuch {
+        /// The thing of which there is too much.
+        what: &'static str,
+        /// How much of it was read or claimed.
+        held: u64,
+        /// How much of it is accepted.
+        limit: u64,
+    },
     /// The chunk's checksum is right, and yet its contents make no sense.
     #[error("the chunk makes no sense: {0}")]
     Malformed(Malformed),
@@ -74,6 +84,9 @@ impl fmt::Display for ReadError {
             ReadCause::CopiedAsText => f.write_str("copy it again in binary mode"),
             ReadCause::HeaderDamaged => f.write_str("take another copy of the file"),
             ReadCause::Version(_) | ReadCause::Packing => f.write_str("use a newer vramtape"),
+            ReadCause::TooMuch { .. } => f.write_str(
+                "such a file may be made to exhaust memory: if you trust it, raise the limits (--trust-factor 10)",
+            ),
             ReadCause::Empty => f.write_str("nothing can be recovered: record again"),
             ReadCause::Damaged { .. }
             | ReadCause::Sequence { .. }

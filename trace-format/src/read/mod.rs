@@ -1,5 +1,6 @@
 //! Reads a tape from its start, whatever its end looks like.
 
+mod budget;
 mod chunks;
 mod error;
 mod recovery;
@@ -24,6 +25,7 @@ use crate::{
     tables::Tables,
     varint::Malformed,
 };
+use budget::Budget;
 use chunks::Chunks;
 
 /// What a tape holds, in its order.
@@ -48,6 +50,7 @@ pub struct Reader<R> {
     tables: Tables,
     payload: Vec<u8>,
     events: EventsDecoder,
+    budget: Budget,
     device: DeviceId,
     stopped: bool,
 }
@@ -73,6 +76,14 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// As for [`open`](Reader::open).
     pub fn new(source: R, name: impl Into<String>) -> Result<Self, ReadError> {
+        Self::with_limits(source, name, 1)
+    }
+
+    /// The same with `factor` times the usual limits on what a file of some size may hold, for one that is trusted.
+    ///
+    /// # Errors
+    /// As for [`open`](Reader::open).
+    pub fn with_limits(source: R, name: impl Into<String>, factor: u64) -> Result<Self, ReadError> {
         let name = name.into();
         let chunks = match Chunks::open(source) {
             Ok(chunks) => chunks,
@@ -85,6 +96,7 @@ impl<R: Read> Reader<R> {
             tables: Tables::default(),
             payload: Vec::new(),
             events: EventsDecoder::default(),
+            budget: Budget::new(factor),
             device: DeviceId::default(),
             stopped: false,
         };
@@ -130,6 +142,9 @@ impl<R: Read> Reader<R> {
 
     /// Takes in a chunk; the item it is, if it is one.
     fn chunk(&mut self, header: &ChunkHeader) -> Result<Option<Item>, ReadCause> {
+        let records = if header.kind == ChunkKind::Events { header.items } else { 0 };
+        let (stored_bytes, unpacked_bytes) = (header.stored_bytes, header.unpacked_bytes);
+        self.budget.chunk(stored_bytes.into(), unpacked_bytes.into(), records.into())?;
         match header.kind {
             ChunkKind::Unknown(_) => {
                 self.chunks.recovery.unknown_chunks += 1;
@@ -149,7 +164,9 @@ impl<R: Read> Reader<R> {
             ChunkKind::Meta | ChunkKind::Strings | ChunkKind::Stacks | ChunkKind::Base => {}
         }
         self.chunks.unpack(header, &mut self.payload)?;
-        self.contents(header).map_err(ReadCause::Malformed)
+        let item = self.contents(header).map_err(ReadCause::Malformed)?;
+        self.budget.tables(self.tables.size_bytes())?;
+        Ok(item)
     }
 
     fn contents(&mut self, header: &ChunkHeader) -> Result<Option<Item>, Malformed> {

@@ -75,6 +75,11 @@ impl Tables {
         Some(&self.stack_frames[begin..end])
     }
 
+    /// What they take in memory, about.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
     pub(crate) fn add_strings(&mut self, payload: &[u8], count: u32) -> Result<(), Malformed> {
         let mut cursor = Cursor::new(payload);
         if cursor.u64()? != self.strings.len() as u64 {

@@ -1,66 +1,72 @@
-//! A tape's file: under a temporary name until it is finished, or in place where it is to be read meanwhile.
+//! A file that appears whole: under a temporary name until it is finished, then renamed.
 
-use std::{
-    fs::{self, File},
-    io,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
-/// Files started by this process, so that no two share a temporary name.
-static STARTED: AtomicU32 = AtomicU32::new(0);
+use tempfile::NamedTempFile;
+
+/// Permissions of a new file before the process's umask, as [`File::create`] gives them.
+const MODE: u32 = 0o666;
 
 /// The step that gives a file written under a temporary name its own. Dropped before that, it removes the file.
+///
+/// The temporary name is random and the file is new: another user of a shared folder can neither foresee the name nor
+/// put a link in its place.
 #[derive(Debug)]
 pub struct Commit {
-    file: File,
-    from: PathBuf,
+    file: NamedTempFile,
     to: PathBuf,
-    done: bool,
 }
 
 impl Commit {
-    /// A new file beside `to`, and what is to be done with it at the end.
+    /// A new file beside `to`, and the step that finishes it.
     ///
     /// # Errors
-    /// Where it cannot be created, and where `to` is what a file must not replace: a device, a pipe, a folder.
+    /// Where it cannot be created, and where `to` is something that a file must not replace: a device, a pipe, a
+    /// folder.
     pub fn begin(to: &Path) -> io::Result<(File, Self)> {
         if fs::metadata(to).is_ok_and(|there| !there.is_file()) {
             let reason = "it is a device, a pipe or a folder, which a file must not replace";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
-        let mut name = to.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        name.push(format!(".{}-{number}.part", std::process::id()));
-        let from = to.with_file_name(name);
-        let file = File::create(&from)?;
-        let commit = Self { file: file.try_clone()?, from, to: to.to_owned(), done: false };
-        Ok((file, commit))
+        let mut prefix = to.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+        prefix.push(".");
+        let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let file = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(".part")
+            .permissions(Permissions::from_mode(MODE))
+            .tempfile_in(folder.unwrap_or(Path::new(".")))
+            .map_err(without_temporary_name)?;
+        let commit = Self { file, to: to.to_owned() };
+        Ok((commit.file.as_file().try_clone()?, commit))
     }
 
-    /// Waits until the file is on its disk, then gives it its name.
+    /// Waits until the file is on its disk, then gives it its name. A link of that name is replaced, not followed.
     ///
     /// # Errors
     /// Where the system refuses either.
-    pub fn finish(mut self) -> io::Result<()> {
-        self.file.sync_all()?;
-        fs::rename(&self.from, &self.to)?;
-        self.done = true;
+    pub fn finish(self) -> io::Result<()> {
+        self.file.as_file().sync_all()?;
+        self.file.persist(&self.to).map_err(|failed| failed.error)?;
         Ok(())
     }
 }
 
-impl Drop for Commit {
-    fn drop(&mut self) {
-        if !self.done {
-            // Nothing is left to do about a file that cannot be removed; its name says that it is a part.
-            let _ = fs::remove_file(&self.from);
-        }
+/// The system's own words: callers name the file that was asked for, not a random one beside it.
+fn without_temporary_name(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path ") {
+        Some((words, _)) => io::Error::new(error.kind(), words),
+        None => error,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -77,5 +83,52 @@ mod tests {
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "and nothing is left behind");
         let (_, commit) = Commit::begin(&folder.path().join("new")).unwrap();
         commit.finish().unwrap();
+    }
+
+    #[test]
+    fn temporary_names_differ_between_files_and_cannot_be_planted() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("run.html");
+        let (_, one) = Commit::begin(&to).unwrap();
+        let (_, other) = Commit::begin(&to).unwrap();
+        let name = |commit: &Commit| commit.file.path().to_owned();
+        assert_ne!(name(&one), name(&other));
+        let pid = std::process::id().to_string();
+        assert!(!name(&one).to_str().unwrap().contains(&pid), "a process id can be foreseen");
+        drop(other);
+        drop(one);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_file_is_replaced_and_its_target_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (private, to) = (folder.path().join("private"), folder.path().join("run.vtape"));
+        fs::write(&private, "private").unwrap();
+        symlink(&private, &to).unwrap();
+        let (mut file, commit) = Commit::begin(&to).unwrap();
+        file.write_all(b"a tape").unwrap();
+        commit.finish().unwrap();
+        assert_eq!(fs::read(&private).unwrap(), b"private");
+        assert_eq!(fs::read(&to).unwrap(), b"a tape");
+        assert!(fs::symlink_metadata(&to).unwrap().is_file());
+    }
+
+    #[test]
+    fn a_finished_file_has_the_permissions_of_any_new_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, to) = (folder.path().join("plain"), folder.path().join("committed"));
+        File::create(&plain).unwrap();
+        Commit::begin(&to).unwrap().1.finish().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&to), mode(&plain));
+    }
+
+    #[test]
+    fn a_missing_folder_is_the_system_error_without_the_temporary_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Commit::begin(&folder.path().join("nowhere/run.vtape")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(!error.to_string().contains(".part"), "{error}");
     }
 }
