@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from ..routes import ALL
 from . import tapes
 
 HOOK = Path(__file__).with_name("hook")
+# Which code holds the memory, where the settings say nothing about stacks: docs/settings.md has the cost.
+_STACKS = "stacks_every:1MiB"
 _ABOUT = {
     "run": "Runs a Python program with vramtape as PyTorch's allocator, and writes a tape for each process.",
     "record": "Runs a Python program with PyTorch's own allocator, and writes a tape for each process.",
@@ -110,6 +113,8 @@ def _change_environment(verb: str, options: argparse.Namespace) -> None:
     if route is not None:
         _change(f"route:{route}")
     conf = _runtime.answer("conf")
+    if conf["record"] == "file" and not re.search(r"(^|,)\s*stacks(_every|_native)?\s*:", os.environ["VRAMTAPE_CONF"]):
+        _change(_STACKS)
     if conf["record"] == "file":  # Where the run was started, wherever a process goes.
         _change(f"tape:{tapes.quoted(os.path.abspath(conf['tape']))}")
         _check_place(os.path.abspath(conf["tape"]))
