@@ -13,7 +13,7 @@ use replay::tape::Tape;
 use serde::Serialize;
 use trace_format::Meta;
 
-use crate::{Verdict, bytes, input, output};
+use crate::{Verdict, bytes, holders, input, output};
 use count::DeviceInfo;
 
 /// The flags.
@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         recover: origin::recovery_command(&options.run, &tape),
         strings: tape.stacks.strings.len() as u64 - 1,
         stacks: tape.stacks.stacks.len() as u64 - 1,
-        devices: tape.devices.iter().map(DeviceInfo::of).collect::<Result<_>>()?,
+        devices: devices(&tape)?,
         meta: tape.meta.clone(),
     };
     if options.json {
@@ -58,6 +58,10 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         output::print(&text(&tape, &info)?)?;
     }
     Ok(Verdict::Good)
+}
+
+fn devices(tape: &Tape) -> Result<Vec<DeviceInfo>> {
+    tape.devices.iter().map(|device| DeviceInfo::of(tape, device)).collect()
 }
 
 fn text(tape: &Tape, info: &Info) -> Result<String> {
@@ -96,6 +100,9 @@ fn text(tape: &Tape, info: &Info) -> Result<String> {
         writeln!(text, "  peak reserved  {:>14}", bytes::show(device.peak_reserved_bytes))?;
         for (name, count) in &device.events {
             writeln!(text, "  {name:<14} {count:>14}")?;
+        }
+        if device.peak_allocated_bytes > 0 {
+            write!(text, "\n{}", holders::text(&device.holders))?;
         }
     }
     Ok(text)

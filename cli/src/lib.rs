@@ -14,6 +14,7 @@ mod diff;
 mod edit;
 mod export;
 mod fit;
+mod holders;
 mod import;
 mod info;
 mod input;

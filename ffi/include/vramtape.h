@@ -23,6 +23,12 @@
 // What they return when they did not; see `vramtape_last_error`.
 #define VRAMTAPE_ERROR -1
 
+// A forward call makes a node.
+#define VRAMTAPE_FORWARD 1
+
+// A node runs its backward pass.
+#define VRAMTAPE_BACKWARD 2
+
 // No stacks (`RecordContext`).
 #define VRAMTAPE_CONTEXT_NEVER 0
 
@@ -65,6 +71,16 @@
 
 // A private pool's blocks at one moment.
 typedef struct VramtapeCheckpoint VramtapeCheckpoint;
+
+// A node of autograd.
+typedef struct VramtapeAutogradCall {
+  // PyTorch's number of the thread that made it.
+  uint64_t thread;
+  // Its number among those of that thread.
+  uint64_t sequence;
+  // Its name, terminated, where it runs its backward pass.
+  uint8_t name[64];
+} VramtapeAutogradCall;
 
 // A quantity over time (`c10::CachingAllocator::Stat`).
 typedef struct VramtapeStat {
@@ -270,6 +286,11 @@ typedef struct VramtapeSharedPages {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// From now on `ask` is called on a thread whose stack is captured, without any lock of ours. It fills in the node, and
+// answers `VRAMTAPE_FORWARD`, `VRAMTAPE_BACKWARD`, or 0 where autograd does neither. It must not throw, and stays valid
+// until the process ends. Only the first call counts.
+void vramtape_set_autograd(int (*ask)(struct VramtapeAutogradCall*));
 
 // The pool's blocks as they are, to go back to later; NULL is an error. Given back with
 // `vramtape_checkpoint_drop`.

@@ -9,6 +9,7 @@ pub mod driver;
 pub mod edit;
 pub mod export;
 pub mod fit;
+pub mod holders;
 pub mod import;
 pub mod pickle;
 pub mod ranks;

@@ -13,6 +13,7 @@ mod native;
 mod python;
 mod sample;
 mod seen;
+mod thread;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -92,6 +93,25 @@ impl Stacks {
         }
     }
 
+    /// The stack of a calling thread that [runs no Python](Self::is_without_frames): one frame, the thread's name in the
+    /// file [`THREAD_FILE`](trace_format::THREAD_FILE).
+    #[cold]
+    pub fn of_thread(&self, names: &impl Names) -> StackId {
+        thread::stack(names).unwrap_or(StackId::NONE)
+    }
+
+    /// Whether the calling thread runs no Python; `false` where that cannot be seen.
+    pub fn is_without_frames(&self) -> bool {
+        let Some(python) = &self.python else { return false };
+        let Some(_inside) = gate::enter() else { return false };
+        match python.thread() {
+            None => true,
+            Some(thread) => {
+                python.fingerprint(thread, Fingerprint::EMPTY) == Some(Fingerprint::EMPTY)
+            }
+        }
+    }
+
     #[cold]
     fn capture_native(&self, names: &impl Names) -> StackId {
         let inside = gate::enter();
@@ -154,7 +174,10 @@ impl Stacks {
         let (native, interpreted): (Vec<_>, Vec<_>) =
             unknown.into_iter().partition(|place| place.at == Place::NATIVE);
         for place in native {
-            self.name(place, &Native::resolve(place), names)?;
+            // A frame that has no number is left out of the stack.
+            if let Some(text) = Native::resolve(place) {
+                self.name(place, &text, names)?;
+            }
         }
         if let Some(python) = python
             && !interpreted.is_empty()

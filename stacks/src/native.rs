@@ -58,8 +58,9 @@ impl Native {
         unsafe { _Unwind_Backtrace(callback, (&raw mut walk).cast()) };
     }
 
-    /// The function that a return address lies in, and where that is in its file, as `addr2line` takes it.
-    pub(crate) fn resolve(place: Place) -> PlaceText {
+    /// The function that a return address lies in, and where that is in its file, as `addr2line` takes it; `None` for
+    /// the bridge to PyTorch, which is ours too.
+    pub(crate) fn resolve(place: Place) -> Option<PlaceText> {
         // The call is before the address it returns to.
         let address = place.code - 1;
         let found = object_of(address);
@@ -70,9 +71,18 @@ impl Native {
         };
         let name = text(found.dli_sname).map(|name| demangle(&name));
         let file = text(found.dli_fname).unwrap_or_default();
+        if is_bridge(&file) {
+            return None;
+        }
         let filename = format!("{file}+{:#x}", address.wrapping_sub(found.dli_fbase.addr()));
-        PlaceText { name: name.unwrap_or_else(|| "??".to_owned()), filename, line: 0 }
+        Some(PlaceText { name: name.unwrap_or_else(|| "??".to_owned()), filename, line: 0 })
     }
+}
+
+/// Whether a library is the bridge, by the name that the Python package gives to what it builds.
+fn is_bridge(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.starts_with("torch-") && name.contains("-cxx11abi")
 }
 
 /// The function that calls `walk.take`.
@@ -156,11 +166,17 @@ mod tests {
     }
 
     #[test]
+    fn the_bridge_is_known_by_its_name() {
+        assert!(is_bridge("/c/bridge/torch-2.11.0+cu130-70d99e998b4d-abi5-cxx11abi1-6f01.so"));
+        assert!(!is_bridge("/v/torch/lib/libtorch_cuda.so") && !is_bridge(""));
+    }
+
+    #[test]
     fn frames_outside_this_library_are_named_with_their_place() {
         // Here the library is a part of the test program, so all that is left is the C library that started it.
         let mut places = Vec::new();
         Native::new(0).walk(|place| places.push(place));
-        let texts: Vec<PlaceText> = places.into_iter().map(Native::resolve).collect();
+        let texts: Vec<PlaceText> = places.into_iter().filter_map(Native::resolve).collect();
         assert!(!texts.is_empty());
         for PlaceText { filename, line, .. } in texts {
             assert!(filename.contains("libc.so.6+0x") && line == 0, "{filename}");

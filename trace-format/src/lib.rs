@@ -62,7 +62,7 @@ pub use meta::{DeviceMeta, EndKind, Meta, ProgramEnd, Source};
 pub use read::{Item, ReadCause, ReadError, Reader, Recovery, Torn};
 pub use segment::{BlockState, BlockStatus, SegmentState};
 pub use state::{Problem, State, StateError};
-pub use tables::{Frame, FrameText, Tables};
+pub use tables::{BACKWARD_FILE, Frame, FrameText, THREAD_FILE, Tables};
 pub use time::utc;
 pub use varint::Malformed;
 pub use write::{Commit, WriteCause, WriteError, Writer};

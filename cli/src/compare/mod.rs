@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use replay::compare::{USUAL_SETTINGS, compare, compare_over_time};
 use replay::driver::DriveError;
+use replay::holders::RunHolders;
 use replay::report::Report;
 use replay::series::Point;
 use replay::strategy::Choice;
@@ -60,6 +61,9 @@ struct Comparison {
     series: Vec<Vec<Point>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     edited: Option<Edited>,
+    /// The code that held the recorded run's memory, where a page is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holders: Option<RunHolders>,
 }
 
 /// Replays under each and prints one row a setting.
@@ -101,7 +105,10 @@ fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Com
         let edits = options.runs.ranks.machine.edit.iter().map(ToString::to_string).collect();
         edited = Some(Edited { edits, summary, rows, series });
     }
-    Ok(Comparison { capacity_bytes: chosen.capacity_bytes, recorded_row: 0, rows, series, edited })
+    let of_recorded = || RunHolders::of(recorded.tape(), recorded.device());
+    let holders = options.html.is_some().then(of_recorded);
+    let capacity_bytes = chosen.capacity_bytes;
+    Ok(Comparison { capacity_bytes, recorded_row: 0, rows, series, edited, holders })
 }
 
 /// A report of each choice, and what it held over time if a page is asked for.
@@ -137,6 +144,7 @@ fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
         capacity_bytes: comparison.capacity_bytes,
         summary: summary.join(". "),
         inferred: &rank.inferred,
+        holders: comparison.holders.as_ref(),
     };
     page::write(file, &page::Data::new(about, &labels, &runs))
 }

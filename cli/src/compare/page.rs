@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use replay::holders::RunHolders;
 use replay::report::Report;
 use replay::series::Point;
 use serde::Serialize;
@@ -26,6 +27,8 @@ pub(super) struct About<'c> {
     /// What the table says, in a sentence or two.
     pub(super) summary: String,
     pub(super) inferred: &'c [String],
+    /// The code that held the recorded run's memory.
+    pub(super) holders: Option<&'c RunHolders>,
 }
 
 /// The reports of a run, a row each, and what each held over time.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use replay::categories::{Categories, Held};
-use replay::tape::Device;
+use replay::holders::RunHolders;
+use replay::tape::{Device, Tape};
 use serde::Serialize;
 use trace_format::State;
 
@@ -33,13 +34,15 @@ pub(super) struct DeviceInfo {
     pub(super) peak_reserved_bytes: u64,
     /// What the blocks held when the most of them were handed out; empty where the run does not say it.
     pub(super) peak_held: Vec<Held>,
+    /// The code that held memory at the peak, and when memory was out.
+    pub(super) holders: RunHolders,
     /// How many records of each kind.
     pub(super) events: BTreeMap<&'static str, u64>,
 }
 
 impl DeviceInfo {
     /// Walks the records once. Fails where they contradict each other.
-    pub(super) fn of(device: &Device) -> Result<Self> {
+    pub(super) fn of(tape: &Tape, device: &Device) -> Result<Self> {
         let damaged =
             || format!("device {}: the run contradicts itself; record it again", device.id);
         let mut state = State::from_segments(&device.base.segments).with_context(damaged)?;
@@ -56,6 +59,7 @@ impl DeviceInfo {
             peak_allocated_bytes: state.allocated_bytes(),
             peak_reserved_bytes: state.reserved_bytes(),
             peak_held: Vec::new(),
+            holders: RunHolders::of(tape, device),
             events: BTreeMap::new(),
         };
         let mut peak_after = 0;

@@ -5,6 +5,7 @@ mod ranks;
 
 use anyhow::Result;
 use replay::categories::{Categories, Held};
+use replay::holders::{HOLDER_OOMS_MAX, RunHolders, holders_at};
 use replay::tape::Device;
 use replay::waste::{Moment, Parts, Waste, waste};
 use serde::Serialize;
@@ -13,7 +14,7 @@ use crate::runs::{RunsFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::StrategyFlag;
 use crate::table::Table;
-use crate::{Verdict, bytes, output};
+use crate::{Verdict, bytes, holders, output};
 use explain::explain;
 
 /// Moments of no memory that the table has a column for.
@@ -51,6 +52,8 @@ struct Found {
     next_step: String,
     /// What the requested bytes are of, in the order of the moments; empty where the run does not say it.
     held: MomentsHeld,
+    /// The code that held what was allocated at the peak and whenever memory was out, as recorded.
+    holders: RunHolders,
 }
 
 /// What the program kept in what it had asked for, as recorded, at each moment.
@@ -97,15 +100,35 @@ fn found(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Found>
         .with_device(|device| waste(device, &setting, points, |records| share.at(records)))?;
     let (explanation, next_step) = explain(&waste, setting.native_config()?);
     let held = MomentsHeld::of(chosen.device(), &waste);
-    Ok(Found { waste, explanation, next_step, held })
+    let holders = holders_of(chosen, &waste);
+    Ok(Found { waste, explanation, next_step, held, holders })
+}
+
+/// The holders at the moments of the replay.
+fn holders_of(chosen: &Chosen, waste: &Waste) -> RunHolders {
+    let (tape, device) = (chosen.tape(), chosen.device());
+    let without = RunHolders::none(tape);
+    if without.note.is_some() {
+        return without;
+    }
+    let moments = std::iter::once(&waste.peak).chain(waste.ooms.iter().take(HOLDER_OOMS_MAX));
+    let after: Vec<_> = moments.map(|moment| moment.sample.after_records as usize).collect();
+    let mut found = holders_at(tape, device, &after).into_iter();
+    RunHolders {
+        peak: found.next(),
+        ooms: found.collect(),
+        ooms_total: waste.ooms_total,
+        ..without
+    }
 }
 
 fn text(found: &Found) -> String {
-    let Found { waste, explanation, next_step, held } = found;
+    let Found { waste, explanation, next_step, held, holders } = found;
+    let holders = holders::text(holders);
     let head = head(waste);
     let parts = parts(waste, held);
     let time = over_time(waste);
-    format!("{head}\n{parts}\n{explanation}\nNext: {next_step}.\n\n{time}")
+    format!("{head}\n{parts}\n{explanation}\nNext: {next_step}.\n\n{holders}\n{time}")
 }
 
 /// What was replayed.

@@ -13,7 +13,7 @@
     title: document.title,
     summary: document.getElementById("summary").textContent,
     chart: box(document.querySelector("svg")),
-    rows: all("tbody tr").map((row) => ({
+    rows: all("#table tbody tr").map((row) => ({
       cells: [...row.cells].slice(1).map((cell) => cell.textContent),
       box: box(row),
       key: color(row.querySelector(".key"), "backgroundColor"),
@@ -29,6 +29,12 @@
     })),
     live_top: Math.min(...all("path.live").map((area) => area.getBBox().y)),
     tip: color(tip, "display") === "none" ? null : { ...box(tip), lines: [...tip.children].map((d) => d.textContent) },
+    holders: all("#holders table").map((table) => ({
+      title: table.previousElementSibling.closest("h2")?.textContent ?? "",
+      rows: [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) =>
+        (cell.querySelector("summary") ?? cell).textContent)),
+      is_marked_up: table.querySelector("b") !== null,
+    })),
     back: color(document.body, "backgroundColor"),
     ink: color(document.body, "color"),
     dim: color(document.getElementById("summary"), "color"),

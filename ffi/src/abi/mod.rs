@@ -3,6 +3,7 @@
 //! No export lets a panic out. Those marked as called by PyTorch throw its exceptions in a process
 //! that has PyTorch; no other ever throws.
 
+pub mod autograd;
 pub mod checkpoint;
 pub mod conf;
 pub mod device_stats;

@@ -3,6 +3,7 @@
 //! A call finds its heap by one load from an array that changes no more once the heap is there:
 //! nothing process-wide is locked or written on the way of an allocation.
 
+pub(crate) mod autograd;
 mod callbacks;
 pub(crate) mod descriptors;
 pub(crate) mod exit;

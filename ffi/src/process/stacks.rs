@@ -13,7 +13,7 @@ use allocator::record::{NameTable, Ring};
 use stacks::{Frames, Names, Stacks};
 use trace_format::{Frame, FrameId, StackId};
 
-use super::{DEVICES_MAX, slot_of};
+use super::{DEVICES_MAX, autograd, slot_of};
 
 /// Room in each ring's file where stacks are recorded: 100,000 distinct ones take 1 to 12 MiB, by how much they share.
 const TEXT_BYTES: usize = 16 << 20;
@@ -179,15 +179,32 @@ fn capture(wanted: u8, device: c_int, size_bytes: Option<usize>) -> StackId {
     {
         return StackId::NONE;
     }
-    let id = tape.stacks.capture(&Shared);
+    let id = of_tape(tape, wanted == ALLOC);
     ring.tell_stack(id);
     id
+}
+
+/// The stack as the tape has it: a thread that runs no Python has the forward call whose backward pass it runs, or its
+/// own name.
+fn of_tape(tape: &Tape, is_allocation: bool) -> StackId {
+    match tape.stacks.capture(&Shared) {
+        StackId::NONE if tape.stacks.is_without_frames() => {
+            autograd::of_backward(&Shared).unwrap_or_else(|| tape.stacks.of_thread(&Shared))
+        }
+        StackId::NONE => StackId::NONE,
+        id => {
+            if is_allocation {
+                autograd::note_forward(id);
+            }
+            id
+        }
+    }
 }
 
 /// The stack of a call of PyTorch's own allocator, on its way to PyTorch's lock: no ring knows it until it is told.
 pub(crate) fn of_observed() -> StackId {
     match TAPE.get() {
-        Some(tape) if WANTED.load(Ordering::Relaxed) != NONE => tape.stacks.capture(&Shared),
+        Some(tape) if WANTED.load(Ordering::Relaxed) != NONE => of_tape(tape, true),
         _ => StackId::NONE,
     }
 }

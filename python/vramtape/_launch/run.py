@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from . import simulated, tapes
 from .program import command_line
 
 HOOK = Path(__file__).with_name("hook")
+# Which code holds the memory, where the settings say nothing about stacks: docs/settings.md has the cost.
+_STACKS = "stacks_every:1MiB"
 _ABOUT = {
     "run": "Runs a Python program with vramtape as PyTorch's allocator, and writes a tape for each process.",
     "record": "Runs a Python program with PyTorch's own allocator, and writes a tape for each process.",
@@ -120,12 +123,20 @@ def _change_environment(verb: str, options: argparse.Namespace) -> None:
     if route is not None:
         _change(f"route:{route}")
     os.environ[tapes.RUN] = "quiet" if options.quiet else "1"
+    _sample_stacks()
     _choose_tape()
     if options.sim is not None:
         tapes.say(simulated.prepare(options.sim))
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HOOK), before] if before else [str(HOOK)])
     os.environ.pop(tapes.FIRST, None)  # A run within a run is one of its own.
+
+
+def _sample_stacks() -> None:
+    """A tape says which code holds the memory, unless the settings say otherwise about stacks."""
+    names_stacks = re.search(r"(^|,)\s*stacks(_every|_native)?\s*:", os.environ["VRAMTAPE_CONF"])
+    if _runtime.answer("conf")["record"] == "file" and not names_stacks:
+        _change(_STACKS)
 
 
 def _choose_tape() -> None:

@@ -21,6 +21,13 @@ pub struct Frame {
     pub line: u32,
 }
 
+/// The file of the one frame of a thread that runs no Python; its function is the thread's name.
+pub const THREAD_FILE: &str = "<thread>";
+
+/// The file of the frame that stands for a backward pass; its function is the node's name. Outside it are the frames of
+/// the forward call that made the node.
+pub const BACKWARD_FILE: &str = "<backward>";
+
 /// What a string counts towards the limit of the tables: about what it takes in a reader's memory.
 fn string_cost_bytes(text: &str) -> usize {
     16 + text.len()

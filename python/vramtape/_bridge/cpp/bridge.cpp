@@ -1,5 +1,6 @@
 // One translation unit: PyTorch's headers take most of the compiler's time, and are read once.
 
+#include "autograd.cpp"
 #include "history.cpp"
 #include "memory.cpp"
 #include "observe.cpp"
@@ -15,6 +16,7 @@ extern "C" __attribute__((visibility("default"))) const char* vramtape_bridge_ac
     thread_local std::string reason;
     try {
         vramtape::Allocator::activate();
+        vramtape_set_autograd(&vramtape::ask_autograd);
         return nullptr;
     } catch (const c10::Error& error) {
         reason = error.what_without_backtrace();

@@ -103,6 +103,7 @@ void describe(DeviceIndex device, const SnapshotInfo& snapshot) {
 
 void observe() {
     check(vramtape_observe_begin());
+    vramtape_set_autograd(&ask_autograd);
     record_stacks();
     // What happens between this and the snapshot is part of the snapshot, whose own entry says where it ends.
     torch_api::get()->attachAllocatorTraceTracker(&hear);
