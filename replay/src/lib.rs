@@ -7,6 +7,7 @@ pub mod compare;
 pub mod diff;
 pub mod driver;
 pub mod edit;
+pub mod ending;
 pub mod export;
 pub mod fit;
 pub mod import;
