@@ -1,6 +1,7 @@
 //! Replay, import and export of vramtape tapes and PyTorch memory snapshots.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod categories;
 pub mod check;
 pub mod compare;
