@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use replay::categories::Held;
+use replay::ending::Ending;
 use replay::import::Known;
 use replay::tape::Tape;
 use serde::Serialize;
@@ -32,6 +33,8 @@ struct Info {
     /// How the file ended.
     end: String,
     finished: bool,
+    /// How the program ended.
+    ending: Ending,
     strings: u64,
     stacks: u64,
     devices: Vec<DeviceInfo>,
@@ -43,6 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let info = Info {
         end: tape.recovery.to_string(),
         finished: tape.recovery.finished,
+        ending: Ending::of(&tape),
         strings: tape.stacks.strings.len() as u64 - 1,
         stacks: tape.stacks.stacks.len() as u64 - 1,
         devices: tape.devices.iter().map(DeviceInfo::of).collect::<Result<_>>()?,
@@ -66,7 +70,8 @@ fn text(tape: &Tape, info: &Info) -> Result<String> {
         ("settings", Some(meta.alloc_conf.clone())),
         ("machine", meta.hostname.clone()),
         ("process", meta.pid.map(|pid| pid.to_string())),
-        ("end", Some(info.end.clone())),
+        ("ended", Some(info.ending.to_string())),
+        ("file", (info.end != "complete").then(|| info.end.clone())),
         ("stacks", (info.stacks > 0).then(|| info.stacks.to_string())),
     ];
     for (name, value) in known {
