@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
-use replay::fit::{Exception, Fit, GPUS, Search, find_gpu, fit};
+use replay::fit::{Exception, Fit, GPUS, Search, Verdict as OnDevice, find_gpu, fit, verdict};
 use serde::Serialize;
 
 use crate::compare::{choices, choices_max, settings_of};
-use crate::runs::{RanksFlags, Share, concluded};
+use crate::runs::{Bound, RanksFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, is_live};
 use crate::table::Table;
@@ -33,8 +33,9 @@ pub(crate) struct Options {
     /// A strategy to add to the table, with its settings; may be given several times
     #[arg(long, value_name = "NAME[:SETTINGS]")]
     strategy: Vec<StrategyFlag>,
-    /// Also say whether it fits this GPU, with exit code 1 if not: h100, a100-80gb, ...; `list` names them all, each
-    /// with its memory and where that number is from
+    /// Also answer for this GPU: h100, a100-80gb, ...; `list` names them all, each with its memory and where that
+    /// number is from. The last line is the answer, and so is the exit code: 0 is yes, as recorded or with settings
+    /// that are available live; 1 is no, or unknown because the run died, was cut or handled refused requests
     #[arg(long, value_name = "NAME", conflicts_with = "capacity")]
     gpu: Option<String>,
     /// Larger capacities that are tried as well: more memory is not always enough where less was
@@ -49,8 +50,10 @@ pub(crate) struct Options {
 struct Answer<'a, T: Serialize> {
     /// The device that was asked for.
     on: Option<&'a Place>,
+    /// The answer for it.
+    verdict: Option<&'a OnDevice>,
     #[serde(flatten)]
-    answer: &'a T,
+    found: &'a T,
 }
 
 /// The table of one rank.
@@ -95,15 +98,28 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         Err(ranks) => return ranks::report(options.json, place.as_ref(), &ranks),
     };
     let rows = &rank.found.rows;
+    let on = place.as_ref();
+    let verdict = on.and_then(|place| verdict(rows, &place.name, &rank.bound.ending));
     if options.json {
-        output::print_json(&Answer { on: place.as_ref(), answer: &rank })?;
+        output::print_json(&Answer { on, verdict: verdict.as_ref(), found: &rank })?;
     } else {
-        output::print(&(text(rows, place.as_ref()) + &concluded(&rank.inferred)))?;
+        let text = text(rows, on, &rank.bound) + &rank.bound.note() + &concluded(&rank.inferred);
+        output::print(&(text + &line(verdict.as_ref())))?;
     }
     // A model fits nobody's run: only what can be had live counts.
-    let fits =
-        |fit: &Fit| is_live(&fit.strategy) && fit.on_device.is_none_or(|on| on.num_ooms == 0);
-    Ok(if rows.iter().any(fits) { Verdict::Good } else { Verdict::Bad })
+    let is_enough = |fit: &Fit| is_live(&fit.strategy);
+    Ok(exit(verdict.as_ref(), rows.iter().any(is_enough)))
+}
+
+/// The verdict as the last line of a report.
+fn line(verdict: Option<&OnDevice>) -> String {
+    verdict.map_or(String::new(), |verdict| format!("\n{}\n", verdict.text))
+}
+
+/// The exit code: the verdict's, if a device was asked for.
+fn exit(verdict: Option<&OnDevice>, otherwise: bool) -> Verdict {
+    let is_yes = verdict.map_or(otherwise, OnDevice::is_yes);
+    if is_yes { Verdict::Good } else { Verdict::Bad }
 }
 
 /// Searches for one rank.
@@ -141,9 +157,15 @@ fn place(options: &Options) -> Result<Option<Place>> {
     Ok(asked.map(|bytes| Place { name: bytes::show(bytes), usable_bytes: bytes }))
 }
 
-fn text(rows: &[Fit], place: Option<&Place>) -> String {
-    let mut heads =
-        vec!["strategy", "settings", ">fits from", ">unlimited", ">retries there", ">settled"];
+fn text(rows: &[Fit], place: Option<&Place>, bound: &Bound) -> String {
+    let mut heads = vec![
+        "strategy",
+        "settings",
+        bound.head(">fits from", ">fits from at least"),
+        bound.head(">unlimited", ">unlimited at least"),
+        ">retries there",
+        ">settled",
+    ];
     if place.is_some() {
         heads.push(">on this device");
     }
@@ -161,31 +183,34 @@ fn text(rows: &[Fit], place: Option<&Place>) -> String {
             format!("{:.0} %", 100.0 * row.settled_share),
         ];
         cells.extend(row.on_device.map(|on| match on.num_ooms {
+            0 if bound.lower_bound => {
+                format!("unknown, at most {} left", bytes::show(on.spare_bytes))
+            }
             0 => format!("fits, {} left", bytes::show(on.spare_bytes)),
             times => format!("no, {times} OOMs"),
         }));
         table.row(cells);
     }
+    let live = |row: &Fit| bound.number(bytes::show(row.peak_live_bytes));
     let mut text = match (rows.first(), place) {
         (Some(row), Some(place)) => format!(
             "peak live {} (no policy can reserve less), on {}: {} for the allocator\n\n",
-            bytes::show(row.peak_live_bytes),
+            live(row),
             place.name,
             bytes::show(place.usable_bytes)
         ),
-        (Some(row), None) => format!(
-            "peak live {} (no policy can reserve less)\n\n",
-            bytes::show(row.peak_live_bytes)
-        ),
+        (Some(row), None) => {
+            format!("peak live {} (no policy can reserve less)\n\n", live(row))
+        }
         (None, _) => String::new(),
     };
     text.push_str(&table.render());
-    text.push_str(&notes(rows));
+    text.push_str(&notes(rows, bound));
     text
 }
 
 /// What the table does not say: exceptions, and the best row.
-fn notes(rows: &[Fit]) -> String {
+fn notes(rows: &[Fit], bound: &Bound) -> String {
     let settings = |row: &Fit| {
         let settings = settings_of(&row.strategy, &row.config);
         if is_live(&row.strategy) {
@@ -207,7 +232,7 @@ fn notes(rows: &[Fit]) -> String {
         Some((bytes, row)) => {
             format!(
                 "the smallest device that is enough: {} with {}",
-                bytes::show(bytes),
+                bound.number(bytes::show(bytes)),
                 settings(row)
             )
         }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use replay::categories::Held;
+use replay::ending::Ending;
 use replay::import::Known;
 use replay::tape::Tape;
 use serde::Serialize;
@@ -35,6 +36,8 @@ struct Info {
     finished: bool,
     /// The command that gets the rest of a killed run from its rings, where those are still there.
     recover: Option<String>,
+    /// How the program ended.
+    ending: Ending,
     strings: u64,
     stacks: u64,
     devices: Vec<DeviceInfo>,
@@ -47,6 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         end: tape.recovery.to_string(),
         finished: tape.recovery.finished,
         recover: origin::recovery_command(&options.run, &tape),
+        ending: Ending::of(&tape),
         strings: tape.stacks.strings.len() as u64 - 1,
         stacks: tape.stacks.stacks.len() as u64 - 1,
         devices: devices(&tape)?,
@@ -69,7 +73,8 @@ fn text(tape: &Tape, info: &Info) -> Result<String> {
     let meta = &tape.meta;
     let before = [("written by", Some(meta.producer.clone()))];
     let after = [
-        ("end", Some(info.end.clone())),
+        ("ended", Some(info.ending.to_string())),
+        ("file", (info.end != "complete").then(|| info.end.clone())),
         ("recover", info.recover.clone()),
         ("stacks", (info.stacks > 0).then(|| info.stacks.to_string())),
     ];

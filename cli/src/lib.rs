@@ -4,6 +4,7 @@
 //! or done, 1 is a check that failed, 2 is a command or an input that cannot be used. `-` is standard input or output.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod attach;
 mod bytes;
 mod caller;

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::compare::settings;
 use crate::progress::Progress;
-use crate::runs::concluded;
+use crate::runs::{Bound, concluded};
 use crate::setting::{Chosen, RunFlags};
 use crate::strategy::StrategyFlag;
 use crate::{Verdict, bytes, output, strategy};
@@ -48,6 +48,8 @@ struct Answer<'a> {
     report: &'a Report,
     /// What an import concluded, a sentence each.
     inferred: &'a [String],
+    #[serde(flatten)]
+    bound: &'a Bound,
 }
 
 /// Replays and reports.
@@ -68,10 +70,12 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         }
     };
     drop(progress);
+    let bound = Bound::of(&chosen);
     if options.json {
-        output::print_json(&Answer { report: &report, inferred: chosen.inferred() })?;
+        let inferred = chosen.inferred();
+        output::print_json(&Answer { report: &report, inferred, bound: &bound })?;
     } else {
-        output::print(&(text(&report) + &concluded(chosen.inferred())))?;
+        output::print(&(text(&report, &bound) + &bound.note() + &concluded(chosen.inferred())))?;
     }
     Ok(Verdict::Good)
 }
@@ -98,14 +102,15 @@ fn export(path: &Path, chosen: &Chosen, setting: &Setting, outcome: &Outcome) ->
     Ok(write_snapshot(path, &source, format)?)
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &Report, bound: &Bound) -> String {
+    let peak = |size_bytes: u64| bound.number(bytes::show(size_bytes));
     let rows = [
         ("strategy", report.strategy.clone()),
         ("settings", settings(report).to_owned()),
         ("capacity", report.capacity_bytes.map_or("unlimited".to_owned(), bytes::show)),
-        ("peak live", bytes::show(report.peak_live_bytes)),
-        ("peak allocated", bytes::show(report.peak_allocated_bytes)),
-        ("peak reserved", bytes::show(report.peak_reserved_bytes)),
+        ("peak live", peak(report.peak_live_bytes)),
+        ("peak allocated", peak(report.peak_allocated_bytes)),
+        ("peak reserved", peak(report.peak_reserved_bytes)),
         ("efficiency", format!("{:.3} (peak live / peak reserved)", report.efficiency)),
         (
             "device calls",

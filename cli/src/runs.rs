@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, anyhow};
 use rayon::prelude::*;
 use replay::driver::DriveError;
+use replay::ending::Ending;
 use replay::import::Known;
 use replay::ranks::{Skipped, each, find};
 use serde::Serialize;
@@ -51,6 +52,38 @@ pub(crate) struct Rank<T> {
     pub(crate) found: T,
     /// What an import concluded, a sentence each.
     pub(crate) inferred: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) bound: Bound,
+}
+
+/// How a run ended, and whether its numbers are lower bounds for that.
+#[derive(Clone, Serialize)]
+pub(crate) struct Bound {
+    /// Whether the program might have asked for more than the run has.
+    pub(crate) lower_bound: bool,
+    pub(crate) ending: Ending,
+}
+
+impl Bound {
+    pub(crate) fn of(chosen: &Chosen) -> Self {
+        let ending = Ending::of(chosen.tape());
+        Self { lower_bound: ending.is_lower_bound(), ending }
+    }
+
+    /// The head of a column: the second where its numbers are lower bounds.
+    pub(crate) fn head(&self, plain: &'static str, at_least: &'static str) -> &'static str {
+        if self.lower_bound { at_least } else { plain }
+    }
+
+    /// A number in words: with `at least` where it is a lower bound.
+    pub(crate) fn number(&self, number: String) -> String {
+        if self.lower_bound { format!("at least {number}") } else { number }
+    }
+
+    /// Why numbers are lower bounds, as a paragraph of a report; nothing where they are not.
+    pub(crate) fn note(&self) -> String {
+        self.ending.at_least().map_or(String::new(), |sentence| format!("\n{sentence}\n"))
+    }
 }
 
 /// What came of all ranks.
@@ -174,7 +207,8 @@ fn ask_each<T: Send>(
             _ => format!("{name} device {device}"),
         };
         let found = ask(chosen, &share)?;
-        Ok(Rank { name, device, found, inferred: chosen.inferred().to_vec() })
+        let inferred = chosen.inferred().to_vec();
+        Ok(Rank { name, device, found, inferred, bound: Bound::of(chosen) })
     };
     devices.par_iter().map(rank).collect()
 }
@@ -219,11 +253,30 @@ impl<T> Answers<T> {
         }
     }
 
+    /// Whether the numbers of any rank are lower bounds.
+    pub(crate) fn is_lower_bound(&self) -> bool {
+        self.ranks.iter().any(|rank| rank.bound.lower_bound)
+    }
+
+    /// Why they are, of the first rank of which they are, as a paragraph.
+    pub(crate) fn at_least(&self) -> String {
+        let cut = self.ranks.iter().filter(|rank| rank.bound.lower_bound);
+        let more = match cut.clone().count() {
+            0 | 1 => String::new(),
+            count => format!("; so are {} more", count - 1),
+        };
+        match cut.clone().find_map(|rank| Some((&rank.name, rank.bound.ending.at_least()?))) {
+            Some((_, sentence)) if self.ranks.len() == 1 => format!("\n{sentence}\n"),
+            Some((name, sentence)) => format!("\n{name}: {sentence}{more}\n"),
+            None => String::new(),
+        }
+    }
+
     /// What was left out, and what an import concluded about the rank that decides, as the last paragraph of a report.
     pub(crate) fn notes(&self, worst: usize) -> String {
         let Rank { name, inferred, .. } = &self.ranks[worst];
         let about = inferred.iter().map(|what| format!("of {name}: {what}"));
-        self.left_out() + &concluded(&about.collect::<Vec<_>>())
+        self.at_least() + &self.left_out() + &concluded(&about.collect::<Vec<_>>())
     }
 
     /// What was left out, as a paragraph.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
+use replay::advice::Kind;
 use replay::ranks::Skipped;
 use replay::run::DeviceTape;
 use replay::tune::{Member, Outcome, Proof, Tuning, tune};
@@ -10,7 +11,7 @@ use serde::Serialize;
 use trace_format::StringId;
 
 use crate::progress::Progress;
-use crate::runs::{RunsFlags, concluded};
+use crate::runs::{Bound, RunsFlags, concluded};
 use crate::setting::Chosen;
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
@@ -39,6 +40,10 @@ struct Report<'a> {
     /// What imports concluded, a sentence each.
     inferred: Vec<&'a str>,
     skipped: &'a [Skipped],
+    /// Whether the numbers of any run are lower bounds.
+    lower_bound: bool,
+    /// How the runs ended.
+    endings: Vec<&'a Bound>,
 }
 
 /// Searches and prints the line to export.
@@ -74,10 +79,16 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         let inferred = chosen.iter().flat_map(|chosen| chosen.inferred()).map(String::as_str);
         let inferred = inferred.collect();
         let skipped = &read.skipped;
-        output::print_json(&Report { runs, export, tuning: &tuning, inferred, skipped })?;
+        let tuning = &tuning;
+        let lower_bound = read.is_lower_bound();
+        let endings = read.ranks.iter().map(|rank| &rank.bound).collect();
+        let report = Report { runs, export, tuning, inferred, skipped, lower_bound, endings };
+        output::print_json(&report)?;
     } else {
         let notes: String = chosen.iter().map(|chosen| concluded(chosen.inferred())).collect();
-        output::print(&(text(&runs, &tuning) + &read.left_out() + &notes))?;
+        let bounds: Vec<_> = read.ranks.iter().map(|rank| &rank.bound).collect();
+        let text = text(&runs, &bounds, &tuning) + &read.at_least();
+        output::print(&(text + &read.left_out() + &notes))?;
     }
     Ok(Verdict::Good)
 }
@@ -110,7 +121,9 @@ fn quoted(settings: &str) -> String {
     if settings.chars().all(is_plain) { settings.to_owned() } else { format!("\"{settings}\"") }
 }
 
-fn text(runs: &[String], tuning: &Tuning) -> String {
+fn text(runs: &[String], bounds: &[&Bound], tuning: &Tuning) -> String {
+    let table = |proofs: &[(&str, &Proof)]| table(runs, bounds, proofs);
+    let advice = &tuning.advice.text;
     let tried = format!(
         "{} lines replayed on {} run{}{}\n",
         tuning.lines,
@@ -119,41 +132,55 @@ fn text(runs: &[String], tuning: &Tuning) -> String {
         if tuning.stopped_early { "; stopped there, --lines takes more" } else { "" }
     );
     let Some(best) = &tuning.best else {
-        let table = table(runs, &[("before", &tuning.before)]);
-        return format!(
-            "nothing to gain: no line reserves noticeably less than the recorded settings\n{tried}\n{table}"
-        );
+        let table = table(&[("before", &tuning.before)]);
+        return format!("nothing to gain: {advice}\n{tried}\n{table}");
     };
     let lines = export(best).join("\n");
-    let mut text = format!("{lines}\n\n{tried}\n");
-    text.push_str(&table(runs, &[("before", &tuning.before), ("after", best)]));
+    let mut text = match tuning.advice.kind {
+        Kind::Settings => format!("{lines}\n\n{advice}\n{tried}\n"),
+        _ => format!("{lines}\n\n{advice}; a longer search found this line\n{tried}\n"),
+    };
+    text.push_str(&table(&[("before", &tuning.before), ("after", best)]));
+    if let Some(further) = &tuning.further {
+        let lines = export(further).join("\n");
+        text.push_str(
+            "\na longer search found a better line, fitted more closely to these runs:\n\n",
+        );
+        text.push_str(&lines);
+        text.push_str("\n\n");
+        text.push_str(&table(&[("after", further)]));
+    }
     if let Some(frugal) = &tuning.best_without_more_calls {
         let lines = export(frugal).join("\n");
         text.push_str("\nwith no more device calls than before:\n\n");
         text.push_str(&lines);
         text.push_str("\n\n");
-        text.push_str(&table(runs, &[("after", frugal)]));
+        text.push_str(&table(&[("after", frugal)]));
     }
     text
 }
 
-fn table(runs: &[String], proofs: &[(&str, &Proof)]) -> String {
+fn table(runs: &[String], bounds: &[&Bound], proofs: &[(&str, &Proof)]) -> String {
     let heads =
         ["run", "", ">reserved", ">device calls", ">retries", ">OOMs", ">fits from", ">margin"];
     let mut table = Table::new(&heads);
     for (at, run) in runs.iter().enumerate() {
         for (when, proof) in proofs {
             let Outcome { num_ooms, num_alloc_retries, device_calls, .. } = proof.runs[at];
-            let shown = |bytes: Option<u64>, none: &str| bytes.map_or(none.to_owned(), bytes::show);
+            let shown = |text: Option<String>| text.unwrap_or_else(|| "never".to_owned());
             table.row([
                 run.clone(),
                 (*when).to_owned(),
-                bytes::show(proof.runs[at].peak_reserved_bytes),
+                bounds[at].number(bytes::show(proof.runs[at].peak_reserved_bytes)),
                 device_calls.to_string(),
                 num_alloc_retries.to_string(),
                 num_ooms.to_string(),
-                shown(proof.runs[at].fits_from_bytes, "never"),
-                margin(proof.runs[at].margin_bytes),
+                shown(
+                    proof.runs[at]
+                        .fits_from_bytes
+                        .map(|bytes| bounds[at].number(bytes::show(bytes))),
+                ),
+                margin(proof.runs[at].margin_bytes, bounds[at]),
             ]);
         }
     }
@@ -161,10 +188,11 @@ fn table(runs: &[String], proofs: &[(&str, &Proof)]) -> String {
 }
 
 /// What is left of the device at its least, in words.
-fn margin(bytes: Option<i64>) -> String {
+fn margin(bytes: Option<i64>, bound: &Bound) -> String {
     match bytes {
         None => "not known".to_owned(),
         Some(short @ ..0) => format!("{} short", bytes::show(short.unsigned_abs())),
+        Some(left) if bound.lower_bound => format!("at most {}", bytes::show(left.unsigned_abs())),
         Some(left) => bytes::show(left.unsigned_abs()),
     }
 }

@@ -121,8 +121,8 @@ def fit(
 ) -> dict[str, Any]:
     """Says what the smallest device is that a run fits on, under each row of :func:`compare`.
 
-    :param capacity: also say whether it fits a device of this size
-    :param gpu: also say whether it fits this GPU, by its name, such as ``"l40s"``
+    :param capacity: also answer for a device of this size, under ``verdict``
+    :param gpu: also answer for this GPU, by its name, such as ``"l40s"``
     :param checks: larger capacities that are tried as well
 
     The others are those of :func:`compare`.

@@ -1,12 +1,14 @@
 //! Replay, import and export of vramtape tapes and PyTorch memory snapshots.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod categories;
 pub mod check;
 pub mod compare;
 pub mod diff;
 pub mod driver;
 pub mod edit;
+pub mod ending;
 pub mod export;
 pub mod fit;
 pub mod holders;

@@ -56,7 +56,16 @@ fn what_it_recommends_is_what_a_replay_of_it_does() {
             let found = tune(&[member], tape.compat(), 40, &|| {}).unwrap();
             assert!(found.lines > 1 && found.lines <= 48, "{found:?}");
             let before = &found.before.runs[0];
-            for proof in [&found.best, &found.best_without_more_calls].into_iter().flatten() {
+            if let (Some(best), Some(further)) = (&found.best, &found.further) {
+                let (best, further) = (&best.runs[0], &further.runs[0]);
+                let better = further.peak_reserved_bytes < best.peak_reserved_bytes
+                    || further.device_calls < best.device_calls
+                    || further.num_ooms < best.num_ooms;
+                assert!(better, "a longer search is named where it is worth it: {found:?}");
+            }
+            for proof in
+                [&found.best, &found.further, &found.best_without_more_calls].into_iter().flatten()
+            {
                 gains += 1;
                 let after = &proof.runs[0];
                 let config = options(&proof.settings, None).native_config().unwrap().clone();

@@ -97,6 +97,9 @@ impl OomReport {
     }
 }
 
+/// From this share of the reserved bytes on that are live, no setting is worth a hint. `replay::advice` has the same.
+const LIVE_SHARE_MIN: f64 = 0.99;
+
 /// [`OomReport::explanation`].
 #[derive(Clone, Copy, Debug)]
 pub struct Explanation<'a>(&'a OomReport);
@@ -116,6 +119,16 @@ impl fmt::Display for Explanation<'_> {
             return write!(
                 f,
                 "{asked} is more than the {limit} that {whose}: no setting helps, the request has to be smaller."
+            );
+        }
+        let OomReport { allocated_bytes, reserved_bytes, .. } = *self.0;
+        if reserved_bytes > 0 && allocated_bytes as f64 >= LIVE_SHARE_MIN * reserved_bytes as f64 {
+            return write!(
+                f,
+                "nothing in the allocator helps: {} of the {} reserved are live. Use a smaller batch or activation \
+                 checkpointing, or hold fewer tensors.",
+                ByteSize(allocated_bytes),
+                ByteSize(reserved_bytes)
             );
         }
         let (free, largest) = (ByteSize(free_bytes), ByteSize(largest_free_bytes));
@@ -140,7 +153,7 @@ impl fmt::Display for Explanation<'_> {
             None => write!(
                 f,
                 "with the {} that the device has left that is enough for {asked}, but in pieces, or held by other \
-                 streams and pools. Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+                 streams and pools. `vramtape tune RUN` replays this run's tape under the settings that may help.",
                 ByteSize(room_bytes)
             ),
         }

@@ -6,8 +6,8 @@ use replay::series::Point;
 use serde::Serialize;
 
 use super::Comparison;
+use crate::bytes;
 use crate::table::Table;
-use crate::{bytes, strategy};
 
 /// What the edited run comes to: a row for each of the recorded run's.
 #[derive(Serialize)]
@@ -61,23 +61,14 @@ fn change(before_bytes: u64, after_bytes: u64) -> String {
     }
 }
 
-/// What the edits come to under the recorded settings, and the least that the edited run reserves.
+/// What the edits come to under the recorded settings.
 pub(super) fn verdict(comparison: &Comparison, edited: &Edited) -> Option<String> {
     let before = comparison.rows.get(comparison.recorded_row)?;
     let after = edited.rows.get(comparison.recorded_row)?;
     let show = |row: &Report| bytes::show(row.peak_reserved_bytes);
-    let is_possible =
-        |row: &&Report| strategy::is_live(&row.strategy) && row.num_ooms <= after.num_ooms;
-    let best = edited.rows.iter().filter(is_possible).min_by_key(|row| row.peak_reserved_bytes)?;
-    let least = if best.peak_reserved_bytes < after.peak_reserved_bytes {
-        let settings = if best.config.is_empty() { "its defaults" } else { &best.config };
-        format!(", least with {settings}: {}", show(best))
-    } else {
-        String::new()
-    };
     let change = change(before.peak_reserved_bytes, after.peak_reserved_bytes);
     Some(format!(
-        "\nedited: {} instead of {} under the recorded settings ({change}){least}\n",
+        "\nedited: {} instead of {} under the recorded settings ({change})\n",
         show(after),
         show(before)
     ))

@@ -7,6 +7,7 @@ mod ranks;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use replay::advice::{Advice, Measured, choose};
 use replay::compare::{USUAL_SETTINGS, compare, compare_over_time};
 use replay::driver::DriveError;
 use replay::holders::RunHolders;
@@ -17,7 +18,8 @@ use serde::Serialize;
 
 use edited::Edited;
 
-use crate::runs::{Rank, RunsFlags, Share, concluded};
+use crate::advice::measured;
+use crate::runs::{Bound, Rank, RunsFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, models};
 use crate::table::Table;
@@ -64,6 +66,10 @@ struct Comparison {
     /// The code that held the recorded run's memory, where a page is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     holders: Option<RunHolders>,
+    /// Which setting to try, for the edited run if there is one.
+    advice: Option<Advice>,
+    #[serde(skip)]
+    measured: Measured,
 }
 
 /// Replays under each and prints one row a setting.
@@ -81,7 +87,8 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.json {
         output::print_json(&rank)?;
     } else {
-        output::print(&(text(&rank.found) + &concluded(&rank.inferred)))?;
+        let text = text(&rank.found, &rank.bound) + &rank.bound.note();
+        output::print(&(text + &concluded(&rank.inferred)))?;
     }
     // The table is there already if the page cannot be written.
     if let Some(file) = &options.html {
@@ -108,7 +115,19 @@ fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Com
     let of_recorded = || RunHolders::of(recorded.tape(), recorded.device());
     let holders = options.html.is_some().then(of_recorded);
     let capacity_bytes = chosen.capacity_bytes;
-    Ok(Comparison { capacity_bytes, recorded_row: 0, rows, series, edited, holders })
+    let known = edited.as_ref().map_or(&rows, |edited: &Edited| &edited.rows);
+    let measured = measured(chosen, None, known, &|| {})?;
+    let advice = choose(std::slice::from_ref(&measured));
+    Ok(Comparison {
+        capacity_bytes,
+        recorded_row: 0,
+        rows,
+        series,
+        edited,
+        holders,
+        advice,
+        measured,
+    })
 }
 
 /// A report of each choice, and what it held over time if a page is asked for.
@@ -136,8 +155,11 @@ fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
     let edited = comparison.edited.as_ref().map(|edited| (&edited.rows[..], &edited.series[..]));
     let runs: Vec<_> = [Some(recorded), edited].into_iter().flatten().collect();
     let labels: Vec<_> = (0..comparison.rows.len()).map(|at| comparison.label(at)).collect();
-    let sentences = [live(comparison), verdict(comparison)].into_iter().flatten();
-    let summary: Vec<String> = sentences.map(|sentence| sentence.trim().to_owned()).collect();
+    let at_least = rank.bound.ending.at_least();
+    let sentences = [live(comparison, &rank.bound), verdict(comparison), at_least];
+    let sentences = sentences.into_iter().flatten();
+    let summary: Vec<String> =
+        sentences.map(|sentence| sentence.trim().replace('\n', ". ")).collect();
     let about = page::About {
         run,
         device: rank.device,
@@ -219,20 +241,20 @@ pub(crate) fn settings_of<'r>(name: &str, config: &'r str) -> &'r str {
     }
 }
 
-fn text(comparison: &Comparison) -> String {
+fn text(comparison: &Comparison, bound: &Bound) -> String {
     let table = match &comparison.edited {
-        None => table(comparison),
+        None => table(comparison, bound),
         Some(edited) => edited::table(comparison, edited),
     };
-    let live = live(comparison).map_or(String::new(), |live| live + "\n\n");
+    let live = live(comparison, bound).map_or(String::new(), |live| live + "\n\n");
     live + &table.render() + &verdict(comparison).unwrap_or_default()
 }
 
-fn table(comparison: &Comparison) -> Table {
+fn table(comparison: &Comparison, bound: &Bound) -> Table {
     let heads = [
         "strategy",
         "settings",
-        ">reserved",
+        bound.head(">reserved", ">reserved at least"),
         ">efficiency",
         ">device calls",
         ">driver ms",
@@ -256,8 +278,8 @@ fn table(comparison: &Comparison) -> Table {
 }
 
 /// What nothing can go below.
-fn live(comparison: &Comparison) -> Option<String> {
-    let live = |rows: &[Report]| Some(bytes::show(rows.first()?.peak_live_bytes));
+fn live(comparison: &Comparison, bound: &Bound) -> Option<String> {
+    let live = |rows: &[Report]| Some(bound.number(bytes::show(rows.first()?.peak_live_bytes)));
     let edited = comparison.edited.as_ref().and_then(|edited| live(&edited.rows));
     let edited = edited.map_or(String::new(), |edited| format!(", edited {edited}"));
     let live = live(&comparison.rows)?;
@@ -265,23 +287,11 @@ fn live(comparison: &Comparison) -> Option<String> {
     Some(format!("peak live {live}{edited} (no policy can reserve less), capacity {capacity}"))
 }
 
-/// What the table says, in a sentence: which setting that can be had live reserves least, where that is less than the
-/// recorded one did; or what the edits change.
+/// What the table says, in a sentence: which setting to try; with edits also what they change.
 fn verdict(comparison: &Comparison) -> Option<String> {
-    if let Some(edited) = &comparison.edited {
-        return edited::verdict(comparison, edited);
+    let advice = format!("\n{}\n", comparison.advice.as_ref()?.text);
+    match &comparison.edited {
+        Some(edited) => Some(edited::verdict(comparison, edited)? + &advice),
+        None => Some(advice),
     }
-    let recorded = comparison.rows.get(comparison.recorded_row)?;
-    let fits =
-        |row: &&Report| strategy::is_live(&row.strategy) && row.num_ooms <= recorded.num_ooms;
-    let best = comparison.rows.iter().filter(fits).min_by_key(|row| row.peak_reserved_bytes)?;
-    let saved = recorded.peak_reserved_bytes.checked_sub(best.peak_reserved_bytes)?;
-    (saved > 0).then(|| {
-        let share = 100.0 * saved as f64 / recorded.peak_reserved_bytes as f64;
-        let settings = if best.config.is_empty() { "its defaults" } else { &best.config };
-        format!(
-            "\nleast with {settings}: {} less than recorded ({share:.1} %)\n",
-            bytes::show(saved)
-        )
-    })
 }

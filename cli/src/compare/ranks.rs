@@ -1,6 +1,7 @@
 //! The comparison of several ranks: of every row the worst one and the spread.
 
 use anyhow::Result;
+use replay::advice::{Advice, choose};
 use replay::ranks::{CompareRow, Skipped, compare};
 use replay::report::Report;
 use serde::Serialize;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use super::{Comparison, Options, label_of, write_page};
 use crate::runs::{Answers, Rank};
 use crate::table::Table;
-use crate::{Verdict, bytes, output, strategy};
+use crate::{Verdict, bytes, output};
 
 #[derive(Serialize)]
 struct Summary<'a> {
@@ -22,6 +23,10 @@ struct Summary<'a> {
     /// The table of every rank.
     ranks: &'a [Rank<Comparison>],
     skipped: &'a [Skipped],
+    /// Which setting to try, for all ranks together.
+    advice: Option<&'a Advice>,
+    /// Whether the numbers of any rank are lower bounds.
+    lower_bound: bool,
 }
 
 /// Prints one row a setting, and writes the page of the worst rank.
@@ -33,6 +38,9 @@ pub(super) fn report(options: &Options, answers: &Answers<Comparison>) -> Result
         answers.ranks.iter().map(|rank| Some(&rank.found.edited.as_ref()?.rows[..])).collect();
     let edited = edited.map(|tables| compare(&tables));
     let worst = rows.first().map_or(0, |recorded| recorded.worst.rank);
+    let measured: Vec<_> = answers.ranks.iter().map(|rank| rank.found.measured.clone()).collect();
+    let (advice, lower_bound) = (choose(&measured), answers.is_lower_bound());
+    let advice = advice.as_ref();
     if options.json {
         let (ranks, skipped) = (&answers.ranks, &answers.skipped);
         output::print_json(&Summary {
@@ -41,9 +49,13 @@ pub(super) fn report(options: &Options, answers: &Answers<Comparison>) -> Result
             edited: edited.as_deref(),
             ranks,
             skipped,
+            advice,
+            lower_bound,
         })?;
     } else {
-        output::print(&(text(&answers.ranks, &rows, edited.as_deref()) + &answers.notes(worst)))?;
+        let text = text(&answers.ranks, &rows, edited.as_deref(), lower_bound);
+        let advice = advice.map_or(String::new(), |advice| format!("\n{}\n", advice.text));
+        output::print(&(text + &advice + &answers.notes(worst)))?;
     }
     // The table is there already if the page cannot be written.
     if let Some(file) = &options.html {
@@ -54,12 +66,17 @@ pub(super) fn report(options: &Options, answers: &Answers<Comparison>) -> Result
     Ok(Verdict::Good)
 }
 
-fn text(ranks: &[Rank<Comparison>], rows: &[CompareRow], edited: Option<&[CompareRow]>) -> String {
+fn text(
+    ranks: &[Rank<Comparison>],
+    rows: &[CompareRow],
+    edited: Option<&[CompareRow]>,
+    lower_bound: bool,
+) -> String {
     let mut heads = vec![
         "strategy",
         "settings",
         "worst rank",
-        ">reserved",
+        if lower_bound { ">reserved at least" } else { ">reserved" },
         ">least",
         ">median",
         ">most",
@@ -90,7 +107,7 @@ fn text(ranks: &[Rank<Comparison>], rows: &[CompareRow], edited: Option<&[Compar
         }));
         table.row(cells);
     }
-    format!("{}\n\n{}{}", head(ranks), table.render(), verdict(ranks.len(), rows))
+    format!("{}\n\n{}", head(ranks, lower_bound), table.render())
 }
 
 /// The settings of a row, in words.
@@ -100,7 +117,9 @@ fn label(row: &CompareRow, ranks: usize) -> String {
 }
 
 /// What no policy can go below.
-fn head(ranks: &[Rank<Comparison>]) -> String {
+fn head(ranks: &[Rank<Comparison>], lower_bound: bool) -> String {
+    // Of what no policy can go below the most counts, which is no bound where a rank may have asked for more.
+    let bound = if lower_bound { "at least" } else { "at most" };
     let live = |rank: &Rank<Comparison>| Some(rank.found.rows.first()?.peak_live_bytes);
     let most = ranks.iter().filter_map(live).max().unwrap_or(0);
     let capacities = ranks.iter().map(|rank| rank.found.capacity_bytes);
@@ -110,32 +129,9 @@ fn head(ranks: &[Rank<Comparison>]) -> String {
     known.dedup();
     let plural = if ranks.len() == 1 { "" } else { "s" };
     format!(
-        "{} rank{plural}, peak live at most {} (no policy can reserve less), capacity {}",
+        "{} rank{plural}, peak live {bound} {} (no policy can reserve less), capacity {}",
         ranks.len(),
         bytes::show(most),
         known.join(" or ")
-    )
-}
-
-/// What the table says, in a sentence, where a setting that can be had live makes the worst rank reserve less.
-fn verdict(ranks: usize, rows: &[CompareRow]) -> String {
-    let [recorded, ..] = rows else { return String::new() };
-    let is_possible = |row: &&CompareRow| {
-        strategy::is_live(&row.strategy)
-            && row.ranks == ranks
-            && row.ranks_out_of_memory <= recorded.ranks_out_of_memory
-    };
-    let most = |row: &CompareRow| row.peak_reserved.max_bytes;
-    let best = rows.iter().filter(is_possible).min_by_key(|row| most(row));
-    let Some(best) = best.filter(|best| most(best) < most(recorded)) else {
-        return String::new();
-    };
-    let saved = most(recorded) - most(best);
-    let share = 100.0 * saved as f64 / most(recorded) as f64;
-    let settings = if best.config.is_empty() { "its defaults" } else { &best.config };
-    format!(
-        "\nleast with {settings}: at most {} on any rank, {} less than recorded ({share:.1} %)\n",
-        bytes::show(most(best)),
-        bytes::show(saved)
     )
 }

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use replay::fit::Fit;
-use replay::ranks::{FitRow, Skipped, fit};
+use replay::ranks::{FitRow, Skipped, fit, fit_verdict};
 use serde::Serialize;
 
-use super::{Answer, Fits, Place};
+use super::{Answer, Fits, Place, exit, line};
 use crate::compare::label_of;
 use crate::runs::{Answers, Rank};
 use crate::strategy::is_live;
@@ -21,6 +21,8 @@ struct Summary<'a> {
     /// The table of every rank.
     ranks: &'a [Rank<Fits>],
     skipped: &'a [Skipped],
+    /// Whether the numbers of any rank are lower bounds.
+    lower_bound: bool,
 }
 
 /// Prints one row a configuration.
@@ -32,21 +34,24 @@ pub(super) fn report(
     let (ranks, skipped) = (&answers.ranks, &answers.skipped);
     let tables: Vec<&[Fit]> = ranks.iter().map(|rank| rank.found.rows.as_slice()).collect();
     let rows = fit(&tables);
+    let endings = ranks.iter().map(|rank| (rank.name.as_str(), &rank.bound.ending));
+    let verdict = place.and_then(|place| fit_verdict(&rows, ranks.len(), &place.name, endings));
+    let (verdict, lower_bound) = (verdict.as_ref(), answers.is_lower_bound());
     if as_json {
-        let answer = Summary { recorded_row: 0, rows: &rows, ranks, skipped };
-        output::print_json(&Answer { on: place, answer: &answer })?;
+        let answer = Summary { recorded_row: 0, rows: &rows, ranks, skipped, lower_bound };
+        output::print_json(&Answer { on: place, verdict, found: &answer })?;
     } else {
         let largest = rows.first().map_or(0, |recorded| recorded.largest_rank);
-        output::print(&(text(ranks, &rows, place) + &answers.notes(largest)))?;
+        let text = text(ranks, &rows, place, lower_bound) + &answers.notes(largest);
+        output::print(&(text + &line(verdict)))?;
     }
-    let fits =
-        |row: &FitRow| is_live(&row.strategy) && row.ranks_that_do_not_fit.is_none_or(|no| no == 0);
-    Ok(if rows.iter().any(fits) { Verdict::Good } else { Verdict::Bad })
+    Ok(exit(verdict, rows.iter().any(|row| is_live(&row.strategy))))
 }
 
-fn text(ranks: &[Rank<Fits>], rows: &[FitRow], place: Option<&Place>) -> String {
+fn text(ranks: &[Rank<Fits>], rows: &[FitRow], place: Option<&Place>, lower_bound: bool) -> String {
+    let fits_from = if lower_bound { ">fits from at least" } else { ">fits from" };
     let mut heads =
-        vec!["strategy", "settings", "largest rank", ">fits from", ">least", ">median", ">settled"];
+        vec!["strategy", "settings", "largest rank", fits_from, ">least", ">median", ">settled"];
     if place.is_some() {
         heads.push(">on this device");
     }
@@ -62,6 +67,7 @@ fn text(ranks: &[Rank<Fits>], rows: &[FitRow], place: Option<&Place>) -> String 
             format!("{:.0} %", 100.0 * row.settled_share),
         ];
         cells.extend(row.ranks_that_do_not_fit.map(|count| match count {
+            0 if lower_bound => "unknown".to_owned(),
             0 => "all fit".to_owned(),
             count => format!("{count} of {} do not", row.ranks),
         }));
@@ -71,7 +77,8 @@ fn text(ranks: &[Rank<Fits>], rows: &[FitRow], place: Option<&Place>) -> String 
         format!(", on {}: {} for the allocator", place.name, bytes::show(place.usable_bytes))
     });
     let plural = if ranks.len() == 1 { "" } else { "s" };
-    format!("{} rank{plural}{on}\n\n{}\n{}\n", ranks.len(), table.render(), best(ranks.len(), rows))
+    let best = best(ranks.len(), rows, lower_bound);
+    format!("{} rank{plural}{on}\n\n{}\n{best}\n", ranks.len(), table.render())
 }
 
 fn label(row: &FitRow) -> String {
@@ -79,12 +86,13 @@ fn label(row: &FitRow) -> String {
 }
 
 /// The best row, in a sentence.
-fn best(ranks: usize, rows: &[FitRow]) -> String {
+fn best(ranks: usize, rows: &[FitRow], lower_bound: bool) -> String {
+    let at_least = if lower_bound { "at least " } else { "" };
     let all = rows.iter().filter(|row| is_live(&row.strategy) && row.ranks == ranks);
     let enough = all.filter_map(|row| Some((row.capacity_bytes?, row)));
     match enough.min_by_key(|(bytes, _)| *bytes) {
         Some((bytes, row)) => format!(
-            "the smallest device that is enough for every rank: {} with {}",
+            "the smallest device that is enough for every rank: {at_least}{} with {}",
             bytes::show(bytes),
             label(row)
         ),

@@ -3,13 +3,18 @@
 mod explain;
 mod ranks;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use allocator::config::Config;
 use anyhow::Result;
+use replay::advice::{Advice, Measured, REPLAYS_MAX, choose};
 use replay::categories::{Categories, Held};
 use replay::holders::{HOLDER_OOMS_MAX, RunHolders, holders_at};
 use replay::tape::Device;
 use replay::waste::{Moment, Parts, Waste, waste};
 use serde::Serialize;
 
+use crate::advice::measured;
 use crate::runs::{RunsFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::StrategyFlag;
@@ -50,6 +55,13 @@ struct Found {
     explanation: String,
     /// What to try next.
     next_step: String,
+    /// Which setting to try.
+    advice: Option<Advice>,
+    #[serde(skip)]
+    measured: Measured,
+    /// The settings that were replayed.
+    #[serde(skip)]
+    config: Config,
     /// What the requested bytes are of, in the order of the moments; empty where the run does not say it.
     held: MomentsHeld,
     /// The code that held what was allocated at the peak and whenever memory was out, as recorded.
@@ -86,7 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.json {
         output::print_json(&rank)?;
     } else {
-        output::print(&(text(&rank.found) + &concluded(&rank.inferred)))?;
+        output::print(&(text(&rank.found) + &rank.bound.note() + &concluded(&rank.inferred)))?;
     }
     Ok(Verdict::Good)
 }
@@ -94,14 +106,23 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 /// Takes one rank apart.
 fn found(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Found> {
     let setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
-    share.begin(2 * chosen.device().records.len() as u64);
+    let each = chosen.device().records.len() as u64;
+    share.begin((2 + REPLAYS_MAX) * each);
     let points = if options.json { options.points } else { TIME_ROWS };
     let waste = chosen
         .with_device(|device| waste(device, &setting, points, |records| share.at(records)))?;
-    let (explanation, next_step) = explain(&waste, setting.native_config()?);
+    let config = setting.native_config()?.clone();
+    let is_recorded = options.strategy.is_none() && options.config.is_none();
+    let done = AtomicU64::new(2);
+    let measured = measured(chosen, (!is_recorded).then_some(config.text.as_str()), &[], &|| {
+        share.at((done.fetch_add(1, Ordering::Relaxed) + 1) * each);
+    })?;
+    share.at((2 + REPLAYS_MAX) * each);
+    let advice = choose(std::slice::from_ref(&measured));
+    let (explanation, next_step) = explain(&waste, &config, advice.as_ref());
     let held = MomentsHeld::of(chosen.device(), &waste);
     let holders = holders_of(chosen, &waste);
-    Ok(Found { waste, explanation, next_step, held, holders })
+    Ok(Found { waste, explanation, next_step, advice, measured, config, held, holders })
 }
 
 /// The holders at the moments of the replay.
@@ -123,7 +144,7 @@ fn holders_of(chosen: &Chosen, waste: &Waste) -> RunHolders {
 }
 
 fn text(found: &Found) -> String {
-    let Found { waste, explanation, next_step, held, holders } = found;
+    let Found { waste, explanation, next_step, held, holders, .. } = found;
     let holders = holders::text(holders);
     let head = head(waste);
     let parts = parts(waste, held);

@@ -1,10 +1,12 @@
 //! The waste of several ranks: the worst one's parts, and each part's spread.
 
 use anyhow::Result;
+use replay::advice::{Advice, choose};
 use replay::ranks::{Skipped, WasteOfRanks, waste};
 use replay::waste::Waste;
 use serde::Serialize;
 
+use super::explain::explain;
 use super::{Found, head, share_of};
 use crate::runs::{Answers, Rank};
 use crate::table::Table;
@@ -17,24 +19,35 @@ struct Summary<'a> {
     /// What was found out about every rank.
     ranks: &'a [Rank<Found>],
     skipped: &'a [Skipped],
+    /// Which setting to try, for all ranks together.
+    advice: Option<&'a Advice>,
+    /// Whether the numbers of any rank are lower bounds.
+    lower_bound: bool,
 }
 
 /// Prints one row a part.
 pub(super) fn report(as_json: bool, answers: &Answers<Found>) -> Result<Verdict> {
     let wastes: Vec<&Waste> = answers.ranks.iter().map(|rank| &rank.found.waste).collect();
     let Some(summary) = waste(&wastes) else { return Ok(Verdict::Good) };
+    let measured: Vec<_> = answers.ranks.iter().map(|rank| rank.found.measured.clone()).collect();
+    let advice = choose(&measured);
+    let advice = advice.as_ref();
     if as_json {
         let (ranks, skipped) = (&answers.ranks, &answers.skipped);
-        output::print_json(&Summary { over_all: &summary, ranks, skipped })?;
+        let lower_bound = answers.is_lower_bound();
+        let over_all = &summary;
+        output::print_json(&Summary { over_all, ranks, skipped, advice, lower_bound })?;
     } else {
-        output::print(&(text(&answers.ranks, &summary) + &answers.notes(summary.worst_rank)))?;
+        let text = text(&answers.ranks, &summary, advice);
+        output::print(&(text + &answers.notes(summary.worst_rank)))?;
     }
     Ok(Verdict::Good)
 }
 
-fn text(ranks: &[Rank<Found>], summary: &WasteOfRanks) -> String {
+fn text(ranks: &[Rank<Found>], summary: &WasteOfRanks, advice: Option<&Advice>) -> String {
     let Rank { name, found, .. } = &ranks[summary.worst_rank];
-    let Found { waste, explanation, next_step, .. } = found;
+    let Found { waste, config, .. } = found;
+    let (explanation, next_step) = explain(waste, config, advice);
     let plural = if ranks.len() == 1 { "" } else { "s" };
     let out = match summary.ranks_out_of_memory {
         0 => String::new(),

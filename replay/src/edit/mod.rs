@@ -13,9 +13,10 @@ use std::fmt;
 
 use allocator::config::Config;
 use serde::Serialize;
-use trace_format::{Event, MarkKind, PoolId, Record, Stream, StringId};
+use trace_format::{EndKind, Event, MarkKind, PoolId, ProgramEnd, Record, Stream, StringId};
 
 use crate::driver::{DriveError, Driver, Follow};
+use crate::ending::{Ending, Kind};
 use crate::run::{DeviceTape, Options, scripted_device};
 use crate::tape::{Device, Tape};
 use crate::timeline::Timeline;
@@ -122,6 +123,12 @@ pub fn edit(tape: &Tape, edits: &[Edit]) -> Result<(Tape, Summary), EditError> {
         let requests = rewrite(&records, &plan, &mut summary);
         record_anew(tape, device, &requests, &config.config)?;
         (device.lost, device.left_out) = (0, 0);
+    }
+    let ending = Ending::of(tape);
+    if ending.kind == Kind::Killed {
+        // The new file is finished, and the run in it is not.
+        let (kind, detail) = (EndKind::TapeFailed, ending.reason());
+        edited.meta.end = Some(ProgramEnd { kind, detail, ..ProgramEnd::default() });
     }
     edited.meta.inferred.push(format!(
         "the run is edited: {summary}; placed anew by PyTorch's policy under the recorded settings on a device \

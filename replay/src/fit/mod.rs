@@ -15,6 +15,7 @@
 
 mod gpus;
 mod known;
+mod verdict;
 
 use allocator::device::sim::SimConfig;
 use rayon::prelude::*;
@@ -27,6 +28,8 @@ use crate::run::{DeviceTape, Options, run};
 use crate::strategy::Choice;
 pub use gpus::{CONTEXT_BYTES, GPUS, Gpu, find as find_gpu};
 use known::Known;
+pub use verdict::{Answer, Verdict, verdict};
+pub(crate) use verdict::{OneRow, verdict_of};
 
 /// A page of the driver: what capacities are counted in.
 pub const PAGE_BYTES: u64 = SimConfig::GRANULARITY_BYTES;

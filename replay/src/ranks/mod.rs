@@ -19,7 +19,7 @@ use serde::Serialize;
 pub use compare::{CompareRow, Worst, compare};
 pub use each::each;
 pub use find::{FindError, Found, Skipped, find};
-pub use fit::{FitRow, fit};
+pub use fit::{FitRow, fit, fit_verdict};
 pub use waste::{PartSpread, WasteOfRanks, waste};
 
 /// Where a rank stands: the greatest is the worst.

@@ -3,14 +3,14 @@
 use allocator::config::{Compat, Config};
 
 /// A setting that the search turns, and the values it tries besides leaving it out and what was recorded.
-pub(super) struct Knob {
-    pub(super) key: &'static str,
-    pub(super) values: &'static [&'static str],
+pub(crate) struct Knob {
+    pub(crate) key: &'static str,
+    pub(crate) values: &'static [&'static str],
 }
 
 /// The knobs, in the order in which the search turns them: what changes most comes first. Segments have to be whole
 /// pages of 2 MiB, so `large_segment_size_mb` is even.
-pub(super) const KNOBS: [Knob; 6] = [
+pub(crate) const KNOBS: [Knob; 6] = [
     Knob { key: "expandable_segments", values: &["True"] },
     Knob { key: "max_split_size_mb", values: &["32", "64", "128", "256", "512", "1024", "2048"] },
     Knob { key: "roundup_power2_divisions", values: &["2", "4", "8", "16"] },
@@ -21,17 +21,17 @@ pub(super) const KNOBS: [Knob; 6] = [
 
 /// A line, and whether our allocator searches once more after its last flush.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// What stands there besides the knobs, as it was.
-    pub(super) rest: Vec<String>,
+    pub(crate) rest: Vec<String>,
     /// A value for each of [`KNOBS`].
-    pub(super) values: [Option<String>; KNOBS.len()],
-    pub(super) search_after_flush: bool,
+    pub(crate) values: [Option<String>; KNOBS.len()],
+    pub(crate) search_after_flush: bool,
 }
 
 impl Line {
     /// Takes a recorded line apart. Of a key that is given twice the last counts, as in PyTorch.
-    pub(super) fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         let mut line =
             Self { rest: Vec::new(), values: Default::default(), search_after_flush: false };
         for entry in entries(text) {
@@ -45,12 +45,22 @@ impl Line {
     }
 
     /// The same line without any knob.
-    pub(super) fn bare(&self) -> Self {
+    pub(crate) fn bare(&self) -> Self {
         Self { rest: self.rest.clone(), values: Default::default(), search_after_flush: false }
     }
 
+    /// The same line with these settings too.
+    pub(crate) fn and(mut self, text: &str) -> Self {
+        let added = Self::read(text);
+        for (value, new) in self.values.iter_mut().zip(added.values) {
+            *value = new.or(value.take());
+        }
+        self.rest.extend(added.rest);
+        self
+    }
+
     /// The text for `PYTORCH_CUDA_ALLOC_CONF`.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let values = KNOBS.iter().zip(&self.values);
         let knobs =
             values.filter_map(|(knob, value)| Some(format!("{}:{}", knob.key, value.as_ref()?)));
@@ -58,14 +68,14 @@ impl Line {
     }
 
     /// The settings it means; `None` where PyTorch would refuse it, or the driver could not have such segments.
-    pub(super) fn config(&self, compat: Compat) -> Option<Config> {
+    pub(crate) fn config(&self, compat: Compat) -> Option<Config> {
         let config = Config::parse(&self.text(), compat).ok()?.config;
         let whole_pages = config.large_segment_size_bytes.is_multiple_of(2 << 20);
         whole_pages.then_some(Config { search_after_flush: self.search_after_flush, ..config })
     }
 
     /// How much there is to explain about it: of equal lines the simpler is better.
-    pub(super) fn complexity(&self) -> usize {
+    pub(crate) fn complexity(&self) -> usize {
         self.values.iter().flatten().count() + usize::from(self.search_after_flush)
     }
 }

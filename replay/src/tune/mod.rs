@@ -8,8 +8,8 @@
 //! reserves; then fewer device calls; then the simpler line. At the end each knob has to earn its place: it goes where
 //! the line without it is about as good.
 
-mod line;
-mod score;
+pub(crate) mod line;
+pub(crate) mod score;
 mod search;
 
 use std::collections::HashMap;
@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use allocator::config::Compat;
 use serde::Serialize;
 
+use crate::advice::{Advice, choose, measure};
 use crate::driver::{DriveError, Follow};
 use crate::run::DeviceTape;
 use line::Line;
@@ -99,8 +100,12 @@ pub struct Proof {
 pub struct Tuning {
     /// As recorded, each run with its own settings and their changes; the text is the first run's.
     pub before: Proof,
-    /// The best line; `None` where there is nothing to gain.
+    /// What every verb advises for these runs.
+    pub advice: Advice,
+    /// The advised line, or the search's best where none is advised; `None` where there is nothing to gain.
     pub best: Option<Proof>,
+    /// The search's best line, where it is a gain over the advised one.
+    pub further: Option<Proof>,
     /// The best line that makes no more device calls than before, where the best one does and this is a gain too.
     pub best_without_more_calls: Option<Proof>,
     /// Lines that were replayed.
@@ -132,17 +137,39 @@ pub fn tune(
         Tuner { members, compat, lines_max, progress, before: Score::NONE, seen: HashMap::new() };
     let (configs, reports) = tuner.before()?;
     tuner.before = Score::of(&reports, None);
+    let measured = members
+        .iter()
+        .map(|member| measure(member, compat, &[], progress))
+        .collect::<Result<Vec<_>, _>>()?;
+    let advice = choose(&measured).ok_or(TuneError::Empty)?;
+    let advised = advice
+        .settings
+        .as_deref()
+        .map(|text| Line { search_after_flush: advice.search_after_flush, ..Line::read(text) });
+    if let Some(line) = &advised {
+        tuner.replay_now(line)?;
+    }
     tuner.descend(&recorded)?;
-    let best = tuner.best(i64::MAX)?.filter(|line| tuner.gain(line));
+    let found = tuner.best(i64::MAX)?.filter(|line| tuner.gain(line));
+    let (best, further) = match advised {
+        Some(advised) => {
+            let further = found.filter(|line| tuner.is_gain_over(line, &advised));
+            (Some(advised), further)
+        }
+        None => (found, None),
+    };
     let frugal = tuner.best(tuner.before.device_calls)?.filter(|line| tuner.gain(line));
     let frugal = frugal.filter(|line| {
-        best.as_ref().is_some_and(|best| tuner.calls_more(best)) && Some(line) != best.as_ref()
+        best.as_ref().is_some_and(|best| tuner.calls_more(best))
+            && ![best.as_ref(), further.as_ref()].contains(&Some(line))
     });
     let mut before = tuner.proof(&recorded, &configs, &reports)?;
     before.settings.clone_from(&first.settings);
     Ok(Tuning {
         before,
+        advice,
         best: best.map(|line| tuner.replayed_proof(&line)).transpose()?,
+        further: further.map(|line| tuner.replayed_proof(&line)).transpose()?,
         best_without_more_calls: frugal.map(|line| tuner.replayed_proof(&line)).transpose()?,
         lines: tuner.seen.values().flatten().count(),
         stopped_early: tuner.is_full(),

@@ -11,19 +11,19 @@ const CALLS_GAIN_MIN: f64 = 0.1;
 
 /// How good a line is, over all runs; the smaller the better.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Score {
+pub(crate) struct Score {
     /// More than before, of any run.
-    pub(super) ooms_more: i64,
-    pub(super) ooms: i64,
-    pub(super) worst_reserved_bytes: u64,
-    pub(super) device_calls: i64,
-    pub(super) complexity: usize,
+    pub(crate) ooms_more: i64,
+    pub(crate) ooms: i64,
+    pub(crate) worst_reserved_bytes: u64,
+    pub(crate) device_calls: i64,
+    pub(crate) complexity: usize,
     /// Times memory was out, of each run.
-    pub(super) ooms_of: Vec<i64>,
+    pub(crate) ooms_of: Vec<i64>,
 }
 
 impl Score {
-    pub(super) const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         ooms_more: 0,
         ooms: 0,
         worst_reserved_bytes: 0,
@@ -32,7 +32,7 @@ impl Score {
         ooms_of: Vec::new(),
     };
 
-    pub(super) fn of(reports: &[Report], before: Option<&Self>) -> Self {
+    pub(crate) fn of(reports: &[Report], before: Option<&Self>) -> Self {
         let ooms_of: Vec<_> = reports.iter().map(|report| report.num_ooms).collect();
         let more = before.map_or(0, |before| {
             let pairs = ooms_of.iter().zip(&before.ooms_of);
@@ -53,7 +53,7 @@ impl Score {
     }
 
     /// Whether it is as good but for what a knob has to earn: no more OOMs, hardly more memory or calls.
-    pub(super) fn is_about_as_good_as(&self, best: &Self) -> bool {
+    pub(crate) fn is_about_as_good_as(&self, best: &Self) -> bool {
         let reserved_share =
             self.worst_reserved_bytes as f64 / best.worst_reserved_bytes.max(1) as f64;
         let calls_share = self.device_calls as f64 / best.device_calls.max(1) as f64;
@@ -63,17 +63,27 @@ impl Score {
     }
 
     /// Whether a line with this score is worth a change.
-    pub(super) fn is_gain_over(&self, before: &Self) -> bool {
+    pub(crate) fn is_gain_over(&self, before: &Self) -> bool {
         let peak_share =
             self.worst_reserved_bytes as f64 / before.worst_reserved_bytes.max(1) as f64;
         let calls_share = self.device_calls as f64 / before.device_calls.max(1) as f64;
-        self.ooms < before.ooms
-            || peak_share <= 1.0 - PEAK_GAIN_MIN
-            || (peak_share <= 1.0 && calls_share <= 1.0 - CALLS_GAIN_MIN)
+        self.is_memory_gain_over(before)
+            || (before.ooms == 0 && peak_share <= 1.0 && calls_share <= 1.0 - CALLS_GAIN_MIN)
+    }
+
+    /// The same for memory alone. Where memory was out, only fewer such times are a gain: a run that reserves less and
+    /// dies all the same is no better off.
+    pub(crate) fn is_memory_gain_over(&self, before: &Self) -> bool {
+        if before.ooms > 0 {
+            return self.ooms < before.ooms;
+        }
+        let peak_share =
+            self.worst_reserved_bytes as f64 / before.worst_reserved_bytes.max(1) as f64;
+        self.ooms == 0 && peak_share <= 1.0 - PEAK_GAIN_MIN
     }
 }
 
 /// Calls that obtain or return device memory.
-pub(super) fn device_calls(report: &Report) -> i64 {
+pub(crate) fn device_calls(report: &Report) -> i64 {
     report.device_allocs + report.device_frees
 }

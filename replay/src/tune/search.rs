@@ -164,6 +164,20 @@ impl Tuner<'_, '_> {
         Ok(())
     }
 
+    /// Replays every run under a line, whatever the limit.
+    pub(super) fn replay_now(&mut self, line: &Line) -> Result<(), TuneError> {
+        let lines_max = std::mem::replace(&mut self.lines_max, usize::MAX);
+        self.look_at(vec![line.clone()])?;
+        self.lines_max = lines_max;
+        Ok(())
+    }
+
+    /// Whether a line is worth a change from another one.
+    pub(super) fn is_gain_over(&self, line: &Line, other: &Line) -> bool {
+        let both = self.score(line).zip(self.score(other));
+        both.is_some_and(|(one, two)| one.is_gain_over(two))
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.seen.values().flatten().count() >= self.lines_max
     }

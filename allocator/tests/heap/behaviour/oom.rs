@@ -87,11 +87,19 @@ fn the_explanation_tells_fragmentation_from_memory_in_use() {
     let refusal = heap.try_take(60 * MIB).expect_err("full");
     assert_eq!(
         explanation(&refusal),
-        "0 bytes of what is reserved is free, and the largest block of it that this request can have is 0 bytes; \
-         without any fragmentation 50.00 MiB would still be missing. Use a smaller batch or activation checkpointing, \
-         or hold fewer tensors."
+        "nothing in the allocator helps: 90.00 MiB of the 90.00 MiB reserved are live. Use a smaller batch or activation \
+         checkpointing, or hold fewer tensors."
     );
     heap.give(first);
+    let part = heap.take(12 * MIB);
+    let refusal = heap.try_take(60 * MIB).expect_err("full");
+    assert_eq!(
+        explanation(&refusal),
+        "28.00 MiB of what is reserved is free, and the largest block of it that this request can have is 28.00 MiB; \
+         without any fragmentation 22.00 MiB would still be missing. Use a smaller batch or activation checkpointing, \
+         or hold fewer tensors."
+    );
+    heap.give(part);
     heap.give(held);
     let whole = heap.take(90 * MIB);
     heap.give(whole);
@@ -102,7 +110,7 @@ fn the_explanation_tells_fragmentation_from_memory_in_use() {
         explanation(&refusal),
         "88.00 MiB of what is reserved is free, and the largest block of it that this request can have is 88.00 MiB; \
          with the 10.00 MiB that the device has left that is enough for 92.00 MiB, but in pieces, or held by other \
-         streams and pools. Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+         streams and pools. `vramtape tune RUN` replays this run's tape under the settings that may help."
     );
     heap.give(front);
 }

@@ -1,0 +1,30 @@
+//! The advice that several verbs print, of a run that was read.
+
+use anyhow::Result;
+use replay::advice::{Measured, measure};
+use replay::report::Report;
+use replay::tune::{Member, TuneError};
+
+use crate::setting::Chosen;
+
+/// Replays a run under the candidates, and under `settings`, whose recorded changes count where these are the recorded
+/// settings. Of the `known` reports those that fit are taken instead. `progress` hears of each replay.
+pub(crate) fn measured(
+    chosen: &Chosen,
+    settings: Option<&str>,
+    known: &[Report],
+    progress: &(dyn Fn() + Sync),
+) -> Result<Measured> {
+    let mut follow = chosen.follow;
+    follow.settings &= settings.is_none();
+    let settings = settings.unwrap_or(&chosen.tape().meta.alloc_conf).to_owned();
+    chosen.with_device(|tape| {
+        let capacity_bytes = chosen.capacity_bytes;
+        let member = Member { tape, settings, capacity_bytes, follow };
+        measure(&member, chosen.compat(), known, progress).map_err(|error| match error {
+            // Of several runs those that cannot be replayed may be left out: they are told by this type.
+            TuneError::Drive(error) => error.into(),
+            error => error.into(),
+        })
+    })
+}
