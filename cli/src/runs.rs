@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::progress::Progress;
 use crate::setting::{Chosen, MachineFlags};
+use crate::start::Started;
 use crate::{describe, input};
 
 /// What a run counts for in a bar over many.
@@ -51,6 +52,9 @@ pub(crate) struct Rank<T> {
     pub(crate) found: T,
     /// What an import concluded, a sentence each.
     pub(crate) inferred: Vec<String>,
+    /// Where the run starts in the middle: with what.
+    #[serde(rename = "start")]
+    pub(crate) started: Option<Started>,
 }
 
 /// What came of all ranks.
@@ -174,7 +178,8 @@ fn ask_each<T: Send>(
             _ => format!("{name} device {device}"),
         };
         let found = ask(chosen, &share)?;
-        Ok(Rank { name, device, found, inferred: chosen.inferred().to_vec() })
+        let (inferred, started) = (chosen.inferred().to_vec(), chosen.started());
+        Ok(Rank { name, device, found, inferred, started })
     };
     devices.par_iter().map(rank).collect()
 }
@@ -221,9 +226,10 @@ impl<T> Answers<T> {
 
     /// What was left out, and what an import concluded about the rank that decides, as the last paragraph of a report.
     pub(crate) fn notes(&self, worst: usize) -> String {
-        let Rank { name, inferred, .. } = &self.ranks[worst];
+        let Rank { name, inferred, started, .. } = &self.ranks[worst];
+        let started = started.map(|started| format!("\n{name} {}", started.sentence(Some(0))));
         let about = inferred.iter().map(|what| format!("of {name}: {what}"));
-        self.left_out() + &concluded(&about.collect::<Vec<_>>())
+        self.left_out() + &started.unwrap_or_default() + &concluded(&about.collect::<Vec<_>>())
     }
 
     /// What was left out, as a paragraph.

@@ -12,6 +12,7 @@ use trace_format::StringId;
 use crate::progress::Progress;
 use crate::runs::{RunsFlags, concluded};
 use crate::setting::Chosen;
+use crate::start::Started;
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
 
@@ -36,6 +37,8 @@ struct Report<'a> {
     export: Vec<String>,
     #[serde(flatten)]
     tuning: &'a Tuning,
+    /// What each run starts with; `null` where it begins with an empty device.
+    start: Vec<Option<Started>>,
     /// What imports concluded, a sentence each.
     inferred: Vec<&'a str>,
     skipped: &'a [Skipped],
@@ -74,10 +77,18 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         let inferred = chosen.iter().flat_map(|chosen| chosen.inferred()).map(String::as_str);
         let inferred = inferred.collect();
         let skipped = &read.skipped;
-        output::print_json(&Report { runs, export, tuning: &tuning, inferred, skipped })?;
+        let start = chosen.iter().map(|chosen| chosen.started()).collect();
+        let report = Report { runs, export, tuning: &tuning, start, inferred, skipped };
+        output::print_json(&report)?;
     } else {
         let notes: String = chosen.iter().map(|chosen| concluded(chosen.inferred())).collect();
-        output::print(&(text(&runs, &tuning) + &read.left_out() + &notes))?;
+        let started = |(at, chosen): (usize, &&Chosen)| {
+            let peak = tuning.before.runs[at].peak_reserved_bytes;
+            let sentence = chosen.started()?.sentence(Some(peak));
+            Some(format!("\n{} {sentence}", runs[at]))
+        };
+        let started: String = chosen.iter().enumerate().filter_map(started).collect();
+        output::print(&(text(&runs, &tuning) + &started + &read.left_out() + &notes))?;
     }
     Ok(Verdict::Good)
 }
@@ -86,7 +97,7 @@ fn member<'t>(chosen: &'t Chosen, text: &'t (dyn Fn(StringId) -> &'t str + Sync)
     let device = chosen.device();
     Member {
         tape: DeviceTape { base: &device.base, records: &device.records, text },
-        settings: chosen.tape().meta.alloc_conf.clone(),
+        settings: chosen.recorded_settings(),
         capacity_bytes: chosen.capacity_bytes,
         follow: chosen.follow,
     }

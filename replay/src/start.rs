@@ -4,9 +4,7 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use trace_format::{
-    Addr, BaseOrder, BaseState, BlockStatus, Event, Record, StackId, ThreadId,
-};
+use trace_format::{Addr, BaseOrder, BaseState, BlockStatus, Event, Record, StackId, ThreadId};
 
 use crate::report::Report;
 
@@ -42,8 +40,7 @@ pub struct Effects {
 impl Effects {
     /// What a recording did; `None` where its source knew no segments, as logs of other tools do not.
     pub fn recorded(base: &BaseState, records: &[Record]) -> Option<Self> {
-        let mut reserved_bytes: u64 =
-            base.segments.iter().map(|segment| segment.size_bytes).sum();
+        let mut reserved_bytes: u64 = base.segments.iter().map(|segment| segment.size_bytes).sum();
         let mut effects = Self { peak_reserved_bytes: reserved_bytes, segment_calls: 0 };
         let mut allocates = false;
         for record in records {

@@ -11,6 +11,7 @@ use replay::compare::{USUAL_SETTINGS, compare, compare_over_time};
 use replay::driver::DriveError;
 use replay::report::Report;
 use replay::series::Point;
+use replay::start::Departure;
 use replay::strategy::Choice;
 use serde::Serialize;
 
@@ -20,7 +21,7 @@ use crate::runs::{Rank, RunsFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, models};
 use crate::table::Table;
-use crate::{Verdict, bytes, output, strategy};
+use crate::{Verdict, bytes, output, start, strategy};
 
 /// What `--strategy` does.
 const ABOUT_STRATEGY: &str =
@@ -54,6 +55,10 @@ struct Comparison {
     capacity_bytes: Option<u64>,
     /// Which row has the settings that the run was recorded with.
     recorded_row: usize,
+    /// By how much the replay of that row differs from the recording.
+    replay_differs: Option<Departure>,
+    #[serde(skip)]
+    is_cold: bool,
     rows: Vec<Report>,
     /// What each row held over time, for a page.
     #[serde(skip)]
@@ -77,7 +82,9 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.json {
         output::print_json(&rank)?;
     } else {
-        output::print(&(text(&rank.found) + &concluded(&rank.inferred)))?;
+        let peak = rank.found.rows.first().map(|row| row.peak_reserved_bytes);
+        let started = start::paragraph(rank.started, peak);
+        output::print(&(text(&rank.found) + &started + &concluded(&rank.inferred)))?;
     }
     // The table is there already if the page cannot be written.
     if let Some(file) = &options.html {
@@ -101,7 +108,17 @@ fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Com
         let edits = options.runs.ranks.machine.edit.iter().map(ToString::to_string).collect();
         edited = Some(Edited { edits, summary, rows, series });
     }
-    Ok(Comparison { capacity_bytes: chosen.capacity_bytes, recorded_row: 0, rows, series, edited })
+    let replay_differs = rows.first().and_then(|row| recorded.departure(row));
+    let (capacity_bytes, is_cold) = (chosen.capacity_bytes, chosen.is_cold());
+    Ok(Comparison {
+        capacity_bytes,
+        recorded_row: 0,
+        replay_differs,
+        is_cold,
+        rows,
+        series,
+        edited,
+    })
 }
 
 /// A report of each choice, and what it held over time if a page is asked for.
@@ -144,8 +161,11 @@ fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
 impl Comparison {
     /// The settings of a row, in words.
     fn label(&self, at: usize) -> String {
-        let recorded = if at == self.recorded_row { " (as recorded)" } else { "" };
-        format!("{}{recorded}", settings(&self.rows[at]))
+        let settings = settings(&self.rows[at]);
+        if at != self.recorded_row {
+            return settings.to_owned();
+        }
+        format!("{settings} ({})", start::label(self.replay_differs.as_ref(), self.is_cold))
     }
 }
 
@@ -217,7 +237,10 @@ fn text(comparison: &Comparison) -> String {
         Some(edited) => edited::table(comparison, edited),
     };
     let live = live(comparison).map_or(String::new(), |live| live + "\n\n");
-    live + &table.render() + &verdict(comparison).unwrap_or_default()
+    let differs = comparison.replay_differs.as_ref();
+    let differs =
+        differs.map_or(String::new(), |differs| format!("\n{}", start::difference(differs)));
+    live + &table.render() + &verdict(comparison).unwrap_or_default() + &differs
 }
 
 fn table(comparison: &Comparison) -> Table {

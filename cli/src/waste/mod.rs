@@ -13,7 +13,7 @@ use crate::runs::{RunsFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::StrategyFlag;
 use crate::table::Table;
-use crate::{Verdict, bytes, output};
+use crate::{Verdict, bytes, output, start};
 use explain::explain;
 
 /// Moments of no memory that the table has a column for.
@@ -83,7 +83,9 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.json {
         output::print_json(&rank)?;
     } else {
-        output::print(&(text(&rank.found) + &concluded(&rank.inferred)))?;
+        let peak = rank.found.waste.peak.sample.reserved_bytes;
+        let started = start::paragraph(rank.started, Some(peak));
+        output::print(&(text(&rank.found) + &started + &concluded(&rank.inferred)))?;
     }
     Ok(Verdict::Good)
 }
