@@ -14,8 +14,8 @@ use allocator::record::{
 };
 use allocator::shared::SharedHeap;
 use trace_format::{
-    Addr, BaseState, DeviceId, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record, ScopeFilter,
-    StackId, State, Stream,
+    Addr, BaseOrder, BaseState, DeviceId, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record,
+    ScopeFilter, StackId, State, Stream,
 };
 
 const POOL: PoolId = PoolId(0, 1);
@@ -242,10 +242,11 @@ fn expect_base_of(heap: &Shared, ring: &Ring, reader: &mut RingReader) {
     assert_eq!(next, sequence);
     let memory = |base: &BaseState| State::from_segments(&base.segments).unwrap();
     assert_eq!(memory(&said), memory(&known));
-    // Free blocks remember what they were last in the heap only, and pools have no order.
+    // Free blocks remember what they were last in the heap only, and pools, segments and waits have no order.
     for base in [&mut said, &mut known] {
         (base.segments, base.time_ns) = (Vec::new(), 0);
         base.pools.sort_by_key(|state| state.pool);
+        base.order = BaseOrder::default();
     }
     assert_eq!(said, known);
 }

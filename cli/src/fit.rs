@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 use replay::fit::{Exception, Fit, GPUS, Search, Verdict as OnDevice, find_gpu, fit, verdict};
+use replay::run::run as replay_run;
+use replay::start::Departure;
 use serde::Serialize;
 
 use crate::compare::{choices, choices_max, settings_of};
@@ -14,7 +16,7 @@ use crate::runs::{Bound, RanksFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, is_live};
 use crate::table::Table;
-use crate::{Verdict, bytes, output};
+use crate::{Verdict, bytes, output, start};
 
 /// Replays that a configuration takes as a rule besides its checks, for the progress bar.
 const USUAL_REPLAYS: u64 = 14;
@@ -61,6 +63,10 @@ struct Answer<'a, T: Serialize> {
 struct Fits {
     /// Which row has the settings that the run was recorded with.
     recorded_row: usize,
+    /// By how much a replay of that row on the recorded device differs from the recording.
+    replay_differs: Option<Departure>,
+    #[serde(skip)]
+    is_cold: bool,
     rows: Vec<Fit>,
 }
 
@@ -103,7 +109,13 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.json {
         output::print_json(&Answer { on, verdict: verdict.as_ref(), found: &rank })?;
     } else {
-        let text = text(rows, on, &rank.bound) + &rank.bound.note() + &concluded(&rank.inferred);
+        let peak = rows.first().map(|row| row.unlimited_peak_bytes);
+        let differs = rank.found.replay_differs.as_ref();
+        let label = start::label(differs, rank.found.is_cold);
+        let about = start::paragraph(rank.started, peak)
+            + &differs.map_or(String::new(), start::difference)
+            + &rank.bound.note();
+        let text = text(rows, on, &rank.bound, label) + &about + &concluded(&rank.inferred);
         output::print(&(text + &line(verdict.as_ref())))?;
     }
     // A model fits nobody's run: only what can be had live counts.
@@ -141,7 +153,14 @@ fn fits(
             share.at(done.min(replays) * each);
         })
     })?;
-    Ok(Fits { recorded_row: 0, rows })
+    // Only a start can make the replay another one: whole runs need no replay more.
+    let mut replay_differs = None;
+    if chosen.started().is_some() && !chosen.is_cold() && chosen.before_edits().is_none() {
+        let setting = chosen.setting(None, None)?;
+        let report = chosen.with_device(|device| replay_run(device, &setting, |_| ()))?;
+        replay_differs = chosen.departure(&report);
+    }
+    Ok(Fits { recorded_row: 0, replay_differs, is_cold: chosen.is_cold(), rows })
 }
 
 /// The device to try: a named GPU, or `--capacity`.
@@ -157,7 +176,7 @@ fn place(options: &Options) -> Result<Option<Place>> {
     Ok(asked.map(|bytes| Place { name: bytes::show(bytes), usable_bytes: bytes }))
 }
 
-fn text(rows: &[Fit], place: Option<&Place>, bound: &Bound) -> String {
+fn text(rows: &[Fit], place: Option<&Place>, bound: &Bound, label: &str) -> String {
     let mut heads = vec![
         "strategy",
         "settings",
@@ -172,7 +191,7 @@ fn text(rows: &[Fit], place: Option<&Place>, bound: &Bound) -> String {
     let mut table = Table::new(&heads);
     for (at, row) in rows.iter().enumerate() {
         let settings = settings_of(&row.strategy, &row.config);
-        let recorded = if at == 0 { " (as recorded)" } else { "" };
+        let recorded = if at == 0 { format!(" ({label})") } else { String::new() };
         let retries = row.at_capacity.map_or(String::new(), |at| at.num_alloc_retries.to_string());
         let mut cells = vec![
             row.strategy.clone(),

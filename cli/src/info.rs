@@ -14,6 +14,7 @@ use replay::tape::Tape;
 use serde::Serialize;
 use trace_format::Meta;
 
+use crate::start::Started;
 use crate::{Verdict, bytes, holders, input, output};
 use count::DeviceInfo;
 
@@ -91,6 +92,9 @@ fn text(tape: &Tape, info: &Info) -> Result<String> {
         let name = name.map_or("", |device| device.name.as_str());
         writeln!(text, "{}", format!("\ndevice {} {name}", device.id).trim_end())?;
         writeln!(text, "  records        {:>14}", device.records)?;
+        if let Some(start) = device.start {
+            write!(text, "  {}", Started { start, cold: false }.sentence(None))?;
+        }
         if device.lost > 0 {
             writeln!(text, "  lost           {:>14}", device.lost)?;
             writeln!(text, "  left out       {:>14}", device.left_out)?;

@@ -28,6 +28,7 @@ mod replay;
 mod rings;
 mod runs;
 mod setting;
+mod start;
 mod strategy;
 mod table;
 mod top;

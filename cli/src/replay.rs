@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use replay::export::{Format, SnapshotDevice, SnapshotSource, write_snapshot};
 use replay::report::Report;
 use replay::run::{Options as Setting, Outcome, run as replay_run, run_recording};
+use replay::start::Departure;
 use replay::strategy::Choice;
 use serde::Serialize;
 
@@ -14,6 +15,7 @@ use crate::compare::settings;
 use crate::progress::Progress;
 use crate::runs::{Bound, concluded};
 use crate::setting::{Chosen, RunFlags};
+use crate::start::{self, Started};
 use crate::strategy::StrategyFlag;
 use crate::{Verdict, bytes, output, strategy};
 
@@ -46,6 +48,10 @@ pub(crate) struct Options {
 struct Answer<'a> {
     #[serde(flatten)]
     report: &'a Report,
+    /// What was there before; `null` where the run begins with an empty device.
+    start: Option<Started>,
+    /// By how much the replay of the recorded settings differs from the recording.
+    replay_differs: Option<Departure>,
     /// What an import concluded, a sentence each.
     inferred: &'a [String],
     #[serde(flatten)]
@@ -71,11 +77,18 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     };
     drop(progress);
     let bound = Bound::of(&chosen);
+    let is_as_recorded = options.strategy.is_none() && options.config.is_none();
+    let replay_differs = is_as_recorded.then(|| chosen.departure(&report)).flatten();
+    let (start, inferred) = (chosen.started(), chosen.inferred());
     if options.json {
-        let inferred = chosen.inferred();
-        output::print_json(&Answer { report: &report, inferred, bound: &bound })?;
+        let (report, bound) = (&report, &bound);
+        output::print_json(&Answer { report, start, replay_differs, inferred, bound })?;
     } else {
-        output::print(&(text(&report, &bound) + &bound.note() + &concluded(chosen.inferred())))?;
+        let compared = (!is_as_recorded).then_some(report.peak_reserved_bytes);
+        let about = start::paragraph(start, compared)
+            + &replay_differs.as_ref().map_or(String::new(), start::difference)
+            + &bound.note();
+        output::print(&(text(&report, &bound) + &about + &concluded(inferred)))?;
     }
     Ok(Verdict::Good)
 }

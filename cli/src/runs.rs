@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::progress::Progress;
 use crate::setting::{Chosen, MachineFlags};
+use crate::start::Started;
 use crate::{describe, input};
 
 /// What a run counts for in a bar over many.
@@ -52,6 +53,9 @@ pub(crate) struct Rank<T> {
     pub(crate) found: T,
     /// What an import concluded, a sentence each.
     pub(crate) inferred: Vec<String>,
+    /// Where the run starts in the middle: with what.
+    #[serde(rename = "start")]
+    pub(crate) started: Option<Started>,
     #[serde(flatten)]
     pub(crate) bound: Bound,
 }
@@ -207,8 +211,8 @@ fn ask_each<T: Send>(
             _ => format!("{name} device {device}"),
         };
         let found = ask(chosen, &share)?;
-        let inferred = chosen.inferred().to_vec();
-        Ok(Rank { name, device, found, inferred, bound: Bound::of(chosen) })
+        let (inferred, started) = (chosen.inferred().to_vec(), chosen.started());
+        Ok(Rank { name, device, found, inferred, started, bound: Bound::of(chosen) })
     };
     devices.par_iter().map(rank).collect()
 }
@@ -274,9 +278,11 @@ impl<T> Answers<T> {
 
     /// What was left out, and what an import concluded about the rank that decides, as the last paragraph of a report.
     pub(crate) fn notes(&self, worst: usize) -> String {
-        let Rank { name, inferred, .. } = &self.ranks[worst];
+        let Rank { name, inferred, started, .. } = &self.ranks[worst];
+        let started = started.map(|started| format!("\n{name} {}", started.sentence(Some(0))));
         let about = inferred.iter().map(|what| format!("of {name}: {what}"));
-        self.at_least() + &self.left_out() + &concluded(&about.collect::<Vec<_>>())
+        let started = started.unwrap_or_default() + &self.at_least();
+        started + &self.left_out() + &concluded(&about.collect::<Vec<_>>())
     }
 
     /// What was left out, as a paragraph.

@@ -8,13 +8,16 @@ use anyhow::{Context, Error, Result, bail};
 use clap::ValueEnum;
 use replay::driver::Follow;
 use replay::edit::{Edit, Summary};
+use replay::report::Report;
 use replay::run::{DeviceTape, Options as Setting};
+use replay::start::{Departure, Effects, Start, cold};
 use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
-use replay::verify::RecordedRun;
+use replay::verify::{RecordedRun, recorded_config};
 use trace_format::StringId;
 
 use crate::progress::Spinner;
+use crate::start::Started;
 use crate::strategy::StrategyFlag;
 use crate::{caller, input};
 
@@ -43,6 +46,10 @@ pub(crate) struct MachineFlags {
     /// Leave out the emptied caches that an import only concluded
     #[arg(long)]
     no_empty_cache: bool,
+    /// Of a run that starts in the middle, request what was live there anew from an empty device, in place of taking
+    /// over its segments: shows what another setting would gain
+    #[arg(long)]
+    pub(crate) cold: bool,
     /// Whose behaviour to reproduce [default: as recorded, else 2.15]
     #[arg(long, value_name = "VERSION")]
     compat: Option<CompatFlag>,
@@ -73,6 +80,8 @@ pub(crate) struct Chosen {
     is_capacity_recorded: bool,
     /// Which inputs count.
     pub(crate) follow: Follow,
+    /// Where the run starts in the middle: with what.
+    started: Option<Started>,
     /// Where the run is edited: what it was, and what changed.
     before: Option<(Arc<Tape>, Summary)>,
 }
@@ -98,7 +107,8 @@ impl MachineFlags {
         if ids.is_empty() {
             bail!("{} holds no device: record it again", run.display());
         }
-        let mut tape = Arc::new(tape);
+        let started: Vec<_> = tape.devices.iter().map(|device| Start::of(&device.base)).collect();
+        let mut tape = Arc::new(if self.cold { cold_tape(tape) } else { tape });
         let mut before = None;
         if !self.edit.is_empty() {
             let editing = Spinner::start("editing");
@@ -108,8 +118,9 @@ impl MachineFlags {
         }
         let is_wanted = |id: &u16| self.device.is_none_or(|wanted| wanted == *id);
         let places = ids.iter().enumerate().filter(|(_, id)| is_wanted(id));
-        let chosen: Vec<_> =
-            places.map(|(at, _)| self.chosen(&tape, before.as_ref(), at)).collect::<Result<_>>()?;
+        let chosen: Vec<_> = places
+            .map(|(at, _)| self.chosen(&tape, before.as_ref(), (at, started[at])))
+            .collect::<Result<_>>()?;
         match self.device {
             Some(wanted) if chosen.is_empty() => {
                 bail!("the run has no device {wanted}, only {ids:?}")
@@ -127,7 +138,7 @@ impl MachineFlags {
         &self,
         tape: &Arc<Tape>,
         before: Option<&(Arc<Tape>, Summary)>,
-        device: usize,
+        (device, start): (usize, Option<Start>),
     ) -> Result<Chosen> {
         let compat = match self.compat {
             Some(CompatFlag::V2_11) => Compat::V2_11,
@@ -144,7 +155,17 @@ impl MachineFlags {
         let follow = Follow { inferred_empty_cache, ..Follow::default() };
         let is_capacity_recorded = self.capacity.is_none();
         let (tape, before) = (Arc::clone(tape), before.cloned());
-        Ok(Chosen { tape, device, compat, capacity_bytes, is_capacity_recorded, follow, before })
+        let started = start.map(|start| Started { start, cold: self.cold });
+        Ok(Chosen {
+            tape,
+            device,
+            compat,
+            capacity_bytes,
+            is_capacity_recorded,
+            follow,
+            started,
+            before,
+        })
     }
 
     /// The capacity that was asked for; `None` where none was, or `unlimited`.
@@ -154,7 +175,41 @@ impl MachineFlags {
     }
 }
 
+/// The run with all that was live at its start requested anew.
+fn cold_tape(mut tape: Tape) -> Tape {
+    for device in tape.devices.iter_mut().filter(|device| Start::of(&device.base).is_some()) {
+        (device.base, device.records) = cold(&device.base, &device.records);
+    }
+    tape
+}
+
 impl Chosen {
+    /// Where the run starts in the middle: with what.
+    pub(crate) fn started(&self) -> Option<Started> {
+        self.started
+    }
+
+    /// Whether its start is requested anew.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.started.is_some_and(|started| started.cold)
+    }
+
+    /// By how much a replay under the recorded settings differs from the recording. `None` where it does not, or where
+    /// there is no recording to compare with: the start is requested anew, or the source knew no segments.
+    pub(crate) fn departure(&self, replayed: &Report) -> Option<Departure> {
+        let device = self.device();
+        let has_recording = !self.is_cold() && self.before.is_none();
+        let recorded =
+            has_recording.then(|| Effects::recorded(&device.base, &device.records))??;
+        Departure::between(recorded, Effects::replayed(replayed))
+    }
+
+    /// The text of the settings in force at the start.
+    pub(crate) fn recorded_settings(&self) -> String {
+        let config = recorded_config(&self.tape, self.device(), self.compat);
+        config.map_or_else(|_| self.tape.meta.alloc_conf.clone(), |config| config.text)
+    }
+
     /// The chosen device.
     pub(crate) fn device(&self) -> &Device {
         &self.tape.devices[self.device]
@@ -202,6 +257,7 @@ impl Chosen {
             memory_fraction: None,
             recorded_addresses: is_as_recorded
                 && self.is_capacity_recorded
+                && !self.is_cold()
                 && self.before.is_none(),
             // Recorded changes would undo the settings in question.
             follow: Follow { settings: is_as_recorded, ..self.follow },
@@ -232,8 +288,15 @@ impl Chosen {
             (Some((name, given)), _) => (given.or(settings), Some(name)),
             (None, _) => (settings, None),
         };
-        let text = text.unwrap_or(&self.tape.meta.alloc_conf);
-        let config = self.parse(text)?;
+        let config = match text {
+            Some(text) => self.parse(text)?,
+            None => {
+                self.parse(&self.tape.meta.alloc_conf)?;
+                recorded_config(&self.tape, self.device(), self.compat)
+                    .map_err(|error| anyhow::anyhow!("{error}"))?
+            }
+        };
+        let text = text.unwrap_or(&config.text);
         let switch = match flag {
             Some("native") if config.expandable_segments => "expandable_segments:False",
             Some("expandable") if !config.expandable_segments => "expandable_segments:True",

@@ -13,6 +13,7 @@ use trace_format::StringId;
 use crate::progress::Progress;
 use crate::runs::{Bound, RunsFlags, concluded};
 use crate::setting::Chosen;
+use crate::start::Started;
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
 
@@ -37,6 +38,8 @@ struct Report<'a> {
     export: Vec<String>,
     #[serde(flatten)]
     tuning: &'a Tuning,
+    /// What each run starts with; `null` where it begins with an empty device.
+    start: Vec<Option<Started>>,
     /// What imports concluded, a sentence each.
     inferred: Vec<&'a str>,
     skipped: &'a [Skipped],
@@ -79,15 +82,23 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         let inferred = chosen.iter().flat_map(|chosen| chosen.inferred()).map(String::as_str);
         let inferred = inferred.collect();
         let skipped = &read.skipped;
+        let start = chosen.iter().map(|chosen| chosen.started()).collect();
         let tuning = &tuning;
         let lower_bound = read.is_lower_bound();
         let endings = read.ranks.iter().map(|rank| &rank.bound).collect();
-        let report = Report { runs, export, tuning, inferred, skipped, lower_bound, endings };
+        let report =
+            Report { runs, export, tuning, start, inferred, skipped, lower_bound, endings };
         output::print_json(&report)?;
     } else {
         let notes: String = chosen.iter().map(|chosen| concluded(chosen.inferred())).collect();
+        let started = |(at, chosen): (usize, &&Chosen)| {
+            let peak = tuning.before.runs[at].peak_reserved_bytes;
+            let sentence = chosen.started()?.sentence(Some(peak));
+            Some(format!("\n{} {sentence}", runs[at]))
+        };
+        let started: String = chosen.iter().enumerate().filter_map(started).collect();
         let bounds: Vec<_> = read.ranks.iter().map(|rank| &rank.bound).collect();
-        let text = text(&runs, &bounds, &tuning) + &read.at_least();
+        let text = text(&runs, &bounds, &tuning) + &started + &read.at_least();
         output::print(&(text + &read.left_out() + &notes))?;
     }
     Ok(Verdict::Good)
@@ -97,7 +108,7 @@ fn member<'t>(chosen: &'t Chosen, text: &'t (dyn Fn(StringId) -> &'t str + Sync)
     let device = chosen.device();
     Member {
         tape: DeviceTape { base: &device.base, records: &device.records, text },
-        settings: chosen.tape().meta.alloc_conf.clone(),
+        settings: chosen.recorded_settings(),
         capacity_bytes: chosen.capacity_bytes,
         follow: chosen.follow,
     }

@@ -1,20 +1,23 @@
-//! `vramtape verify SNAPSHOT --meta META.json`: whether our allocator does what PyTorch's did.
+//! `vramtape verify RUN --meta META.json`: whether our allocator does what the recorded one did.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use replay::import::{Origin, import_file};
-use replay::verify::{Agreement, Verification, verify};
+use replay::source::read_start;
+use replay::verify::{Agreement, Verification, verify, verify_tape};
 use serde::Serialize;
+use trace_format::{DeviceId, MAGIC};
 
+use crate::start::{self, Started};
 use crate::{Verdict, input, output};
 
 /// The flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// A PyTorch memory snapshot
-    #[arg(value_name = "SNAPSHOT")]
-    snapshot: PathBuf,
+    /// A PyTorch memory snapshot, or a tape
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
     /// JSON about its run: torch, device_total_bytes, fraction, memory_stats
     #[arg(long, value_name = "META.json")]
     meta: Option<PathBuf>,
@@ -39,17 +42,7 @@ struct DeviceReport {
 
 /// Replays under the recorded settings and compares.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let recorded = input::recorded(options.meta.as_deref())?;
-    let import = import_file(&options.snapshot, &recorded.known())
-        .context("verify needs a snapshot that PyTorch wrote; `vramtape diff` compares two runs")?;
-    if import.origin != Origin::Snapshot {
-        bail!(
-            "{} is {}: it says nothing of placements to verify; try `vramtape compare`",
-            options.snapshot.display(),
-            import.origin
-        );
-    }
-    let devices: Vec<_> = verify(&import, &recorded)?
+    let devices: Vec<_> = verified(options)?
         .into_iter()
         .map(|(device, verification)| DeviceReport {
             device: device.0,
@@ -66,16 +59,46 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     Ok(if report.same { Verdict::Good } else { Verdict::Bad })
 }
 
+fn verified(options: &Options) -> Result<Vec<(DeviceId, Verification)>> {
+    let recorded = input::recorded(options.meta.as_deref())?;
+    let start = read_start(&options.run, MAGIC.len() as u64).unwrap_or_default();
+    if start == MAGIC {
+        return Ok(verify_tape(&input::read(&options.run, &recorded.known())?)?);
+    }
+    let import = import_file(&options.run, &recorded.known()).context(
+        "verify needs a tape, or a snapshot that PyTorch wrote; `vramtape diff` compares two runs",
+    )?;
+    if import.origin != Origin::Snapshot {
+        bail!(
+            "{} is {}: it says nothing of placements to verify; try `vramtape compare`",
+            options.run.display(),
+            import.origin
+        );
+    }
+    Ok(verify(&import, &recorded)?)
+}
+
 fn text(report: &DeviceReport) -> String {
-    let Verification { steps, final_state, stats } = &report.verification;
+    let Verification { start, steps, allocations, replay_differs, final_state, stats } =
+        &report.verification;
     let verdict = if report.same { "the same as recorded" } else { "NOT as recorded" };
     let mut lines = vec![format!("device {}: {verdict}", report.device)];
+    if let Some(start) = *start {
+        lines.push(format!("  {}", Started { start, cold: false }.sentence(None).trim_end()));
+    }
+    if let Some(differs) = replay_differs {
+        lines.push(format!("  {}", start::difference(differs).trim_end()));
+    }
     lines.push(format!(
         "  {} allocations, {} halves of frees, {} segment events, {} refused requests",
         steps.allocations, steps.frees, steps.segment_events, steps.ooms
     ));
     if let Some(difference) = &steps.difference {
         lines.push(format!("  {difference}"));
+        lines.push(format!(
+            "  {} of {allocations} allocations are placed as recorded up to there",
+            steps.allocations
+        ));
     }
     match final_state {
         Some(Agreement { first_difference: Some(found), .. }) => {

@@ -25,6 +25,7 @@ def replay(
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
+    cold: bool = False,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Says what a run would have reserved under one setting.
@@ -40,10 +41,11 @@ def replay(
     :param meta: JSON with what a snapshot does not hold: ``torch``, ``device_total_bytes``, ``fraction``
     :param compat: whose behaviour to reproduce, ``"2.11"`` or ``"2.15"``; as recorded if left out
     :param empty_cache: follow the emptied caches that an import only concluded
+    :param cold: of a run that starts in the middle, request what was live there anew from an empty device
     :param threads: how many threads work, one a core if left out
     :raises vramtape.Error: when the run cannot be read or replayed, or there are no such settings
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold)
     settings = [*_flags("strategy", strategy), *_flags("config", config)]
     return ask(["replay", *settings, *machine, *_runs(run)], threads, progress)
 
@@ -59,6 +61,7 @@ def compare(
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
+    cold: bool = False,
     keep_going: bool = False,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def compare(
 
     The others are those of :func:`replay`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold)
     settings = [*_flags("strategy", strategy), *_flags("config", config)]
     return ask(["compare", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -88,6 +91,7 @@ def waste(
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
+    cold: bool = False,
     keep_going: bool = False,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
@@ -98,7 +102,7 @@ def waste(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("points", points)]
     return ask(["waste", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -116,6 +120,7 @@ def fit(
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
+    cold: bool = False,
     keep_going: bool = False,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
@@ -127,7 +132,7 @@ def fit(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("gpu", gpu)]
     return ask(["fit", *settings, *_flags("checks", checks), *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -142,6 +147,7 @@ def tune(
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
+    cold: bool = False,
     keep_going: bool = False,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
@@ -151,7 +157,7 @@ def tune(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold)
     return ask(["tune", *_flags("lines", lines), *machine, *_runs(runs, keep_going)], threads, progress)
 
 
@@ -166,10 +172,13 @@ def _machine(
     meta: Optional[Run],
     compat: Optional[str],
     empty_cache: bool,
+    cold: bool,
 ) -> list[Text]:
     flags = [*_flags("device", device), *_flags("capacity", capacity), *_flags("compat", compat)]
     if meta is not None:
         flags += ["--meta", meta]
+    if cold:
+        flags.append("--cold")
     return flags if empty_cache else [*flags, "--no-empty-cache"]
 
 

@@ -21,6 +21,7 @@ pub mod script;
 pub mod series;
 pub mod snapshot;
 pub mod source;
+pub mod start;
 pub mod strategy;
 pub mod tape;
 pub mod timeline;

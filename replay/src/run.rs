@@ -218,8 +218,7 @@ pub(crate) fn scripted_device(
         // The start keeps its addresses: its blocks are where they are.
         let plain = tape.base.segments.iter().filter(|segment| !segment.is_expandable).count();
         script.malloc.truncate(plain);
-        let bases =
-            allocator::heap::expandable_runs(&tape.base.segments, large_page_bytes, capacity_bytes);
+        let bases = allocator::heap::base_ranges(tape.base, large_page_bytes, capacity_bytes);
         script.reserve.truncate(bases.len());
     }
     let granularity = SimConfig::GRANULARITY_BYTES;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use allocator::device::sim::SimDevice;
-use allocator::heap::expandable_runs;
+use allocator::heap::{BaseRange, base_ranges};
 use trace_format::{Addr, BaseState, Event, PoolId, Record, Stream};
 
 /// Recorded segment addresses, in the order in which the device was asked.
@@ -27,11 +27,9 @@ impl Script {
         let mut script =
             Self { malloc: plain.map(|segment| segment.addr).collect(), reserve: VecDeque::new() };
         let mut hulls = Hulls::default();
-        for runs in expandable_runs(&base.segments, large_page_bytes, device_total_bytes) {
-            script.reserve.push_back(runs[0].addr);
-            for run in runs {
-                hulls.map(run.addr, run.size_bytes, (run.stream, run.pool, run.is_large));
-            }
+        for range in base_ranges(base, large_page_bytes, device_total_bytes) {
+            script.reserve.push_back(range.addr);
+            hulls.begin(&range);
         }
         for record in records {
             match record.event {
@@ -73,6 +71,14 @@ struct Hull {
 }
 
 impl Hulls {
+    /// A segment of the start; its first pages may be unmapped, and pages between others.
+    fn begin(&mut self, range: &BaseRange<'_>) {
+        let end = range.runs.last().map_or(range.addr.0, |run| run.addr.0 + run.size_bytes);
+        let mapped_bytes = range.runs.iter().map(|run| run.size_bytes).sum();
+        let kind = (range.stream, range.pool, range.is_large);
+        self.0.insert(range.addr.0, Hull { end, mapped_bytes, kind });
+    }
+
     /// Maps pages; true if a new segment begins with them. A segment grows without holes beyond its hull, and its
     /// addresses reach far further than it grows, so that no other begins where it ends.
     fn map(&mut self, addr: Addr, size_bytes: u64, kind: Kind) -> bool {

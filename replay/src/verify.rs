@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use allocator::config::{Compat, Config};
+use allocator::config::{Compat, Config, ConfigError};
 use serde::{Deserialize, Serialize};
-use trace_format::{DeviceId, SegmentState};
+use trace_format::{DeviceId, Event, Record, SegmentState};
 
 use crate::diff;
 use crate::driver::{DriveError, Follow};
 use crate::import::{Import, Known};
-use crate::run::{DeviceTape, Options, run_recording};
+use crate::run::{DeviceTape, Options, Outcome, run_recording};
+use crate::start::{Departure, Effects, Start};
+use crate::tape::{Device, Tape};
 
 /// A statistic that a recording cannot be held to: flushes that returned nothing left no trace in it.
 const UNTRACED_STAT: &str = "num_sync_all_streams";
@@ -87,18 +89,80 @@ fn verify_device(
         import.stacks.strings.get(id.0 as usize).map_or("", String::as_str)
     };
     let tape = DeviceTape { base: &device.base, records: &device.records, text: &text };
-    let replayed = run_recording(tape, &options, |_| {})?;
-    let base = &device.base.segments;
-    let steps = diff::diff(
-        diff::Run { base, events: device.records.iter().map(|record| record.event) },
-        diff::Run { base, events: replayed.records.iter().map(|record| record.event) },
-    );
+    let (verification, replayed) = replayed_steps(tape, &options)?;
     let stats = run.memory_stats.as_ref().filter(|_| import.devices.len() == 1).map(|recorded| {
         let recorded: Vec<_> = recorded.iter().map(|(key, value)| (key.clone(), *value)).collect();
         compare_stats(&recorded, &replayed.stats, &[UNTRACED_STAT])
     });
     let final_state = Some(compare_segments(&device.final_segments, &replayed.segments));
-    Ok(Verification { steps, final_state, stats })
+    Ok(Verification { final_state, stats, ..verification })
+}
+
+/// Replays every device of a tape under its recorded settings, on its recorded device, and compares.
+///
+/// # Errors
+/// When the tape contradicts itself, or its settings cannot be replayed.
+pub fn verify_tape(tape: &Tape) -> Result<Vec<(DeviceId, Verification)>, DriveError> {
+    tape.devices.iter().map(|device| Ok((device.id, verify_recorded(tape, device)?))).collect()
+}
+
+fn verify_recorded(tape: &Tape, device: &Device) -> Result<Verification, DriveError> {
+    let text = |id: trace_format::StringId| tape.text(id);
+    let meta = tape.device_meta(device.id);
+    let options = Options {
+        strategy: recorded_config(tape, device, tape.compat())
+            .map_err(|source| DriveError::Settings { index: 0, source })?
+            .into(),
+        capacity_bytes: meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes)),
+        memory_fraction: None,
+        recorded_addresses: true,
+        follow: Follow::default(),
+    };
+    let part = DeviceTape { base: &device.base, records: &device.records, text: &text };
+    Ok(replayed_steps(part, &options)?.0)
+}
+
+/// The settings in force at the start of a device's records: those of the process, and what it changed before.
+///
+/// # Errors
+/// When they do not parse.
+pub fn recorded_config(
+    tape: &Tape,
+    device: &Device,
+    compat: Compat,
+) -> Result<Config, ConfigError> {
+    let config = Config::parse(&tape.meta.alloc_conf, compat)?.config;
+    let changed = &device.base.settings;
+    if changed.is_empty() || *changed == tape.meta.alloc_conf || Start::of(&device.base).is_none() {
+        return Ok(config);
+    }
+    Ok(config.reparse(changed)?.config)
+}
+
+/// Replays a device and compares each step; what it ended with is left to compare.
+fn replayed_steps(
+    tape: DeviceTape<'_>,
+    options: &Options,
+) -> Result<(Verification, Outcome), DriveError> {
+    let replayed = run_recording(tape, options, |_| {})?;
+    let base = &tape.base.segments;
+    let events = |records: &[Record]| records.iter().map(|record| record.event).collect::<Vec<_>>();
+    let steps = diff::diff(
+        diff::Run { base, events: events(tape.records) },
+        diff::Run { base, events: events(&replayed.records) },
+    );
+    let is_alloc = |record: &&Record| matches!(record.event, Event::Alloc { .. });
+    let effects = Effects::recorded(tape.base, tape.records);
+    let verification = Verification {
+        start: Start::of(tape.base),
+        steps,
+        allocations: tape.records.iter().filter(is_alloc).count() as u64,
+        replay_differs: effects
+            .and_then(|effects| Departure::between(effects, Effects::replayed(&replayed.report))),
+        final_state: None,
+        stats: None,
+    };
+    Ok((verification, replayed))
 }
 
 /// How two sequences compare.
@@ -126,8 +190,14 @@ pub struct StatDifference {
 /// The verdict over one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verification {
+    /// What was there before; `None` where the run begins with an empty device.
+    pub start: Option<Start>,
     /// Every segment call, allocation and half of a free, in order.
     pub steps: diff::Report,
+    /// Allocations on the recording.
+    pub allocations: u64,
+    /// By how much the peak or the segment calls of the replay differ; `None` where they are the same.
+    pub replay_differs: Option<Departure>,
     /// The blocks at the end; `None` where the recording has none to compare with.
     pub final_state: Option<Agreement>,
     /// Statistics that differ; `None` where the recording has none to compare with.

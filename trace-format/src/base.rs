@@ -1,6 +1,6 @@
 //! The state a tape starts from: everything that later events presuppose.
 
-use crate::{event::ScopeFilter, ids::PoolId, segment::SegmentState};
+use crate::{event::ScopeFilter, ids::PoolId, order::BaseOrder, segment::SegmentState};
 
 /// All that one device's allocator holds at one moment. Events after it apply to it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +21,8 @@ pub struct BaseState {
     pub memory_fraction: Option<f64>,
     /// Statistics under PyTorch's keys (`torch.cuda.memory_stats()`), where the source had them.
     pub stats: Option<serde_json::Value>,
+    /// Orders and ages, in a chunk of their own.
+    pub order: BaseOrder,
 }
 
 /// A private pool.

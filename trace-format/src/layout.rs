@@ -40,6 +40,8 @@ pub enum ChunkKind {
     Base,
     /// Where the other chunks lie.
     Index,
+    /// Orders and ages of the device's next base chunk.
+    Order,
     /// Something of a later version, to be skipped.
     Unknown(u8),
 }
@@ -53,6 +55,7 @@ impl ChunkKind {
             Self::Events => 4,
             Self::Base => 5,
             Self::Index => 6,
+            Self::Order => 7,
             Self::Unknown(code) => code,
         }
     }
@@ -65,6 +68,7 @@ impl ChunkKind {
             4 => Self::Events,
             5 => Self::Base,
             6 => Self::Index,
+            7 => Self::Order,
             code => Self::Unknown(code),
         }
     }

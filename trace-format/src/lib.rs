@@ -45,6 +45,8 @@ mod ids;
 mod index;
 mod layout;
 mod meta;
+mod order;
+mod order_codec;
 mod read;
 mod segment;
 mod state;
@@ -59,6 +61,7 @@ pub use ids::{Addr, DeviceId, FrameId, PoolId, StackId, Stream, StringId, Thread
 pub use index::{Index, IndexEntry};
 pub use layout::{CHUNK_HEADER_BYTES, ChunkKind, FILE_HEADER_BYTES, MAGIC, VERSION};
 pub use meta::{DeviceMeta, EndKind, Meta, ProgramEnd, Source};
+pub use order::{BaseOrder, RangeState};
 pub use read::{Item, ReadCause, ReadError, Reader, Recovery, Torn};
 pub use segment::{BlockState, BlockStatus, SegmentState};
 pub use state::{Problem, State, StateError};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use trace_format::{
-    Addr, BaseState, BlockState, BlockStatus, Category, DeviceId, DeviceMeta, Event, Frame,
-    FrameText, Index, Item, MarkKind, Meta, PoolId, PoolState, Reader, Record, ScopeFilter,
+    Addr, BaseOrder, BaseState, BlockState, BlockStatus, Category, DeviceId, DeviceMeta, Event,
+    Frame, FrameText, Index, Item, MarkKind, Meta, PoolId, PoolState, Reader, Record, ScopeFilter,
     ScopeState, SegmentState, Source, StackId, Stream, StringId, ThreadId, VERSION, Writer,
 };
 
@@ -81,6 +81,7 @@ fn base() -> BaseState {
         settings: "expandable_segments:True".to_owned(),
         memory_fraction: Some(0.25),
         stats: Some(serde_json::json!({"num_ooms": 3})),
+        order: BaseOrder::default(),
     }
 }
 

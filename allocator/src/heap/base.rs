@@ -18,9 +18,18 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             scopes: self.scopes.iter().map(scope).collect(),
             captures: captures.map(|scope| scope.pool).collect(),
             settings: self.config.text.clone(),
-            memory_fraction: self.allowed_bytes.map(|_| self.memory_fraction()),
+            memory_fraction: self.allowed_bytes.map(|allowed| self.fraction_of(allowed)),
             stats: None,
+            order: self.order(),
         }
+    }
+
+    /// A fraction that means as many bytes: that of division may mean one less.
+    fn fraction_of(&self, allowed_bytes: u64) -> f64 {
+        let fraction = self.memory_fraction();
+        let candidates = [fraction, fraction.next_up(), fraction.next_down()];
+        let same = |fraction: &f64| self.share_bytes(*fraction) == allowed_bytes;
+        candidates.into_iter().find(same).unwrap_or(fraction)
     }
 
     fn pool_state(&self, pool: &crate::pool::PrivatePool) -> PoolState {

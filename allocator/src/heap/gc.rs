@@ -3,7 +3,6 @@
 use super::Heap;
 use crate::block::BlockId;
 use crate::device::{Device, DeviceError};
-use crate::pool::Pools;
 use crate::record::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
@@ -26,11 +25,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(());
         };
 
-        let pool = Pools::index(None, false);
-        let search_count = self.pools[pool].search_count;
-        let age = |heap: &Self, id: BlockId| {
-            u64::from((search_count as u32).wrapping_sub(heap.blocks[id].search_count_at_free))
-        };
+        let pool = Self::collected_pool();
+        let age = |heap: &Self, id: BlockId| u64::from(heap.age(pool, id));
         let mut candidates: Vec<BlockId> = self.pools.free(pool).collect();
         candidates.retain(|id| !self.blocks[*id].is_split());
         // PyTorch counts unsplit expandable blocks into the average, though they are never returned here.

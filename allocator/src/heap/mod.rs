@@ -15,6 +15,7 @@ mod held;
 mod malloc;
 mod map;
 mod oom;
+mod order;
 mod pending;
 mod pools;
 mod reject;
@@ -33,7 +34,7 @@ pub use pending::Ticket;
 pub use pools::Filter;
 pub use reject::Rejection;
 pub use restore::{Restored, RestoredBlock};
-pub use runs::expandable_runs;
+pub use runs::{BaseRange, base_ranges};
 pub use share::SharedPages;
 use trace_format::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
 

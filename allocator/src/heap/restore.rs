@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use trace_format::{Addr, BaseState, BlockState, BlockStatus, SegmentState};
+use rustc_hash::FxHashMap;
+use trace_format::{Addr, BaseState, BlockState, BlockStatus, PoolId, SegmentState};
 
 use super::pending::Ticket;
 use super::pools::Scope;
-use super::runs::expandable_runs;
+use super::runs::{BaseRange, base_ranges};
 use super::{AllocError, Heap};
 use crate::block::{Block, BlockId};
+use crate::config::Compat;
 use crate::device::{Device, DeviceCall, DeviceError};
 use crate::expandable::{Range, RangeId};
 use crate::lane::LaneId;
 use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
-use crate::size::page_bytes;
 
 /// What became of a recorded block that somebody holds or awaits.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,26 @@ pub enum RestoredBlock {
 /// Recorded addresses and what stands for them now.
 pub type Restored = Vec<(Addr, RestoredBlock)>;
 
+/// What is known of a state's orders by address, and what was restored so far.
+struct Restoring {
+    /// Places in the order of creation, from 1.
+    ranks: FxHashMap<Addr, u32>,
+    /// Ages of free blocks.
+    ages: FxHashMap<Addr, u32>,
+    restored: Restored,
+}
+
+impl Restoring {
+    fn new(base: &BaseState) -> Self {
+        let order = &base.order;
+        Self {
+            ranks: order.begun.iter().copied().zip(1..).collect(),
+            ages: order.ages.iter().copied().collect(),
+            restored: Restored::new(),
+        }
+    }
+}
+
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Takes over a recorded state; the heap must be empty. Peaks start at the state's values, sums at zero. The
     /// segments come from this heap's device, so addresses may differ from the recorded ones.
@@ -37,10 +58,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub fn restore(&mut self, base: &BaseState) -> Result<Restored, AllocError> {
         assert!(self.blocks.iter().next().is_none(), "a state is restored into an empty heap");
         self.restore_pools(base);
-        let mut restored = Vec::new();
+        let mut restoring = Restoring::new(base);
+        self.segments_begun = base.order.begun.len() as u32;
         for segment in base.segments.iter().filter(|segment| !segment.is_expandable) {
             let addr = self.device.malloc(segment.size_bytes)?;
-            let pool = self.pool_for(segment);
+            let pool = self.pool_for(segment.pool, segment.is_large);
             self.count_segments(pool, 1);
             self.stats.rare.segment.increase(pool.is_small(), 1);
             if self.is_oversize(segment.size_bytes) {
@@ -48,12 +70,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
             self.count_run(segment);
             let lane = self.pools.lane_for(pool, segment.stream);
-            self.chain(lane, None, addr, &[(addr, Some(segment))], &mut restored);
+            let rank = self.restored_rank(&restoring, segment.addr);
+            self.chain((lane, None, rank), addr, &[(addr, Some(segment))], &mut restoring);
         }
         let large_page_bytes = self.config.large_segment_size_bytes;
-        for runs in expandable_runs(&base.segments, large_page_bytes, self.device_total_bytes) {
-            self.restore_range(&runs, &mut restored)?;
+        for range in base_ranges(base, large_page_bytes, self.device_total_bytes) {
+            self.restore_range(&range, &mut restoring)?;
         }
+        let restored = restoring.restored;
+        self.restore_flush_order(base, &restored);
         self.stats.reset_peak();
         self.stats.reset_accumulated();
         Ok(restored)
@@ -73,6 +98,20 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.pools.no_split.push(state.pool);
             }
         }
+        let order = &base.order;
+        let place = |slot: &usize| {
+            let id = self.pools.get(*slot).id;
+            order.released_pools.iter().position(|pool| *pool == id)
+        };
+        let mut freeable = self.pools.freeable.clone();
+        freeable.sort_by_key(place);
+        self.pools.freeable = freeable;
+        if !order.lending_pools.is_empty() {
+            self.pools.use_on_oom.clone_from(&order.lending_pools);
+        }
+        if !order.unsplit_pools.is_empty() {
+            self.pools.no_split.clone_from(&order.unsplit_pools);
+        }
         for scope in &base.scopes {
             // Whom the scope took is not on the tape: its requests name their pool.
             let (pool, kind) = (scope.pool, scope.filter);
@@ -80,12 +119,36 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    fn pool_for(&mut self, segment: &SegmentState) -> PoolIndex {
-        let private = (!segment.pool.is_default()).then(|| {
-            let known = self.pools.find(segment.pool);
-            known.unwrap_or_else(|| self.pools.insert(segment.pool, None))
+    /// Lets a flush complete the pending frees in the recorded order.
+    fn restore_flush_order(&mut self, base: &BaseState, restored: &Restored) {
+        let tickets: FxHashMap<Addr, Ticket> = restored
+            .iter()
+            .filter_map(|(addr, block)| match block {
+                RestoredBlock::PendingFree(ticket) => Some((*addr, *ticket)),
+                RestoredBlock::Allocated(_) => None,
+            })
+            .collect();
+        for addr in &base.order.pending {
+            if let Some(ticket) = tickets.get(addr) {
+                self.pending.put_last(*ticket);
+            }
+        }
+    }
+
+    /// The rank of a segment that began at this recorded address; behind all known ones where it is not known.
+    fn restored_rank(&mut self, restoring: &Restoring, recorded: Addr) -> u32 {
+        match restoring.ranks.get(&recorded) {
+            Some(rank) if self.config.compat == Compat::V2_15 => *rank,
+            _ => self.next_segment_rank(),
+        }
+    }
+
+    fn pool_for(&mut self, pool: PoolId, is_large: bool) -> PoolIndex {
+        let private = (!pool.is_default()).then(|| {
+            let known = self.pools.find(pool);
+            known.unwrap_or_else(|| self.pools.insert(pool, None))
         });
-        Pools::index(private, !segment.is_large)
+        Pools::index(private, !is_large)
     }
 
     fn count_run(&mut self, run: &SegmentState) {
@@ -95,18 +158,17 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     fn restore_range(
         &mut self,
-        runs: &[&SegmentState],
-        restored: &mut Restored,
+        recorded: &BaseRange<'_>,
+        restoring: &mut Restoring,
     ) -> Result<(), AllocError> {
-        let first = runs[0];
-        let page = page_bytes(!first.is_large, &self.config);
+        let (stream, page, runs) = (recorded.stream, recorded.page_bytes, &recorded.runs);
         let (total_bytes, share) = (self.device_total_bytes, self.page_sharing());
-        let mut range = Range::reserve(&mut self.device, first.stream, page, total_bytes, share)?;
+        let mut range = Range::reserve(&mut self.device, stream, page, total_bytes, share)?;
         let base = range.addr;
         let mut pieces = Vec::new();
         let mut end = base;
         for run in runs {
-            let addr = Addr(base.0 + (run.addr.0 - first.addr.0));
+            let addr = Addr(base.0 + (run.addr.0 - recorded.addr.0));
             if addr > end {
                 pieces.push((end, None));
             }
@@ -124,12 +186,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if range_end > end {
             pieces.push((end, None));
         }
-        let pool = self.pool_for(first);
+        let pool = self.pool_for(recorded.pool, recorded.is_large);
         self.count_segments(pool, 1);
         self.ranges.push(Some(range));
         let id = RangeId::new(self.ranges.len() - 1);
-        let lane = self.pools.lane_for(pool, first.stream);
-        self.chain(lane, Some(id), range_end, &pieces, restored);
+        let lane = self.pools.lane_for(pool, stream);
+        let rank = self.restored_rank(restoring, recorded.addr);
+        self.chain((lane, Some(id), rank), range_end, &pieces, restoring);
         Ok(())
     }
 
@@ -159,13 +222,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Builds a segment's chain of blocks from its mapped runs and the gaps between them.
     fn chain(
         &mut self,
-        lane: LaneId,
-        range: Option<RangeId>,
+        (lane, range, segment_rank): (LaneId, Option<RangeId>, u32),
         range_end: Addr,
         pieces: &[(Addr, Option<&SegmentState>)],
-        restored: &mut Restored,
+        restoring: &mut Restoring,
     ) {
-        let segment_rank = self.next_segment_rank();
         let mut prev = None;
         let mut chained: Vec<(BlockId, Option<&BlockState>)> = Vec::new();
         for (at, (addr, run)) in pieces.iter().enumerate() {
@@ -195,7 +256,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         for (id, state) in chained {
             if let Some(state) = state {
-                self.adopt(id, state, restored);
+                self.adopt(id, state, restoring);
             } else {
                 let addr = self.blocks[id].addr;
                 self.pools[lane].insert_unmapped(addr, id);
@@ -204,7 +265,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Gives a chained block its recorded status.
-    fn adopt(&mut self, id: BlockId, state: &BlockState, restored: &mut Restored) {
+    fn adopt(&mut self, id: BlockId, state: &BlockState, restoring: &mut Restoring) {
         let block = &mut self.blocks[id];
         block.requested_bytes = state.requested_bytes;
         block.stack = state.stack;
@@ -214,7 +275,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if self.blocks[id].is_split() && self.blocks[id].range.is_none() {
                 self.stats.on_inactive_split(is_small, (1, 0), (size_bytes, 0));
             }
-            return self.put_free(id);
+            self.put_free(id);
+            let age = restoring.ages.get(&state.addr).copied().unwrap_or_default();
+            let block = &mut self.blocks[id];
+            block.search_count_at_free = block.search_count_at_free.wrapping_sub(age);
+            return;
         }
         self.stats.on_alloc(is_small, size_bytes, state.requested_bytes);
         if state.status == BlockStatus::Allocated {
@@ -223,13 +288,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if self.is_oversize(size_bytes) {
                 self.stats.rare.oversize_allocations.increase(1);
             }
-            restored.push((state.addr, RestoredBlock::Allocated(addr)));
+            restoring.restored.push((state.addr, RestoredBlock::Allocated(addr)));
         } else {
             self.stats.on_free_requested(is_small, size_bytes);
             self.stats.on_wait(is_small, size_bytes);
             self.blocks[id].event_count = 1;
             let ticket = self.pending.await_word(id);
-            restored.push((state.addr, RestoredBlock::PendingFree(ticket)));
+            restoring.restored.push((state.addr, RestoredBlock::PendingFree(ticket)));
         }
     }
 }

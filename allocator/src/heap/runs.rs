@@ -1,21 +1,97 @@
-//! Which mapped runs of a state are of one expandable segment: a snapshot shows runs only.
+//! Which mapped runs of a state are of one expandable segment: a snapshot shows runs only, a tape of ours has the
+//! address ranges too.
 
 use std::collections::HashMap;
 
-use trace_format::SegmentState;
+use trace_format::{Addr, BaseState, PoolId, RangeState, SegmentState, Stream};
 
+use super::order::is_page;
 use crate::expandable::Range;
 use crate::size::SMALL_SEGMENT_BYTES;
 
+/// An expandable segment of a state: the addresses it reserved, and its mapped runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseRange<'s> {
+    /// Where it starts, as recorded; where that is not known, at its first run.
+    pub addr: Addr,
+    /// Size of its pages.
+    pub page_bytes: u64,
+    /// The stream it serves.
+    pub stream: Stream,
+    /// The pool it serves.
+    pub pool: PoolId,
+    /// Whether it serves large requests.
+    pub is_large: bool,
+    /// Its mapped runs, ascending.
+    pub runs: Vec<&'s SegmentState>,
+}
+
+/// The expandable segments of a state: the recorded ranges in their order, then what is inferred from runs that lie in
+/// none of them.
+pub fn base_ranges(
+    base: &BaseState,
+    large_page_bytes: u64,
+    device_total_bytes: u64,
+) -> Vec<BaseRange<'_>> {
+    let known = base.order.ranges.iter().filter(|range| is_page(range.page_bytes));
+    let of = |range: &RangeState| BaseRange {
+        addr: range.addr,
+        page_bytes: range.page_bytes,
+        stream: range.stream,
+        pool: range.pool,
+        is_large: range.is_large,
+        runs: Vec::new(),
+    };
+    let mut ranges: Vec<_> = known.map(of).collect();
+    ranges.sort_by_key(|range| range.addr); // A hostile state may have them in any order.
+    ranges.dedup_by_key(|range| range.addr);
+    let mut others = Vec::new();
+    let mut runs: Vec<_> = base.segments.iter().filter(|segment| segment.is_expandable).collect();
+    runs.sort_by_key(|run| run.addr);
+    for run in runs {
+        let behind = ranges.partition_point(|range| range.addr <= run.addr);
+        let range = behind.checked_sub(1).map(|at| &mut ranges[at]);
+        match range.filter(|range| range.holds(run, device_total_bytes)) {
+            Some(range) => range.runs.push(run),
+            None => others.push(run),
+        }
+    }
+    if !others.is_empty() {
+        // A smaller device: ranges that do not reach their runs are of no use.
+        ranges.retain(|range| !range.runs.is_empty());
+    }
+    let inferred = group_runs(others, large_page_bytes, device_total_bytes);
+    ranges.extend(inferred.into_iter().map(|runs| BaseRange {
+        addr: runs[0].addr,
+        page_bytes: if runs[0].is_large { large_page_bytes } else { SMALL_SEGMENT_BYTES },
+        stream: runs[0].stream,
+        pool: runs[0].pool,
+        is_large: runs[0].is_large,
+        runs,
+    }));
+    ranges
+}
+
+impl BaseRange<'_> {
+    /// Whether a run behind its start can be one of its own.
+    fn holds(&self, run: &SegmentState, device_total_bytes: u64) -> bool {
+        let kind = (run.stream, run.pool, run.is_large);
+        let offset_bytes = run.addr.0 - self.addr.0;
+        let reach_bytes = Range::reach_bytes(self.page_bytes, device_total_bytes);
+        kind == (self.stream, self.pool, self.is_large)
+            && offset_bytes.is_multiple_of(self.page_bytes)
+            && run.size_bytes.is_multiple_of(self.page_bytes)
+            && offset_bytes.saturating_add(run.size_bytes) <= reach_bytes
+    }
+}
+
 /// The mapped runs that one expandable segment can hold, ascending, for each segment of the state. A segment begins at
 /// its lowest run and reaches over 9/8 of the device's memory; its runs begin at whole pages.
-pub fn expandable_runs(
-    segments: &[SegmentState],
+fn group_runs(
+    runs: Vec<&SegmentState>,
     large_page_bytes: u64,
     device_total_bytes: u64,
 ) -> Vec<Vec<&SegmentState>> {
-    let mut runs: Vec<_> = segments.iter().filter(|segment| segment.is_expandable).collect();
-    runs.sort_by_key(|run| run.addr); // A hostile state may have them in any order.
     let mut groups: Vec<Vec<&SegmentState>> = Vec::new();
     let mut alike: HashMap<_, Vec<usize>> = HashMap::new();
     for run in runs {
@@ -40,7 +116,7 @@ pub fn expandable_runs(
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use trace_format::{Addr, PoolId, StackId, Stream};
+    use trace_format::StackId;
 
     use super::*;
 
@@ -61,6 +137,16 @@ mod tests {
 
     fn starts(groups: &[Vec<&SegmentState>]) -> Vec<Vec<u64>> {
         groups.iter().map(|group| group.iter().map(|run| run.addr.0).collect()).collect()
+    }
+
+    fn expandable_runs(
+        segments: &[SegmentState],
+        large_page_bytes: u64,
+        device_total_bytes: u64,
+    ) -> Vec<Vec<&SegmentState>> {
+        let mut runs: Vec<_> = segments.iter().collect();
+        runs.sort_by_key(|run| run.addr);
+        group_runs(runs, large_page_bytes, device_total_bytes)
     }
 
     /// The same, asking each segment so far.

@@ -13,6 +13,7 @@ use replay::driver::DriveError;
 use replay::holders::RunHolders;
 use replay::report::Report;
 use replay::series::Point;
+use replay::start::Departure;
 use replay::strategy::Choice;
 use serde::Serialize;
 
@@ -23,7 +24,7 @@ use crate::runs::{Bound, Rank, RunsFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, models};
 use crate::table::Table;
-use crate::{Verdict, bytes, output, strategy};
+use crate::{Verdict, bytes, output, start, strategy};
 
 /// What `--strategy` does.
 const ABOUT_STRATEGY: &str =
@@ -57,6 +58,10 @@ struct Comparison {
     capacity_bytes: Option<u64>,
     /// Which row has the settings that the run was recorded with.
     recorded_row: usize,
+    /// By how much the replay of that row differs from the recording.
+    replay_differs: Option<Departure>,
+    #[serde(skip)]
+    is_cold: bool,
     rows: Vec<Report>,
     /// What each row held over time, for a page.
     #[serde(skip)]
@@ -87,7 +92,9 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.json {
         output::print_json(&rank)?;
     } else {
-        let text = text(&rank.found, &rank.bound) + &rank.bound.note();
+        let peak = rank.found.rows.first().map(|row| row.peak_reserved_bytes);
+        let started = start::paragraph(rank.started, peak);
+        let text = text(&rank.found, &rank.bound) + &started + &rank.bound.note();
         output::print(&(text + &concluded(&rank.inferred)))?;
     }
     // The table is there already if the page cannot be written.
@@ -114,13 +121,16 @@ fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Com
     }
     let of_recorded = || RunHolders::of(recorded.tape(), recorded.device());
     let holders = options.html.is_some().then(of_recorded);
-    let capacity_bytes = chosen.capacity_bytes;
+    let replay_differs = rows.first().and_then(|row| recorded.departure(row));
+    let (capacity_bytes, is_cold) = (chosen.capacity_bytes, chosen.is_cold());
     let known = edited.as_ref().map_or(&rows, |edited: &Edited| &edited.rows);
     let measured = measured(chosen, None, known, &|| {})?;
     let advice = choose(std::slice::from_ref(&measured));
     Ok(Comparison {
         capacity_bytes,
         recorded_row: 0,
+        replay_differs,
+        is_cold,
         rows,
         series,
         edited,
@@ -174,8 +184,11 @@ fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
 impl Comparison {
     /// The settings of a row, in words.
     fn label(&self, at: usize) -> String {
-        let recorded = if at == self.recorded_row { " (as recorded)" } else { "" };
-        format!("{}{recorded}", settings(&self.rows[at]))
+        let settings = settings(&self.rows[at]);
+        if at != self.recorded_row {
+            return settings.to_owned();
+        }
+        format!("{settings} ({})", start::label(self.replay_differs.as_ref(), self.is_cold))
     }
 }
 
@@ -247,7 +260,10 @@ fn text(comparison: &Comparison, bound: &Bound) -> String {
         Some(edited) => edited::table(comparison, edited),
     };
     let live = live(comparison, bound).map_or(String::new(), |live| live + "\n\n");
-    live + &table.render() + &verdict(comparison).unwrap_or_default()
+    let differs = comparison.replay_differs.as_ref();
+    let differs =
+        differs.map_or(String::new(), |differs| format!("\n{}", start::difference(differs)));
+    live + &table.render() + &verdict(comparison).unwrap_or_default() + &differs
 }
 
 fn table(comparison: &Comparison, bound: &Bound) -> Table {

@@ -82,6 +82,9 @@ struct Target {
 /// Writes the tables.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let output = options.output.as_path();
+    if options.machine.cold {
+        bail!("--cold is for replays: export writes what was recorded; leave it out");
+    }
     if output == Path::new("-") {
         bail!("a table cannot go to standard output: give -o a folder, FILE.parquet or FILE.arrow");
     }

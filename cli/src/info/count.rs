@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use replay::categories::{Categories, Held};
 use replay::holders::RunHolders;
+use replay::start::Start;
 use replay::tape::{Device, Tape};
 use serde::Serialize;
 use trace_format::State;
@@ -22,6 +23,8 @@ pub(super) struct DeviceInfo {
     pub(super) left_out: u64,
     /// From the first record to the last, where the source had a clock.
     pub(super) seconds: Option<f64>,
+    /// What was there before the first record; `null` where the device was empty.
+    pub(super) start: Option<Start>,
     /// Bytes of blocks handed out before the first record and after the last, as recorded.
     pub(super) start_allocated_bytes: u64,
     pub(super) end_allocated_bytes: u64,
@@ -52,6 +55,7 @@ impl DeviceInfo {
             lost: device.lost,
             left_out: device.left_out,
             seconds: seconds(device),
+            start: Start::of(&device.base),
             start_allocated_bytes: state.allocated_bytes(),
             end_allocated_bytes: 0,
             start_reserved_bytes: state.reserved_bytes(),

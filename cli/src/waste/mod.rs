@@ -19,7 +19,7 @@ use crate::runs::{RunsFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::StrategyFlag;
 use crate::table::Table;
-use crate::{Verdict, bytes, holders, output};
+use crate::{Verdict, bytes, holders, output, start};
 use explain::explain;
 
 /// Moments of no memory that the table has a column for.
@@ -98,7 +98,10 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.json {
         output::print_json(&rank)?;
     } else {
-        output::print(&(text(&rank.found) + &rank.bound.note() + &concluded(&rank.inferred)))?;
+        let peak = rank.found.waste.peak.sample.reserved_bytes;
+        let started = start::paragraph(rank.started, Some(peak));
+        let text = text(&rank.found) + &started + &rank.bound.note();
+        output::print(&(text + &concluded(&rank.inferred)))?;
     }
     Ok(Verdict::Good)
 }

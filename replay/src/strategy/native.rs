@@ -83,7 +83,9 @@ impl<R: Witness> Strategy for Native<R> {
             let limited = self.heap.set_memory_fraction(fraction);
             limited.map_err(|error| DriveError::Base(error.into()))?;
         }
-        if let Some(run) = base.segments.iter().find(|run| !is_whole_pages(run, self.heap.config()))
+        let is_known = !base.order.ranges.is_empty();
+        if let Some(run) =
+            base.segments.iter().find(|run| !is_known && !is_whole_pages(run, self.heap.config()))
         {
             let SegmentState { addr, size_bytes, .. } = run;
             let reason = format!(

@@ -22,6 +22,8 @@ use crate::{
     ids::DeviceId,
     layout::{ChunkHeader, ChunkKind},
     meta::Meta,
+    order::BaseOrder,
+    order_codec,
     tables::Tables,
     varint::Malformed,
 };
@@ -52,6 +54,8 @@ pub struct Reader<R> {
     events: EventsDecoder,
     budget: Budget,
     device: DeviceId,
+    /// What the next base chunk of a device adds to its state.
+    order: Option<(DeviceId, BaseOrder)>,
     stopped: bool,
 }
 
@@ -98,6 +102,7 @@ impl<R: Read> Reader<R> {
             events: EventsDecoder::default(),
             budget: Budget::new(factor),
             device: DeviceId::default(),
+            order: None,
             stopped: false,
         };
         let first = reader.read_meta();
@@ -161,7 +166,11 @@ impl<R: Read> Reader<R> {
                 self.events.start(header.items, defined).map_err(ReadCause::Malformed)?;
                 return Ok(None);
             }
-            ChunkKind::Meta | ChunkKind::Strings | ChunkKind::Stacks | ChunkKind::Base => {}
+            ChunkKind::Meta
+            | ChunkKind::Strings
+            | ChunkKind::Stacks
+            | ChunkKind::Base
+            | ChunkKind::Order => {}
         }
         self.chunks.unpack(header, &mut self.payload)?;
         let item = self.contents(header).map_err(ReadCause::Malformed)?;
@@ -185,8 +194,17 @@ impl<R: Read> Reader<R> {
                 Ok(None)
             }
             ChunkKind::Base => {
-                let base = base_codec::decode(payload, self.tables.stacks_len())?;
+                let mut base = base_codec::decode(payload, self.tables.stacks_len())?;
+                if let Some((_, order)) =
+                    self.order.take().filter(|(device, _)| *device == header.device)
+                {
+                    base.order = order;
+                }
                 Ok(Some(Item::Base(header.device, Box::new(base))))
+            }
+            ChunkKind::Order => {
+                self.order = Some((header.device, order_codec::decode(payload)?));
+                Ok(None)
             }
             ChunkKind::Events | ChunkKind::Index | ChunkKind::Unknown(_) => Ok(None),
         }

@@ -18,6 +18,7 @@ use crate::{
     index::IndexEntry,
     layout::{CHUNK_HEADER_BYTES, ChunkKind, JSON_MAX_BYTES, PAYLOAD_MAX_BYTES},
     meta::Meta,
+    order_codec,
     state::State,
     tables::{Frame, Full, Interner},
 };
@@ -208,14 +209,19 @@ impl<W: Write> Writer<W> {
         let at = self.device(device);
         self.flush_device(at)?;
         self.flush_tables()?;
-        self.payload.clear();
-        base_codec::encode(base, &stats, &mut self.payload);
-        let times = IndexEntry {
+        let times = |kind| IndexEntry {
             first_time_ns: base.time_ns,
             last_time_ns: base.time_ns,
-            ..entry(ChunkKind::Base, device, 1)
+            ..entry(kind, device, 1)
         };
-        self.write_chunk(times)
+        if !base.order.is_empty() {
+            self.payload.clear();
+            order_codec::encode(&base.order, &mut self.payload);
+            self.write_chunk(times(ChunkKind::Order))?;
+        }
+        self.payload.clear();
+        base_codec::encode(base, &stats, &mut self.payload);
+        self.write_chunk(times(ChunkKind::Base))
     }
 
     /// Writes everything that waits for a full chunk, so that a reader sees it and a killed process leaves it.

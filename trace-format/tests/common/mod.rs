@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 use trace_format::{
-    Addr, BaseState, BlockState, BlockStatus, Category, DeviceId, Event, Frame, Item, MarkKind,
-    Meta, PoolId, PoolState, ReadError, Reader, Record, Recovery, ScopeFilter, ScopeState,
-    SegmentState, StackId, Stream, StringId, Tables, ThreadId, Writer,
+    Addr, BaseOrder, BaseState, BlockState, BlockStatus, Category, DeviceId, Event, Frame, Item,
+    MarkKind, Meta, PoolId, PoolState, RangeState, ReadError, Reader, Record, Recovery,
+    ScopeFilter, ScopeState, SegmentState, StackId, Stream, StringId, Tables, ThreadId, Writer,
 };
 
 /// Strings and stacks that [`Tape`]s have; records name no others.
@@ -147,23 +147,53 @@ pub(crate) fn bases() -> impl Strategy<Value = BaseState> {
         prop::collection::vec(pool, 0..3),
         prop::collection::vec(scope, 0..3),
         prop::collection::vec(pools(), 0..2),
-        (any::<u64>(), "[a-z:]{0,9}", prop::option::of(0.0..1.0f64), any::<bool>()),
+        (any::<u64>(), "[a-z:]{0,9}", prop::option::of(0.0..1.0f64), any::<bool>(), orders()),
     )
-        .prop_map(
-            |(segments, pools, scopes, captures, (time_ns, settings, memory_fraction, stats))| {
-                let numbered = segments.into_iter().zip(1u64..);
-                BaseState {
-                    time_ns,
-                    segments: numbered.map(|(parts, n)| segment_of(n << 20, parts)).collect(),
-                    pools,
-                    scopes,
-                    captures,
-                    settings,
-                    memory_fraction,
-                    stats: stats.then(|| serde_json::json!({"num_ooms": time_ns})),
-                }
-            },
-        )
+        .prop_map(|(segments, pools, scopes, captures, others)| {
+            let (time_ns, settings, memory_fraction, stats, order) = others;
+            let numbered = segments.into_iter().zip(1u64..);
+            BaseState {
+                time_ns,
+                segments: numbered.map(|(parts, n)| segment_of(n << 20, parts)).collect(),
+                pools,
+                scopes,
+                captures,
+                settings,
+                memory_fraction,
+                stats: stats.then(|| serde_json::json!({"num_ooms": time_ns})),
+                order,
+            }
+        })
+}
+
+fn orders() -> impl Strategy<Value = BaseOrder> {
+    let addrs = || prop::collection::vec(any::<u64>().prop_map(Addr), 0..4);
+    let range = (any::<u64>(), any::<u64>(), pools(), any::<bool>()).prop_map(
+        |(addr, page_bytes, pool, is_large)| RangeState {
+            addr: Addr(addr),
+            page_bytes,
+            stream: Stream(addr % 7),
+            pool,
+            is_large,
+        },
+    );
+    let age = (any::<u64>().prop_map(Addr), any::<u32>());
+    let order = (
+        addrs(),
+        prop::collection::vec(range, 0..3),
+        prop::collection::vec(age, 0..3),
+        addrs(),
+        (
+            prop::collection::vec(pools(), 0..3),
+            prop::collection::vec(pools(), 0..3),
+            prop::collection::vec(pools(), 0..3),
+        ),
+    );
+    let known = order.prop_map(|(begun, ranges, ages, pending, lists)| {
+        let (released_pools, lending_pools, unsplit_pools) = lists;
+        BaseOrder { unsplit_pools, begun, ranges, ages, pending, released_pools, lending_pools }
+    });
+    prop_oneof![Just(BaseOrder::default()), known]
 }
 
 type Parts = (Vec<(u64, u64, u32)>, PoolId, [bool; 2]);

@@ -4,8 +4,8 @@ use std::io;
 
 use rustc_hash::FxHashMap;
 use trace_format::{
-    Addr, BaseState, BlockState, BlockStatus, Event, Record, ScopeFilter, SegmentState, StackId,
-    StringId,
+    Addr, BaseOrder, BaseState, BlockState, BlockStatus, Event, Record, ScopeFilter, SegmentState,
+    StackId, StringId,
 };
 
 use super::blocks;
@@ -204,6 +204,7 @@ impl Tables {
                 None => initial_memory_fraction,
             },
             stats: None,
+            order: BaseOrder::default(),
         }
     }
 }

@@ -1,0 +1,104 @@
+//! The heap's orders and ages, as a base state carries them; `restore.rs` is the way back.
+
+use rustc_hash::FxHashMap;
+use trace_format::{Addr, BaseOrder, RangeState};
+
+use super::Heap;
+use crate::block::BlockId;
+use crate::device::Device;
+use crate::pool::{PoolIndex, Pools};
+use crate::record::Recorder;
+use crate::size::SMALL_SEGMENT_BYTES;
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// What later placements depend on besides memory and pools.
+    pub(super) fn order(&self) -> BaseOrder {
+        let pools = &self.pools;
+        BaseOrder {
+            begun: self.begun(),
+            ranges: self.range_states(),
+            ages: self.ages(),
+            pending: self.flush_order(),
+            released_pools: pools.freeable.iter().map(|slot| pools.get(*slot).id).collect(),
+            lending_pools: pools.use_on_oom.clone(),
+            unsplit_pools: pools.no_split.clone(),
+        }
+    }
+
+    /// Segments and address ranges, oldest first; empty where they have no ranks.
+    fn begun(&self) -> Vec<Addr> {
+        let firsts = self.blocks.iter().filter(|(_, block)| block.prev.is_none());
+        let ranked = firsts.filter(|(_, block)| block.segment_rank > 0);
+        let mut begun: Vec<_> = ranked
+            // Ranks wrap, ages do not.
+            .map(|(_, block)| (self.segments_begun.wrapping_sub(block.segment_rank), block.addr))
+            .collect();
+        begun.sort_unstable_by_key(|(age, _)| std::cmp::Reverse(*age));
+        begun.into_iter().map(|(_, addr)| addr).collect()
+    }
+
+    fn range_states(&self) -> Vec<RangeState> {
+        let firsts = self.blocks.iter().filter(|(_, block)| block.prev.is_none());
+        let mut ranges: Vec<_> = firsts
+            .filter_map(|(id, block)| {
+                let range = self.ranges[block.range?.slot()].as_ref()?;
+                let pool = self.pool_of(id);
+                Some(RangeState {
+                    addr: range.addr,
+                    page_bytes: range.page_bytes,
+                    stream: range.stream(),
+                    pool: self.pools.id_of(pool),
+                    is_large: !pool.is_small(),
+                })
+            })
+            .collect();
+        ranges.sort_unstable_by_key(|range| range.addr);
+        ranges
+    }
+
+    /// Ages of the blocks that garbage collection looks at; all are 0 where it never ran.
+    fn ages(&self) -> Vec<(Addr, u32)> {
+        let pool = Self::collected_pool();
+        let mut ages: Vec<_> = self
+            .pools
+            .free(pool)
+            .map(|id| (self.blocks[id].addr, self.age(pool, id)))
+            .filter(|(_, age)| *age > 0)
+            .collect();
+        ages.sort_unstable();
+        ages
+    }
+
+    /// The pool whose segments garbage collection returns.
+    pub(super) fn collected_pool() -> PoolIndex {
+        Pools::index(None, false)
+    }
+
+    /// Searches of its pool since a block became free.
+    pub(super) fn age(&self, pool: PoolIndex, id: BlockId) -> u32 {
+        let search_count = self.pools[pool].search_count as u32;
+        search_count.wrapping_sub(self.blocks[id].search_count_at_free)
+    }
+
+    /// Pending frees in the order in which a flush completes them: stream by stream, a block with its last event.
+    fn flush_order(&self) -> Vec<Addr> {
+        let mut left: FxHashMap<BlockId, u32> = FxHashMap::default();
+        let mut order = Vec::new();
+        for id in self.pending_blocks() {
+            let left = left.entry(id).or_insert_with(|| self.blocks[id].event_count.max(1));
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                order.push(self.blocks[id].addr);
+            }
+        }
+        order
+    }
+}
+
+/// Larger pages than any device has are damage.
+const PAGE_MAX_BYTES: u64 = 1 << 40;
+
+/// Whether a page has a size that segments can have.
+pub(super) const fn is_page(page_bytes: u64) -> bool {
+    page_bytes > 0 && page_bytes <= PAGE_MAX_BYTES && page_bytes.is_multiple_of(SMALL_SEGMENT_BYTES)
+}
