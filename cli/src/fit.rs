@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
-use replay::fit::{Exception, Fit, GPUS, Search, find_gpu, fit};
+use replay::fit::{Exception, Fit, GPUS, Search, find_gpu, fit, other_size_of_gpu, suggest_gpus};
 use serde::Serialize;
 
 use crate::compare::{choices, choices_max, settings_of};
@@ -14,7 +14,7 @@ use crate::runs::{RanksFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, is_live};
 use crate::table::Table;
-use crate::{Verdict, bytes, output};
+use crate::{Verdict, bytes, caller, output};
 
 /// Replays that a configuration takes as a rule besides its checks, for the progress bar.
 const USUAL_REPLAYS: u64 = 14;
@@ -33,8 +33,8 @@ pub(crate) struct Options {
     /// A strategy to add to the table, with its settings; may be given several times
     #[arg(long, value_name = "NAME[:SETTINGS]")]
     strategy: Vec<StrategyFlag>,
-    /// Also say whether it fits this GPU, with exit code 1 if not: h100, a100-80gb, ...; `list` names them all, each
-    /// with its memory and where that number is from
+    /// Also say whether it fits this GPU, with exit code 1 if not: h100, 4090, "NVIDIA A100-SXM4-40GB", ...; `list`
+    /// names them all, each with its memory and where that number is from
     #[arg(long, value_name = "NAME", conflicts_with = "capacity")]
     gpu: Option<String>,
     /// Larger capacities that are tried as well: more memory is not always enough where less was
@@ -132,9 +132,19 @@ fn fits(
 fn place(options: &Options) -> Result<Option<Place>> {
     if let Some(name) = &options.gpu {
         let Some(gpu) = find_gpu(name) else {
-            let names: Vec<_> = GPUS.iter().map(|gpu| gpu.name).collect();
-            bail!("--gpu {name}: not known, only {}; or give --capacity", names.join(", "));
+            let close = suggest_gpus(name).join(", ");
+            let meant =
+                if close.is_empty() { ";".to_owned() } else { format!("; did you mean {close}?") };
+            bail!(
+                "--gpu {name}: not known{meant} `vramtape fit --gpu list` names all; or give --capacity"
+            );
         };
+        if let Some(other) = other_size_of_gpu(name) {
+            caller::warn(&format!(
+                "--gpu {name} is read as {}; the other is {}",
+                gpu.name, other.name
+            ));
+        }
         return Ok(Some(Place { name: gpu.name.to_owned(), usable_bytes: gpu.usable_bytes() }));
     }
     let asked = options.ranks.machine.capacity()?;
