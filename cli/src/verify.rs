@@ -1,20 +1,22 @@
-//! `vramtape verify SNAPSHOT --meta META.json`: whether our allocator does what PyTorch's did.
+//! `vramtape verify RUN --meta META.json`: whether our allocator does what the recorded one did.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use replay::import::{Origin, import_file};
-use replay::verify::{Agreement, Verification, verify};
+use replay::tape::Tape;
+use replay::verify::{Agreement, RecordedRun, Verification, verify, verify_tape};
 use serde::Serialize;
+use trace_format::DeviceId;
 
 use crate::{Verdict, input, output};
 
 /// The flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// A PyTorch memory snapshot
-    #[arg(value_name = "SNAPSHOT")]
-    snapshot: PathBuf,
+    /// A PyTorch memory snapshot, or a tape
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
     /// JSON about its run: torch, device_total_bytes, fraction, memory_stats
     #[arg(long, value_name = "META.json")]
     meta: Option<PathBuf>,
@@ -40,16 +42,7 @@ struct DeviceReport {
 /// Replays under the recorded settings and compares.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let recorded = input::recorded(options.meta.as_deref())?;
-    let import = import_file(&options.snapshot, &recorded.known())
-        .context("verify needs a snapshot that PyTorch wrote; `vramtape diff` compares two runs")?;
-    if import.origin != Origin::Snapshot {
-        bail!(
-            "{} is {}: it says nothing of placements to verify; try `vramtape compare`",
-            options.snapshot.display(),
-            import.origin
-        );
-    }
-    let devices: Vec<_> = verify(&import, &recorded)?
+    let devices: Vec<_> = verifications(&options.run, &recorded)?
         .into_iter()
         .map(|(device, verification)| DeviceReport {
             device: device.0,
@@ -64,6 +57,25 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         output::print(&report.devices.iter().map(text).collect::<String>())?;
     }
     Ok(if report.same { Verdict::Good } else { Verdict::Bad })
+}
+
+/// Of a tape or a snapshot.
+fn verifications(run: &Path, recorded: &RecordedRun) -> Result<Vec<(DeviceId, Verification)>> {
+    if run != Path::new("-")
+        && let Some(tape) = Tape::open_recorded(run)?
+    {
+        return Ok(verify_tape(&tape, recorded)?);
+    }
+    let import = import_file(run, &recorded.known())
+        .context("verify needs a tape, or a snapshot that PyTorch wrote")?;
+    if import.origin != Origin::Snapshot {
+        bail!(
+            "{} is {}: it says nothing of placements to verify; try `vramtape compare`",
+            run.display(),
+            import.origin
+        );
+    }
+    Ok(verify(&import, recorded)?)
 }
 
 fn text(report: &DeviceReport) -> String {

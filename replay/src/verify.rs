@@ -11,6 +11,7 @@ use crate::diff;
 use crate::driver::{DriveError, Follow};
 use crate::import::{Import, Known};
 use crate::run::{DeviceTape, Options, run_recording};
+use crate::tape::{Device, Tape};
 
 /// A statistic that a recording cannot be held to: flushes that returned nothing left no trace in it.
 const UNTRACED_STAT: &str = "num_sync_all_streams";
@@ -69,6 +70,47 @@ pub fn verify(
         .iter()
         .map(|device| Ok((device.device, verify_device(import, device, run)?)))
         .collect()
+}
+
+/// Replays every device of a tape under the settings that it was recorded with, and compares. A tape has no list of the
+/// segments at its end to compare with.
+///
+/// # Errors
+/// When the tape contradicts itself, or names settings that are none.
+pub fn verify_tape(
+    tape: &Tape,
+    run: &RecordedRun,
+) -> Result<Vec<(DeviceId, Verification)>, DriveError> {
+    let settings = |source| DriveError::Settings { index: 0, source };
+    let config = Config::parse(&tape.meta.alloc_conf, tape.compat()).map_err(settings)?.config;
+    let verify = |device| verify_device_of_tape(tape, device, &config, run);
+    tape.devices.iter().map(|device| Ok((device.id, verify(device)?))).collect()
+}
+
+fn verify_device_of_tape(
+    tape: &Tape,
+    device: &Device,
+    config: &Config,
+    run: &RecordedRun,
+) -> Result<Verification, DriveError> {
+    let meta = tape.device_meta(device.id);
+    let recorded_bytes = meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes));
+    let options = Options {
+        strategy: config.clone().into(),
+        capacity_bytes: run.device_total_bytes.or(recorded_bytes),
+        memory_fraction: None,
+        recorded_addresses: true,
+        follow: Follow::default(),
+    };
+    let text = |id: trace_format::StringId| tape.text(id);
+    let recorded = DeviceTape { base: &device.base, records: &device.records, text: &text };
+    let replayed = run_recording(recorded, &options, |_| {})?;
+    let base = &device.base.segments;
+    let steps = diff::diff(
+        diff::Run { base, events: device.records.iter().map(|record| record.event) },
+        diff::Run { base, events: replayed.records.iter().map(|record| record.event) },
+    );
+    Ok(Verification { steps, final_state: None, stats: None })
 }
 
 fn verify_device(

@@ -5,7 +5,7 @@ use replay::ranks::{Skipped, WasteOfRanks, waste};
 use replay::waste::Waste;
 use serde::Serialize;
 
-use super::{Found, head, share_of};
+use super::{Found, share_of};
 use crate::runs::{Answers, Rank};
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
@@ -34,18 +34,16 @@ pub(super) fn report(as_json: bool, answers: &Answers<Found>) -> Result<Verdict>
 
 fn text(ranks: &[Rank<Found>], summary: &WasteOfRanks) -> String {
     let Rank { name, found, .. } = &ranks[summary.worst_rank];
-    let Found { waste, explanation, next_step, .. } = found;
     let plural = if ranks.len() == 1 { "" } else { "s" };
     let out = match summary.ranks_out_of_memory {
         0 => String::new(),
         count => format!(", {count} of them out of memory"),
     };
-    let table = table(summary, waste.peak.sample.reserved_bytes);
+    let table = table(summary, found.waste.peak.sample.reserved_bytes);
+    let worst = super::text(found);
     format!(
-        "{} rank{plural}{out}; the worst is {name}: {}\nat each rank's peak:\n{table}\n\
-         {name}: {explanation}\nNext: {next_step}.\n",
-        ranks.len(),
-        head(waste),
+        "{} rank{plural}{out}; the worst is {name}\n\nat each rank's peak:\n{table}\n{name}: {worst}",
+        ranks.len()
     )
 }
 
