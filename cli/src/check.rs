@@ -1,11 +1,12 @@
 //! `vramtape check SNAPSHOT`: whether PyTorch's viewer and tools can read a snapshot.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use replay::check::{Demand, check};
+use anyhow::{Context, Result, bail};
+use replay::check::{Demand, FaultGroup, check};
 use replay::import::INPUT_BYTES_MAX;
 use replay::source::read_all;
+use replay::tape::Tape;
 use serde::Serialize;
 
 use crate::{Verdict, bytes, output};
@@ -28,6 +29,8 @@ pub(crate) struct Options {
 struct Report {
     good: bool,
     faults_total: u64,
+    /// Faults that differ in nothing but numbers, together.
+    groups: Vec<Group>,
     /// The first hundred.
     faults: Vec<Fault>,
     devices: Vec<Span>,
@@ -41,6 +44,15 @@ struct Fault {
 }
 
 #[derive(Serialize)]
+struct Group {
+    rule: String,
+    what: String,
+    count: u64,
+    /// The first few.
+    places: Vec<String>,
+}
+
+#[derive(Serialize)]
 struct Span {
     device: usize,
     events: usize,
@@ -50,6 +62,16 @@ struct Span {
 
 /// Checks and reports.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    if options.snapshot != Path::new("-")
+        && let Some(tape) = Tape::open_recorded(&options.snapshot)?
+    {
+        drop(tape);
+        let name = options.snapshot.display();
+        bail!(
+            "{name} is a tape, and check is for snapshots: `vramtape info {name}` says whether a tape is whole, \
+             `vramtape export {name} -o FILE.pickle` makes a snapshot of it"
+        );
+    }
     let content = read_all(&options.snapshot, INPUT_BYTES_MAX)?;
     let demand = if options.complete { Demand::Complete } else { Demand::Readable };
     let checked = check(&content, demand).with_context(|| {
@@ -60,6 +82,12 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         rule: fault.rule.to_string(),
         what: fault.what.clone(),
     };
+    let group = |group: &FaultGroup| Group {
+        rule: group.first.rule.to_string(),
+        what: group.first.what.clone(),
+        count: group.count,
+        places: std::iter::once(&group.first.place).chain(&group.more_places).cloned().collect(),
+    };
     let span = |span: &replay::check::Span| Span {
         device: span.device,
         events: span.events,
@@ -69,6 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let report = Report {
         good: checked.is_good(),
         faults_total: checked.faults.total(),
+        groups: checked.faults.groups().iter().map(group).collect(),
         faults: checked.faults.first().iter().map(fault).collect(),
         devices: checked.spans.iter().map(span).collect(),
     };
@@ -83,6 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 fn text(report: &Report) -> String {
     let verdict = match report.faults_total {
         0 => "good".to_owned(),
+        1 => "1 fault".to_owned(),
         total => format!("{total} faults"),
     };
     let devices = report.devices.iter().map(|span| {
@@ -93,10 +123,13 @@ fn text(report: &Report) -> String {
             span.device, span.events
         )
     });
-    let faults = report
-        .faults
-        .iter()
-        .map(|fault| format!("{}: {}: {}", fault.place, fault.rule, fault.what));
+    let faults = report.groups.iter().map(|Group { rule, what, count, places }| match count {
+        1 => format!("{}: {rule}: {what}", places[0]),
+        count => {
+            let more = if *count > places.len() as u64 { ", ..." } else { "" };
+            format!("{count} times: {rule}: {what}\n  at {}{more}", places.join(", "))
+        }
+    });
     let lines: Vec<_> = std::iter::once(verdict).chain(devices).chain(faults).collect();
     lines.join("\n") + "\n"
 }

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
-use replay::fit::{Exception, Fit, GPUS, Search, Verdict as OnDevice, find_gpu, fit, verdict};
+use replay::fit::{
+    Exception, Fit, GPUS, Search, Verdict as OnDevice, find_gpu, fit, other_size_of_gpu,
+    suggest_gpus, verdict,
+};
 use replay::run::run as replay_run;
 use replay::start::Departure;
 use serde::Serialize;
@@ -16,7 +19,7 @@ use crate::runs::{Bound, RanksFlags, Share, concluded};
 use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, is_live};
 use crate::table::Table;
-use crate::{Verdict, bytes, output, start};
+use crate::{Verdict, bytes, caller, output, start};
 
 /// Replays that a configuration takes as a rule besides its checks, for the progress bar.
 const USUAL_REPLAYS: u64 = 14;
@@ -35,9 +38,10 @@ pub(crate) struct Options {
     /// A strategy to add to the table, with its settings; may be given several times
     #[arg(long, value_name = "NAME[:SETTINGS]")]
     strategy: Vec<StrategyFlag>,
-    /// Also answer for this GPU: h100, a100-80gb, ...; `list` names them all, each with its memory and where that
-    /// number is from. The last line is the answer, and so is the exit code: 0 is yes, as recorded or with settings
-    /// that are available live; 1 is no, or unknown because the run died, was cut or handled refused requests
+    /// Also answer for this GPU: h100, 4090, "NVIDIA A100-SXM4-40GB", ...; `list` names them all, each with its memory
+    /// and where that number is from. The last line is the answer, and so is the exit code: 0 is yes, as recorded or
+    /// with settings that are available live; 1 is no, or unknown because the run died, was cut or handled refused
+    /// requests
     #[arg(long, value_name = "NAME", conflicts_with = "capacity")]
     gpu: Option<String>,
     /// Larger capacities that are tried as well: more memory is not always enough where less was
@@ -167,9 +171,19 @@ fn fits(
 fn place(options: &Options) -> Result<Option<Place>> {
     if let Some(name) = &options.gpu {
         let Some(gpu) = find_gpu(name) else {
-            let names: Vec<_> = GPUS.iter().map(|gpu| gpu.name).collect();
-            bail!("--gpu {name}: not known, only {}; or give --capacity", names.join(", "));
+            let close = suggest_gpus(name).join(", ");
+            let meant =
+                if close.is_empty() { ";".to_owned() } else { format!("; did you mean {close}?") };
+            bail!(
+                "--gpu {name}: not known{meant} `vramtape fit --gpu list` names all; or give --capacity"
+            );
         };
+        if let Some(other) = other_size_of_gpu(name) {
+            caller::warn(&format!(
+                "--gpu {name} is read as {}; the other is {}",
+                gpu.name, other.name
+            ));
+        }
         return Ok(Some(Place { name: gpu.name.to_owned(), usable_bytes: gpu.usable_bytes() }));
     }
     let asked = options.ranks.machine.capacity()?;

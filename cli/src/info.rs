@@ -1,6 +1,7 @@
 //! `vramtape info RUN`: what a run holds.
 
 mod count;
+mod folder;
 mod origin;
 
 use std::fmt::Write;
@@ -21,7 +22,7 @@ use count::DeviceInfo;
 /// The flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// A tape, a snapshot or a log
+    /// A tape, a snapshot or a log; or a folder, whose runs are listed
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// Print JSON
@@ -46,6 +47,9 @@ struct Info {
 
 /// Reads the run and says what is in it.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    if options.run.is_dir() {
+        return folder::run(&options.run, options.json);
+    }
     let tape = input::read(&options.run, &Known::default())?;
     let info = Info {
         end: tape.recovery.to_string(),

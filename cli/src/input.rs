@@ -28,7 +28,8 @@ pub(crate) fn read_among_others(path: &Path, known: &Known) -> Result<Tape> {
     Ok(tape)
 }
 
-fn warn_of(path: &Path, tape: &Tape) {
+/// Warns where part of a run is missing.
+pub(crate) fn warn_of(path: &Path, tape: &Tape) {
     if tape.recovery.torn.is_some() {
         caller::warn(&format!("{}: {}", path.display(), tape.recovery));
     }

@@ -18,6 +18,11 @@ pub(crate) fn help() -> String {
 
 /// What to say to somebody who asks this program for one of them.
 pub(crate) fn refusal(verb: &str) -> Option<String> {
+    if verb == "profile" {
+        let text = "`profile` is no command but a part of the Python package: `with vramtape.profile(\"step.html\"):` \
+                    around the code; `python -m vramtape run` records a whole program";
+        return Some(text.to_owned());
+    }
     VERBS.iter().any(|(known, _)| *known == verb).then(|| {
         format!(
             "`vramtape {verb}` is in the Python package: install that beside PyTorch, then \

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allocator::config::{Compat, Config, parse_bytes};
+use allocator::config::{Compat, Config, parse_bytes_with_unit};
 use anyhow::{Context, Error, Result, bail};
 use clap::ValueEnum;
 use replay::driver::Follow;
@@ -34,7 +34,8 @@ pub(crate) struct RunFlags {
 /// The machine that runs are replayed on, and which of a run's inputs count.
 #[derive(clap::Args)]
 pub(crate) struct MachineFlags {
-    /// Memory of the simulated device, or `unlimited` [default: as recorded, if that is known]
+    /// Memory of the simulated device, such as 24GiB, 24GB or 80G (all binary), or `unlimited` [default: as recorded, if
+    /// that is known]
     #[arg(long, value_name = "SIZE")]
     pub(crate) capacity: Option<String>,
     /// Which device of the run, if it has several
@@ -171,7 +172,8 @@ impl MachineFlags {
     /// The capacity that was asked for; `None` where none was, or `unlimited`.
     pub(crate) fn capacity(&self) -> Result<Option<u64>> {
         let asked = self.capacity.as_deref().filter(|text| *text != "unlimited");
-        asked.map(|text| parse_bytes(text).map_err(Error::msg).context("--capacity")).transpose()
+        let parse = |text| parse_bytes_with_unit(text).map_err(Error::msg).context("--capacity");
+        asked.map(parse).transpose()
     }
 }
 

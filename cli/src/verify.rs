@@ -1,13 +1,13 @@
 //! `vramtape verify RUN --meta META.json`: whether our allocator does what the recorded one did.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use replay::import::{Origin, import_file};
-use replay::source::read_start;
-use replay::verify::{Agreement, Verification, verify, verify_tape};
+use replay::tape::Tape;
+use replay::verify::{Agreement, RecordedRun, Verification, verify, verify_tape};
 use serde::Serialize;
-use trace_format::{DeviceId, MAGIC};
+use trace_format::DeviceId;
 
 use crate::start::{self, Started};
 use crate::{Verdict, input, output};
@@ -42,7 +42,8 @@ struct DeviceReport {
 
 /// Replays under the recorded settings and compares.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let devices: Vec<_> = verified(options)?
+    let recorded = input::recorded(options.meta.as_deref())?;
+    let devices: Vec<_> = verifications(&options.run, &recorded)?
         .into_iter()
         .map(|(device, verification)| DeviceReport {
             device: device.0,
@@ -59,23 +60,25 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     Ok(if report.same { Verdict::Good } else { Verdict::Bad })
 }
 
-fn verified(options: &Options) -> Result<Vec<(DeviceId, Verification)>> {
-    let recorded = input::recorded(options.meta.as_deref())?;
-    let start = read_start(&options.run, MAGIC.len() as u64).unwrap_or_default();
-    if start == MAGIC {
-        return Ok(verify_tape(&input::read(&options.run, &recorded.known())?)?);
+/// Of a tape or a snapshot.
+fn verifications(run: &Path, recorded: &RecordedRun) -> Result<Vec<(DeviceId, Verification)>> {
+    if run != Path::new("-")
+        && let Some(tape) = Tape::open_recorded(run)?
+    {
+        input::warn_of(run, &tape);
+        return Ok(verify_tape(&tape, recorded)?);
     }
-    let import = import_file(&options.run, &recorded.known()).context(
+    let import = import_file(run, &recorded.known()).context(
         "verify needs a tape, or a snapshot that PyTorch wrote; `vramtape diff` compares two runs",
     )?;
     if import.origin != Origin::Snapshot {
         bail!(
             "{} is {}: it says nothing of placements to verify; try `vramtape compare`",
-            options.run.display(),
+            run.display(),
             import.origin
         );
     }
-    Ok(verify(&import, &recorded)?)
+    Ok(verify(&import, recorded)?)
 }
 
 fn text(report: &DeviceReport) -> String {

@@ -393,7 +393,7 @@ fn verify_is_0_where_our_allocator_does_what_pytorch_did_and_1_where_not() {
 fn bad_flags_are_2_and_say_what_to_write() {
     let (snapshot, _) = trace("gpt2_train-default");
     let cases: [(&str, &[&str]); 4] = [
-        ("error-capacity", &["--capacity", "80GB"]),
+        ("error-capacity", &["--capacity", "80"]),
         ("error-settings", &["--config", "max_split_size_mb:3"]),
         ("error-strategy", &["--strategy", "natve"]),
         ("error-device", &["--device", "3"]),

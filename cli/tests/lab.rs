@@ -66,7 +66,8 @@ fn fit_names_the_smallest_device_and_says_whether_a_gpu_is_enough() {
     assert_eq!(row["on_device"]["device_bytes"], 15_u64 << 30);
     let capacity = row["capacity_bytes"].as_u64().unwrap();
     let ooms = |bytes: u64| {
-        let args = ["replay", &snapshot, "--config", "", "--capacity", &bytes.to_string()];
+        let capacity = format!("{bytes}B");
+        let args = ["replay", &snapshot, "--config", "", "--capacity", &capacity];
         json(&args)["num_ooms"].as_i64().unwrap()
     };
     assert_eq!(ooms(capacity), 0, "what it names is enough");
@@ -76,7 +77,7 @@ fn fit_names_the_smallest_device_and_says_whether_a_gpu_is_enough() {
 #[test]
 fn fit_lists_the_gpus_it_knows_without_a_run() {
     golden("fit-gpus", &good(&["fit", "--gpu", "list"]));
-    assert_eq!(json(&["fit", "--gpu", "list"])[0]["name"], "b200");
+    assert_eq!(json(&["fit", "--gpu", "list"])[0]["name"], "gb200");
     let (snapshot, _) = trace("gpt2_train-default");
     for (name, args) in [
         ("error-gpu", &["fit", snapshot.as_str(), "--gpu", "h1000"][..]),

@@ -7,7 +7,7 @@
 
 Importing this package starts nothing and does not import torch; each name is loaded when it is first used.
 
-The questions of the replay lab (``compare`` to ``waste``) take a run by its path and return what the command's
+The verbs of the replay lab (``check`` to ``waste``; ``import_run`` is ``vramtape import``) take a run by its path and return what the command's
 ``--json`` prints, as a plain dict. None keeps anything: they can be pickled and mapped over many runs, by
 ``multiprocessing``, Ray or Dask. While one works, Python's lock is free, so several threads may ask at once.
 """
@@ -20,7 +20,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._ask import Error
     from ._install import InstallError, NoCuda, active_route, install, observe
-    from ._lab import compare, fit, info, replay, tune, waste
+    from ._lab import (
+        check,
+        compare,
+        diff,
+        edit,
+        export,
+        fit,
+        import_run,
+        info,
+        recover,
+        replay,
+        tune,
+        verify,
+        waste,
+    )
     from ._profile import profile
     from .marks import mark, step
     from .monitor import (
@@ -35,7 +49,21 @@ if TYPE_CHECKING:
 _MODULES = {
     "_ask": ("Error",),
     "_install": ("InstallError", "NoCuda", "active_route", "install", "observe"),
-    "_lab": ("compare", "fit", "info", "replay", "tune", "waste"),
+    "_lab": (
+        "check",
+        "compare",
+        "diff",
+        "edit",
+        "export",
+        "fit",
+        "import_run",
+        "info",
+        "recover",
+        "replay",
+        "tune",
+        "verify",
+        "waste",
+    ),
     "_profile": ("profile",),
     "marks": ("mark", "step"),
     "monitor": (
@@ -54,20 +82,27 @@ __all__ = [  # Written out for type checkers; a test compares it with the above.
     "Monitor",
     "NoCuda",
     "active_route",
+    "check",
     "compare",
+    "diff",
+    "edit",
+    "export",
     "fit",
     "format_memory_stats",
     "get_memory_stats",
     "get_memory_utilization",
+    "import_run",
     "info",
     "install",
     "mark",
     "observe",
     "profile",
+    "recover",
     "replay",
     "reset_peak_memory",
     "step",
     "tune",
+    "verify",
     "waste",
 ]
 

@@ -1,4 +1,8 @@
-"""The verbs of the lab. What each returns is what the command of its name prints with ``--json``."""
+"""The verbs of the lab. What each returns is what the command of its name prints with ``--json``.
+
+``import`` is a word of Python's own, so that verb is :func:`import_run` here. Verbs that answer yes or no with their
+exit code do so in the answer: ``same`` of :func:`diff` and :func:`verify`, ``good`` of :func:`check`.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,7 @@ def replay(
     compat: Optional[str] = None,
     empty_cache: bool = True,
     cold: bool = False,
+    edit: Texts = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Says what a run would have reserved under one setting.
@@ -34,18 +39,19 @@ def replay(
     :param strategy: how requests become placements, ``NAME`` or ``NAME:SETTINGS``; as recorded if left out
     :param config: settings as in ``PYTORCH_CUDA_ALLOC_CONF``, ``""`` for PyTorch's defaults; as recorded if left out
     :param device: which device of the run, if it has several
-    :param capacity: memory of the simulated device, in bytes or such as ``"24GiB"``, or ``"unlimited"``; as recorded
-        if left out
+    :param capacity: memory of the simulated device: an ``int`` of bytes, a text with a unit such as ``"24GiB"`` or
+        ``"24GB"`` (both binary), or ``"unlimited"``; as recorded if left out
     :param progress: called now and then with the records that are done and their total, and stops the work where it
         raises; ``True`` for a bar on standard error
     :param meta: JSON with what a snapshot does not hold: ``torch``, ``device_total_bytes``, ``fraction``
     :param compat: whose behaviour to reproduce, ``"2.11"`` or ``"2.15"``; as recorded if left out
-    :param empty_cache: follow the emptied caches that an import only concluded
+    :param empty_cache: follow the emptied caches that an import only inferred
     :param cold: of a run that starts in the middle, request what was live there anew from an empty device
+    :param edit: an edit of the program, such as ``"scale:0.5"``, or several; ``vramtape help edit`` has them all
     :param threads: how many threads work, one a core if left out
     :raises vramtape.Error: when the run cannot be read or replayed, or there are no such settings
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, cold)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit)
     settings = [*_flags("strategy", strategy), *_flags("config", config)]
     return ask(["replay", *settings, *machine, *_runs(run)], threads, progress)
 
@@ -63,6 +69,7 @@ def compare(
     empty_cache: bool = True,
     cold: bool = False,
     keep_going: bool = False,
+    edit: Texts = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Replays under the recorded settings, the usual ones and models of other allocators; a row each in ``rows``.
@@ -74,7 +81,7 @@ def compare(
 
     The others are those of :func:`replay`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, cold)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit)
     settings = [*_flags("strategy", strategy), *_flags("config", config)]
     return ask(["compare", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -93,6 +100,7 @@ def waste(
     empty_cache: bool = True,
     cold: bool = False,
     keep_going: bool = False,
+    edit: Texts = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Says where a run's reserved memory goes, byte for byte, at the peak, out of memory and over time.
@@ -102,7 +110,7 @@ def waste(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, cold)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("points", points)]
     return ask(["waste", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -122,17 +130,19 @@ def fit(
     empty_cache: bool = True,
     cold: bool = False,
     keep_going: bool = False,
+    edit: Texts = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Says what the smallest device is that a run fits on, under each row of :func:`compare`.
 
     :param capacity: also answer for a device of this size, under ``verdict``
-    :param gpu: also answer for this GPU, by its name, such as ``"l40s"``
+    :param gpu: also answer for this GPU, by its name, such as ``"l40s"``, ``"4090"`` or what
+        ``torch.cuda.get_device_name()`` returns
     :param checks: larger capacities that are tried as well
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, cold)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("gpu", gpu)]
     return ask(["fit", *settings, *_flags("checks", checks), *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -149,6 +159,7 @@ def tune(
     empty_cache: bool = True,
     cold: bool = False,
     keep_going: bool = False,
+    edit: Texts = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Finds the settings under which runs together reserve least; ``export`` has the lines for a shell.
@@ -157,13 +168,137 @@ def tune(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, cold)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit)
     return ask(["tune", *_flags("lines", lines), *machine, *_runs(runs, keep_going)], threads, progress)
 
 
 def info(run: Run, progress: Progress = None) -> dict[str, Any]:
-    """Says what a run holds: its description, its devices and how many events of each kind."""
+    """Says what a run holds: its description, its devices and how many events of each kind.
+
+    Of a folder it lists the runs, in ``runs``.
+    """
     return ask(["info", *_runs(run)], 1, progress)
+
+
+def edit(
+    run: Run,
+    edits: Texts,
+    output: Run,
+    progress: Progress = None,
+    *,
+    force: bool = False,
+    meta: Optional[Run] = None,
+) -> dict[str, Any]:
+    """Writes the tape of a program that asks for something else.
+
+    :param edits: an edit, such as ``"scale:0.5"``, or several; ``vramtape help edit`` has them all
+    :param output: the file to write
+    :param force: replace the file if it exists
+    :param meta: as for :func:`replay`
+    """
+    given = [edits] if isinstance(edits, str) else list(edits or ())
+    flags = [*_paths("output", output), *_paths("meta", meta), *_switch("force", force)]
+    return ask(["edit", *flags, *_runs(run), *given], 1, progress)
+
+
+def import_run(
+    file: Run,
+    output: Run,
+    progress: Progress = None,
+    *,
+    force: bool = False,
+    meta: Optional[Run] = None,
+) -> dict[str, Any]:
+    """Writes another tool's file as a tape: ``vramtape import``, whose name is a word of Python's own.
+
+    :param file: a PyTorch memory snapshot, a log of RMM or a problem of minimalloc, also .zst or .gz
+
+    The others are those of :func:`edit`.
+    """
+    flags = [*_paths("output", output), *_paths("meta", meta), *_switch("force", force)]
+    return ask(["import", *flags, *_runs(file)], 1, progress)
+
+
+def export(
+    run: Run,
+    output: Run,
+    strategy: Texts = None,
+    config: Texts = None,
+    device: Optional[int] = None,
+    capacity: Union[int, str, None] = None,
+    progress: Progress = None,
+    *,
+    table: Optional[str] = None,
+    format: Optional[str] = None,
+    points: Optional[int] = None,
+    force: bool = False,
+    meta: Optional[Run] = None,
+    compat: Optional[str] = None,
+    empty_cache: bool = True,
+    edit: Texts = None,
+    threads: Optional[int] = None,
+) -> dict[str, Any]:
+    """Writes a run as tables for DuckDB, pandas or Polars, or as a PyTorch memory snapshot.
+
+    :param output: a folder for all tables; or for one a file, ``FILE.parquet`` or ``FILE.arrow``; ``FILE.pickle`` or
+        ``FILE.json`` for a memory snapshot
+    :param strategy: a strategy to add to the table ``series``, or several
+    :param config: settings to add to the table ``series``, or several
+    :param table: only this table
+    :param format: the kind of files in a folder, ``"parquet"`` if left out
+    :param points: how many points a line of ``series`` has, at most
+    :param force: replace files that exist
+
+    The others are those of :func:`replay`.
+    """
+    machine = _machine(device, capacity, meta, compat, empty_cache, edit)
+    settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("points", points)]
+    kind = [*_flags("table", table), *_flags("format", format), *_switch("force", force)]
+    return ask(["export", *_paths("output", output), *kind, *settings, *machine, *_runs(run)], threads, progress)
+
+
+def diff(expected: Run, actual: Run, progress: Progress = None) -> dict[str, Any]:
+    """Compares the placements of two runs; ``same`` is the answer, ``differences`` the first of each device."""
+    return ask(["diff", *_runs([expected, actual])], 1, progress)
+
+
+def verify(run: Run, progress: Progress = None, *, meta: Optional[Run] = None) -> dict[str, Any]:
+    """Replays a run under its recorded settings and compares; ``same`` is the answer.
+
+    :param run: a tape or a PyTorch memory snapshot
+    :param meta: JSON about its run: ``torch``, ``device_total_bytes``, ``fraction``, ``memory_stats``
+    """
+    return ask(["verify", *_paths("meta", meta), *_runs(run)], 1, progress)
+
+
+def check(snapshot: Run, progress: Progress = None, *, complete: bool = False) -> dict[str, Any]:
+    """Checks whether PyTorch's viewer and tools can read a snapshot; ``good`` is the answer.
+
+    :param complete: also check what only some readers use
+    """
+    return ask(["check", *_switch("complete", complete), *_runs(snapshot)], 1, progress)
+
+
+def recover(
+    process: Union[int, Run, None] = None,
+    output: Optional[Run] = None,
+    progress: Progress = None,
+    *,
+    tape: Optional[Run] = None,
+    force: bool = False,
+    rings: Optional[Run] = None,
+) -> dict[str, Any]:
+    """Writes the tape of a killed process from the rings that it left in memory; lists the rings without arguments.
+
+    :param process: its id, or the file of one ring
+    :param output: the tape to write
+    :param tape: the tape that the process was writing, whose end is torn; the rings continue it
+    :param force: replace the file if it exists
+    :param rings: the folder of the rings, if it is not the usual one
+    """
+    flags = [*_paths("output", output), *_paths("tape", tape), *_paths("folder", rings), *_switch("force", force)]
+    named = [] if process is None else _runs(str(process) if isinstance(process, int) else process)
+    return ask(["recover", *flags, *(named or ["--json"])], 1, progress)
 
 
 def _machine(
@@ -173,13 +308,13 @@ def _machine(
     compat: Optional[str],
     empty_cache: bool,
     cold: bool,
+    edit: Texts,
 ) -> list[Text]:
-    flags = [*_flags("device", device), *_flags("capacity", capacity), *_flags("compat", compat)]
-    if meta is not None:
-        flags += ["--meta", meta]
-    if cold:
-        flags.append("--cold")
-    return flags if empty_cache else [*flags, "--no-empty-cache"]
+    # An int is bytes; the command wants a unit.
+    size = f"{capacity}B" if isinstance(capacity, int) else capacity
+    flags = [*_flags("device", device), *_flags("capacity", size), *_flags("compat", compat), *_flags("edit", edit)]
+    flags += [*_paths("meta", meta), *_switch("cold", cold)]
+    return [*flags, *_switch("no-empty-cache", not empty_cache)]
 
 
 def _flags(name: str, value: Union[int, Texts]) -> list[Text]:
@@ -188,6 +323,18 @@ def _flags(name: str, value: Union[int, Texts]) -> list[Text]:
         return []
     values = value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
     return [f"--{name}={one}" for one in values]
+
+
+def _paths(name: str, path: Optional[Run]) -> list[Text]:
+    """``--NAME=PATH``; ``-`` is a file of that name here, not standard output."""
+    if path is None:
+        return []
+    encoded = os.fsencode(path)
+    return [f"--{name}=".encode() + (b"./-" if encoded == b"-" else encoded)]
+
+
+def _switch(name: str, is_on: bool) -> list[Text]:
+    return [f"--{name}"] if is_on else []
 
 
 def _runs(runs: Runs, keep_going: bool = False) -> list[Text]:

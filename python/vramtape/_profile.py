@@ -160,8 +160,8 @@ class _Block:
             lost = _runtime.call("tape_save_since", self._positions, _DEVICES, tape)
             self._tape = tape
         except Exception as error:
-            self._problem = str(error)
-            _warn(f"this block was not profiled: {error}")
+            self._problem = _reason(error)
+            _warn(f"this block was not profiled: {self._problem}")
             return
         if self._device is None:
             self._device = _current_device()
@@ -238,6 +238,17 @@ def export(tape: _Path, path: _Path) -> None:
     :raises vramtape.Error: when it cannot be written
     """
     ask(["export", "--json", "--force", "-o", path, "--", tape], 1, None)
+
+
+def _reason(error: Exception) -> str:
+    """Why nothing was recorded: where vramtape is not active, that is why, whatever failed."""
+    install = sys.modules.get(f"{__package__}._install")
+    if install is not None and install.active_route() is not None:
+        return str(error)
+    return (
+        "vramtape is not active in this process: call vramtape.install() or vramtape.observe() before CUDA is used, or "
+        "start the program with `python -m vramtape run` or `record`"
+    )
 
 
 def _announce() -> None:

@@ -2,6 +2,8 @@
 //! done, under any strategy; a flush that the recording did not have completes all pending frees; recorded block
 //! addresses are names of blocks and nothing more.
 
+use std::ops::RangeInclusive;
+
 use allocator::config::{Config, ConfigError};
 use allocator::device::DeviceError;
 use allocator::device::sim::SimDevice;
@@ -113,6 +115,8 @@ pub struct Driver<S: Strategy> {
     waiting_bytes: u64,
     peak_live_bytes: u64,
     steps: u64,
+    /// Requests that found no memory here.
+    refusals: u64,
 }
 
 impl<R: Witness> Driver<Native<R>> {
@@ -187,6 +191,7 @@ impl<S: Strategy> Driver<S> {
             waiting_bytes,
             peak_live_bytes: live_bytes,
             steps: 0,
+            refusals: 0,
         })
     }
 
@@ -198,6 +203,16 @@ impl<S: Strategy> Driver<S> {
     /// Bytes held from the device now.
     pub fn reserved_bytes(&self) -> u64 {
         self.strategy.reserved_bytes()
+    }
+
+    /// Requests that found no memory so far: those that were out of memory, and those that the settings reject.
+    pub(crate) fn refusals(&self) -> u64 {
+        self.refusals
+    }
+
+    /// The device capacities with which all of this would have been the same, as far as that is known.
+    pub(crate) fn same_with(&mut self) -> Option<RangeInclusive<u64>> {
+        self.strategy.same_with()
     }
 
     /// Bytes alive now, as [`peak_live_bytes`](Self::peak_live_bytes) counts them.
@@ -317,6 +332,7 @@ impl<S: Strategy> Driver<S> {
         for ticket in self.late.drain(..) {
             self.strategy.complete_free(ticket);
         }
+        self.refusals += u64::from(matches!(answer, Ok(None)));
         answer
     }
 

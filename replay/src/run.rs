@@ -1,5 +1,6 @@
 //! One tape under one strategy and its settings: what it would have reserved.
 
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use allocator::config::Config;
@@ -88,6 +89,18 @@ pub fn run(
     options.strategy.visit(Reporting { tape, options, watch: |_: &_, _, _| (), progress })
 }
 
+/// Replays on a device whose size is in question, up to the first request that is out of memory if `until_oom`.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn probe(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    until_oom: bool,
+) -> Result<Probe, DriveError> {
+    options.strategy.visit(Probing { tape, options, until_oom })
+}
+
 /// The same, with what was held over time at no more than `points` points.
 ///
 /// # Errors
@@ -146,15 +159,88 @@ impl<W: FnMut(&Record, u64, u64), P: FnMut(u64)> Visitor for Reporting<'_, '_, W
     fn model<M: Model>(self, settings: &M::Settings) -> Self::Output {
         let Self { tape, options, watch, progress } = self;
         let started = Instant::now();
-        let device = empty_device(SimConfig::GRANULARITY_BYTES, options);
-        let mut model = Hosted::<M>::new(device, settings.clone())?;
-        if let Some(fraction) = options.memory_fraction {
-            model.limit(fraction)?;
-        }
-        let mut driver = Driver::start(model, tape.base, options.follow)?;
+        let mut driver = model_driver::<M>(tape, options, settings)?;
         follow(tape, &mut driver, watch, progress)?;
         Ok(report(options, &options.strategy, &mut driver, started))
     }
+}
+
+/// A replay, or its part before memory was out.
+pub(crate) struct Probe {
+    /// Of that part.
+    pub(crate) report: Report,
+    /// The capacities, first and last, with which that part would have been the same; `None` where that is not known.
+    pub(crate) same_with: Option<RangeInclusive<u64>>,
+}
+
+struct Probing<'t, 'o> {
+    tape: DeviceTape<'t>,
+    options: &'o Options,
+    until_oom: bool,
+}
+
+impl Probing<'_, '_> {
+    fn follow<S: Strategy>(
+        &self,
+        driver: &mut Driver<S>,
+        ended_with: impl FnOnce(&Driver<S>) -> Choice,
+    ) -> Result<Probe, DriveError> {
+        let started = Instant::now();
+        let mut refusals = driver.refusals();
+        for record in self.tape.records {
+            driver.step(record, self.tape.text)?;
+            if self.until_oom && driver.refusals() > refusals {
+                refusals = driver.refusals();
+                if driver.tally().ooms > 0 {
+                    break;
+                }
+            }
+        }
+        let same_with = driver.same_with();
+        let choice = ended_with(driver);
+        Ok(Probe { report: report(self.options, &choice, driver, started), same_with })
+    }
+}
+
+impl Visitor for Probing<'_, '_> {
+    type Output = Result<Probe, DriveError>;
+
+    fn native(self, config: &Config) -> Self::Output {
+        let mut driver = native_driver(self.tape, self.options, config, Off)?;
+        self.follow(&mut driver, |driver| Choice::Native(driver.heap().config().clone()))
+    }
+
+    fn model<M: Model>(self, settings: &M::Settings) -> Self::Output {
+        let mut driver = model_driver::<M>(self.tape, self.options, settings)?;
+        self.follow(&mut driver, |_| self.options.strategy.clone())
+    }
+}
+
+fn native_driver<R: Witness>(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    config: &Config,
+    recorder: R,
+) -> Result<Driver<Native<R>>, DriveError> {
+    let device = scripted_device(tape, options, config);
+    let mut driver = Driver::new(device, config.clone(), recorder, tape.base, options.follow)?;
+    if let Some(fraction) = options.memory_fraction {
+        driver.limit(fraction)?;
+    }
+    Ok(driver)
+}
+
+fn model_driver<M: Model>(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    settings: &M::Settings,
+) -> Result<Driver<Hosted<M>>, DriveError> {
+    let device = empty_device(SimConfig::GRANULARITY_BYTES, options);
+    let mut model = Hosted::<M>::new(device, settings.clone())?;
+    if let Some(fraction) = options.memory_fraction {
+        model.limit(fraction)?;
+    }
+    Driver::start(model, tape.base, options.follow)
 }
 
 fn drive_native<R: Witness>(
@@ -166,11 +252,7 @@ fn drive_native<R: Witness>(
     progress: impl FnMut(u64),
 ) -> Result<(Report, Driver<Native<R>>), DriveError> {
     let started = Instant::now();
-    let device = scripted_device(tape, options, config);
-    let mut driver = Driver::new(device, config.clone(), recorder, tape.base, options.follow)?;
-    if let Some(fraction) = options.memory_fraction {
-        driver.limit(fraction)?;
-    }
+    let mut driver = native_driver(tape, options, config, recorder)?;
     follow(tape, &mut driver, watch, progress)?;
     let ended_with = Choice::Native(driver.heap().config().clone());
     Ok((report(options, &ended_with, &mut driver, started), driver))
@@ -213,14 +295,9 @@ pub(crate) fn scripted_device(
 ) -> SimDevice {
     let capacity_bytes = options.capacity_bytes.unwrap_or(UNLIMITED_CAPACITY_BYTES);
     let large_page_bytes = size::page_bytes(false, config);
-    let mut script = Script::from_tape(tape.base, tape.records, large_page_bytes, capacity_bytes);
-    if !options.recorded_addresses {
-        // The start keeps its addresses: its blocks are where they are.
-        let plain = tape.base.segments.iter().filter(|segment| !segment.is_expandable).count();
-        script.malloc.truncate(plain);
-        let bases = allocator::heap::base_ranges(tape.base, large_page_bytes, capacity_bytes);
-        script.reserve.truncate(bases.len());
-    }
+    // The start keeps its addresses in any case: its blocks are where they are.
+    let records = if options.recorded_addresses { tape.records } else { &[] };
+    let script = Script::from_tape(tape.base, records, large_page_bytes, capacity_bytes);
     let granularity = SimConfig::GRANULARITY_BYTES;
     let lowest = script.lowest().map_or(granularity, |addr| addr.0 / granularity * granularity);
     let mut device = empty_device(lowest.max(granularity), options);

@@ -10,6 +10,10 @@ use thiserror::Error;
 /// The largest zstd window accepted (`--long=27`): 128 MiB.
 const MAX_WINDOW_LOG: u32 = 27;
 
+/// How compressed files begin.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
 /// Input that could not be read.
 #[derive(Debug, Error)]
 pub enum SourceError {
@@ -68,6 +72,20 @@ pub fn read_from(raw: impl Read, path: &Path, limit_bytes: u64) -> Result<Vec<u8
     Ok(bytes)
 }
 
+/// Whether a file that begins like this is compressed.
+pub fn is_compressed(start: &[u8]) -> bool {
+    start.starts_with(&GZIP) || start.starts_with(&ZSTD)
+}
+
+/// What is in a file, decompressed as it is read.
+///
+/// # Errors
+/// When it cannot be opened or begins like a compressed file and is none.
+pub fn open(path: &Path) -> Result<Box<dyn Read>, SourceError> {
+    let failed = |source| SourceError::Io { path: path.to_owned(), compression: "", source };
+    Ok(decompress(File::open(path).map_err(failed)?, path)?.0)
+}
+
 /// What `raw` reads, decompressed, and how: in words for errors.
 fn decompress<'r>(
     raw: impl Read + 'r,
@@ -77,9 +95,9 @@ fn decompress<'r>(
         |compression| move |source| SourceError::Io { path: path.to_owned(), compression, source };
     let mut raw = BufReader::with_capacity(1 << 18, raw);
     let head = raw.fill_buf().map_err(failed(""))?;
-    Ok(if head.starts_with(&[0x1f, 0x8b]) {
+    Ok(if head.starts_with(&GZIP) {
         (Box::new(MultiGzDecoder::new(raw)), " (gzip)")
-    } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+    } else if head.starts_with(&ZSTD) {
         let mut decoder = zstd::Decoder::with_buffer(raw).map_err(failed(" (zstd)"))?;
         decoder.window_log_max(MAX_WINDOW_LOG).map_err(failed(" (zstd)"))?;
         (Box::new(decoder), " (zstd)")

@@ -102,18 +102,28 @@ fn verify_device(
 ///
 /// # Errors
 /// When the tape contradicts itself, or its settings cannot be replayed.
-pub fn verify_tape(tape: &Tape) -> Result<Vec<(DeviceId, Verification)>, DriveError> {
-    tape.devices.iter().map(|device| Ok((device.id, verify_recorded(tape, device)?))).collect()
+pub fn verify_tape(
+    tape: &Tape,
+    run: &RecordedRun,
+) -> Result<Vec<(DeviceId, Verification)>, DriveError> {
+    let verify = |device| verify_recorded(tape, device, run);
+    tape.devices.iter().map(|device| Ok((device.id, verify(device)?))).collect()
 }
 
-fn verify_recorded(tape: &Tape, device: &Device) -> Result<Verification, DriveError> {
+fn verify_recorded(
+    tape: &Tape,
+    device: &Device,
+    run: &RecordedRun,
+) -> Result<Verification, DriveError> {
     let text = |id: trace_format::StringId| tape.text(id);
     let meta = tape.device_meta(device.id);
     let options = Options {
         strategy: recorded_config(tape, device, tape.compat())
             .map_err(|source| DriveError::Settings { index: 0, source })?
             .into(),
-        capacity_bytes: meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes)),
+        capacity_bytes: run
+            .device_total_bytes
+            .or_else(|| meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes))),
         memory_fraction: None,
         recorded_addresses: true,
         follow: Follow::default(),

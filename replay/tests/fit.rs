@@ -7,6 +7,7 @@ use common::builder::{MIB, Program, options, random_program, random_steps};
 use proptest::prelude::*;
 use replay::driver::Follow;
 use replay::fit::{Fit, PAGE_BYTES, Search, fit};
+use replay::report::Report;
 use replay::run::{DeviceTape, Options, run};
 use replay::strategy::Choice;
 use replay::tape::Tape;
@@ -24,6 +25,35 @@ fn fit_of(tape: DeviceTape<'_>, config: &Config, search: Search) -> Fit {
 fn ooms(tape: DeviceTape<'_>, config: &Config, capacity_bytes: u64) -> i64 {
     let options = Options { strategy: config.clone().into(), ..options("", Some(capacity_bytes)) };
     run(tape, &options, |_| {}).expect("a consistent tape").num_ooms
+}
+
+/// What every capacity is tried with: settings of the live allocator, and models.
+const SETTINGS: [&str; 9] = [
+    "",
+    "max_split_size_mb:20",
+    "roundup_power2_divisions:2",
+    "expandable_segments:True",
+    "expandable_segments:True,max_split_size_mb:20",
+    "garbage_collection_threshold:0.5",
+    "async-pool",
+    "bfc",
+    "rmm-pool",
+];
+
+fn choice(text: &str) -> Choice {
+    match text.contains('-') || text == "bfc" {
+        true => Choice::parse(text, Compat::default()).expect("a model"),
+        false => config(text).into(),
+    }
+}
+
+fn report_of(tape: DeviceTape<'_>, choice: &Choice, capacity_bytes: u64) -> Option<Report> {
+    let options = Options { strategy: choice.clone(), ..options("", Some(capacity_bytes)) };
+    run(tape, &options, |_| {}).ok()
+}
+
+fn ooms_of(tape: DeviceTape<'_>, choice: &Choice, capacity_bytes: u64) -> i64 {
+    report_of(tape, choice, capacity_bytes).map_or(1, |report| report.num_ooms)
 }
 
 fn config(text: &str) -> Config {
@@ -139,31 +169,35 @@ proptest! {
     #[test]
     fn every_capacity_that_counts_as_settled_is_as_it_says(
         steps in random_steps(1..80),
-        text in prop::sample::select(vec!["", "max_split_size_mb:20", "roundup_power2_divisions:2"]),
+        text in prop::sample::select(SETTINGS.to_vec()),
     ) {
         let program = random_program(&steps);
-        let config = config(text);
-        let found = program.with_tape(|tape| fit_of(tape, &config, SEARCH));
+        let choice = choice(text);
+        let ooms = |bytes| program.with_tape(|tape| ooms_of(tape, &choice, bytes));
+        let choices = std::slice::from_ref(&choice);
+        let found = program.with_tape(|tape| fit(tape, choices, SEARCH, &|| {})).unwrap().remove(0);
         let bytes = found.capacity_bytes.expect("a device that is enough");
-        prop_assert_eq!(program.with_tape(|tape| ooms(tape, &config, bytes)), 0);
+        prop_assert_eq!(ooms(bytes), 0);
         if bytes > PAGE_BYTES && bytes - PAGE_BYTES >= found.peak_live_bytes {
-            prop_assert!(program.with_tape(|tape| ooms(tape, &config, bytes - PAGE_BYTES)) > 0);
+            prop_assert!(ooms(bytes - PAGE_BYTES) > 0);
         }
+        let at_capacity = found.at_capacity.expect("a device that is enough");
+        let report = program.with_tape(|tape| report_of(tape, &choice, bytes)).expect("it fits");
+        prop_assert_eq!(at_capacity.num_alloc_retries, report.num_alloc_retries);
+        prop_assert_eq!(at_capacity.device_calls, report.device_allocs + report.device_frees);
         let last = found.unlimited_peak_bytes + 4 * PAGE_BYTES;
         let mut capacity_bytes = bytes;
         let mut failed = 0;
         while capacity_bytes <= last {
-            let times = program.with_tape(|tape| ooms(tape, &config, capacity_bytes));
-            failed += i32::from(times > 0);
+            failed += i32::from(ooms(capacity_bytes) > 0);
             capacity_bytes += PAGE_BYTES;
         }
         if found.settled_share >= 1.0 {
             prop_assert_eq!(failed, 0, "{:?}", found);
         }
         if let Some(exception) = found.exception {
-            let of = |bytes| program.with_tape(|tape| ooms(tape, &config, bytes));
-            prop_assert_eq!(of(exception.fits_bytes), 0);
-            prop_assert!(of(exception.fails_bytes) > 0);
+            prop_assert_eq!(ooms(exception.fits_bytes), 0);
+            prop_assert!(ooms(exception.fails_bytes) > 0);
         }
     }
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::io::Write as _;
 
 use allocator::record::{Recorder, RingOptions, RingRecorder, SystemClock};
 use replay::import::Known;
@@ -71,4 +72,29 @@ fn what_is_no_run_is_an_error_that_says_what_to_give() {
     assert!(matches!(Tape::open(&torn, &Known::default()).unwrap_err(), OpenError::Tape(_)));
     let missing = Tape::open(folder.path().join("missing"), &Known::default()).unwrap_err();
     assert!(matches!(missing, OpenError::Io { .. }));
+}
+
+#[test]
+fn a_compressed_tape_is_the_same_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = &common::own_traces()[0];
+    let imported = Tape::open(path, &common::known(path)).unwrap();
+    let plain = folder.path().join("run.vtape");
+    imported.write(Writer::create(&plain, &imported.meta).unwrap()).unwrap();
+    let bytes = fs::read(&plain).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&bytes).unwrap();
+    let compressed =
+        [("gz", gzip.finish().unwrap()), ("zst", zstd::encode_all(&bytes[..], 1).unwrap())];
+    for (ending, bytes) in compressed {
+        let file = folder.path().join(format!("run.vtape.{ending}"));
+        fs::write(&file, bytes).unwrap();
+        let read = Tape::open(&file, &Known::default()).unwrap();
+        assert_eq!(
+            read.devices,
+            Tape::open(&plain, &Known::default()).unwrap().devices,
+            "{ending}"
+        );
+        assert!(read.recovery.finished);
+    }
 }

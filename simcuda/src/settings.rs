@@ -2,6 +2,7 @@
 
 use std::env;
 
+use allocator::config::parse_bytes_with_unit;
 use allocator::device::sim::SimConfig;
 
 /// What the simulated machine is like.
@@ -64,7 +65,7 @@ impl Settings {
 }
 
 fn parse_memory(text: &str) -> Result<u64, String> {
-    let size = parse_size(text).filter(|size| MEMORY_RANGE.contains(size));
+    let size = parse_bytes_with_unit(text).ok().filter(|size| MEMORY_RANGE.contains(size));
     size.ok_or_else(|| {
         format!(
             "{MEMORY}={text}: write a size from 2MiB to 1024GiB with its unit, as 80GiB or 24GB or 512MiB"
@@ -75,7 +76,8 @@ fn parse_memory(text: &str) -> Result<u64, String> {
 fn parse_neighbour(text: &str, memory_bytes: u64) -> Result<Neighbour, String> {
     let parse = || {
         let (pid, size) = text.split_once(':')?;
-        let used_bytes = parse_size(size)?.next_multiple_of(SimConfig::GRANULARITY_BYTES);
+        let used_bytes =
+            parse_bytes_with_unit(size).ok()?.next_multiple_of(SimConfig::GRANULARITY_BYTES);
         let pid = pid.trim().parse().ok()?;
         (used_bytes < memory_bytes).then_some(Neighbour { pid, used_bytes })
     };
@@ -84,28 +86,6 @@ fn parse_neighbour(text: &str, memory_bytes: u64) -> Result<Neighbour, String> {
             "{NEIGHBOUR}={text}: write a process's number and what it holds of a device's memory, as 4242:2GiB"
         )
     })
-}
-
-/// A size with its unit: `KiB` is 1024 bytes, `KB` is 1000; fractions are allowed.
-fn parse_size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit: f64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "b" => 1.0,
-        "kib" => 1024.0,
-        "mib" => 1024_f64.powi(2),
-        "gib" => 1024_f64.powi(3),
-        "tib" => 1024_f64.powi(4),
-        "kb" => 1e3,
-        "mb" => 1e6,
-        "gb" => 1e9,
-        "tb" => 1e12,
-        _ => return None,
-    };
-    let digits = digits.trim_end();
-    let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let value: f64 = digits.parse().ok().filter(|_| plain)?;
-    Some((value * unit) as u64)
 }
 
 fn parse_count(
@@ -138,10 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_take_binary_and_decimal_units() {
+    fn sizes_are_read_as_in_every_other_setting() {
         for (text, bytes) in [
             ("80GiB", 80 << 30),
-            ("24 gb", 24_000_000_000),
+            ("24 gb", 24 << 30),
+            ("24G", 24 << 30),
             ("1.5GiB", 3 << 29),
             ("512MiB", 512 << 20),
             (" 1TiB ", 1 << 40),

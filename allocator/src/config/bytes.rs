@@ -1,28 +1,19 @@
-//! Sizes as people write them: `80GiB`, `1.5 GiB`.
+//! Sizes as people write them: `80GiB`, `24GB`, `80g`, `1.5 GiB`.
 
-const UNITS: [(&str, u64); 5] =
-    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+/// The first letter of a unit, and its bytes. `G`, `GB` and `GiB` are one unit: device memory is counted in powers of
+/// two, whichever of them a vendor prints.
+const UNITS: [(char, u64); 4] = [('k', 1 << 10), ('m', 1 << 20), ('g', 1 << 30), ('t', 1 << 40)];
+const EXAMPLES: &str = "write for example 80GiB, 24GB, 512MiB or 1048576B";
+/// Bare numbers below this are more likely GiB than bytes.
+const MANY_BYTES: u64 = 1 << 20;
 
-/// Reads `80GiB`, `512 MiB`, `1.5GiB` or plain bytes.
-///
-/// Decimal units (GB) are refused: they are so often meant as binary ones that a guess would be wrong for someone.
+/// Reads `80GiB`, `24GB`, `80g`, `512 MiB` or `1.5GiB`; a number without a unit is bytes.
 ///
 /// # Errors
 /// What is wrong, with an example of what is right.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    let digits = compact.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(compact.len());
-    let (number, unit) = compact.split_at(digits);
-    let scale = if unit.is_empty() {
-        1
-    } else if let Some((_, scale)) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))
-    {
-        *scale
-    } else {
-        return Err(format!(
-            "`{unit}` is not a unit; write B, KiB, MiB, GiB or TiB, for example 80GiB"
-        ));
-    };
+    let (number, unit) = split(text);
+    let scale = scale_of(&unit)?;
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale).ok_or_else(|| format!("`{text}` is more than 16 EiB"));
     }
@@ -30,8 +21,46 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         Ok(number) if number.is_finite() && scale > 1 && number * (scale as f64) < 1.8e19 => {
             Ok((number * scale as f64).round() as u64)
         }
-        _ => Err(format!("`{text}` is not a size; write for example 80GiB")),
+        _ => Err(format!("`{text}` is not a size; {EXAMPLES}")),
     }
+}
+
+/// As [`parse_bytes`], but refuses a number without a unit: some people mean bytes by it, and some GiB.
+///
+/// # Errors
+/// As [`parse_bytes`]; and a missing unit, with the size as it was probably meant.
+pub fn parse_bytes_with_unit(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    if !number.is_empty() && unit.is_empty() {
+        let meant = match number.parse::<u64>() {
+            Ok(bytes) if bytes >= MANY_BYTES => "B",
+            _ => "GiB",
+        };
+        return Err(format!("{number} has no unit: write {number}{meant}"));
+    }
+    parse_bytes(text)
+}
+
+/// The number and the unit, without spaces.
+fn split(text: &str) -> (String, String) {
+    let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let digits = compact.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(compact.len());
+    let (number, unit) = compact.split_at(digits);
+    (number.to_owned(), unit.to_owned())
+}
+
+fn scale_of(unit: &str) -> Result<u64, String> {
+    let lower = unit.to_ascii_lowercase();
+    let (first, rest) = match lower.chars().next() {
+        None => return Ok(1),
+        Some(first) => (first, &lower[first.len_utf8()..]),
+    };
+    let scale = match UNITS.iter().find(|(letter, _)| *letter == first) {
+        Some((_, scale)) if matches!(rest, "" | "b" | "ib") => Some(*scale),
+        None if lower == "b" => Some(1),
+        _ => None,
+    };
+    scale.ok_or_else(|| format!("`{unit}` is not a unit of bytes; {EXAMPLES}"))
 }
 
 #[cfg(test)]
@@ -41,19 +70,36 @@ mod tests {
     #[test]
     fn sizes_are_read_in_every_usual_spelling() {
         let read = |text| parse_bytes(text).unwrap();
-        assert_eq!(read("80GiB"), 80 << 30);
+        for text in ["24GiB", "24GB", "24G", "24g", "24 GiB", "24gb", "24Gib", " 24 Gb "] {
+            assert_eq!(read(text), 24 << 30, "{text}");
+            assert_eq!(parse_bytes_with_unit(text), Ok(24 << 30), "{text}");
+        }
         assert_eq!(read("512 mib"), 512 << 20);
+        assert_eq!(read("512MB"), 512 << 20);
         assert_eq!(read("1.5GiB"), 3 << 29);
+        assert_eq!(read("1.5GB"), 3 << 29);
+        assert_eq!(read("64k"), 64 << 10);
+        assert_eq!(read("1TB"), 1 << 40);
         assert_eq!(read("123"), 123);
         assert_eq!(read("7B"), 7);
     }
 
     #[test]
     fn what_is_no_size_is_refused_with_an_example() {
-        for text in ["80GB", "80G", "", "GiB", "1.5", "-3GiB", "nan", "99999999999TiB", "1.2.3MiB"]
+        for text in ["", "GiB", "1.5", "-3GiB", "nan", "99999999999TiB", "1.2.3MiB", "5GBit", "3µ"]
         {
             let error = parse_bytes(text).unwrap_err();
             assert!(error.contains("GiB") || error.contains("EiB"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_number_without_a_unit_is_refused_where_it_could_mean_bytes_or_gib() {
+        let error = |text| parse_bytes_with_unit(text).unwrap_err();
+        assert_eq!(error("24"), "24 has no unit: write 24GiB");
+        assert_eq!(error("1.5"), "1.5 has no unit: write 1.5GiB");
+        assert_eq!(error("25769803776"), "25769803776 has no unit: write 25769803776B");
+        assert!(error("").contains("is not a size"));
+        assert_eq!(parse_bytes_with_unit("25769803776B"), Ok(24 << 30));
     }
 }

@@ -17,7 +17,7 @@ mod tape_path;
 mod tokenizer;
 mod vramtape;
 
-pub use bytes::parse_bytes;
+pub use bytes::{parse_bytes, parse_bytes_with_unit};
 pub use environment::Environment;
 pub use error::{ConfigError, Place, PyException, Warning};
 pub use merge::merge;

@@ -100,7 +100,8 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     } else {
         let peak = rank.found.waste.peak.sample.reserved_bytes;
         let started = start::paragraph(rank.started, Some(peak));
-        let text = text(&rank.found) + &started + &rank.bound.note();
+        let Found { explanation, next_step, .. } = &rank.found;
+        let text = text(&rank.found, explanation, next_step) + &started + &rank.bound.note();
         output::print(&(text + &concluded(&rank.inferred)))?;
     }
     Ok(Verdict::Good)
@@ -146,8 +147,9 @@ fn holders_of(chosen: &Chosen, waste: &Waste) -> RunHolders {
     }
 }
 
-fn text(found: &Found) -> String {
-    let Found { waste, explanation, next_step, held, holders, .. } = found;
+/// The report of a rank; among several, the advice is for all of them.
+fn text(found: &Found, explanation: &str, next_step: &str) -> String {
+    let Found { waste, held, holders, .. } = found;
     let holders = holders::text(holders);
     let head = head(waste);
     let parts = parts(waste, held);

@@ -7,7 +7,7 @@ use replay::waste::Waste;
 use serde::Serialize;
 
 use super::explain::explain;
-use super::{Found, head, share_of};
+use super::{Found, share_of};
 use crate::runs::{Answers, Rank};
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
@@ -46,19 +46,17 @@ pub(super) fn report(as_json: bool, answers: &Answers<Found>) -> Result<Verdict>
 
 fn text(ranks: &[Rank<Found>], summary: &WasteOfRanks, advice: Option<&Advice>) -> String {
     let Rank { name, found, .. } = &ranks[summary.worst_rank];
-    let Found { waste, config, .. } = found;
-    let (explanation, next_step) = explain(waste, config, advice);
+    let (explanation, next_step) = explain(&found.waste, &found.config, advice);
     let plural = if ranks.len() == 1 { "" } else { "s" };
     let out = match summary.ranks_out_of_memory {
         0 => String::new(),
         count => format!(", {count} of them out of memory"),
     };
-    let table = table(summary, waste.peak.sample.reserved_bytes);
+    let table = table(summary, found.waste.peak.sample.reserved_bytes);
+    let worst = super::text(found, &explanation, &next_step);
     format!(
-        "{} rank{plural}{out}; the worst is {name}: {}\nat each rank's peak:\n{table}\n\
-         {name}: {explanation}\nNext: {next_step}.\n",
-        ranks.len(),
-        head(waste),
+        "{} rank{plural}{out}; the worst is {name}\n\nat each rank's peak:\n{table}\n{name}: {worst}",
+        ranks.len()
     )
 }
 

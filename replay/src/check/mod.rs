@@ -12,7 +12,7 @@ use crate::import::is_json;
 use crate::pickle::{self, Limits, PickleError};
 use crate::snapshot::{self, SnapshotError};
 
-pub use fault::{Fault, Faults, Rule};
+pub use fault::{Fault, FaultGroup, Faults, Rule};
 pub use history::Span;
 
 /// How much a snapshot has to offer.

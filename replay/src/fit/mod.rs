@@ -4,18 +4,22 @@
 //! then may be split so that no flush returns it. So a bisection alone finds a capacity that is enough, below one that
 //! is not, and says nothing of those above. What is done about it:
 //!
-//! - A replay that never asked for more than `p` bytes on a device of `c` does the same on every device in between,
-//!   as long as nothing but refusals depends on the capacity. So each replay settles a range, and a replay without a
-//!   limit settles everything above its peak.
+//! - A replay that held at most `p` bytes, and whose smallest refused request would have made it `r`, does the same on
+//!   every device from `p` to just below `r`, as long as nothing but refusals depends on the capacity. So each replay
+//!   settles a range, and a replay without a limit settles everything above its peak.
+//! - A probe ends at its first out of memory: it is not enough then, whatever follows.
 //! - After the bisection, the largest ranges above its answer that are not settled are probed in the middle. If one is
 //!   not enough, the answer moves above it, by bisection again.
 //! - Below the answer the same is done, and the smallest capacity that happens to be enough is reported as an
 //!   exception.
 //! - What share of the capacities above the answer is settled is part of it.
 
+mod gpu_names;
 mod gpus;
 mod known;
 mod verdict;
+
+use std::ops::RangeInclusive;
 
 use allocator::device::sim::SimConfig;
 use rayon::prelude::*;
@@ -24,9 +28,10 @@ use trace_format::{BlockStatus, Event};
 
 use crate::driver::{DriveError, Follow};
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, run};
+use crate::run::{DeviceTape, Options, Probe, probe};
 use crate::strategy::Choice;
-pub use gpus::{CONTEXT_BYTES, GPUS, Gpu, find as find_gpu};
+pub use gpu_names::{find as find_gpu, other_size as other_size_of_gpu, suggest as suggest_gpus};
+pub use gpus::{CONTEXT_BYTES, GPUS, Gpu};
 use known::Known;
 pub use verdict::{Answer, Verdict, verdict};
 pub(crate) use verdict::{OneRow, verdict_of};
@@ -125,8 +130,10 @@ struct Searcher<'a, 't> {
     search: Search,
     progress: &'a (dyn Fn() + Sync),
     known: Known,
-    /// Whether nothing but the device's refusals depends on its capacity.
+    /// Whether replays settle ranges.
     is_plain: bool,
+    /// What replays cost that were enough, with the capacities that do the same, in pages.
+    costs: Vec<(RangeInclusive<u64>, AtCapacity)>,
     replays: u32,
 }
 
@@ -139,14 +146,15 @@ impl<'a, 't> Searcher<'a, 't> {
     ) -> Self {
         let known = Known::default();
         let is_plain = is_plain(tape, choice);
-        Self { tape, choice, search, progress, known, is_plain, replays: 0 }
+        Self { tape, choice, search, progress, known, is_plain, costs: Vec::new(), replays: 0 }
     }
 
     fn fit(mut self) -> Result<Fit, DriveError> {
-        let unlimited = self.replay(None)?;
+        let Probe { report: unlimited, same_with } = self.replay(None, false)?;
+        let same_with = same_with.map(pages).filter(|_| self.is_plain);
         let least_pages = least_bytes(self.tape, self.choice).div_ceil(PAGE_BYTES).max(1);
         let enough = match unlimited.num_ooms {
-            0 => self.enough(&unlimited)?,
+            0 => self.enough(&unlimited, same_with)?,
             _ => None, // Out of memory where it has no end: a request that no device serves.
         };
         let mut fit = Fit {
@@ -167,14 +175,10 @@ impl<'a, 't> Searcher<'a, 't> {
             fit.settled_share =
                 self.known.covered(answer, enough) as f64 / (enough + 1 - answer) as f64;
             fit.exception = self.exception(answer);
-            let report = self.replay(Some(answer * PAGE_BYTES))?;
-            fit.at_capacity = Some(AtCapacity {
-                num_alloc_retries: report.num_alloc_retries,
-                device_calls: report.device_allocs + report.device_frees,
-            });
+            fit.at_capacity = Some(self.cost(answer)?);
         }
         if let Some(device_bytes) = self.search.device_bytes {
-            let report = self.replay_or_no_room(device_bytes)?;
+            let report = self.replay_or_no_room(device_bytes, false)?.map(|probe| probe.report);
             fit.on_device = Some(OnDevice {
                 device_bytes,
                 num_ooms: report.as_ref().map_or(1, |report| report.num_ooms),
@@ -189,16 +193,22 @@ impl<'a, 't> Searcher<'a, 't> {
     }
 
     /// A capacity that is enough, in pages, close above what an unlimited replay reserves.
-    fn enough(&mut self, unlimited: &Report) -> Result<Option<u64>, DriveError> {
+    fn enough(
+        &mut self,
+        unlimited: &Report,
+        same_with: Option<RangeInclusive<u64>>,
+    ) -> Result<Option<u64>, DriveError> {
         let fraction = least_fraction(self.tape, self.choice);
         if fraction <= 0.0 {
             return Ok(None);
         }
         let peak_bytes = unlimited.peak_reserved_bytes as f64 / fraction;
         let peak_pages = (peak_bytes / PAGE_BYTES as f64).ceil().max(1.0) as u64;
-        if self.is_plain {
-            self.known.note(peak_pages, u64::MAX - 1, true);
-            return Ok(Some(peak_pages));
+        if let Some(same_with) = same_with {
+            let enough = (*same_with.start()).max(1);
+            self.known.note(enough, u64::MAX - 1, true);
+            self.costs.push((enough..=u64::MAX - 1, cost_of(unlimited)));
+            return Ok(Some(enough));
         }
         for step in 0..=STEPS_ABOVE_PEAK {
             let pages = peak_pages + step * peak_pages.div_ceil(16);
@@ -262,24 +272,38 @@ impl<'a, 't> Searcher<'a, 't> {
     }
 
     /// Whether a capacity is enough.
-    fn probe(&mut self, pages: u64) -> Result<bool, DriveError> {
-        if let Some(fits) = self.known.at(pages) {
+    fn probe(&mut self, capacity: u64) -> Result<bool, DriveError> {
+        if let Some(fits) = self.known.at(capacity) {
             return Ok(fits);
         }
-        let report = self.replay_or_no_room(pages * PAGE_BYTES)?;
-        let fits = report.as_ref().is_some_and(|report| report.num_ooms == 0);
-        let from = match report {
-            Some(report) if self.is_plain => report.peak_reserved_bytes.div_ceil(PAGE_BYTES),
-            _ => pages,
-        };
-        self.known.note(from.min(pages), pages, fits);
+        let probe = self.replay_or_no_room(capacity * PAGE_BYTES, true)?;
+        let fits = probe.as_ref().is_some_and(|probe| probe.report.num_ooms == 0);
+        let same = probe.as_ref().and_then(|probe| probe.same_with.clone());
+        let same = same.filter(|_| self.is_plain).map_or(capacity..=capacity, pages);
+        self.known.note(*same.start(), *same.end(), fits);
+        if let Some(Probe { report, .. }) = probe.filter(|_| fits) {
+            self.costs.push((same, cost_of(&report)));
+        }
         Ok(fits)
     }
 
+    /// What a replay on a device that is enough costs.
+    fn cost(&mut self, capacity: u64) -> Result<AtCapacity, DriveError> {
+        let known = self.costs.iter().find(|(same, _)| same.contains(&capacity));
+        if let Some((_, cost)) = known {
+            return Ok(*cost);
+        }
+        Ok(cost_of(&self.replay(Some(capacity * PAGE_BYTES), false)?.report))
+    }
+
     /// `None` where not even the start of the tape fits.
-    fn replay_or_no_room(&mut self, capacity_bytes: u64) -> Result<Option<Report>, DriveError> {
-        match self.replay(Some(capacity_bytes)) {
-            Ok(report) => Ok(Some(report)),
+    fn replay_or_no_room(
+        &mut self,
+        capacity_bytes: u64,
+        until_oom: bool,
+    ) -> Result<Option<Probe>, DriveError> {
+        match self.replay(Some(capacity_bytes), until_oom) {
+            Ok(probe) => Ok(Some(probe)),
             Err(DriveError::Base(_) | DriveError::NoRoom { .. } | DriveError::Start { .. }) => {
                 Ok(None)
             }
@@ -287,7 +311,11 @@ impl<'a, 't> Searcher<'a, 't> {
         }
     }
 
-    fn replay(&mut self, capacity_bytes: Option<u64>) -> Result<Report, DriveError> {
+    fn replay(
+        &mut self,
+        capacity_bytes: Option<u64>,
+        until_oom: bool,
+    ) -> Result<Probe, DriveError> {
         let options = Options {
             strategy: self.choice.clone(),
             capacity_bytes,
@@ -296,27 +324,32 @@ impl<'a, 't> Searcher<'a, 't> {
             follow: Follow { settings: false, ..self.search.follow },
         };
         self.replays += 1;
-        let report = run(self.tape, &options, |_| {});
+        let probe = probe(self.tape, &options, until_oom);
         (self.progress)();
-        report
+        probe
     }
 }
 
-/// Whether the capacity shows in nothing but what the device refuses. It also decides how far expandable segments
-/// reach, what a memory fraction is and when garbage is collected; and the peak says what was used only where every
-/// segment is whole pages. Of models nothing is assumed.
+/// What a replay cost.
+fn cost_of(report: &Report) -> AtCapacity {
+    AtCapacity {
+        num_alloc_retries: report.num_alloc_retries,
+        device_calls: report.device_allocs + report.device_frees,
+    }
+}
+
+/// The whole pages in a range of capacities.
+fn pages(bytes: RangeInclusive<u64>) -> RangeInclusive<u64> {
+    // The end is a byte less than a refused request would have needed.
+    bytes.start().div_ceil(PAGE_BYTES)..=bytes.end() / PAGE_BYTES
+}
+
+/// Whether the capacity shows in nothing but what the device refuses, as far as the tape decides that. It also decides
+/// what a memory fraction is, when garbage is collected (where there is a fraction), and how far expandable segments
+/// that are there at the start reach. The rest [`Strategy::same_with`](crate::strategy::Strategy::same_with) knows.
 fn is_plain(tape: DeviceTape<'_>, choice: &Choice) -> bool {
-    let Choice::Native(config) = choice else { return false };
-    let whole = |bytes: u64| bytes.is_multiple_of(PAGE_BYTES);
-    !config.expandable_segments
-        && config.garbage_collection_threshold <= 0.0
-        && least_fraction(tape, choice) >= 1.0
-        && whole(config.large_segment_size_bytes)
-        && tape
-            .base
-            .segments
-            .iter()
-            .all(|segment| !segment.is_expandable && whole(segment.size_bytes))
+    least_fraction(tape, choice) >= 1.0
+        && tape.base.segments.iter().all(|segment| !segment.is_expandable)
 }
 
 /// What no device can have less than: what the program holds at once, and, for the allocator that takes over the

@@ -216,7 +216,7 @@ impl AsyncPool {
         let lists = [own, DONE];
         let free_pages = if self.settings.remaps { self.free_pages(&lists, pages) } else { 0 };
         let new_pages = pages - free_pages;
-        if new_pages > memory.available_bytes() / PAGE_BYTES {
+        if !memory.has_available(new_pages * PAGE_BYTES) {
             return None;
         }
         let addr = self.fresh;

@@ -138,14 +138,17 @@ impl Model for Bfc {
     type Settings = BfcSettings;
 
     fn new(settings: &BfcSettings, memory: &mut Memory, is_private: bool) -> Result<Self, String> {
-        let total_bytes = memory.total_bytes();
         let all_at_once = !settings.allow_growth && !is_private;
+        let fraction = settings.fragmentation_fraction;
+        let is_by_capacity =
+            all_at_once || fraction != 0.0 || !memory.is_at_least(FIRST_REGION_BYTES);
+        // Without the number itself where nothing depends on it.
+        let total_bytes = if is_by_capacity { memory.total_bytes() } else { FIRST_REGION_BYTES };
         if all_at_once && total_bytes >= crate::run::UNLIMITED_CAPACITY_BYTES {
             return Err(
                 "allow_growth:False takes all memory: say how much, with --capacity".to_owned()
             );
         }
-        let fraction = settings.fragmentation_fraction;
         Ok(Self {
             settings: *settings,
             begin_bytes: if all_at_once {
@@ -205,8 +208,7 @@ impl Allocator {
 
     /// `Extend`.
     fn extend(&mut self, memory: &mut Memory, size_bytes: u64) -> bool {
-        let available_bytes = memory.available_bytes() / GRANULE_BYTES * GRANULE_BYTES;
-        if size_bytes > available_bytes {
+        if !memory.has_available(size_bytes) {
             return false;
         }
         let mut has_doubled = false;
@@ -214,7 +216,10 @@ impl Allocator {
             self.next_region_bytes *= 2;
             has_doubled = true;
         }
-        let mut bytes = self.next_region_bytes.min(available_bytes);
+        let mut bytes = self.next_region_bytes;
+        if !memory.has_available(bytes) {
+            bytes = memory.available_bytes() / GRANULE_BYTES * GRANULE_BYTES;
+        }
         let addr = loop {
             if let Some(addr) = memory.obtain(bytes) {
                 break addr;
@@ -237,7 +242,8 @@ impl Allocator {
         let chunks = &self.chunks;
         let whole: Vec<_> = chunks.free_in(FREE).filter(|id| chunks.is_whole_region(*id)).collect();
         let free_bytes: u64 = whole.iter().map(|id| chunks.place(*id).1).sum();
-        if wanted_bytes.is_some_and(|wanted| wanted > memory.available_bytes() + free_bytes) {
+        let is_enough = |wanted: u64| memory.has_available(wanted.saturating_sub(free_bytes));
+        if !wanted_bytes.is_none_or(is_enough) {
             return false;
         }
         for id in &whole {

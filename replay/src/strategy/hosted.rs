@@ -9,6 +9,7 @@
 //! - **Captures** are not seen: what they hold back is on the tape as deferred frees.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use allocator::config::ConfigError;
 use allocator::device::sim::SimDevice;
@@ -324,6 +325,10 @@ impl<M: Model> Strategy for Hosted<M> {
     /// They are PyTorch's, and no model has them.
     fn settings(&mut self, _text: &str) -> Result<(), ConfigError> {
         Ok(())
+    }
+
+    fn same_with(&mut self) -> Option<RangeInclusive<u64>> {
+        self.memory.same_with()
     }
 
     fn reserved_bytes(&self) -> u64 {

@@ -1,6 +1,8 @@
 //! The simulated device as the models use it: memory in, memory out, within the device's capacity and the memory
 //! fraction. Calls are counted and priced by the device itself, as they are for [`Native`](super::Native).
 
+use std::ops::RangeInclusive;
+
 use allocator::device::sim::{Counts, SimConfig, SimDevice};
 use allocator::device::{Device, DeviceCall, DeviceError, HandleType, PhysicalHandle};
 use hashbrown::HashMap;
@@ -17,6 +19,10 @@ pub struct Memory {
     allowed_bytes: u64,
     reserved_bytes: u64,
     peak_reserved_bytes: u64,
+    /// The least bytes that would have been held had a refused request been served.
+    least_refused_bytes: u64,
+    /// Whether the model used the capacity as a number.
+    has_shown_capacity: bool,
     obtained: i64,
     returned: i64,
     /// What open blocks cost beyond the calls that stand for theirs.
@@ -38,6 +44,8 @@ impl Memory {
             allowed_bytes: total_bytes,
             reserved_bytes: 0,
             peak_reserved_bytes: 0,
+            least_refused_bytes: u64::MAX,
+            has_shown_capacity: false,
             obtained: 0,
             returned: 0,
             open_ns: 0,
@@ -45,9 +53,23 @@ impl Memory {
         })
     }
 
-    /// The device's memory, in bytes.
-    pub fn total_bytes(&self) -> u64 {
+    /// The device's memory, in bytes, for what depends on the number itself.
+    pub fn total_bytes(&mut self) -> u64 {
+        self.has_shown_capacity = true;
         self.total_bytes
+    }
+
+    /// Whether the device has at least so much memory, where less is never of interest.
+    pub fn is_at_least(&self, total_bytes: u64) -> bool {
+        self.total_bytes >= total_bytes
+    }
+
+    /// The capacities, first and last, with which everything so far would have been the same; `None` where the model
+    /// used the number itself.
+    pub fn same_with(&self) -> Option<RangeInclusive<u64>> {
+        let first = self.peak_reserved_bytes.max(self.device.peak_used_bytes());
+        let last = self.least_refused_bytes.min(self.device.least_refused_bytes()) - 1;
+        (!self.has_shown_capacity).then_some(first..=last)
     }
 
     /// Limits what may be held to a fraction of the device's memory (`set_per_process_memory_fraction`).
@@ -55,9 +77,21 @@ impl Memory {
         self.allowed_bytes = (fraction * self.total_bytes as f64) as u64;
     }
 
-    /// Bytes that may still be asked for. The device may refuse even those: it counts whole granules.
-    pub fn available_bytes(&self) -> u64 {
+    /// Bytes that may still be asked for, for what depends on the number itself. The device may refuse even those: it
+    /// counts whole granules.
+    pub fn available_bytes(&mut self) -> u64 {
+        self.has_shown_capacity = true;
         self.allowed_bytes.saturating_sub(self.reserved_bytes)
+    }
+
+    /// Whether so many bytes may still be asked for.
+    pub fn has_available(&mut self, size_bytes: u64) -> bool {
+        let fits = size_bytes <= self.allowed_bytes.saturating_sub(self.reserved_bytes);
+        if !fits {
+            let wanted_bytes = self.reserved_bytes.saturating_add(size_bytes);
+            self.least_refused_bytes = self.least_refused_bytes.min(wanted_bytes);
+        }
+        fits
     }
 
     /// Bytes held.
@@ -92,7 +126,7 @@ impl Memory {
 
     /// `cudaMalloc`; `None` where the limit or the device refuses.
     pub fn obtain(&mut self, size_bytes: u64) -> Option<Addr> {
-        if size_bytes > self.available_bytes() {
+        if !self.has_available(size_bytes) {
             return None;
         }
         let addr = self.device.malloc(size_bytes).ok()?;
@@ -122,7 +156,7 @@ impl Memory {
     /// counts as one call that obtained memory.
     pub fn map(&mut self, addr: Addr, pages: u64) -> u64 {
         let mut mapped = 0;
-        while mapped < pages && self.available_bytes() >= PAGE_BYTES {
+        while mapped < pages && self.has_available(PAGE_BYTES) {
             let Ok(handle) = self.device.create(PAGE_BYTES, HandleType::None) else { break };
             self.attach(Addr(addr.0 + mapped * PAGE_BYTES), handle);
             self.hold(PAGE_BYTES);
@@ -162,7 +196,7 @@ impl Memory {
 
     /// Uses more of an open block; false where the limit forbids it.
     pub fn extend(&mut self, from_bytes: u64, to_bytes: u64) -> bool {
-        let fits = to_bytes - from_bytes <= self.available_bytes();
+        let fits = self.has_available(to_bytes - from_bytes);
         if fits {
             self.hold(to_bytes - from_bytes);
             let price_ns = |bytes| self.device.price_ns(DeviceCall::Malloc, bytes);

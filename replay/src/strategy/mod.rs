@@ -26,6 +26,7 @@ pub mod table;
 mod tests;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use allocator::config::ConfigError;
 use allocator::heap::{AllocError, HeapError, Request};
@@ -134,6 +135,10 @@ pub trait Strategy {
     /// # Errors
     /// When they do not parse.
     fn settings(&mut self, text: &str) -> Result<(), ConfigError>;
+
+    /// The device capacities, first and last, with which everything so far would have been the same, where no memory
+    /// fraction is set; `None` where the strategy looked at the capacity itself.
+    fn same_with(&mut self) -> Option<RangeInclusive<u64>>;
 
     /// Bytes held from the device now.
     fn reserved_bytes(&self) -> u64;

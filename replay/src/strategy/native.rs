@@ -1,9 +1,11 @@
 //! The allocator that runs live, as a strategy: PyTorch's policy with all its settings, expandable segments included.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use allocator::config::{Config, ConfigError};
 use allocator::device::sim::SimDevice;
+use allocator::device::{Device, DeviceCall};
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request, RestoredBlock, Ticket};
 use allocator::size::page_bytes;
 use trace_format::{
@@ -22,6 +24,8 @@ pub struct Native<R> {
     before_resets: Tally,
     /// `num_sync_all_streams` when it was asked last.
     waits_seen: i64,
+    /// Whether the start held segments.
+    has_base: bool,
 }
 
 impl<R: Witness> Native<R> {
@@ -31,7 +35,7 @@ impl<R: Witness> Native<R> {
     /// When the device cannot say how much memory it has.
     pub fn new(device: SimDevice, config: Config, recorder: R) -> Result<Self, DriveError> {
         let heap = Heap::new(device, config, recorder)?;
-        Ok(Self { heap, before_resets: Tally::default(), waits_seen: 0 })
+        Ok(Self { heap, before_resets: Tally::default(), waits_seen: 0, has_base: false })
     }
 
     /// The allocator.
@@ -94,6 +98,7 @@ impl<R: Witness> Strategy for Native<R> {
             );
             return Err(DriveError::Contradiction { index: 0, reason });
         }
+        self.has_base = !base.segments.is_empty();
         let restored = self.heap.restore(base).map_err(DriveError::Base)?;
         let starts = restored.into_iter().map(|(recorded, block)| match block {
             RestoredBlock::Allocated(addr) => (recorded, Start::Held(addr)),
@@ -192,6 +197,26 @@ impl<R: Witness> Strategy for Native<R> {
         let parsed = self.heap.config().reparse(text)?;
         self.heap.set_config(parsed.config);
         Ok(())
+    }
+
+    /// Expandable segments reserve addresses by the capacity. As long as none gives its addresses back, each lies above
+    /// the one before it, whatever the capacity is. A start that is not empty has addresses of its own.
+    fn same_with(&mut self) -> Option<RangeInclusive<u64>> {
+        let is_expandable = self.heap.config().expandable_segments;
+        let device = self.heap.device_mut();
+        let was_unreserved = device.counts().of(DeviceCall::Unreserve) > 0;
+        if !is_expandable {
+            return Some(device.peak_used_bytes()..=device.least_refused_bytes() - 1);
+        }
+        if was_unreserved || self.has_base {
+            return None;
+        }
+        let first = device.peak_used_bytes();
+        let capacity_bytes = device.memory_info().ok()?.total_bytes;
+        // A request that no range of addresses can hold is refused without a call.
+        let Tally { retries, ooms, .. } = self.tally();
+        let was_refused = retries > 0 || ooms > 0;
+        Some(first..=if was_refused { capacity_bytes } else { u64::MAX - 1 })
     }
 
     fn reserved_bytes(&self) -> u64 {

@@ -17,13 +17,40 @@ use crate::source::{self, SourceError};
 #[non_exhaustive]
 pub enum OpenError {
     /// The file cannot be opened.
-    #[error("cannot read {path}: {error}; check the name, or give - for standard input")]
+    #[error("cannot read {path}: {error}; {}", advice(.error))]
     Io {
         /// The file.
         path: String,
         /// Why.
         error: io::Error,
     },
+    /// It is a folder.
+    #[error(
+        "{path} is a folder: name one of its runs, which `vramtape info {path}` lists; compare, waste, fit and tune \
+         take the folder itself"
+    )]
+    Folder {
+        /// The folder.
+        path: String,
+    },
+    /// It holds nothing.
+    #[error("{path} is empty: record the run again, or copy its file again")]
+    Empty {
+        /// The file.
+        path: String,
+    },
+    /// It is an archive, such as `torch.save` writes.
+    #[error(
+        "{path} is a zip archive, such as a checkpoint of torch.save, and no run: record one with `vramtape run`, or \
+         write a snapshot with torch.cuda.memory._dump_snapshot"
+    )]
+    Archive {
+        /// The file.
+        path: String,
+    },
+    /// It cannot be decompressed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// It is a tape that cannot be read.
     #[error(transparent)]
     Tape(#[from] ReadError),
@@ -35,6 +62,17 @@ pub enum OpenError {
     Import(#[from] ImportError),
 }
 
+/// How zip archives begin.
+const ZIP: &[u8] = b"PK\x03\x04";
+
+/// What to do about a file that cannot be opened.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "you may not read it: change its permissions or copy it",
+        _ => "check the name, or give - for standard input",
+    }
+}
+
 impl Tape {
     /// Opens a tape, reads the ring of a process, living or killed, or imports what another tool wrote
     /// ([`crate::import::Origin`]; plain, zstd or gzip) with what is `known` about its run. `-` is standard input. Of a
@@ -44,22 +82,40 @@ impl Tape {
     /// Where the file cannot be read or is neither.
     pub fn open(path: impl AsRef<Path>, known: &Known) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let name = path.display().to_string();
-        let failed = |error| OpenError::Io { path: name.clone(), error };
         if path == Path::new("-") {
-            // What this lock reads ahead stays in the process's one buffer, for the import to read again.
+            let failed = |error| OpenError::Io { path: "standard input".to_owned(), error };
             let mut input = io::stdin().lock();
-            if input.fill_buf().map_err(failed)?.starts_with(&MAGIC[..1]) {
+            let start = input.fill_buf().map_err(failed)?;
+            if start.starts_with(&MAGIC[..1]) {
                 return Ok(Self::read(input, "standard input")?);
             }
-            drop(input);
-            return Self::import(path, known);
+            let bytes = source::read_from(input, path, import::INPUT_BYTES_MAX)?;
+            if bytes.starts_with(&MAGIC[..1]) {
+                return Ok(Self::read(bytes.as_slice(), "standard input")?);
+            }
+            return Ok(Self::of_import(import::import_bytes(bytes, path, known)?, known));
         }
+        match Self::open_recorded(path)? {
+            Some(tape) => Ok(tape),
+            None => Self::import(path, known),
+        }
+    }
+
+    /// Opens a tape or the ring of a process, plain, zstd or gzip; `None` where the file is neither.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or surely is no run.
+    pub fn open_recorded(path: &Path) -> Result<Option<Self>, OpenError> {
+        let name = path.display().to_string();
+        if path.is_dir() {
+            return Err(OpenError::Folder { path: name });
+        }
+        let failed = |error| OpenError::Io { path: name.clone(), error };
         let mut input = BufReader::new(File::open(path).map_err(failed)?);
         let start = input.fill_buf().map_err(failed)?;
-        let is_empty_tape = start.is_empty() && path.extension().is_some_and(|end| end == "vtape");
-        if start.starts_with(&MAGIC[..1]) || is_empty_tape {
-            return Ok(Self::read_parts(path, input, name)?);
+        let is_named_tape = path.extension().is_some_and(|end| end == "vtape");
+        if start.starts_with(&MAGIC[..1]) || (start.is_empty() && is_named_tape) {
+            return Ok(Some(Self::read_parts(path, input, name)?));
         }
         if is_ring(start) {
             let mut tape = Self::read(tape_of_ring(path)?.as_slice(), name)?;
@@ -67,9 +123,18 @@ impl Tape {
                 let kind = EndKind::RecordingStopped;
                 tape.meta.end.get_or_insert(ProgramEnd { kind, ..ProgramEnd::default() });
             }
-            return Ok(tape);
+            return Ok(Some(tape));
         }
-        Self::import(path, known)
+        if start.is_empty() {
+            return Err(OpenError::Empty { path: name });
+        }
+        if start.starts_with(ZIP) {
+            return Err(OpenError::Archive { path: name });
+        }
+        if source::is_compressed(start) && source::read_start(path, 1)?.starts_with(&MAGIC[..1]) {
+            return Ok(Some(Self::read(source::open(path)?, name)?));
+        }
+        Ok(None)
     }
 
     /// Whether a file is a run by its first bytes. A snapshot is one by the words it begins with, since other things

@@ -37,7 +37,13 @@ def test_arguments_are_the_flags_of_the_command():
     setting = "max_split_size_mb:64"
     cases = [
         (vramtape.replay(ONE_SHOT, "expandable"), "replay", "--strategy=expandable"),
-        (vramtape.replay(ONE_SHOT, config="", capacity=20 << 30), "replay", "--config=", f"--capacity={20 << 30}"),
+        (vramtape.replay(ONE_SHOT, config="", capacity=20 << 30), "replay", "--config=", "--capacity=20GiB"),
+        (vramtape.replay(ONE_SHOT, capacity="20GB"), "replay", "--capacity=20GiB"),
+        (vramtape.replay(ONE_SHOT, edit="scale:0.5"), "replay", "--edit=scale:0.5"),
+        (vramtape.compare(ONE_SHOT, edit=["scale:0.5"]), "compare", "--edit=scale:0.5"),
+        (vramtape.waste(ONE_SHOT, edit="scale:0.5"), "waste", "--edit=scale:0.5"),
+        (vramtape.fit(ONE_SHOT, edit="scale:0.5", checks=2), "fit", "--edit=scale:0.5", "--checks=2"),
+        (vramtape.tune(ONE_SHOT, edit="scale:0.5", lines=5), "tune", "--edit=scale:0.5", "--lines=5"),
         (vramtape.replay(ONE_SHOT, capacity="unlimited", compat="2.11", device=0), "replay", "--capacity=unlimited",
          "--compat=2.11", "--device=0"),
         (vramtape.compare(ONE_SHOT, config=setting), "compare", f"--config={setting}"),
@@ -51,6 +57,35 @@ def test_arguments_are_the_flags_of_the_command():
     ]
     for answer, *line in cases:
         assert without_times(answer) == printed(*line, ONE_SHOT), line
+
+
+def test_every_verb_that_writes_or_compares_is_a_function():
+    snapshot = ROOT / "tests/data/snapshots/2.9-expandable.pickle"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        half = folder / "half.vtape"
+        assert vramtape.edit(ONE_SHOT, "scale:0.5", half)["output"] == str(half)
+        assert "exists" in raised(vramtape.Error, lambda: vramtape.edit(ONE_SHOT, ["scale:0.5"], half))
+        vramtape.edit(ONE_SHOT, ["scale:0.5"], half, force=True)
+        assert vramtape.diff(ONE_SHOT, ONE_SHOT)["same"] and not vramtape.diff(ONE_SHOT, half)["same"]
+        tape = folder / "run.vtape"
+        assert vramtape.import_run(snapshot, tape)["devices"] == 1
+        assert vramtape.info(folder)["runs"][0]["name"] == "half.vtape"
+        pickled = folder / "run.pickle"
+        vramtape.export(ONE_SHOT, pickled)
+        assert vramtape.check(pickled, complete=True)["good"]
+        tables = vramtape.export(ONE_SHOT, folder / "tables", table="records", format="arrow", edit="scale:0.5")
+        assert Path(tables["tables"][0]["file"]).name == "records.arrow", tables
+        assert vramtape.verify(snapshot)["same"] and vramtape.verify(ONE_SHOT)["devices"]
+        (folder / "rings").mkdir()
+        assert vramtape.recover(rings=folder / "rings") == {"rings": []}
+        assert "no process" in raised(vramtape.Error, lambda: vramtape.recover("nowhere", folder / "o.vtape"))
+
+
+def test_a_profile_where_vramtape_is_not_active_says_so():
+    script = "import vramtape\nwith vramtape.profile() as p: pass\np.memory_stats"
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "vramtape is not active in this process: call vramtape.install()" in child.stderr, child.stderr
 
 
 def test_a_run_may_be_a_text_bytes_or_a_path_of_any_characters():
@@ -77,7 +112,7 @@ def test_what_is_wrong_is_an_error_with_the_text_of_the_library():
     assert "must be >= 20" in raised(vramtape.Error, lambda: vramtape.compare(ONE_SHOT, config="max_split_size_mb:1"))
     assert "only [0]" in raised(vramtape.Error, lambda: vramtape.waste(ONE_SHOT, device=3))
     assert "h1000" in raised(vramtape.Error, lambda: vramtape.fit(ONE_SHOT, gpu="h1000"))
-    assert "80GiB" in raised(vramtape.Error, lambda: vramtape.fit(ONE_SHOT, capacity="80GB"))
+    assert "write 80GiB" in raised(vramtape.Error, lambda: vramtape.fit(ONE_SHOT, capacity="80"))
     assert "RUN" in raised(vramtape.Error, lambda: vramtape.tune([]))
     assert "no run" in raised(vramtape.Error, lambda: vramtape.compare(Path(__file__).parent))
     assert "threads=0" in raised(ValueError, lambda: vramtape.replay(ONE_SHOT, threads=0))

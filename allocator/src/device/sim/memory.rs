@@ -31,6 +31,8 @@ pub(super) struct Memory {
     space: AddressSpace,
     used_bytes: u64,
     peak_used_bytes: u64,
+    /// What would have been in use after the smallest of the requests that found no memory.
+    least_refused_bytes: u64,
     allocations: BTreeMap<u64, u64>,
     reservations: BTreeMap<u64, u64>,
     chunks: FxHashMap<PhysicalHandle, Chunk>,
@@ -53,6 +55,7 @@ impl Memory {
             space: AddressSpace::new(base, config.length_bytes),
             used_bytes: 0,
             peak_used_bytes: 0,
+            least_refused_bytes: u64::MAX,
             allocations: BTreeMap::new(),
             reservations: BTreeMap::new(),
             chunks: FxHashMap::default(),
@@ -79,6 +82,10 @@ impl Memory {
 
     pub(super) fn peak_used_bytes(&self) -> u64 {
         self.peak_used_bytes
+    }
+
+    pub(super) fn least_refused_bytes(&self) -> u64 {
+        self.least_refused_bytes
     }
 
     pub(super) fn info(&self) -> MemoryInfo {
@@ -321,6 +328,8 @@ impl Memory {
 
     fn charge(&mut self, bytes: u64) -> bool {
         if bytes > self.capacity_bytes - self.used_bytes {
+            let wanted_bytes = self.used_bytes.saturating_add(bytes);
+            self.least_refused_bytes = self.least_refused_bytes.min(wanted_bytes);
             return false;
         }
         self.used_bytes += bytes;
