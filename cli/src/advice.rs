@@ -8,7 +8,7 @@ use replay::tune::{Member, TuneError};
 use crate::setting::Chosen;
 
 /// Replays a run under the candidates, and under `settings`, whose recorded changes count where these are the recorded
-/// settings. Of the `known` reports those that fit are taken instead. `progress` hears of each replay.
+/// settings. Of the `known` reports those that fit are taken instead. `progress` is called after each replay.
 pub(crate) fn measured(
     chosen: &Chosen,
     settings: Option<&str>,
@@ -22,7 +22,7 @@ pub(crate) fn measured(
         let capacity_bytes = chosen.capacity_bytes;
         let member = Member { tape, settings, capacity_bytes, follow };
         measure(&member, chosen.compat(), known, progress).map_err(|error| match error {
-            // Of several runs those that cannot be replayed may be left out: they are told by this type.
+            // Of several runs those that cannot be replayed may be left out, which this error type decides.
             TuneError::Drive(error) => error.into(),
             error => error.into(),
         })

@@ -78,7 +78,7 @@ pub struct Measured {
 }
 
 /// Replays a run under its own settings and under each candidate. Of the `known` reports, which are without recorded
-/// changes of settings, those that fit are taken instead. `progress` hears of each replay.
+/// changes of settings, those that fit are taken instead. `progress` is called after each replay.
 ///
 /// # Errors
 /// When the run cannot be replayed, or its settings cannot be read.

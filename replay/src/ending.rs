@@ -80,10 +80,10 @@ impl Ending {
         let is_ended = tape.recovery.finished && !meta.producer.ends_with(FROM_A_RING);
         let kind = match end.map(|end| end.kind) {
             Some(EndKind::OutOfMemory) => Kind::OutOfMemory,
-            Some(EndKind::Exit) => Kind::Complete,
-            // An exception of another type may have an out of memory as its cause, and a tape is often saved by the
-            // handler of one.
+            // An exception of another type may have an out of memory as its cause, a program may catch one and exit,
+            // and a tape is often saved by its handler.
             _ if refusals.is_final => Kind::OutOfMemory,
+            Some(EndKind::Exit) => Kind::Complete,
             Some(EndKind::Exception) => Kind::Exception,
             Some(EndKind::Signal) => Kind::Signal,
             Some(EndKind::TapeFailed) => Kind::TapeFailed,
@@ -290,6 +290,7 @@ mod tests {
         let refusal = Refusal { device: 0, record: 1, requested_bytes: 200, live_bytes: 900 };
         for end in [
             None,
+            Some(EndKind::Exit),
             Some(EndKind::OutOfMemory),
             Some(EndKind::Exception),
             Some(EndKind::RecordingStopped),

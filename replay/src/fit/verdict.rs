@@ -182,13 +182,15 @@ mod tests {
                 12,
                 Some(cut),
                 Answer::Unknown,
-                "gpu: not as recorded; with expandable_segments:True unknown: the run died out of memory, and needs at least 10.00 GiB for the allocator",
+                "gpu: not as recorded; with expandable_segments:True unknown: the run died out of memory, and needs at \
+                 least 10.00 GiB for the allocator",
             ),
             (
                 9,
                 Some(cut),
                 Answer::No,
-                "gpu: no, it needs at least 10.00 GiB for the allocator, with expandable_segments:True; the run died out of memory",
+                "gpu: no, it needs at least 10.00 GiB for the allocator, with expandable_segments:True; the run died \
+                 out of memory",
             ),
         ] {
             assert_eq!(text(&rows(gib), cut), (answer, expected.to_owned()), "{gib} GiB");

@@ -87,8 +87,8 @@ fn the_explanation_tells_fragmentation_from_memory_in_use() {
     let refusal = heap.try_take(60 * MIB).expect_err("full");
     assert_eq!(
         explanation(&refusal),
-        "nothing in the allocator helps: 90.00 MiB of the 90.00 MiB reserved are live. Use a smaller batch or activation \
-         checkpointing, or hold fewer tensors."
+        "nothing in the allocator helps: 90.00 MiB of the 90.00 MiB reserved are live. Use a smaller batch or \
+         activation checkpointing, or hold fewer tensors."
     );
     heap.give(first);
     let part = heap.take(12 * MIB);
