@@ -22,6 +22,7 @@ pub(crate) fn text(holders: &RunHolders) -> String {
     }
     for (at, oom) in holders.ooms.iter().take(OOM_TABLES).enumerate() {
         let when = if at == 0 { "at the first out of memory" } else { "at the second" };
+        text.push('\n');
         text.push_str(&table(when, oom));
     }
     match holders.ooms_total.saturating_sub(OOM_TABLES as u64) {

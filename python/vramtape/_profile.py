@@ -95,15 +95,16 @@ class profile:  # noqa: N801  It is used as a function is.
         """The block's numbers for its device: what ``vramtape.info`` says of a device.
 
         ``start_``, ``end_`` and ``peak_allocated_bytes``, the same of ``reserved_bytes``, ``records``, ``lost``
-        (records that the ring had no room for), ``seconds``, ``events`` by kind, and what the peak held in
-        ``peak_held``.
+        (records that the ring had no room for), ``seconds``, ``events`` by kind, what the peak held in
+        ``peak_held``, and the code that held it in ``holders``, where stacks are recorded.
 
         :raises RuntimeError: when no block has ended, nothing was recorded, or nothing of the device that was named
         """
         return self._block.stats()
 
     def save_html(self, path: _Path, device: Device = None) -> None:
-        """Writes the lab's page of the block: what other settings would have reserved, and memory over time.
+        """Writes the lab's page of the block: what other settings would have reserved, memory over time, and the code
+        that held it, where stacks are recorded.
 
         :raises RuntimeError: as for :attr:`memory_stats`
         :raises vramtape.Error: when the page cannot be written

@@ -140,6 +140,11 @@ mod tests {
     }
 
     #[test]
+    fn names_of_code_are_text_and_never_markup() {
+        assert!(!TEMPLATE.contains("innerHTML") && !TEMPLATE.contains("insertAdjacentHTML"));
+    }
+
+    #[test]
     fn a_name_cannot_leave_the_data() {
         let page = page_of("</script><script>alert(1)</script>");
         assert!(!page.contains("<script>alert"));

@@ -31,6 +31,8 @@ struct Written {
     runs: usize,
     /// The rows of all runs, those of one setting together: cells of the printed tables, and reports.
     rows: Vec<(Vec<String>, Value)>,
+    /// What holds the recorded run's memory.
+    holders: Value,
 }
 
 impl Written {
@@ -56,8 +58,10 @@ impl Written {
         let (runs, settings) = (tables.len(), tables[0].len());
         let row = |at: usize| tables[at % runs][at / runs].clone();
         let rows = (0..runs * settings).map(row).collect();
+        let info: Value = serde_json::from_str(&vramtape(&["info", &run, "--json"])).unwrap();
+        let holders = info["devices"][0]["holders"].clone();
         let (html, url) = (fs::read_to_string(&page).unwrap(), format!("file://{page}"));
-        Self { _folder: folder, html, url, runs, rows }
+        Self { _folder: folder, html, url, runs, rows, holders }
     }
 
     /// What is wrong with the page in a window of this width, in a colour scheme.
@@ -67,6 +71,7 @@ impl Written {
         if problems.is_empty() {
             let seen = browser.evaluate(PROBE);
             problems.extend(self.drawn(&seen));
+            problems.extend(self.holders_listed(&seen));
             problems.extend(fits(&seen));
             problems.extend(stands_out(&seen));
             problems.extend(self.answers_to_the_mouse(browser, &seen));
@@ -111,6 +116,31 @@ impl Written {
             }
         }
         problems
+    }
+
+    /// A table for the peak and for each out of memory, with the code and the shares of `vramtape info`.
+    fn holders_listed(&self, seen: &Value) -> Vec<String> {
+        let moments = [&self.holders["peak"]].into_iter().chain(list(&self.holders, "ooms"));
+        let moments: Vec<_> = moments.filter(|moment| !moment.is_null()).collect();
+        let expected = |moment: &Value| -> Vec<Vec<String>> {
+            let row = |row: &Value| {
+                let share = number(row, "allocated_bytes") / number(moment, "allocated_bytes");
+                let [label, callers] = ["label", "callers"].map(|key| row[key].as_str().unwrap());
+                let join = if callers.is_empty() { "" } else { " < " };
+                vec![format!("{:.1} %", 100.0 * share), format!("{label}{join}{callers}")]
+            };
+            list(moment, "rows").map(row).collect()
+        };
+        let expected: Vec<_> = moments.into_iter().map(expected).collect();
+        let mut listed = Vec::new();
+        for table in list(seen, "holders") {
+            let rows = list(table, "rows").map(|row| texts(row)[1..3].to_vec());
+            listed.push(rows.collect::<Vec<_>>());
+        }
+        if listed == expected {
+            return Vec::new();
+        }
+        vec![format!("the holders are {listed:?}, not {expected:?}")]
     }
 
     /// Pointing at the chart shows the numbers of a moment; rows highlight and hide their lines.
@@ -324,6 +354,10 @@ fn a_broken_page_is_noticed() {
         ("svg.addEventListener(\"pointermove\", point_at);", ""),
         ("row.reserved_bytes[at]", "row.reserved_bytes[0]"),
         ("shown[at] = !shown[at]; show();", ""),
+        (
+            "for (const row of moment.rows) list_holder",
+            "for (const row of moment.rows.slice(1)) list_holder",
+        ),
         ("--dim: #666c74", "--dim: #a0a4aa"),
         ("h1 { ", "h1 { width: 1700px; "),
     ] {

@@ -259,13 +259,18 @@ fn missing(tape: &Tape, every_bytes: Option<u64>) -> Option<String> {
     }
     let text = match (tape.meta.source, every_bytes) {
         (_, Some(every)) => format!(
-            "no stacks recorded: no allocation was sampled; pass --conf stacks:alloc,stacks_every:{}",
+            "no stacks recorded: no allocation was sampled; pass --conf stacks_every:{} for more",
             (every / 16).max(1)
         ),
-        (Source::Imported, None) => "no stacks recorded: take the snapshot after \
-            torch.cuda.memory._record_memory_history(stacks=\"python\")"
-            .to_owned(),
-        (_, None) => "no stacks recorded: pass --conf stacks_every:1MiB".to_owned(),
+        (Source::Imported, None) => {
+            "no stacks recorded: the file has none; a PyTorch snapshot has them after \
+            _record_memory_history(stacks=\"python\")"
+                .to_owned()
+        }
+        (_, None) => {
+            "no stacks recorded: pass --conf stacks_every:1MiB, or set it in VRAMTAPE_CONF"
+                .to_owned()
+        }
     };
     Some(text)
 }

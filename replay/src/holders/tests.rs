@@ -207,5 +207,6 @@ fn without_stacks_a_note_says_how_to_get_them() {
     made.alloc(StackId::NONE, 0, MIB);
     let found = made.holders();
     assert!(found.peak.is_none() && found.ooms.is_empty());
-    assert_eq!(found.note.unwrap(), "no stacks recorded: pass --conf stacks_every:1MiB");
+    let note = "no stacks recorded: pass --conf stacks_every:1MiB, or set it in VRAMTAPE_CONF";
+    assert_eq!(found.note.unwrap(), note);
 }
