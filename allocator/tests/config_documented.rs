@@ -12,7 +12,7 @@ fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
         .filter(|line| line.starts_with("| `"))
         .map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect())
         .collect();
-    assert_eq!(table.len(), 14, "the keys of VRAMTAPE_CONF");
+    assert_eq!(table.len(), 15, "the keys of VRAMTAPE_CONF");
     for row in &table {
         let key = row[1].trim_matches('`');
         let quoted = |cell: &str| -> Vec<String> {
@@ -36,7 +36,7 @@ fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
         row[3].trim_matches('`').to_owned()
     };
     assert_eq!(default("tape"), TapePath::default().as_str());
-    for key in ["strategy", "record", "ring_events", "stacks", "device"] {
+    for key in ["strategy", "record", "ring_events", "stacks", "command", "device"] {
         let (settings, _) = Settings::parse(&format!("{key}:{}", default(key))).expect("a default");
         assert_eq!(settings, Settings::default(), "{key}");
     }

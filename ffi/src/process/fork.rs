@@ -1,9 +1,9 @@
 //! Fork: the child finds every lock free and every heap whole, writes to no tape of its parent and
 //! exports no metrics in its place.
 //!
-//! The locks are taken in one order (the end of the process, process, the heaps by device, what is uncached) before the fork
-//! and given back after it, in parent and child. CUDA itself does not survive a fork; what the child frees of
-//! its parent's memory is bookkeeping in its own copy.
+//! The locks are taken in one order (the end of the process, process, the heaps by device, what is uncached) before
+//! the fork and given back after it, in parent and child. CUDA itself does not survive a fork; what the child frees
+//! of its parent's memory is bookkeeping in its own copy.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

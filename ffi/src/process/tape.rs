@@ -65,10 +65,12 @@ impl Process {
     pub(super) fn flush_tapes(&self) -> Result<(), Error> {
         match self.tapes.iter().find(|tape| !tape.recorder.flush()) {
             None => Ok(()),
-            Some(broken) => {
-                let path = &broken.path;
-                Err(Error::runtime(format_args!("{path} is not being written any more")))
-            }
+            Some(Tape { path, recorder }) => Err(Error::runtime(match recorder.failure() {
+                Some(TapeFailure { reason, time_ns }) => {
+                    format!("{path} ended early, at {}: {reason}", utc(time_ns))
+                }
+                None => format!("{path} is not being written any more"),
+            })),
         }
     }
 

@@ -1,8 +1,8 @@
 """Which tapes a run writes: a name of its own for each process, and one line at the end that says where they are.
 
-Processes may end in any order, and be killed. So each that has torch writes into a list of the run what its tape would be
-called, and the first Python of the run, which made the list, looks at its end which of those are there. The list is a file
-without a name, which the others open through ``/proc``: it is gone when that process ends, however that is.
+Processes may end in any order, and be killed. So each that has torch writes into a list of the run what its tape would
+be called, and the first Python of the run, which made the list, looks at its end which of those are there. The list is
+a file without a name, which the others open through ``/proc``: it is gone when that process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _note(line: str) -> None:
             os.write(descriptor, os.fsencode(line + "\n"))  # One short write: others may be writing too.
         finally:
             os.close(descriptor)
-    except (OSError, ValueError):
-        pass  # The run has ended.
+    except (KeyError, OSError, ValueError):
+        pass  # The run has ended, or the program has another environment.
 
 
 def _noted() -> list[str]:
