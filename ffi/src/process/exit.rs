@@ -70,9 +70,9 @@ pub(super) fn finish_at_signal(name: &str) {
                 remove_rings();
                 // The launcher's own last line does not come.
                 if run.is_some() && !is_quiet {
-                    paths
-                        .iter()
-                        .for_each(|path| log::say_at_end(&format!("{name}: the tape is {path}")));
+                    for path in &paths {
+                        log::say_at_end(&format!("{name}: the tape is {path}"));
+                    }
                 }
             }
             Err(error) => log::warn_at_end(&error.message),

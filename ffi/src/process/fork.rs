@@ -45,10 +45,15 @@ pub(super) fn register() -> Result<(), Error> {
 extern "C" fn prepare() {
     // A thread whose locals are gone is ending, and forks unprotected.
     let _ = HELD.try_with(|held| {
-        let _finishing = exit::finishing();
+        let finishing = exit::finishing();
         let process = lock();
         let heaps = heaps().map(Heap::freeze).collect();
-        held.replace(Some(Held { _finishing, process, heaps, _uncached: uncached::given() }));
+        held.replace(Some(Held {
+            _finishing: finishing,
+            process,
+            heaps,
+            _uncached: uncached::given(),
+        }));
     });
 }
 
