@@ -36,7 +36,7 @@ fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
         row[3].trim_matches('`').to_owned()
     };
     assert_eq!(default("tape"), TapePath::default().as_str());
-    for key in ["strategy", "record", "ring_events", "stacks", "device"] {
+    for key in ["strategy", "record", "ring_events", "stacks", "command", "device"] {
         let (settings, _) = Settings::parse(&format!("{key}:{}", default(key))).expect("a default");
         assert_eq!(settings, Settings::default(), "{key}");
     }

@@ -104,7 +104,7 @@ fn a_part_of_the_tape_starts_with_the_state_at_its_moment_and_says_what_blocks_h
 }
 
 #[test]
-fn a_full_disk_ends_the_tape_with_one_warning_and_nothing_else() {
+fn a_full_disk_ends_the_tape_and_nothing_else_and_the_last_line_counts_what_is_missing() {
     let folder = tempfile::tempdir().expect("a folder for the tape");
     let path = folder.path().join("run.vtape");
     let program = build("full_disk", folder.path(), &[]);
@@ -116,10 +116,14 @@ fn a_full_disk_ends_the_tape_with_one_warning_and_nothing_else() {
         .expect("the program can be started");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{text}", output.status);
-    assert_eq!(text.lines().count(), 1, "{text}");
-    assert!(text.contains("WARN") && text.contains("run.vtape"), "{text}");
     let tape = Tape::read(&path);
     assert!(tape.allocations > 10_000, "{} allocations", tape.allocations);
+    let [at_once, last] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    let begin = format!("vramtape: {} ", path.display());
+    assert!(at_once.starts_with(&format!("{begin}ends here: File too large. ")), "{text}");
+    let count = format!(" UTC: File too large; {} records after that are not on it", tape.lost);
+    assert!(last.starts_with(&format!("{begin}ended early, at ")), "{text}");
+    assert!(tape.lost > 0 && last.ends_with(&count), "{text}");
 }
 
 /// What a tape says, every record of it applied to the state before.

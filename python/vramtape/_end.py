@@ -1,7 +1,7 @@
 """The end of the process: what its tapes say about it, and the ends at which the library is not called.
 
-At ``exit`` the library finishes tapes and removes rings by itself, and after SIGTERM and SIGHUP a thread of it does. But
-Python ends by a signal after Ctrl-C, and a worker that multiprocessing forked by ``os._exit``.
+At ``exit`` the library finishes tapes and removes rings by itself, and after SIGTERM and SIGHUP a thread of it does.
+But Python ends by a signal after Ctrl-C, and a worker that multiprocessing forked by ``os._exit``.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ pub(super) fn finish_at_signal(name: &str) {
     let _finishing = finishing();
     let end = program::ended(EndKind::Signal, name);
     let paths = tape::paths();
-    let is_quiet = env::var_os("VRAMTAPE_RUN").is_none_or(|run| run == "quiet");
+    let run = env::var_os("VRAMTAPE_RUN");
+    let is_quiet = run.as_ref().is_some_and(|run| run == "quiet");
     if end_of_tapes().is_none() {
         if !is_quiet && has_ring_file() {
             log::warn_at_end(&format!(
@@ -76,10 +77,11 @@ pub(super) fn finish_at_signal(name: &str) {
         match tape::finish(&end) {
             Ok(()) => {
                 remove_rings();
-                if !is_quiet {
-                    paths.iter().for_each(|path| {
-                        log::say_at_end(&format!("{name}: the tape is {}", path.display()))
-                    });
+                // The launcher's own last line does not come.
+                if run.is_some() && !is_quiet {
+                    for path in &paths {
+                        log::say_at_end(&format!("{name}: the tape is {}", path.display()));
+                    }
                 }
             }
             Err(error) => log::warn_at_end(&error.message),

@@ -1,9 +1,9 @@
 //! Fork: the child finds every lock free and every heap whole, writes to no tape of its parent and
 //! exports no metrics in its place.
 //!
-//! The locks are taken in one order (the end of the process, process, the heaps by device, what is uncached) before the fork
-//! and given back after it, in parent and child. CUDA itself does not survive a fork; what the child frees of
-//! its parent's memory is bookkeeping in its own copy.
+//! The locks are taken in one order (the end of the process, process, the heaps by device, what is uncached) before
+//! the fork and given back after it, in parent and child. CUDA itself does not survive a fork; what the child frees
+//! of its parent's memory is bookkeeping in its own copy.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -45,10 +45,15 @@ pub(super) fn register() -> Result<(), Error> {
 extern "C" fn prepare() {
     // A thread whose locals are gone is ending, and forks unprotected.
     let _ = HELD.try_with(|held| {
-        let _finishing = exit::finishing();
+        let finishing = exit::finishing();
         let process = lock();
         let heaps = heaps().map(Heap::freeze).collect();
-        held.replace(Some(Held { _finishing, process, heaps, _uncached: uncached::given() }));
+        held.replace(Some(Held {
+            _finishing: finishing,
+            process,
+            heaps,
+            _uncached: uncached::given(),
+        }));
     });
 }
 

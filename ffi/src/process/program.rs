@@ -106,7 +106,10 @@ pub(super) fn ended(kind: EndKind, detail: impl Into<String>) -> ProgramEnd {
 /// Takes what the Python package knows.
 pub(crate) fn describe(text: &str) -> Result<(), Error> {
     let description = serde_json::from_str(text).map_err(|error| {
-        Error::value(format!("the description cannot be read: {error}; expected JSON such as {{\"torch_version\": \"2.11.0\"}}"))
+        Error::value(format!(
+            "the description cannot be read: {error}; expected JSON such as \
+             {{\"torch_version\": \"2.11.0\"}}"
+        ))
     })?;
     with(|process| {
         process.program.learn(description);

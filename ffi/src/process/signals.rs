@@ -46,8 +46,8 @@ pub(crate) fn watch() {
     IS_WANTED.store(true, Ordering::Release);
 }
 
-/// Begins, if it is wanted and this process did not. Called with the process's lock held, when a device is opened: there
-/// is nothing to finish before, and a thread more would make Python warn of a fork.
+/// Begins, if it is wanted and this process did not. Called with the process's lock held, when a device is opened:
+/// there is nothing to finish before, and a thread more would make Python warn of a fork.
 pub(super) fn arm() {
     let pid = std::process::id() as i32;
     if !IS_WANTED.load(Ordering::Acquire) || OWNER.load(Ordering::Acquire) == pid {

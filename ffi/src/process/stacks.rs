@@ -76,7 +76,8 @@ pub(super) fn start(settings: &StackSettings) {
     let stacks = Stacks::new(frames);
     if !(stacks.has_python() || settings.is_native) {
         tracing::warn!(
-            "this process is not a Python: no stacks are recorded; set stacks:none, or stacks_native:True for C++ frames, in \
+            "this process is not a Python: no stacks are recorded; set stacks:none, or stacks_native:True for C++ \
+             frames, in \
              VRAMTAPE_CONF"
         );
         return;

@@ -68,10 +68,12 @@ impl Process {
     pub(super) fn flush_tapes(&self) -> Result<(), Error> {
         match self.tapes.iter().find(|tape| !tape.recorder.flush()) {
             None => Ok(()),
-            Some(broken) => {
-                let path = broken.path.display();
-                Err(Error::runtime(format_args!("{path} is not being written any more")))
-            }
+            Some(Tape { path, recorder, .. }) => Err(Error::runtime(match recorder.failure() {
+                Some(TapeFailure { reason, time_ns }) => {
+                    format!("{} ended early, at {}: {reason}", path.display(), utc(time_ns))
+                }
+                None => format!("{} is not being written any more", path.display()),
+            })),
         }
     }
 

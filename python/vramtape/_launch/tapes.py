@@ -101,8 +101,8 @@ def _note(line: str) -> None:
             os.write(descriptor, os.fsencode(line + "\n"))  # One short write: others may be writing too.
         finally:
             os.close(descriptor)
-    except (OSError, ValueError):
-        pass  # The run has ended.
+    except (KeyError, OSError, ValueError):
+        pass  # The run has ended, or the program has another environment.
 
 
 def _noted() -> list[str]:

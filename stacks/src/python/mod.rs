@@ -140,8 +140,8 @@ impl Python {
         // Nobody waits for who does it: that could be for ever, as Python may change threads in there.
         if !IS_EXIT_HOOK_SET.swap(true, Ordering::Relaxed) && !at_exit::register(self.api, &gil) {
             tracing::warn!(
-                "cannot register with Python's atexit: the program may end while a stack is being read; set stacks:none in \
-                 VRAMTAPE_CONF if its end fails"
+                "cannot register with Python's atexit: the program may end while a stack is being read; set \
+                 stacks:none in VRAMTAPE_CONF if its end fails"
             );
         }
         // SAFETY: the caller is where it was when it took the places.

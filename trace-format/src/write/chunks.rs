@@ -142,7 +142,7 @@ impl<W: Write> Chunks<W> {
 }
 
 impl Chunks<File> {
-    /// Removes from the end of the file the chunk that could not be written whole, and whole ones until `keep` are left.
+    /// Removes the chunk that could not be written whole from the end of the file, and others until `keep` are left.
     pub(super) fn cut(&mut self, keep: usize) -> Result<(), WriteError> {
         if let Some(first_cut) = self.index.entries.get(keep) {
             self.offset_bytes = self.offset_bytes.min(first_cut.offset_bytes);

@@ -79,8 +79,8 @@ pub(super) fn remove_excess(dir: &Path, limits: Limits) {
     }
     if removed > 0 {
         tracing::warn!(
-            "removed {removed} rings of killed processes from {} ({} MiB): the newest are kept for a week, up to {} MiB. \
-             Run `vramtape recover` before that to make tapes of them",
+            "removed {removed} rings of killed processes from {} ({} MiB): the newest are kept for a week, up to {} \
+             MiB. Run `vramtape recover` before that to make tapes of them",
             dir.display(),
             removed_bytes >> 20,
             limits.size_bytes >> 20

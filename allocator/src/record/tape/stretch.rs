@@ -74,11 +74,14 @@ fn start_of(
         );
     };
     let mut rewind = Rewind::new(end, settings, fraction).map_err(warn).ok()?;
-    let unknown = records.iter().rposition(|record| {
-        rewind
+    let unknown =
+        records.iter().rposition(|record| {
+            rewind
             .undo(record)
-            .inspect_err(|error| tracing::warn!("the tape begins later than its ring: a record contradicts the state of memory: {error}"))
+            .inspect_err(|error| tracing::warn!(
+                    "the tape begins later than its ring: a record contradicts the state: {error}"
+                ))
             .is_err()
-    });
+        });
     Some((rewind.finish()?, unknown.map_or(0, |at| at + 1)))
 }
