@@ -182,6 +182,16 @@ fn an_attached_tape_starts_with_the_state_of_its_moment() {
     assert_eq!((counted, &report["devices"][0]["lost"]), (records, &0.into()));
     assert_eq!(Reader::open(&path).unwrap().meta().devices[0].name, "a GPU");
 
+    let tape = path.to_str().unwrap();
+    let of_tape = |verb: &[&str]| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("vramtape"));
+        text(&command.args(verb).arg(tape).output().unwrap())
+    };
+    let replayed = of_tape(&["replay", "--device", "1"]);
+    assert!(replayed.contains("starts mid-run: "), "{replayed}");
+    let verified = of_tape(&["verify"]);
+    assert!(verified.contains("device 1: the same as recorded"), "{verified}");
+
     let again = run(folder.path(), &["attach", "-o", path.to_str().unwrap()]);
     assert_eq!(again.status.code(), Some(2));
     assert!(text(&again).contains("use -f to replace it"), "{}", text(&again));

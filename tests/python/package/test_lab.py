@@ -51,6 +51,7 @@ def test_arguments_are_the_flags_of_the_command():
          "--strategy=rmm-pool", "--strategy=bfc"),
         (vramtape.waste(ONE_SHOT, points=3, empty_cache=False), "waste", "--points=3", "--no-empty-cache"),
         (vramtape.fit(ONE_SHOT, gpu="l40s", checks=2), "fit", "--gpu=l40s", "--checks=2"),
+        (vramtape.fit(ONE_SHOT, cold=True), "fit", "--cold"),
         (vramtape.tune([ONE_SHOT, str(ONE_SHOT)], lines=20), "tune", "--lines=20", ONE_SHOT),
         (vramtape.compare([TAPES, str(ONE_SHOT)], keep_going=True), "compare", "--keep-going", TAPES),
         (vramtape.waste((tape for tape in [ONE_SHOT, ONE_SHOT])), "waste", ONE_SHOT),
