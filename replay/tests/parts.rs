@@ -101,7 +101,7 @@ fn the_newest_part_is_read_with_the_one_before_it() {
 
     // A folder has one run of them.
     let found = replay::ranks::find(&[folder.path().to_owned()]).expect("a folder");
-    assert_eq!(found.files, [path.clone()]);
+    assert_eq!(found.files, std::slice::from_ref(&path));
     let both = open(&path);
     let alone = open(&older);
     assert_eq!((only(&both).lost, only(&both).left_out, both.meta.part), (0, 0, None));
