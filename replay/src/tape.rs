@@ -16,6 +16,7 @@ use trace_format::{
 
 use crate::snapshot::Stacks;
 pub use open::OpenError;
+pub(crate) use parts::is_older_part;
 use stretch::Stretches;
 
 /// A whole tape.

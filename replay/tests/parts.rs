@@ -99,6 +99,9 @@ fn the_newest_part_is_read_with_the_one_before_it() {
     let (path, older) = (folder.path().join("run.vtape"), folder.path().join("run.vtape.1"));
     let summary = record(&path, 1 << 20, |tape| tape.meta.dropped_records > 0);
 
+    // A folder has one run of them.
+    let found = replay::ranks::find(&[folder.path().to_owned()]).expect("a folder");
+    assert_eq!(found.files, std::slice::from_ref(&path));
     let both = open(&path);
     let alone = open(&older);
     assert_eq!((only(&both).lost, only(&both).left_out, both.meta.part), (0, 0, None));

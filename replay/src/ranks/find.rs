@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::tape::Tape;
+use crate::tape::{Tape, is_older_part};
 
 /// Runs to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -139,6 +139,7 @@ fn why_not(path: &Path) -> Option<&'static str> {
     match extension {
         Some("part") => Some("not finished"),
         Some("vtape") => None,
+        _ if is_older_part(path) => Some("the older part of a tape, and read with it"),
         _ => (!Tape::is_run(path).unwrap_or(true)).then_some("no run"),
     }
 }

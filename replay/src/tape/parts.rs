@@ -36,6 +36,15 @@ impl Tape {
     }
 }
 
+/// Whether `path` is the older part of a tape that is there, and is read with it.
+pub(crate) fn is_older_part(path: &Path) -> bool {
+    let newest = path.extension().filter(|end| *end == "1").map(|_| path.with_extension(""));
+    newest.is_some_and(|newest| {
+        let reader = Reader::open(&newest);
+        reader.is_ok_and(|reader| older_part(&newest, reader.meta()).is_some())
+    })
+}
+
 /// The part before the one that `meta` describes, if it is there and whole.
 fn older_part(path: &Path, meta: &Meta) -> Option<Reader<BufReader<File>>> {
     let part = meta.part.filter(|part| *part > 1)?;
