@@ -290,13 +290,12 @@ impl Chosen {
             (Some((name, given)), _) => (given.or(settings), Some(name)),
             (None, _) => (settings, None),
         };
-        let config = match text {
-            Some(text) => self.parse(text)?,
-            None => {
-                self.parse(&self.tape.meta.alloc_conf)?;
-                recorded_config(&self.tape, self.device(), self.compat)
-                    .map_err(|error| anyhow::anyhow!("{error}"))?
-            }
+        let config = self.parse(text.unwrap_or(&self.tape.meta.alloc_conf))?;
+        let config = if text.is_some() {
+            config
+        } else {
+            recorded_config(&self.tape, self.device(), self.compat)
+                .map_err(|error| anyhow::anyhow!("{error}"))?
         };
         let text = text.unwrap_or(&config.text);
         let switch = match flag {

@@ -251,7 +251,7 @@ def export(
 
     The others are those of :func:`replay`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, edit)
+    machine = _machine(device, capacity, meta, compat, empty_cache, False, edit)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("points", points)]
     kind = [*_flags("table", table), *_flags("format", format), *_switch("force", force)]
     return ask(["export", *_paths("output", output), *kind, *settings, *machine, *_runs(run)], threads, progress)

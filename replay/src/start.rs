@@ -119,7 +119,9 @@ pub fn cold(base: &BaseState, records: &[Record]) -> (BaseState, Vec<Record>) {
     }
     let mut others: Vec<_> = pending.into_iter().collect();
     others.sort_by_key(|(addr, _)| *addr);
-    others.into_iter().for_each(|(_, free)| push(StackId::NONE, free));
+    for (_, free) in others {
+        push(StackId::NONE, free);
+    }
     cold.extend(records.iter().filter(|record| !is_segment_call(&record.event)));
     let BaseOrder { released_pools, lending_pools, unsplit_pools, .. } = base.order.clone();
     let order = BaseOrder { released_pools, lending_pools, unsplit_pools, ..BaseOrder::default() };

@@ -230,7 +230,8 @@ fn difference(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, max_shrink_iters: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2_000, max_shrink_iters: 3_000, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
     #[test]
     fn a_tape_cut_anywhere_replays_as_recorded(

@@ -2,8 +2,8 @@
 
 use crate::ids::{Addr, PoolId, Stream};
 
-/// The allocator's orders and ages at a base state. A replay needs them to make the recorded placements again. Each list
-/// is empty where the source did not know it; a replay then infers an order.
+/// The allocator's orders and ages at a base state. A replay needs them to make the recorded placements again. Each
+/// list is empty where the source did not know it; a replay then infers an order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BaseOrder {
     /// First addresses of segments and of the address ranges of expandable segments, oldest first. Decides between free

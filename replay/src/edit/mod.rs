@@ -13,13 +13,14 @@ use std::fmt;
 
 use allocator::config::Config;
 use serde::Serialize;
-use trace_format::{EndKind, Event, MarkKind, PoolId, ProgramEnd, Record, Stream, StringId};
+use trace_format::{EndKind, Event, MarkKind, ProgramEnd, Record, Stream, StringId};
 
 use crate::driver::{DriveError, Driver, Follow};
 use crate::ending::{Ending, Kind};
 use crate::run::{DeviceTape, Options, scripted_device};
 use crate::tape::{Device, Tape};
 use crate::timeline::Timeline;
+use crate::verify::recorded_config;
 use early::free_early;
 use plan::Plan;
 use rewrite::rewrite;
@@ -111,17 +112,17 @@ pub enum EditError {
 /// When an edit means nothing on this tape, or the tape cannot be replayed.
 pub fn edit(tape: &Tape, edits: &[Edit]) -> Result<(Tape, Summary), EditError> {
     let plan = Plan::new(tape, edits)?;
-    let parsed = Config::parse(&tape.meta.alloc_conf, tape.compat());
-    let config = parsed.map_err(|error| EditError::Settings {
-        text: tape.meta.alloc_conf.clone(),
-        reason: error.to_string(),
-    })?;
     let mut summary = Summary::default();
     let mut edited = tape.clone();
     for device in &mut edited.devices {
         let records = free_early(&device.records, &plan, &mut summary);
         let requests = rewrite(&records, &plan, &mut summary);
-        record_anew(tape, device, &requests, &config.config)?;
+        let config = recorded_config(tape, device, tape.compat());
+        let config = config.map_err(|error| EditError::Settings {
+            text: tape.meta.alloc_conf.clone(),
+            reason: error.to_string(),
+        })?;
+        record_anew(tape, device, &requests, &config)?;
         (device.lost, device.left_out) = (0, 0);
     }
     let ending = Ending::of(tape);
@@ -157,7 +158,7 @@ fn record_anew(
     let sim = scripted_device(start, &options, config);
     let timeline = Timeline::default();
     let mut driver = Driver::new(sim, config.clone(), timeline, &device.base, options.follow)?;
-    let segments = driver.heap().segments(PoolId::DEFAULT);
+    let placed = driver.heap().base_state();
     for record in requests {
         // The device has no end here, so that nothing is refused: marks hold the places of what was.
         let event = match record.event {
@@ -169,7 +170,7 @@ fn record_anew(
     let mut records = std::mem::take(&mut driver.heap_mut().recorder_mut().records);
     keep_words(requests, &mut records);
     device.records = records;
-    device.base.segments = segments;
+    (device.base.segments, device.base.order) = (placed.segments, placed.order);
     Ok(())
 }
 

@@ -1,8 +1,10 @@
 //! Starting from a recorded state.
 
-use allocator::config::Config;
+use allocator::config::{Compat, Config};
 use allocator::heap::RestoredBlock;
-use trace_format::{Addr, PoolId, ScopeFilter, SegmentState, StackId, Stream};
+use trace_format::{
+    Addr, BaseOrder, PoolId, RangeState, ScopeFilter, SegmentState, StackId, Stream,
+};
 
 use crate::support::{Calls, GIB, KIB, MIB, TestHeap, heap};
 
@@ -135,4 +137,33 @@ fn a_state_that_does_not_fit_is_an_error_and_leaves_no_range_behind() {
     assert!(copy.restore(&original.base_state()).is_err());
     copy.check().expect("consistent");
     assert_eq!(copy.device_mut().check_empty(), Ok(()));
+}
+
+#[test]
+fn an_order_that_fits_nothing_is_left_aside() {
+    let (original, _) = lived_in();
+    let mut base = original.base_state();
+    let strange = [Addr(0), Addr(1), base.segments[0].addr, Addr(u64::MAX)];
+    let range = |addr, page_bytes| RangeState {
+        addr,
+        page_bytes,
+        stream: Stream(7),
+        pool: POOL,
+        is_large: true,
+    };
+    let pages = [0, 1, 2 * MIB, 1 << 40, 1 << 63, u64::MAX];
+    let ranges = strange.iter().flat_map(|addr| pages.map(|page_bytes| range(*addr, page_bytes)));
+    base.order = BaseOrder {
+        begun: strange.repeat(2),
+        ranges: ranges.collect(),
+        ages: strange.map(|addr| (addr, u32::MAX)).to_vec(),
+        pending: strange.repeat(2),
+        released_pools: vec![PoolId(9, 9), POOL, POOL],
+        lending_pools: vec![PoolId(9, 9); 2],
+        unsplit_pools: vec![PoolId(9, 9); 2],
+    };
+    let mut copy = heap(GIB, Config { compat: Compat::V2_15, ..Config::default() });
+    copy.restore(&base).expect("memory");
+    copy.check().expect("consistent");
+    assert_eq!(shape(&copy.segments(PoolId::DEFAULT)), shape(&original.segments(PoolId::DEFAULT)));
 }
