@@ -41,10 +41,10 @@ const SETTINGS: [&str; 9] = [
 ];
 
 fn choice(text: &str) -> Choice {
-    match text.contains('-') || text == "bfc" {
-        true => Choice::parse(text, Compat::default()).expect("a model"),
-        false => config(text).into(),
+    if text.contains('-') || text == "bfc" {
+        return Choice::parse(text, Compat::default()).expect("a model");
     }
+    config(text).into()
 }
 
 fn report_of(tape: DeviceTape<'_>, choice: &Choice, capacity_bytes: u64) -> Option<Report> {

@@ -234,7 +234,7 @@ mod tests {
             ("bfc:allow_growth:True,allow_growth:True", "given twice"),
             ("bfc:fragmentation_fraction:2", "not a number from 0 to 1"),
             ("async-pool:passes_after:5", "write for example 500us"),
-            ("rmm-pool:initial_pool_size:5GB", "`GB` is not a unit"),
+            ("rmm-pool:initial_pool_size:5GX", "`GX` is not a unit"),
             ("rmm-arena:arena_size:5KiB", "less than a superblock"),
             ("native:max_split_size_mb:3", "native: "),
         ] {

@@ -50,7 +50,7 @@ def large_run(folder):
     return path
 
 
-# Which capacities are enough under this setting only a replay of each can say: minutes of them.
+# Which capacities are enough for a model that uses the number only a replay of each can say: minutes of them.
 LONG = {"config": "garbage_collection_threshold:0.5", "checks": 1_000_000}
 
 
