@@ -177,11 +177,11 @@ mod tests {
     fn files_of_users_libraries_and_ours_are_told_apart() {
         let packages = "/opt/conda/lib/python3.12/site-packages";
         let cases = [
-            ("/home/ann/train.py".to_owned(), 7, Owner::User),
+            ("/data/ann/train.py".to_owned(), 7, Owner::User),
             ("train.py".to_owned(), 7, Owner::User),
             ("/tmp/ipykernel_7/1234.py".to_owned(), 7, Owner::User),
             ("<ipython-input-3-abc>".to_owned(), 7, Owner::User),
-            ("/home/ann/vramtape/examples/gpt.py".to_owned(), 7, Owner::User),
+            ("/data/ann/vramtape/examples/gpt.py".to_owned(), 7, Owner::User),
             (format!("{packages}/torch/nn/modules/linear.py"), 7, library("torch")),
             (format!("{packages}/six.py"), 7, library("six")),
             ("/usr/lib/python3/dist-packages/numpy/a.py".to_owned(), 7, library("numpy")),
@@ -192,7 +192,7 @@ mod tests {
             ("/src/pytorch/torch/nn/functional.py".to_owned(), 7, library("torch")),
             ("<string>".to_owned(), 2, Owner::Text),
             (format!("{packages}/vramtape/_profile.py"), 7, Owner::Vramtape),
-            ("/home/ann/vramtape/python/vramtape/marks.py".to_owned(), 7, Owner::Vramtape),
+            ("/data/ann/vramtape/python/vramtape/marks.py".to_owned(), 7, Owner::Vramtape),
             ("/x/vramtape/libvramtape.so+0x12".to_owned(), 0, Owner::Vramtape),
             (
                 "/r/.cache/vramtape/bridge/torch-2.11.0+cu130-70d9-abi5-cxx11abi1-6f.so+0x9"
