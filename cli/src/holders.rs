@@ -82,12 +82,15 @@ fn words(row: &Holder) -> String {
     let mut said: Vec<_> =
         said.map(|(name, size_bytes)| (*size_bytes, name.replace('_', " "))).collect();
     said.sort_by(|a, b| b.cmp(a));
-    let held = |(size_bytes, name): (u64, String)| match size_bytes == row.allocated_bytes {
-        true => name,
-        false => format!("{name} {}", bytes::show(size_bytes)),
+    let held = |(size_bytes, name): (u64, String)| {
+        if size_bytes == row.allocated_bytes {
+            return name;
+        }
+        format!("{name} {}", bytes::show(size_bytes))
     };
-    match said.is_empty() {
-        true => words,
-        false => format!("{words} [{}]", said.into_iter().map(held).collect::<Vec<_>>().join(", ")),
+    if said.is_empty() {
+        return words;
     }
+    let said: Vec<_> = said.into_iter().map(held).collect();
+    format!("{words} [{}]", said.join(", "))
 }

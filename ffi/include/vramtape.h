@@ -287,9 +287,9 @@ typedef struct VramtapeSharedPages {
 extern "C" {
 #endif // __cplusplus
 
-// From now on `ask` is called on a thread whose stack is captured, without any lock of ours. It fills in the node, and
-// answers `VRAMTAPE_FORWARD`, `VRAMTAPE_BACKWARD`, or 0 where autograd does neither. It must not throw, and stays valid
-// until the process ends. Only the first call counts.
+// From now on `ask` is called on a thread whose stack is captured, without any lock of ours. It fills in the node and
+// returns `VRAMTAPE_FORWARD`, `VRAMTAPE_BACKWARD`, or 0 where autograd does neither. It must not throw and must stay
+// valid until the process ends. Only the first call counts.
 void vramtape_set_autograd(int (*ask)(struct VramtapeAutogradCall*));
 
 // The pool's blocks as they are, to go back to later; NULL is an error. Given back with

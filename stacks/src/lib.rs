@@ -93,8 +93,8 @@ impl Stacks {
         }
     }
 
-    /// The stack of a calling thread that [runs no Python](Self::is_without_frames): one frame, the thread's name in the
-    /// file [`THREAD_FILE`](trace_format::THREAD_FILE).
+    /// The stack of a thread that [runs no Python](Self::is_without_frames): one frame, the thread's name in the file
+    /// [`THREAD_FILE`](trace_format::THREAD_FILE).
     #[cold]
     pub fn of_thread(&self, names: &impl Names) -> StackId {
         thread::stack(names).unwrap_or(StackId::NONE)

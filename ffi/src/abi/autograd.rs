@@ -22,9 +22,9 @@ pub struct VramtapeAutogradCall {
     pub name: [u8; 64],
 }
 
-/// From now on `ask` is called on a thread whose stack is captured, without any lock of ours. It fills in the node, and
-/// answers `VRAMTAPE_FORWARD`, `VRAMTAPE_BACKWARD`, or 0 where autograd does neither. It must not throw, and stays valid
-/// until the process ends. Only the first call counts.
+/// From now on `ask` is called on a thread whose stack is captured, without any lock of ours. It fills in the node and
+/// returns `VRAMTAPE_FORWARD`, `VRAMTAPE_BACKWARD`, or 0 where autograd does neither. It must not throw and must stay
+/// valid until the process ends. Only the first call counts.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_set_autograd(
     ask: Option<unsafe extern "C" fn(*mut VramtapeAutogradCall) -> c_int>,

@@ -91,7 +91,8 @@ fn owner_of(file: &str, line: u32) -> Owner {
     }
     let parts: Vec<&str> = file.split('/').collect();
     let name = *parts.last().unwrap_or(&file);
-    let is_python = name.ends_with(".py") || name.ends_with(".pyx") || file.starts_with('<');
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let is_python = matches!(ending, "py" | "pyx") || file.starts_with('<');
     if is_ours(&parts, is_python) {
         return Owner::Vramtape;
     }
@@ -108,7 +109,7 @@ fn owner_of(file: &str, line: u32) -> Owner {
         return Owner::Library("torch".to_owned());
     }
     // A cell of a notebook has a line and any name; `@template.html` of a generator has none of these endings either.
-    let is_native = line == 0 || file.contains(".so") || is_cpp(name);
+    let is_native = line == 0 || file.contains(".so") || is_cpp(name, ending);
     if is_native && !is_python { Owner::Native } else { Owner::User }
 }
 
@@ -128,8 +129,8 @@ fn is_ours(parts: &[&str], is_python: bool) -> bool {
 
 /// The package that a file was installed with; `python` is the standard library.
 fn installed_package(parts: &[&str]) -> Option<String> {
-    let is_installed = |part: &&str| matches!(*part, "site-packages" | "dist-packages");
-    if let Some(at) = parts.iter().rposition(|part| is_installed(&part)) {
+    let is_installed = |part: &str| matches!(part, "site-packages" | "dist-packages");
+    if let Some(at) = parts.iter().rposition(|part| is_installed(part)) {
         let package = parts.get(at + 1)?;
         return Some(package.strip_suffix(".py").unwrap_or(package).to_owned());
     }
@@ -159,9 +160,9 @@ fn is_torch_source(file: &str) -> bool {
     FOLDERS.iter().any(|folder| file.contains(folder))
 }
 
-fn is_cpp(name: &str) -> bool {
-    let endings = [".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".cuh", ".rs"];
-    name == "??" || endings.iter().any(|ending| name.ends_with(ending))
+fn is_cpp(name: &str, ending: &str) -> bool {
+    let endings = ["cpp", "cc", "cxx", "c", "h", "hpp", "cu", "cuh", "rs"];
+    name == "??" || endings.contains(&ending)
 }
 
 #[cfg(test)]
@@ -176,11 +177,11 @@ mod tests {
     fn files_of_users_libraries_and_ours_are_told_apart() {
         let packages = "/opt/conda/lib/python3.12/site-packages";
         let cases = [
-            ("/home/ann/train.py".to_owned(), 7, Owner::User),
+            ("/data/ann/train.py".to_owned(), 7, Owner::User),
             ("train.py".to_owned(), 7, Owner::User),
             ("/tmp/ipykernel_7/1234.py".to_owned(), 7, Owner::User),
             ("<ipython-input-3-abc>".to_owned(), 7, Owner::User),
-            ("/home/ann/vramtape/examples/gpt.py".to_owned(), 7, Owner::User),
+            ("/data/ann/vramtape/examples/gpt.py".to_owned(), 7, Owner::User),
             (format!("{packages}/torch/nn/modules/linear.py"), 7, library("torch")),
             (format!("{packages}/six.py"), 7, library("six")),
             ("/usr/lib/python3/dist-packages/numpy/a.py".to_owned(), 7, library("numpy")),
@@ -191,7 +192,7 @@ mod tests {
             ("/src/pytorch/torch/nn/functional.py".to_owned(), 7, library("torch")),
             ("<string>".to_owned(), 2, Owner::Text),
             (format!("{packages}/vramtape/_profile.py"), 7, Owner::Vramtape),
-            ("/home/ann/vramtape/python/vramtape/marks.py".to_owned(), 7, Owner::Vramtape),
+            ("/data/ann/vramtape/python/vramtape/marks.py".to_owned(), 7, Owner::Vramtape),
             ("/x/vramtape/libvramtape.so+0x12".to_owned(), 0, Owner::Vramtape),
             (
                 "/r/.cache/vramtape/bridge/torch-2.11.0+cu130-70d9-abi5-cxx11abi1-6f.so+0x9"

@@ -47,6 +47,9 @@ struct RowKey {
     line: u32,
 }
 
+/// The stacks of a row.
+type Members = Vec<(Sum, Rc<KnownStack>)>;
+
 #[derive(Default)]
 struct Sum {
     allocated_bytes: u64,
@@ -74,7 +77,7 @@ impl<'t> Grouping<'t> {
         let (mut stacks, mut missing) = self.sums(live);
         let mut total = Sum::default();
         stacks.values().chain(missing.values()).for_each(|sum| total.add(sum));
-        let mut by_row: HashMap<RowKey, (Sum, Vec<(Sum, Rc<KnownStack>)>)> = HashMap::new();
+        let mut by_row: HashMap<RowKey, (Sum, Members)> = HashMap::new();
         for (id, sum) in stacks.drain() {
             let known = self.known(id);
             let (row, members) = by_row.entry(known.key.clone()).or_default();
@@ -98,7 +101,9 @@ impl<'t> Grouping<'t> {
         }
         if !rest.is_empty() {
             let mut sum = Sum::default();
-            rest.iter().for_each(|(_, (row, _))| sum.add(row));
+            for (_, (row, _)) in &rest {
+                sum.add(row);
+            }
             let others = unnamed(HolderKind::Others, format!("{} others", rest.len()), &sum);
             made.push(Holder { holders: rest.len() as u64, ..others });
         }
@@ -116,10 +121,8 @@ impl<'t> Grouping<'t> {
         let Event::Oom { requested_bytes, .. } = record.event else { return None };
         let known = self.known(record.stack);
         let names = ShortNames::of(known.frames.iter().map(|frame| frame.file.as_str()));
-        let label = match known.frames.is_empty() {
-            true => "no stack".to_owned(),
-            false => label(&known, &names),
-        };
+        let label =
+            if known.frames.is_empty() { "no stack".to_owned() } else { label(&known, &names) };
         let callers = callers(&known.frames, known.at, &names);
         Some(Refused { requested_bytes, label, callers, frames: known.frames.clone() })
     }

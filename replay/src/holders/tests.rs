@@ -68,11 +68,11 @@ const CALL: (&str, &str, u32) =
 #[test]
 fn a_block_is_held_by_the_innermost_line_of_the_users_own_code() {
     let mut made = Made::default();
-    let attention = ("attention", "/home/ann/model.py", 41);
-    let main = ("main", "/home/ann/train.py", 88);
+    let attention = ("attention", "/data/ann/model.py", 41);
+    let main = ("main", "/data/ann/train.py", 88);
     let one = made.stack(&[LINEAR, attention, CALL, main]);
     let other = made.stack(&[LINEAR, attention, CALL, CALL, main]);
-    let outside = made.stack(&[("step", "/home/ann/train.py", 90), main]);
+    let outside = made.stack(&[("step", "/data/ann/train.py", 90), main]);
     made.alloc(one, 0, 3 * MIB);
     made.alloc(other, 1 << 30, 2 * MIB);
     made.alloc(outside, 2 << 30, 4 * MIB);
