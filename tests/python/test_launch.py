@@ -163,6 +163,14 @@ def a_tape_that_is_there_stays(folder):
         assert tapes(folder) == {"run.vtape": count, "run-2.vtape": 3}, flags
 
 
+def a_tape_that_the_library_could_not_announce_is_named(folder):
+    """As where no /proc is mounted, through which it opens the run's list."""
+    code = "import os, torch; names = os.environ.pop('VRAMTAPE_RUN_NAMES'); held = torch.ones(1, device='cuda'); "
+    code += "os.environ['VRAMTAPE_RUN_NAMES'] = names"
+    done = run("-o", "run.vtape", "-c", code, folder=folder)
+    assert done.stderr.splitlines()[-1] == "vramtape: the tape is run.vtape", done.stderr
+
+
 def ranks_take_a_free_name_together(folder):
     run("-o", "rank{rank}.vtape", script("allocate"), "2", folder=folder, RANK="3")
     done = run("-o", "rank{rank}.vtape", script("allocate"), "5", folder=folder, RANK="4")
@@ -408,6 +416,7 @@ CASES = (
     the_program_is_what_it_was,
     a_tape_and_a_line,
     a_tape_that_is_there_stays,
+    a_tape_that_the_library_could_not_announce_is_named,
     ranks_take_a_free_name_together,
     two_runs_at_once_have_two_tapes,
     programs_start_as_they_are,
