@@ -298,6 +298,7 @@ def a_gpu_is_simulated_on_request(folder):
         ("--sim=l40s", usable_bytes["l40s"], "simulated GPU l40s, 43.79 GiB for the program: "),
         ("--sim=L40S", usable_bytes["l40s"], "simulated GPU l40s, "),
         ("--sim=4090", usable_bytes["rtx4090"], "simulated GPU rtx4090, "),
+        ("--sim=A100", usable_bytes["a100-80gb"], "simulated GPU a100-80gb, "),
         ("--sim=24GB", 24 << 30, "simulated GPU of 24.00 GiB: "),
         ("--sim=512MiB", 512 << 20, "simulated GPU of 0.50 GiB: "),
     ]:
@@ -306,7 +307,7 @@ def a_gpu_is_simulated_on_request(folder):
         assert device == "cuda:0" and int(size_bytes) == memory_bytes, (flag, done.stdout)
         first = done.stderr.splitlines()[0]
         assert first.startswith(f"vramtape: {words}") and "values (losses, metrics) are not" in first, done.stderr
-    for gpu, words in ("a100", "a100-80gb or a100-40gb"), ("rtx4080", "did you mean rtx"), ("1MiB", "from 2MiB"):
+    for gpu, words in ("100", "a100-80gb"), ("rtx4080", "did you mean rtx"), ("1MiB", "from 2MiB"):
         refused = run(f"--sim={gpu}", "-c", code, folder=folder, code=2)
         assert f"--sim={gpu}" in refused.stderr and words in refused.stderr, refused.stderr
     done = python("-m", "vramtape", "record", "--sim", "-q", "-c", code, folder=folder)
