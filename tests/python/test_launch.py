@@ -163,6 +163,14 @@ def a_tape_that_is_there_stays(folder):
         assert tapes(folder) == {"run.vtape": count, "run-2.vtape": 3}, flags
 
 
+def a_tape_that_the_library_could_not_announce_is_named(folder):
+    """As where no /proc is mounted, through which it opens the run's list."""
+    code = "import os, torch; names = os.environ.pop('VRAMTAPE_RUN_NAMES'); held = torch.ones(1, device='cuda'); "
+    code += "os.environ['VRAMTAPE_RUN_NAMES'] = names"
+    done = run("-o", "run.vtape", "-c", code, folder=folder)
+    assert done.stderr.splitlines()[-1] == "vramtape: the tape is run.vtape", done.stderr
+
+
 def ranks_take_a_free_name_together(folder):
     run("-o", "rank{rank}.vtape", script("allocate"), "2", folder=folder, RANK="3")
     done = run("-o", "rank{rank}.vtape", script("allocate"), "5", folder=folder, RANK="4")
@@ -290,6 +298,7 @@ def a_gpu_is_simulated_on_request(folder):
         ("--sim=l40s", usable_bytes["l40s"], "simulated GPU l40s, 43.79 GiB for the program: "),
         ("--sim=L40S", usable_bytes["l40s"], "simulated GPU l40s, "),
         ("--sim=4090", usable_bytes["rtx4090"], "simulated GPU rtx4090, "),
+        ("--sim=A100", usable_bytes["a100-80gb"], "simulated GPU a100-80gb, "),
         ("--sim=24GB", 24 << 30, "simulated GPU of 24.00 GiB: "),
         ("--sim=512MiB", 512 << 20, "simulated GPU of 0.50 GiB: "),
     ]:
@@ -298,7 +307,7 @@ def a_gpu_is_simulated_on_request(folder):
         assert device == "cuda:0" and int(size_bytes) == memory_bytes, (flag, done.stdout)
         first = done.stderr.splitlines()[0]
         assert first.startswith(f"vramtape: {words}") and "values (losses, metrics) are not" in first, done.stderr
-    for gpu, words in ("a100", "a100-80gb or a100-40gb"), ("rtx4080", "did you mean rtx"), ("1MiB", "from 2MiB"):
+    for gpu, words in ("100", "a100-80gb"), ("rtx4080", "did you mean rtx"), ("1MiB", "from 2MiB"):
         refused = run(f"--sim={gpu}", "-c", code, folder=folder, code=2)
         assert f"--sim={gpu}" in refused.stderr and words in refused.stderr, refused.stderr
     done = python("-m", "vramtape", "record", "--sim", "-q", "-c", code, folder=folder)
@@ -408,6 +417,7 @@ CASES = (
     the_program_is_what_it_was,
     a_tape_and_a_line,
     a_tape_that_is_there_stays,
+    a_tape_that_the_library_could_not_announce_is_named,
     ranks_take_a_free_name_together,
     two_runs_at_once_have_two_tapes,
     programs_start_as_they_are,

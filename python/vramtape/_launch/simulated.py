@@ -15,6 +15,8 @@ from .._ask import ask
 _MEMORY = "VRAMTAPE_SIM_MEMORY"
 _MEMORY_MIN_BYTES, _MEMORY_MAX_BYTES = 2 << 20, 1 << 40
 _UNITS = "kmgt"
+# Of the GPUs in two sizes, the one that `vramtape fit` takes for the name alone (replay/src/fit/gpu_names.rs).
+_USUAL_SIZE = {"a100": "a100-80gb", "v100": "v100-16gb"}
 
 
 def spell_out(arguments: Sequence[str], with_value: Sequence[str]) -> list[str]:
@@ -60,10 +62,10 @@ def _memory(gpu: str) -> tuple[int, str]:
 
 
 def _find(gpu: str, known: Any) -> dict[str, Any]:
-    """The GPU of this name, or the only one whose name contains it."""
-    name = gpu.lower()
-    exact = [one for one in known if name in (one["name"], *one.get("aliases", ()))]
-    near = exact or [one for one in known if name in one["name"]]
+    """The GPU of this name, or the only one whose name contains it; case and punctuation do not count."""
+    name = _key(gpu)
+    name = _key(_USUAL_SIZE.get(name, name))
+    near = [one for one in known if name == _key(one["name"])] or [one for one in known if name in _key(one["name"])]
     if len(near) == 1:
         found: dict[str, Any] = near[0]
         return found
@@ -71,6 +73,10 @@ def _find(gpu: str, known: Any) -> dict[str, Any]:
     hint = f"did you mean {' or '.join(names)}? " if names else ""
     advice = f"{hint}`vramtape fit --gpu list` has the names; or write a size, as 24GiB"
     raise ValueError(f"--sim={gpu}: no one GPU has that name; {advice}")
+
+
+def _key(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower())
 
 
 def _gib(size_bytes: int) -> str:

@@ -52,8 +52,9 @@ def note(tape: str) -> None:
 
 
 def leave() -> None:
-    """Notes at the end of this process which of its tapes ended before it."""
+    """Notes at the end of this process its tapes, for the library cannot where no /proc is mounted, and their ends."""
     for tape in _runtime.answer("tapes"):
+        note(tape["path"])
         if tape["failed"]:
             failed = tape["failed"]
             _note(_FAILED + json.dumps([os.path.abspath(tape["path"]), failed["reason"], failed["time"]]))
