@@ -34,8 +34,8 @@ pub(crate) struct RunFlags {
 /// The machine that runs are replayed on, and which of a run's inputs count.
 #[derive(clap::Args)]
 pub(crate) struct MachineFlags {
-    /// Memory of the simulated device, such as 24GiB, 24GB or 80G (all binary), or `unlimited` [default: as recorded, if
-    /// that is known]
+    /// Memory of the simulated device, such as 24GiB, 24GB or 80G (all binary), or `unlimited` [default: as recorded,
+    /// if that is known]
     #[arg(long, value_name = "SIZE")]
     pub(crate) capacity: Option<String>,
     /// Which device of the run, if it has several
