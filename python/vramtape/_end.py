@@ -23,11 +23,22 @@ def watch() -> None:
     versions = {"torch_version": str(torch.__version__), "cuda_version": torch.version.cuda}
     _describe(**versions, command=list(getattr(sys, "orig_argv", sys.argv)))
     _runtime.call("watch_signals")
-    atexit.register(_at_exit)
+    atexit.register(_after_interrupt)
     util.register_after_fork(_runtime, _in_worker)
 
 
-def _at_exit() -> None:
+def watch_exception() -> None:
+    """Notes the exception that ends the program, before anything that is registered by now reads it."""
+    atexit.register(_note_exception)
+
+
+def _after_interrupt() -> None:
+    # At any other end more may be freed than what the tape would have then.
+    if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
+        _finish()
+
+
+def _note_exception() -> None:
     # Set where the program did not catch the exception; at a prompt (ps1) they do not end it.
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     kind = getattr(sys, "last_type", None)
@@ -35,8 +46,6 @@ def _at_exit() -> None:
         return
     if kind is KeyboardInterrupt:
         _describe(end={"kind": "signal", "detail": "SIGINT"})
-        # At any other end more may be freed than what the tape would have then.
-        _finish()
         return
     out_of_memory = getattr(sys.modules.get("torch"), "OutOfMemoryError", ())
     is_out_of_memory = isinstance(error, out_of_memory)

@@ -75,6 +75,7 @@ def install(route: Optional[str] = None, *, tape: Optional[_tape.Path] = None, c
             raise
         _end.watch()
         _ring_only.watch()
+        _end.watch_exception()  # Registered last, so that it runs first.
         _settle.watch()
         _mark()
         return _active

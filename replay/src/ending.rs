@@ -13,9 +13,6 @@ use trace_format::{BlockStatus, EndKind, Event, Source};
 
 use crate::tape::{Device, Tape};
 
-/// What the producer of a tape ends with where the tape was made from a process's ring.
-const FROM_A_RING: &str = ", from a ring";
-
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -64,6 +61,9 @@ pub struct Ending {
     pub handled_refusals: u64,
     /// Whether the file ends in the middle of a chunk.
     pub is_torn: bool,
+    /// Whether the process is known to be dead, and not only the tape to be without an end.
+    #[serde(skip)]
+    pub is_seen_killed: bool,
 }
 
 impl Ending {
@@ -77,7 +77,6 @@ impl Ending {
             is_final: false,
         });
         let end = meta.end.as_ref();
-        let is_ended = tape.recovery.finished && !meta.producer.ends_with(FROM_A_RING);
         let kind = match end.map(|end| end.kind) {
             Some(EndKind::OutOfMemory) => Kind::OutOfMemory,
             // An exception of another type may have an out of memory as its cause, a program may catch one and exit,
@@ -88,7 +87,8 @@ impl Ending {
             Some(EndKind::Signal) => Kind::Signal,
             Some(EndKind::TapeFailed) => Kind::TapeFailed,
             Some(EndKind::RecordingStopped) => Kind::RecordingStopped,
-            None if meta.source == Source::Recorded && !is_ended => Kind::Killed,
+            Some(EndKind::Killed) => Kind::Killed,
+            None if meta.source == Source::Recorded && !tape.recovery.finished => Kind::Killed,
             Some(EndKind::Unknown) | None => Kind::Unknown,
         };
         let is_dead = kind == Kind::OutOfMemory;
@@ -98,6 +98,7 @@ impl Ending {
             refusal: refusals.last.filter(|_| is_dead),
             handled_refusals: refusals.count - u64::from(is_dead && refusals.last.is_some()),
             is_torn: tape.recovery.torn.is_some() && !tape.recovery.finished,
+            is_seen_killed: end.is_some_and(|end| end.kind == EndKind::Killed),
         }
     }
 
@@ -137,6 +138,7 @@ impl Ending {
             (Kind::OutOfMemory, None) => format!("the run died out of memory{detail}"),
             (Kind::Exception, _) => format!("an exception ended the run{detail}"),
             (Kind::Signal, _) => format!("a signal ended the run{detail}"),
+            (Kind::Killed, _) if self.is_seen_killed => "the run was killed".to_owned(),
             (Kind::Killed, _) => "the run was killed, or it still goes on".to_owned(),
             (Kind::TapeFailed, _) => format!("the tape ended before the run{detail}"),
             _ if self.handled_refusals > 0 => {
@@ -159,6 +161,7 @@ impl fmt::Display for Ending {
             Kind::OutOfMemory => "out of memory",
             Kind::Exception => "exception",
             Kind::Signal => "signal",
+            Kind::Killed if self.is_seen_killed => "killed",
             Kind::Killed => "killed, or still running: the tape has no end",
             Kind::TapeFailed => "the tape could not be written any more",
             Kind::RecordingStopped => "recording stopped, the program went on",
@@ -364,15 +367,16 @@ mod tests {
     }
 
     #[test]
-    fn a_tape_without_an_end_was_cut_where_it_is_not_finished_or_of_a_ring() {
+    fn a_tape_is_cut_where_it_is_not_finished_or_made_of_a_dead_ring() {
         let mut cut = tape(None, &[&[alloc(1, 5)]]);
         cut.recovery.finished = false;
         assert_eq!(Ending::of(&cut).kind, Kind::Killed);
         cut.recovery.torn = Some(Torn { offset_bytes: 64, lost_bytes: 3, lost: None });
         assert!(Ending::of(&cut).is_torn);
         let mut of_ring = tape(None, &[&[alloc(1, 5)]]);
-        of_ring.meta.producer = "vramtape 0.1.0, from a ring".to_owned();
+        of_ring.meta.end = Some(ProgramEnd { kind: EndKind::Killed, ..ProgramEnd::default() });
         assert_eq!(Ending::of(&of_ring).kind, Kind::Killed);
+        assert_eq!(Ending::of(&of_ring).to_string(), "killed");
         let mut imported = tape(None, &[&[alloc(1, 5)]]);
         imported.meta.source = Source::Imported;
         assert_eq!(Ending::of(&imported).kind, Kind::Unknown);

@@ -30,6 +30,8 @@ pub enum EndKind {
     OutOfMemory,
     /// A signal that the recorder could answer, such as SIGTERM or SIGINT.
     Signal,
+    /// It was killed: its rings were found without a process.
+    Killed,
     /// The program went on: recording was stopped, or a tape was saved in the middle.
     RecordingStopped,
     /// The program went on: the tape could not be written any more, as on a full disk.

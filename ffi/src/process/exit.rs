@@ -6,8 +6,9 @@
 use std::env;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use trace_format::{EndKind, ProgramEnd};
+use trace_format::{EndKind, Meta, ProgramEnd};
 
+use super::recorder::Recording;
 use super::{lock, program, tape};
 use crate::error::Error;
 use crate::guard;
@@ -40,9 +41,17 @@ pub(super) fn finishing() -> MutexGuard<'static, ()> {
 /// of a device that recorded nothing, none.
 pub(crate) fn keep_rings() -> usize {
     let guard = lock();
-    let untaped = guard.iter().filter(|process| process.tape_path.is_none());
-    let recordings = untaped.flat_map(|process| &process.recordings);
-    recordings.filter(|known| known.ring.sequence() > 0 && known.ring.keep()).count()
+    let Some(process) = guard.as_ref().filter(|process| process.tape_path.is_none()) else {
+        return 0;
+    };
+    let end = process.program.end();
+    let keep = |known: &&Recording| {
+        known.ring.sequence() > 0 && {
+            known.describe(Meta { end: Some(end.clone()), ..process.meta() });
+            known.ring.keep()
+        }
+    };
+    process.recordings.iter().filter(keep).count()
 }
 
 /// What is to be done at the end. Doing it twice does nothing more.
@@ -67,6 +76,7 @@ pub(super) fn finish_at_signal(name: &str) {
     let run = env::var_os("VRAMTAPE_RUN");
     let is_quiet = run.as_ref().is_some_and(|run| run == "quiet");
     if end_of_tapes().is_none() {
+        describe_rings(&end);
         if !is_quiet && has_ring_file() {
             log::warn_at_end(&format!(
                 "{name}: no tape was written; `vramtape recover {} -o run.vtape` makes one of the last events",
@@ -95,6 +105,15 @@ fn end_of_tapes() -> Option<ProgramEnd> {
     let process = lock();
     let process = process.as_ref()?;
     process.tape_path.is_some().then(|| process.program.end())
+}
+
+/// Puts the end into rings that stay.
+fn describe_rings(end: &ProgramEnd) {
+    if let Some(process) = &*lock() {
+        for known in &process.recordings {
+            known.describe(Meta { end: Some(end.clone()), ..process.meta() });
+        }
+    }
 }
 
 fn has_ring_file() -> bool {

@@ -8,7 +8,7 @@ use allocator::record::{
     AnyRecorder, Off, RING_DIR_VARIABLE, Recorder, Ring, RingOptions, RingRecorder, SystemClock,
     TapeSource, ring_dir,
 };
-use trace_format::{BaseState, DeviceId, DeviceMeta, Event, MarkKind, StackId, StringId};
+use trace_format::{BaseState, DeviceId, DeviceMeta, Event, MarkKind, Meta, StackId, StringId};
 
 use super::observe::Observed;
 use super::{Heap, stacks};
@@ -46,6 +46,11 @@ impl Recording {
                 Ok(self.ring.sequence())
             }
         }
+    }
+
+    /// Writes into the ring what a tape of it says about the process.
+    pub(super) fn describe(&self, meta: Meta) {
+        self.ring.describe(&Meta { devices: vec![self.device.clone()], ..meta });
     }
 
     /// Puts a mark among the records.

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use allocator::record::{RecoverError, RingReader, is_ring, tape_of_ring};
+use allocator::record::{RecoverError, is_ring, tape_of_ring};
 use thiserror::Error;
-use trace_format::{EndKind, MAGIC, ProgramEnd, ReadError};
+use trace_format::{MAGIC, ReadError};
 
 use super::Tape;
 use crate::import::{self, ImportError, Known};
@@ -118,12 +118,7 @@ impl Tape {
             return Ok(Some(Self::read_parts(path, input, name)?));
         }
         if is_ring(start) {
-            let mut tape = Self::read(tape_of_ring(path)?.as_slice(), name)?;
-            if RingReader::open(path).map_err(RecoverError::from)?.is_live() {
-                let kind = EndKind::RecordingStopped;
-                tape.meta.end.get_or_insert(ProgramEnd { kind, ..ProgramEnd::default() });
-            }
-            return Ok(Some(tape));
+            return Ok(Some(Self::read(tape_of_ring(path)?.as_slice(), name)?));
         }
         if start.is_empty() {
             return Err(OpenError::Empty { path: name });

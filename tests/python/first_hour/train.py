@@ -1,4 +1,4 @@
-"""What a new user brings: a training script that knows nothing of vramtape. Texts differ in length from step to step."""
+"""A new user's training script, which does not know vramtape. Texts differ in length from step to step."""
 
 import argparse
 import sys

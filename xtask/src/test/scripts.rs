@@ -68,6 +68,9 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
                 python
             };
             add(&mut lanes, find(&folder.join("package/bridges"))?, &with, python);
+            if torch.version == torch::DEFAULT {
+                add(&mut lanes, find(&folder.join("first_hour"))?, &with, python);
+            }
         }
     }
     for kit in [&TABLES, &TRAINING] {

@@ -52,6 +52,8 @@ use tables::Tables;
 const SLOTS_MIN: usize = 16;
 /// Bytes of a ring's text log, unless its maker needs more.
 const TEXT_BYTES: usize = 1 << 20;
+/// The most of a text log for each slot: a small ring holds few records, which name few stacks.
+const TEXT_BYTES_PER_SLOT: usize = 16;
 
 /// Longest string kept, in bytes; longer ones are cut, as one mark must not fill the text log.
 const STRING_MAX_BYTES: usize = 64 << 10;
@@ -80,6 +82,12 @@ pub struct Ring {
     is_muted: AtomicBool,
 }
 
+/// The parts of a ring of so many slots whose text log has at most `text_bytes`.
+fn shape_of(slots: usize, text_bytes: usize) -> Shape {
+    let scaled = slots.saturating_mul(TEXT_BYTES_PER_SLOT).max(TEXT_BYTES);
+    Shape::new(slots, text_bytes.min(scaled) / 8)
+}
+
 impl Ring {
     fn create(
         options: &RingOptions,
@@ -88,7 +96,7 @@ impl Ring {
         calibration: &Calibration,
     ) -> io::Result<Self> {
         let slots = options.slots.max(SLOTS_MIN).checked_next_power_of_two().unwrap_or(usize::MAX);
-        let shape = Shape::new(slots, text_bytes / 8);
+        let shape = shape_of(slots, text_bytes);
         let size_bytes = Region::size_bytes(shape).ok_or(io::ErrorKind::OutOfMemory)?;
         let in_file = || {
             let (place, file) = Place::create(&options.dir, options.device, size_bytes)?;
@@ -117,8 +125,8 @@ impl Ring {
         Ok(Self { region, tables: Tables::new(names), place, is_muted })
     }
 
-    /// Says in the file what a tape of it would say: process, settings, device. To be called once, before anything is
-    /// recorded.
+    /// Writes into the file what a tape of it says: process, settings, device. Called before anything is recorded, and
+    /// again at the end of a process whose ring stays; the last description counts.
     pub fn describe(&self, meta: &Meta) {
         match serde_json::to_string(meta) {
             Ok(json) if !self.is_muted() => self.tables.describe(&self.region, &json),

@@ -2,9 +2,8 @@
 
 use std::io;
 
-use super::layout::Shape;
 use super::region::Region;
-use super::{RingOptions, SLOTS_MIN, place};
+use super::{RingOptions, SLOTS_MIN, place, shape_of};
 
 /// Why the ring is in this process's memory only, and what to do.
 pub(super) fn anonymous(
@@ -22,7 +21,7 @@ pub(super) fn anonymous(
     }
     // What fits is found as the place finds it, by its own error.
     let fits = |slots: &usize| {
-        let size_bytes = Region::size_bytes(Shape::new(*slots, text_bytes / 8));
+        let size_bytes = Region::size_bytes(shape_of(*slots, text_bytes));
         size_bytes.is_some_and(|bytes| place::has_room(&options.dir, bytes).is_ok())
     };
     let slots = options.slots.max(SLOTS_MIN).checked_next_power_of_two().unwrap_or(usize::MAX);

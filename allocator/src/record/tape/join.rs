@@ -13,7 +13,7 @@ use trace_format::{
 };
 
 use super::names::{Names, Texts};
-use super::recover::{RecoverError, Recovered, held_by};
+use super::recover::{RecoverError, Recovered, held_by, meta_of};
 use super::stretch::{Stretch, Written};
 use crate::record::ring::RingReader;
 
@@ -33,7 +33,9 @@ pub fn join_rings(
     rings: &[PathBuf],
     path: &Path,
 ) -> Result<Vec<Recovered>, RecoverError> {
-    let readers = rings.iter().map(|ring| RingReader::open(ring)).collect::<Result<Vec<_>, _>>()?;
+    let mut readers =
+        rings.iter().map(|ring| RingReader::open(ring)).collect::<Result<Vec<_>, _>>()?;
+    let end = readers.first_mut().and_then(|ring| meta_of(ring).end);
     let mut reader = Reader::open(torn)?;
     let mut writer = Writer::create(path, &without_end(reader.meta()))?;
     let tails = copy(&mut reader, &mut writer)?;
@@ -42,6 +44,7 @@ pub fn join_rings(
         append(ring, tail.unwrap_or(&Tail::default()), &mut writer)
     };
     let recovered = readers.into_iter().map(append).collect::<Result<_, _>>()?;
+    writer.meta(&Meta { end, ..reader.meta().clone() })?;
     writer.finish()?;
     Ok(recovered)
 }

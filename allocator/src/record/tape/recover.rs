@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use trace_format::{DeviceId, DeviceMeta, Meta, ReadError, Source, WriteError, Writer};
+use trace_format::{
+    DeviceId, DeviceMeta, EndKind, Meta, ProgramEnd, ReadError, Source, WriteError, Writer,
+};
 
 use super::names::Names;
 use super::stretch::{Stretch, Written};
@@ -78,7 +80,14 @@ pub(super) fn meta_of(reader: &mut RingReader) -> Meta {
         ..Meta::default()
     });
     concat!("vramtape ", env!("CARGO_PKG_VERSION"), ", from a ring").clone_into(&mut meta.producer);
+    meta.end.get_or_insert_with(|| end_of(reader));
     meta
+}
+
+/// The end of a process whose ring does not have it.
+pub(super) fn end_of(reader: &RingReader) -> ProgramEnd {
+    let kind = if reader.is_live() { EndKind::RecordingStopped } else { EndKind::Killed };
+    ProgramEnd { kind, ..ProgramEnd::default() }
 }
 
 fn write_ring<W: Write>(
