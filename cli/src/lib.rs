@@ -37,6 +37,7 @@ mod verify;
 mod visible;
 mod waste;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 
@@ -122,7 +123,7 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
     let verb = match Cli::try_parse_from(args) {
         Ok(cli) => cli.verb,
         Err(error) => {
-            let _ = error.print(); // Nobody is left to tell if this fails.
+            print_usage(&error);
             return u8::try_from(error.exit_code()).unwrap_or(2);
         }
     };
@@ -134,6 +135,16 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
             eprintln!("error: {}", visible(&describe(&error)));
             2
         }
+    }
+}
+
+/// Prints help or a mistake on the command line, which quotes the argument.
+fn print_usage(error: &clap::Error) {
+    let text = error.render().to_string();
+    match visible(&text) {
+        // Colours, where it is a terminal. A closed stream is no error.
+        Cow::Borrowed(_) => drop(error.print()),
+        Cow::Owned(text) => eprint!("{text}"),
     }
 }
 

@@ -2,10 +2,7 @@
 
 /// Each with what it does. `python/vramtape/_command.py` has their modules.
 const VERBS: [(&str, &str); 3] = [
-    (
-        "run",
-        "Run a program with vramtape as PyTorch's allocator, and write its tapes; --sim: without a GPU",
-    ),
+    ("run", "Run a program under vramtape and write its tapes; --sim needs no GPU"),
     ("record", "Run a program with PyTorch's own allocator, and write its tapes"),
     ("doctor", "Say how vramtape would be in PyTorch here, and what is missing for more"),
 ];

@@ -7,9 +7,10 @@
 
 Importing this package starts nothing and does not import torch; each name is loaded when it is first used.
 
-The verbs of the replay lab (``check`` to ``waste``; ``import_run`` is ``vramtape import``) take a run by its path and return what the command's
-``--json`` prints, as a plain dict. None keeps anything: they can be pickled and mapped over many runs, by
-``multiprocessing``, Ray or Dask. While one works, Python's lock is free, so several threads may ask at once.
+The verbs of the replay lab (``check`` to ``waste``; ``import_run`` is ``vramtape import``) take a run by its path and
+return what the command's ``--json`` prints, as a plain dict. None keeps anything: they can be pickled and mapped over
+many runs, by ``multiprocessing``, Ray or Dask. While one works, Python's lock is free, so several threads may ask at
+once.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ impl SimDevice {
     }
 
     /// The least physical bytes that would have been in use had a refused request been served; `u64::MAX` where none
-    /// was refused. With any capacity from [`peak_used_bytes`](Self::peak_used_bytes) up to a byte less, the device answers
-    /// the same calls alike.
+    /// was refused. With any capacity from [`peak_used_bytes`](Self::peak_used_bytes) up to a byte less, the device
+    /// answers the same calls alike.
     pub fn least_refused_bytes(&self) -> u64 {
         self.memory.least_refused_bytes()
     }
