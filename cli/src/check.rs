@@ -63,7 +63,7 @@ struct Span {
 /// Checks and reports.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.snapshot != Path::new("-")
-        && let Some(tape) = Tape::open_recorded(&options.snapshot)?
+        && let Some(tape) = Tape::open_recorded(&options.snapshot, 1)?
     {
         drop(tape);
         let name = options.snapshot.display();

@@ -8,6 +8,7 @@ use replay::import::Known;
 use replay::tape::Device;
 use serde::Serialize;
 
+use crate::input::TrustFlag;
 use crate::{Verdict, input, output};
 
 /// The flags.
@@ -22,6 +23,8 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trust: TrustFlag,
 }
 
 #[derive(Default, Serialize)]
@@ -44,8 +47,8 @@ struct Difference {
 
 /// Compares device by device.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let expected = input::read(&options.expected, &Known::default())?.devices;
-    let actual = input::read(&options.actual, &Known::default())?.devices;
+    let expected = input::read(&options.expected, &options.trust.with(&Known::default()))?.devices;
+    let actual = input::read(&options.actual, &options.trust.with(&Known::default()))?.devices;
     let ids = |devices: &[Device]| devices.iter().map(|device| device.id).collect::<Vec<_>>();
     if ids(&expected) != ids(&actual) {
         let list =

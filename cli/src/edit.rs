@@ -7,6 +7,7 @@ use replay::edit::{Edit, FORMS, Summary, edit};
 use serde::Serialize;
 use trace_format::Writer;
 
+use crate::input::TrustFlag;
 use crate::output::{self, OutputFlags};
 use crate::{Verdict, input};
 
@@ -27,6 +28,8 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trust: TrustFlag,
 }
 
 #[derive(Serialize)]
@@ -56,7 +59,10 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if !is_apart(&options.run, output) {
         bail!("{} is the run itself: name another file with -o", output.display());
     }
-    let tape = input::read(&options.run, &input::recorded(options.meta.as_deref())?.known())?;
+    let tape = input::read(
+        &options.run,
+        &options.trust.with(&input::recorded(options.meta.as_deref())?.known()),
+    )?;
     let (edited, summary) = edit(&tape, &options.edits)?;
     if to_stdout {
         let stdout = std::io::stdout().lock();

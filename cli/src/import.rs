@@ -7,6 +7,7 @@ use replay::tape::Tape;
 use serde::Serialize;
 use trace_format::{Source, Writer};
 
+use crate::input::TrustFlag;
 use crate::output::{self, OutputFlags};
 use crate::{Verdict, input};
 
@@ -25,6 +26,8 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trust: TrustFlag,
 }
 
 #[derive(Serialize)]
@@ -43,7 +46,10 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         bail!("--json and the tape cannot both go to standard output: give -o a file");
     }
     options.output.check()?;
-    let tape = input::read(&options.file, &input::recorded(options.meta.as_deref())?.known())?;
+    let tape = input::read(
+        &options.file,
+        &options.trust.with(&input::recorded(options.meta.as_deref())?.known()),
+    )?;
     if tape.meta.source != Source::Imported {
         bail!("{} is a tape already: use it as it is", options.file.display());
     }

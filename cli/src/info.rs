@@ -15,6 +15,7 @@ use replay::tape::Tape;
 use serde::Serialize;
 use trace_format::Meta;
 
+use crate::input::TrustFlag;
 use crate::start::Started;
 use crate::{Verdict, bytes, holders, input, output};
 use count::DeviceInfo;
@@ -28,6 +29,8 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trust: TrustFlag,
 }
 
 #[derive(Serialize)]
@@ -50,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.run.is_dir() {
         return folder::run(&options.run, options.json);
     }
-    let tape = input::read(&options.run, &Known::default())?;
+    let tape = input::read(&options.run, &options.trust.with(&Known::default()))?;
     let info = Info {
         end: tape.recovery.to_string(),
         finished: tape.recovery.finished,

@@ -12,6 +12,21 @@ use trace_format::{EndKind, utc};
 use crate::caller;
 use crate::progress::Spinner;
 
+/// The flag of every verb that reads runs.
+#[derive(Clone, Copy, clap::Args)]
+pub(crate) struct TrustFlag {
+    /// Accept tapes that hold N times more than recorded ones of their size do
+    #[arg(long = "trust-factor", value_name = "N", default_value_t = 1)]
+    factor: u64,
+}
+
+impl TrustFlag {
+    /// `known`, with the flag's number.
+    pub(crate) fn with(self, known: &Known) -> Known {
+        Known { trust_factor: self.factor, ..*known }
+    }
+}
+
 /// Reads a run, and warns where part of it is missing.
 pub(crate) fn read(path: &Path, known: &Known) -> Result<Tape> {
     let reading = Spinner::start(&format!("reading {}", path.display()));

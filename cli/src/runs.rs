@@ -122,7 +122,7 @@ impl RanksFlags {
         jobs_each: usize,
         ask: impl Fn(&Chosen, &Share<'_>) -> Result<T> + Sync,
     ) -> Result<Answers<T>> {
-        let known = self.machine.recorded()?.known();
+        let known = self.machine.known()?;
         let found = find(runs)?;
         let names = found.names();
         if let ([file], [name], false) = (&found.files[..], &names[..], found.is_several) {

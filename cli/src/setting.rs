@@ -8,6 +8,7 @@ use anyhow::{Context, Error, Result, bail};
 use clap::ValueEnum;
 use replay::driver::Follow;
 use replay::edit::{Edit, Summary};
+use replay::import::Known;
 use replay::report::Report;
 use replay::run::{DeviceTape, Options as Setting};
 use replay::start::{Departure, Effects, Start, cold};
@@ -16,6 +17,7 @@ use replay::tape::{Device, Tape};
 use replay::verify::{RecordedRun, recorded_config};
 use trace_format::StringId;
 
+use crate::input::TrustFlag;
 use crate::progress::Spinner;
 use crate::start::Started;
 use crate::strategy::StrategyFlag;
@@ -58,6 +60,8 @@ pub(crate) struct MachineFlags {
     /// times
     #[arg(long, value_name = "EDIT")]
     pub(crate) edit: Vec<Edit>,
+    #[command(flatten)]
+    trust: TrustFlag,
 }
 
 /// A PyTorch whose behaviour is known.
@@ -90,8 +94,7 @@ pub(crate) struct Chosen {
 impl RunFlags {
     /// Reads the run, of which one device has to be chosen.
     pub(crate) fn read(&self) -> Result<Chosen> {
-        let recorded = self.machine.recorded()?;
-        let tape = input::read(&self.run, &recorded.known())?;
+        let tape = input::read(&self.run, &self.machine.known()?)?;
         let mut devices = self.machine.devices(&self.run, tape)?;
         let ids: Vec<_> = devices.iter().map(|chosen| chosen.device().id.0).collect();
         match devices.pop() {
@@ -133,6 +136,11 @@ impl MachineFlags {
     /// What is known about the runs from outside them.
     pub(crate) fn recorded(&self) -> Result<RecordedRun> {
         input::recorded(self.meta.as_deref())
+    }
+
+    /// The same for what reads them.
+    pub(crate) fn known(&self) -> Result<Known> {
+        Ok(self.trust.with(&self.recorded()?.known()))
     }
 
     fn chosen(

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use replay::import::{Origin, import_file};
+use replay::import::{Known, Origin, import_file};
 use replay::tape::Tape;
 use replay::verify::{Agreement, RecordedRun, Verification, verify, verify_tape};
 use serde::Serialize;
 use trace_format::DeviceId;
 
+use crate::input::TrustFlag;
 use crate::start::{self, Started};
 use crate::{Verdict, input, output};
 
@@ -24,6 +25,8 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trust: TrustFlag,
 }
 
 #[derive(Serialize)]
@@ -43,14 +46,15 @@ struct DeviceReport {
 /// Replays under the recorded settings and compares.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let recorded = input::recorded(options.meta.as_deref())?;
-    let devices: Vec<_> = verifications(&options.run, &recorded)?
-        .into_iter()
-        .map(|(device, verification)| DeviceReport {
-            device: device.0,
-            same: verification.holds(),
-            verification,
-        })
-        .collect();
+    let devices: Vec<_> =
+        verifications(&options.run, &options.trust.with(&recorded.known()), &recorded)?
+            .into_iter()
+            .map(|(device, verification)| DeviceReport {
+                device: device.0,
+                same: verification.holds(),
+                verification,
+            })
+            .collect();
     let report = Report { same: devices.iter().all(|device| device.same), devices };
     if options.json {
         output::print_json(&report)?;
@@ -61,14 +65,18 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 }
 
 /// Of a tape or a snapshot.
-fn verifications(run: &Path, recorded: &RecordedRun) -> Result<Vec<(DeviceId, Verification)>> {
+fn verifications(
+    run: &Path,
+    known: &Known,
+    recorded: &RecordedRun,
+) -> Result<Vec<(DeviceId, Verification)>> {
     if run != Path::new("-")
-        && let Some(tape) = Tape::open_recorded(run)?
+        && let Some(tape) = Tape::open_recorded(run, known.trust_factor)?
     {
         input::warn_of(run, &tape);
         return Ok(verify_tape(&tape, recorded)?);
     }
-    let import = import_file(run, &recorded.known()).context(
+    let import = import_file(run, known).context(
         "verify needs a tape, or a snapshot that PyTorch wrote; `vramtape diff` compares two runs",
     )?;
     if import.origin != Origin::Snapshot {

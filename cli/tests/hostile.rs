@@ -58,3 +58,22 @@ fn escape_sequences_never_reach_the_terminal() {
     let (text, code) = vramtape(&["info", run]);
     assert!(code == Some(0) && text.contains("GPU\\u001b[2J"), "{text}");
 }
+
+#[test]
+fn a_small_file_that_holds_much_is_refused_by_every_verb_and_read_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let bomb = folder.path().join("bomb.vtape");
+    let mut writer = Writer::create(&bomb, &Meta::default()).unwrap();
+    for _ in 0..3 << 20 {
+        let (thread, stack, event) = (ThreadId(1), StackId::NONE, Event::ResetPeak);
+        writer.push(DeviceId(0), &Record { time_ns: 1, thread, stack, event }).unwrap();
+    }
+    writer.finish().unwrap();
+    let bomb = bomb.to_str().unwrap();
+    for verb in ["info", "replay", "compare", "waste", "fit", "tune", "verify"] {
+        let (text, code) = vramtape(&[verb, bomb]);
+        assert!(code == Some(2) && text.contains("--trust-factor"), "{verb}: {text}");
+    }
+    let (text, code) = vramtape(&["info", bomb, "--trust-factor", "2"]);
+    assert!(code == Some(0) && text.contains("3145728"), "{text}");
+}

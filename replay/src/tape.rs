@@ -54,7 +54,19 @@ impl Tape {
     /// # Errors
     /// As for [`Reader`].
     pub fn read(source: impl Read, name: impl Into<String>) -> Result<Self, ReadError> {
-        Self::collect(Reader::new(source, name)?)
+        Self::read_trusted(source, name, 1)
+    }
+
+    /// The same with `trust_factor` times the usual limits on what a file of some size may hold.
+    ///
+    /// # Errors
+    /// As for [`Reader`].
+    pub fn read_trusted(
+        source: impl Read,
+        name: impl Into<String>,
+        trust_factor: u64,
+    ) -> Result<Self, ReadError> {
+        Self::collect(Reader::with_limits(source, name, trust_factor)?)
     }
 
     fn collect<R: Read>(mut reader: Reader<R>) -> Result<Self, ReadError> {

@@ -43,6 +43,7 @@ impl RecordedRun {
     /// The limits the run had.
     pub fn known(&self) -> Known {
         Known {
+            trust_factor: 1,
             capacity_bytes: self.device_total_bytes,
             memory_fraction: self.fraction,
             compat: self.torch.as_deref().map(Compat::of_torch),

@@ -95,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     for target in &targets {
         output::check(&target.file, options.force)?;
     }
-    let tape = input::read(&options.run, &options.machine.recorded()?.known())?;
+    let tape = input::read(&options.run, &options.machine.known()?)?;
     let devices = options.machine.devices(&options.run, tape)?;
     let wants_lines = targets.iter().any(|target| target.table == Table::Series);
     let lines = if wants_lines { lines(options, &devices)? } else { Vec::new() };
@@ -130,7 +130,7 @@ fn run_snapshot(options: &Options, format: replay::export::Format) -> Result<Ver
         bail!("{} is a snapshot: leave out --table and --format", output.display());
     }
     output::check(output, options.force)?;
-    let tape = input::read(&options.run, &options.machine.recorded()?.known())?;
+    let tape = input::read(&options.run, &options.machine.known()?)?;
     let devices = options.machine.devices(&options.run, tape)?;
     snapshot::write(output, format, &devices)?;
     let records = devices.iter().map(|chosen| chosen.device().records.len() as u64).sum();

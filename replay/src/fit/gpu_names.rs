@@ -2,8 +2,8 @@
 
 use super::gpus::{GPUS, Gpu};
 
-/// Short names and the rows that they mean, as [`key`] writes them. `a100` and `v100` come in two sizes: `a100` alone
-/// is the one with 80 GB, which is the usual one today, `v100` alone the one with 16 GB.
+/// Short names and the rows that they mean, in lower case without punctuation. `a100` and `v100` come in two sizes:
+/// `a100` alone is the one with 80 GB, which is the usual one today, `v100` alone the one with 16 GB.
 const ALIASES: [(&str, &str); 12] = [
     ("3080", "rtx3080"),
     ("3090", "rtx3090"),

@@ -87,25 +87,27 @@ impl Tape {
             let mut input = io::stdin().lock();
             let start = input.fill_buf().map_err(failed)?;
             if start.starts_with(&MAGIC[..1]) {
-                return Ok(Self::read(input, "standard input")?);
+                return Ok(Self::read_trusted(input, "standard input", known.trust_factor)?);
             }
             let bytes = source::read_from(input, path, import::INPUT_BYTES_MAX)?;
             if bytes.starts_with(&MAGIC[..1]) {
-                return Ok(Self::read(bytes.as_slice(), "standard input")?);
+                let bytes = bytes.as_slice();
+                return Ok(Self::read_trusted(bytes, "standard input", known.trust_factor)?);
             }
             return Ok(Self::of_import(import::import_bytes(bytes, path, known)?, known));
         }
-        match Self::open_recorded(path)? {
+        match Self::open_recorded(path, known.trust_factor)? {
             Some(tape) => Ok(tape),
             None => Self::import(path, known),
         }
     }
 
-    /// Opens a tape or the ring of a process, plain, zstd or gzip; `None` where the file is neither.
+    /// Opens a tape or the ring of a process, plain, zstd or gzip; `None` where the file is neither. A tape may hold
+    /// `trust_factor` times the usual limits for its size.
     ///
     /// # Errors
     /// Where it cannot be read, or surely is no run.
-    pub fn open_recorded(path: &Path) -> Result<Option<Self>, OpenError> {
+    pub fn open_recorded(path: &Path, trust_factor: u64) -> Result<Option<Self>, OpenError> {
         let name = path.display().to_string();
         if path.is_dir() {
             return Err(OpenError::Folder { path: name });
@@ -115,10 +117,12 @@ impl Tape {
         let start = input.fill_buf().map_err(failed)?;
         let is_named_tape = path.extension().is_some_and(|end| end == "vtape");
         if start.starts_with(&MAGIC[..1]) || (start.is_empty() && is_named_tape) {
-            return Ok(Some(Self::read_parts(path, input, name)?));
+            return Ok(Some(Self::read_parts(path, input, name, trust_factor)?));
         }
         if is_ring(start) {
-            return Ok(Some(Self::read(tape_of_ring(path)?.as_slice(), name)?));
+            // What it holds is bounded by the ring's own size.
+            let tape = tape_of_ring(path)?;
+            return Ok(Some(Self::read_trusted(tape.as_slice(), name, u64::MAX)?));
         }
         if start.is_empty() {
             return Err(OpenError::Empty { path: name });
@@ -127,7 +131,7 @@ impl Tape {
             return Err(OpenError::Archive { path: name });
         }
         if source::is_compressed(start) && source::read_start(path, 1)?.starts_with(&MAGIC[..1]) {
-            return Ok(Some(Self::read(source::open(path)?, name)?));
+            return Ok(Some(Self::read_trusted(source::open(path)?, name, trust_factor)?));
         }
         Ok(None)
     }

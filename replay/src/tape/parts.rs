@@ -27,9 +27,10 @@ impl Tape {
         path: &Path,
         source: impl Read,
         name: String,
+        trust_factor: u64,
     ) -> Result<Self, ReadError> {
-        let newest = Reader::new(source, name)?;
-        match older_part(path, newest.meta()) {
+        let newest = Reader::with_limits(source, name, trust_factor)?;
+        match older_part(path, newest.meta(), trust_factor) {
             Some(older) => join(older, newest),
             None => Self::collect(newest),
         }
@@ -41,18 +42,19 @@ pub(crate) fn is_older_part(path: &Path) -> bool {
     let newest = path.extension().filter(|end| *end == "1").map(|_| path.with_extension(""));
     newest.is_some_and(|newest| {
         let reader = Reader::open(&newest);
-        reader.is_ok_and(|reader| older_part(&newest, reader.meta()).is_some())
+        reader.is_ok_and(|reader| older_part(&newest, reader.meta(), 1).is_some())
     })
 }
 
 /// The part before the one that `meta` describes, if it is there and whole.
-fn older_part(path: &Path, meta: &Meta) -> Option<Reader<BufReader<File>>> {
+fn older_part(path: &Path, meta: &Meta, trust_factor: u64) -> Option<Reader<BufReader<File>>> {
     let part = meta.part.filter(|part| *part > 1)?;
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
     let path = PathBuf::from(name);
     let file = File::open(&path).ok()?;
-    let older = Reader::new(BufReader::new(file), path.display().to_string()).ok()?;
+    let (file, name) = (BufReader::new(file), path.display().to_string());
+    let older = Reader::with_limits(file, name, trust_factor).ok()?;
     let said = older.meta();
     let is_of_this_run = (said.pid, said.start_time_ns, &said.hostname)
         == (meta.pid, meta.start_time_ns, &meta.hostname);

@@ -28,6 +28,7 @@ fn known(capacity_mib: u64, memory_fraction: f64) -> Known {
         capacity_bytes: Some(capacity_mib * MIB),
         memory_fraction: Some(memory_fraction),
         compat: None,
+        trust_factor: 1,
     }
 }
 
