@@ -128,7 +128,9 @@ def without_a_tape_the_ring_stays_and_a_line_says_so(folder):
     assert f"`vramtape recover {pid} -o run.vtape`" in done.stderr and f"-{pid}-" in "".join(rings(folder)), done.stderr
     command(folder, "recover", pid, "-o", "saved.vtape")
     saved = info(folder, "saved.vtape")
-    assert saved["devices"][0]["events"]["alloc"] == 7 and "end" not in saved["meta"], saved
+    assert saved["devices"][0]["events"]["alloc"] == 7, saved
+    end = saved["meta"]["end"]
+    assert (end["kind"], end["detail"]) == ("signal", "SIGTERM"), "the ring that stays names the end"
     assert saved["meta"]["command"][-1] == "SIGTERM", "the ring names its program too"
 
 
@@ -138,7 +140,8 @@ def info_of_a_killed_run_names_the_recovery(folder):
     assert line in command(folder, "info", "run.vtape")
     assert re.fullmatch(r"vramtape recover \d+ --tape run.vtape -o run-whole.vtape", line), line
     command(folder, *shlex.split(line)[1:])
-    assert info(folder, "run-whole.vtape")["devices"][0]["events"]["alloc"] == 7
+    whole = info(folder, "run-whole.vtape")
+    assert whole["devices"][0]["events"]["alloc"] == 7 and whole["meta"]["end"]["kind"] == "killed", whole
     os.remove(os.path.join(folder, "rings", rings(folder)[0]))
     assert info(folder)["recover"] is None, "the ring is gone"
 

@@ -125,7 +125,8 @@ def without_a_tape_the_ring_is_recovered():
     """One line says that the ring was the only record, and the command in it makes a tape."""
     install = "import os, sys, vramtape; print(os.getpid()); vramtape.install(route='pluggable')\n"
     with scratch() as folder:
-        for end, code in ("", 0), ("sys.exit(3)", 3), ("raise ValueError('mine')", 1):
+        ends = ("", 0, "exit"), ("sys.exit(3)", 3, "exit"), ("raise ValueError('mine')", 1, "exception")
+        for end, code, kind in ends:
             done = python(install + ALLOCATE + end, code=code)
             pid = done.stdout.split()[0]
             line = done.stderr.splitlines()[-1]
@@ -135,6 +136,9 @@ def without_a_tape_the_ring_is_recovered():
             command = advice.strip("`").split()
             subprocess.run([COMMAND, *command[1:]], check=True, stdout=subprocess.DEVNULL)
             assert events(folder / "run.vtape") == 1
+            info = [COMMAND, "info", "--json", folder / "run.vtape"]
+            said = json.loads(subprocess.run(info, check=True, stdout=subprocess.PIPE).stdout)
+            assert said["meta"]["end"]["kind"] == kind, (end, said["meta"])
             (folder / "run.vtape").unlink()
         for code, settings in [
             (install + "import torch", {}),
