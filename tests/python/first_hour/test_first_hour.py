@@ -257,7 +257,7 @@ def kill_9_is_recovered(story):
 
 def a_full_disk_ends_the_tape(story):
     os.mkdir(os.path.join(story.folder, "small"))
-    line = ("vramtape", "run", "--sim", "-o", "small/full.vtape", "train.py", "--seconds", "6")
+    line = ("vramtape", "run", "--sim", "-o", "small/full.vtape", "train.py", "--steps", "3000")
     keep = "cp small/full.vtape kept.vtape"
     said = story.types(*line, within=on_small_disk("small", "128k", keep))
     has(said, "trained for", "full.vtape", "ended early")
