@@ -129,7 +129,8 @@ fn known_report(known: &[Report], line: &Line, member: &Member<'_>) -> Option<Re
     known.iter().find(is_it).cloned()
 }
 
-fn replay(
+/// Replays a member under a configuration, on its own device.
+pub(crate) fn replay(
     member: &Member<'_>,
     config: &Config,
     follow: Follow,
@@ -155,7 +156,9 @@ fn demand_bytes(tape: DeviceTape<'_>) -> u64 {
     let mut most_bytes = live_bytes;
     for record in tape.records {
         match record.event {
-            Event::Alloc { requested_bytes, .. } => live_bytes += requested_bytes,
+            Event::Alloc { requested_bytes, .. } => {
+                live_bytes = live_bytes.saturating_add(requested_bytes);
+            }
             Event::Free { requested_bytes, .. } => {
                 live_bytes = live_bytes.saturating_sub(requested_bytes);
             }

@@ -10,10 +10,10 @@ use trace_format::Event;
 use super::line::{KNOBS, Line};
 use super::score::{Score, device_calls};
 use super::{Member, Outcome, Proof, TuneError};
+use crate::advice;
 use crate::driver::{DriveError, Follow};
 use crate::fit::{Fit, Search as FitSearch, fit};
 use crate::report::Report;
-use crate::run::{Options, run};
 
 /// A search in progress.
 pub(super) struct Tuner<'a, 't> {
@@ -50,16 +50,7 @@ impl Tuner<'_, '_> {
         config: &Config,
         follow: Follow,
     ) -> Result<Report, DriveError> {
-        let options = Options {
-            strategy: config.clone().into(),
-            capacity_bytes: member.capacity_bytes,
-            memory_fraction: None,
-            recorded_addresses: false,
-            follow,
-        };
-        let report = run(member.tape, &options, |_| {});
-        (self.progress)();
-        report
+        advice::replay(member, config, follow, self.progress)
     }
 
     /// Goes down from every start, until no knob helps.
