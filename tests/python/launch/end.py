@@ -1,4 +1,4 @@
-"""Allocates on the GPU, says which process it is, and then ends as it is told."""
+"""Allocates on the GPU, prints its process id, and ends as its argument says."""
 
 import ctypes
 import os
