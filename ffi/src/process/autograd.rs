@@ -39,7 +39,7 @@ pub(crate) fn ask_with(ask: Ask) {
 pub(super) fn note_forward(stack: StackId) {
     let Some(call) = call_of(VRAMTAPE_FORWARD) else { return };
     let (thread, sequence) = (call.thread, call.sequence);
-    // Who holds the lock at a fork holds it for ever in the child: nobody waits.
+    // A lock that is held at a fork stays held in the child: no thread waits for it.
     let Ok(mut forward) = FORWARD.try_lock() else { return };
     if forward.is_empty() {
         forward.resize(SLOTS, Forward::default());
