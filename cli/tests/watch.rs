@@ -9,7 +9,8 @@ use std::thread;
 use allocator::record::{BlockSlot, Recorder, RingOptions, RingRecorder, SystemClock};
 use serde_json::Value;
 use trace_format::{
-    Addr, DeviceId, DeviceMeta, Event, Item, MarkKind, Meta, PoolId, Reader, StackId, State, Stream,
+    Addr, DeviceId, DeviceMeta, EndKind, Event, Item, MarkKind, Meta, PoolId, Reader, StackId,
+    State, Stream,
 };
 
 const SEGMENT_BYTES: u64 = 2 << 20;
@@ -115,6 +116,13 @@ fn follow(path: &Path) -> (Vec<(DeviceId, State)>, u64) {
     (states, records)
 }
 
+/// How the tape says that the program ended: the last description counts.
+fn end(path: &Path) -> Option<EndKind> {
+    let mut reader = Reader::open(path).unwrap();
+    assert!(reader.by_ref().all(|item| item.is_ok()));
+    reader.meta().end.as_ref().map(|end| end.kind)
+}
+
 fn attach(folder: &Path, path: &Path, more: &[&str]) -> Child {
     let mut args = vec!["attach", "--json", "-o", path.to_str().unwrap()];
     args.extend(more);
@@ -212,6 +220,7 @@ fn a_process_that_ends_leaves_a_finished_tape() {
     let report = report(child);
     assert_eq!(report["end"], "the process ended");
     assert_eq!(follow(&path).0[0].1.allocated_bytes(), blocks * 512, "to the very end");
+    assert_ne!(end(&path), Some(EndKind::RecordingStopped), "the process does not go on");
 }
 
 #[test]
@@ -228,6 +237,7 @@ fn control_c_finishes_the_tape() {
     });
     assert_eq!(report["end"], "stopped");
     follow(&path);
+    assert_eq!(end(&path), Some(EndKind::RecordingStopped), "the process goes on");
 }
 
 /// Waits for the temporary file of a tape in the making.

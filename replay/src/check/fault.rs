@@ -66,7 +66,7 @@ pub struct Faults {
 const KEPT: usize = 100;
 /// Groups kept; the faults of others count in the total only.
 const GROUPS: usize = 100;
-/// Places of a group besides the first.
+/// Places of a group after the first.
 const MORE_PLACES: usize = 2;
 
 impl Faults {

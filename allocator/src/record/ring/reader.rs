@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
@@ -123,6 +123,11 @@ impl RingReader {
     /// Whether the recording process lives.
     pub fn is_live(&self) -> bool {
         place::is_live(&self.file)
+    }
+
+    /// Whether the file was removed, as a process does that ends by itself. A file that cannot be asked counts as there.
+    pub fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
     /// Hands out the records since the last call (at first: the oldest there are) and returns how many were

@@ -98,25 +98,25 @@ impl AttachedTape {
     pub fn finish(mut self) -> Result<Vec<AttachedCounts>, RecoverError> {
         self.drain()?;
         let counts = self.counts();
-        if counts.iter().any(|ring| ring.is_live) {
-            let end = ProgramEnd {
-                kind: EndKind::RecordingStopped,
-                time_ns: Some(SystemClock::new().unix_ns()),
-                ..ProgramEnd::default()
-            };
-            self.writer.meta(&Meta { end: Some(end), ..said(&mut self.rings) })?;
-        }
+        let time_ns = Some(SystemClock::new().unix_ns());
+        let end = if counts.iter().any(|ring| ring.is_live) {
+            let kind = EndKind::RecordingStopped;
+            Some(ProgramEnd { kind, time_ns, ..ProgramEnd::default() })
+        } else {
+            self.rings.first_mut().and_then(|ring| meta_of(ring.follower.reader()).end)
+        };
+        self.writer.meta(&Meta { end, ..said(&mut self.rings) })?;
         self.writer.finish()?;
         Ok(counts)
     }
 }
 
-/// What the rings say of their process and its devices.
+/// What the rings say of their process and its devices. How it ends is known when the tape is finished.
 fn said(rings: &mut [AttachedRing]) -> Meta {
     let said: Vec<_> = rings.iter_mut().map(|ring| meta_of(ring.follower.reader())).collect();
     let devices = said.iter().flat_map(|meta| meta.devices.clone()).collect();
     let producer = concat!("vramtape ", env!("CARGO_PKG_VERSION"), " attach").to_owned();
-    Meta { producer, devices, ..said.into_iter().next().unwrap_or_default() }
+    Meta { producer, devices, end: None, ..said.into_iter().next().unwrap_or_default() }
 }
 
 impl AttachedRing {

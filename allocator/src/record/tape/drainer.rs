@@ -61,7 +61,7 @@ impl<C: Clock> Drainer<C> {
             time_ns: Some(time_ns),
             ..ProgramEnd::default()
         };
-        // Else what is there is a torn tape, and as readable as one.
+        // Otherwise the file is a torn tape, which readers accept.
         if let Err(error) = self.parts.finish_short(end.clone(), &[]) {
             tracing::debug!("{error}");
         }

@@ -80,14 +80,18 @@ pub(super) fn meta_of(reader: &mut RingReader) -> Meta {
         ..Meta::default()
     });
     concat!("vramtape ", env!("CARGO_PKG_VERSION"), ", from a ring").clone_into(&mut meta.producer);
-    meta.end.get_or_insert_with(|| end_of(reader));
+    meta.end = meta.end.or_else(|| end_of(reader));
     meta
 }
 
-/// The end of a process whose ring does not have it.
-pub(super) fn end_of(reader: &RingReader) -> ProgramEnd {
-    let kind = if reader.is_live() { EndKind::RecordingStopped } else { EndKind::Killed };
-    ProgramEnd { kind, ..ProgramEnd::default() }
+/// The end of a process whose ring does not have it; `None` where it ended by itself, in a way that is not known.
+fn end_of(reader: &RingReader) -> Option<ProgramEnd> {
+    let kind = match (reader.is_live(), reader.is_removed()) {
+        (true, _) => EndKind::RecordingStopped,
+        (false, false) => EndKind::Killed,
+        (false, true) => return None,
+    };
+    Some(ProgramEnd { kind, ..ProgramEnd::default() })
 }
 
 fn write_ring<W: Write>(
