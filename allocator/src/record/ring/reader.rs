@@ -125,8 +125,8 @@ impl RingReader {
         place::is_live(&self.file)
     }
 
-    /// Whether the file was removed, as a process does that ends by itself. If its metadata cannot be read, it counts as
-    /// present.
+    /// Whether the file was removed, as a process does that ends by itself. If its metadata cannot be read, it counts
+    /// as present.
     pub fn is_removed(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
