@@ -48,7 +48,8 @@ impl RingFollower {
     /// Hands out what was recorded since the last call. The first call begins with the state of now.
     ///
     /// # Errors
-    /// Where no state can be had, as for [`RingReader::base_state`]: call again. What `take` returns, at once.
+    /// Where no state can be had, as for [`RingReader::base_state`]: call again, unless the
+    /// [ring cannot be read](RingReader::check) any more. What `take` returns, at once.
     pub fn poll<E: From<RingError>>(
         &mut self,
         mut take: impl FnMut(Followed) -> Result<(), E>,
@@ -62,6 +63,7 @@ impl RingFollower {
         let Self { reader, records, .. } = self;
         records.clear();
         let lost = reader.poll(|record| records.push(record));
+        reader.check()?;
         if lost > 0 {
             self.is_known = false;
             // Those behind the gap are part of the state that comes next.

@@ -11,9 +11,9 @@ use trace_format::{
 use super::blocks;
 use super::cursor::{Cursor, Reached};
 use super::layout::Part;
+use super::look::Look;
 use super::manners::Manners;
 use super::pack::ALLOC;
-use super::region::Region;
 use super::segments::{self, Change, Runs};
 use super::words::{self, MORE_SLOTS};
 
@@ -33,9 +33,9 @@ pub(super) struct Tables {
 ///
 /// # Errors
 /// Where the ring turns over faster than it can be read, or is damaged.
-pub(super) fn read(region: &Region, is_dead: bool) -> io::Result<Tables> {
+pub(super) fn read(look: &impl Look, is_dead: bool) -> io::Result<Tables> {
     for attempt in 0..ATTEMPTS {
-        if let Some(tables) = attempt_read(region, is_dead)? {
+        if let Some(tables) = attempt_read(look, is_dead)? {
             return Ok(tables);
         }
         // The writer may have been put to sleep in the middle of a change.
@@ -50,14 +50,14 @@ pub(super) fn read(region: &Region, is_dead: bool) -> io::Result<Tables> {
 }
 
 /// `None` where a look came too late.
-fn attempt_read(region: &Region, is_dead: bool) -> io::Result<Option<Tables>> {
+fn attempt_read(look: &impl Look, is_dead: bool) -> io::Result<Option<Tables>> {
     // The record before the head may not be in the tables yet, and may be wide.
-    let start = region.head().saturating_sub(1 + MORE_SLOTS as u64);
-    let mut live = live_blocks(region);
-    let Some(mut runs) = segments::read(region, is_dead) else { return Ok(None) };
-    let (mut manners, known) = Manners::read(region).ok_or_else(damaged)?;
+    let start = look.written().saturating_sub(1 + MORE_SLOTS as u64);
+    let mut live = live_blocks(look);
+    let Some(mut runs) = segments::read(look, is_dead) else { return Ok(None) };
+    let (mut manners, known) = Manners::read(look).ok_or_else(damaged)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-    let next = region.head();
+    let next = look.written();
 
     let mut time_ns = 0;
     let again = |record: Record| {
@@ -70,8 +70,7 @@ fn attempt_read(region: &Region, is_dead: bool) -> io::Result<Option<Tables>> {
     let is_manners_known = |record: Record| {
         manners.apply(&record.event);
     };
-    if !replay(region, start, next, again)
-        || !replay(region, start.max(known), next, is_manners_known)
+    if !replay(look, start, next, again) || !replay(look, start.max(known), next, is_manners_known)
     {
         return Ok(None);
     }
@@ -84,19 +83,22 @@ fn damaged() -> io::Error {
 }
 
 /// Hands out the records of a short stretch; false where it is overwritten.
-fn replay(region: &Region, start: u64, end: u64, mut take: impl FnMut(Record)) -> bool {
+fn replay(look: &impl Look, start: u64, end: u64, mut take: impl FnMut(Record)) -> bool {
     let mut cursor = Cursor::default();
     cursor.jump(start);
     let mut take = |record| {
         take(record);
         Ok::<(), std::convert::Infallible>(())
     };
-    matches!(cursor.read(region, end, &mut take), Ok(Reached::End))
+    matches!(cursor.read(look, end, &mut take), Ok(Reached::End))
 }
 
-fn live_blocks(region: &Region) -> FxHashMap<Addr, BlockState> {
-    let rows = region.rows(Part::Blocks).iter().filter_map(blocks::read);
-    let block = |words| {
+fn live_blocks(look: &impl Look) -> FxHashMap<Addr, BlockState> {
+    let mut live = FxHashMap::default();
+    look.each_row(Part::Blocks, |words| {
+        if !blocks::is_taken(&words) {
+            return;
+        }
         let slot = words::decode(&words);
         let [addr, requested_bytes, size_bytes] = slot.args;
         let status = match slot.kind {
@@ -104,9 +106,10 @@ fn live_blocks(region: &Region) -> FxHashMap<Addr, BlockState> {
             _ => BlockStatus::PendingFree,
         };
         let addr = Addr(addr);
-        (addr, BlockState { addr, size_bytes, requested_bytes, status, stack: slot.stack })
-    };
-    rows.map(block).collect()
+        let stack = slot.stack;
+        live.insert(addr, BlockState { addr, size_bytes, requested_bytes, status, stack });
+    });
+    live
 }
 
 /// Does to the blocks what a record did, whether it is done already or not.

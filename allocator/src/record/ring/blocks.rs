@@ -44,11 +44,9 @@ pub(super) fn clear<W: Word>(row: &Row<W>) {
     row[0].store(0, Ordering::Relaxed);
 }
 
-/// The words in a row, if there are any.
-pub(super) fn read<W: Word>(row: &Row<W>) -> Option<Payload> {
-    let head = row[0].load(Ordering::Acquire);
-    let rest = |word: usize| row[word].load(Ordering::Relaxed);
-    (head != 0).then(|| [head, rest(1), rest(2), rest(3)])
+/// Whether a block is in the row of these words, whose first was loaded before the others.
+pub(super) const fn is_taken(row: &Payload) -> bool {
+    row[0] != 0
 }
 
 #[cfg(test)]
@@ -59,7 +57,7 @@ mod tests {
     use trace_format::StackId;
 
     use super::super::pack::ALLOC;
-    use super::super::slot::{copy, is_intact, publish};
+    use super::super::slot::{copy, copy_row, is_intact, publish};
     use super::*;
 
     /// A block's words, all of which follow from its address.
@@ -90,7 +88,7 @@ mod tests {
         /// What is live after all records before the number that comes with it.
         fn live(&self) -> (BTreeMap<u64, Payload>, u64) {
             let start = self.head.load(Ordering::Acquire).saturating_sub(1);
-            let rows = self.rows.iter().filter_map(read);
+            let rows = self.rows.iter().map(copy_row).filter(is_taken);
             let mut live: BTreeMap<_, _> = rows.map(|words| (words[1], words)).collect();
             W::fence(Ordering::Acquire);
             let end = self.head.load(Ordering::Acquire);
@@ -136,7 +134,7 @@ mod tests {
         let ring = Ring::<AtomicU64>::default();
         ring.record(0, &alloc(7));
         set_pending(&ring.rows[0]);
-        let slot = words::decode(&read(&ring.rows[0]).unwrap());
+        let slot = words::decode(&copy_row(&ring.rows[0]));
         assert_eq!((slot.kind, slot.detail, slot.stack), (FREE, 1, StackId(7)));
         assert_eq!(slot.args, [7, 8, 7 << 9]);
     }

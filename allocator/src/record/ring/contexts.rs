@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trace_format::{PoolId, Stream, ThreadId};
 
 use super::layout::{CONTEXT_WORDS, Part};
+use super::look::Look;
 use super::region::Region;
 
 /// Who recorded, and for where.
@@ -49,9 +50,9 @@ pub(super) fn number_of(region: &Region, wanted: Context) -> Option<u16> {
 }
 
 /// The context behind a number that a record has; `None` in a damaged ring.
-pub(super) fn get(region: &Region, number: u16) -> Option<Context> {
-    let row = region.rows::<CONTEXT_WORDS>(Part::Contexts).get(usize::from(number))?;
-    let [thread, stream, major, minor] = load(row);
+pub(super) fn get(look: &impl Look, number: u16) -> Option<Context> {
+    let row = look.row::<CONTEXT_WORDS>(Part::Contexts, usize::from(number))?;
+    let [thread, stream, major, minor] = row;
     (thread & TAKEN != 0).then_some(Context {
         thread: ThreadId(thread as u32),
         stream: Stream(stream),

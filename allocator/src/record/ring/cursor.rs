@@ -2,18 +2,16 @@
 
 use std::convert::Infallible;
 
+use rustc_hash::FxHashMap;
 use trace_format::{Event, PoolId, Record, StackId, Stream, ThreadId};
 
 use super::contexts::{self, Context};
 use super::layout::{Payload, Word};
+use super::look::Look;
 use super::moments;
 use super::pack::{self, MOMENT, MORE};
-use super::region::Region;
 use super::words::{self, MORE_SLOTS, Slot, WIDE};
 use crate::record::clock::{Calibration, Moment};
-
-/// Slots that are copied before they are looked at.
-const BATCH: usize = 64;
 
 /// A place in a ring's sequence of slots.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +23,8 @@ pub(in crate::record) struct Cursor {
     more: [[u64; 3]; MORE_SLOTS],
     more_slots: usize,
     last_context: Option<(u16, Context)>,
+    /// A context never changes.
+    contexts: FxHashMap<u16, Context>,
     last_ns: u64,
 }
 
@@ -39,13 +39,13 @@ pub(in crate::record) enum Reached {
 
 /// The newest records from slot number `first` on, which is a record's own, and before number `end`, without a gap, and
 /// how many slots of these are gone.
-pub(super) fn newest(region: &Region, first: u64, end: u64) -> (u64, Vec<Record>) {
+pub(super) fn newest(look: &impl Look, first: u64, end: u64) -> (u64, Vec<Record>) {
     let mut cursor = Cursor::default();
-    let mut start = region.oldest(end).max(first.min(end));
+    let mut start = look.oldest(end).max(first.min(end));
     cursor.jump(start);
     let mut records = Vec::new();
     loop {
-        let reached = cursor.read(region, end, |record| {
+        let reached = cursor.read(look, end, |record| {
             records.push(record);
             Ok::<(), Infallible>(())
         });
@@ -53,11 +53,18 @@ pub(super) fn newest(region: &Region, first: u64, end: u64) -> (u64, Vec<Record>
             Ok(Reached::End) => return (start.saturating_sub(first), records),
             Ok(Reached::Gone) => {
                 records.clear();
-                cursor.skip_overwritten(region);
+                if look.has_failed() {
+                    return (end.saturating_sub(first), records);
+                }
+                cursor.skip_overwritten(look);
                 start = cursor.position();
             }
         }
     }
+}
+
+fn batch_of<L: Look>(_: &L) -> usize {
+    L::BATCH
 }
 
 impl Cursor {
@@ -85,30 +92,34 @@ impl Cursor {
     /// What `take` returns, at once.
     pub(super) fn read<E>(
         &mut self,
-        region: &Region,
+        look: &impl Look,
         end: u64,
         mut take: impl FnMut(Record) -> Result<(), E>,
     ) -> Result<Reached, E> {
-        let mut batch = [Payload::default(); BATCH];
+        if self.next >= end {
+            return Ok(Reached::End);
+        }
+        let mut batch = vec![Payload::default(); batch_of(look).min((end - self.next) as usize)];
         while self.next < end {
             // Also what keeps a damaged head from sending a reader on an endless way.
-            if end - self.next >= region.slots() {
+            if end - self.next >= look.slot_count() {
                 return Ok(Reached::Gone);
             }
-            let moment = match self.moment.or_else(|| moments::before(region, self.next)) {
+            let moment = match self.moment.or_else(|| moments::before(look, self.next)) {
                 Some(moment) => moment,
                 // Overwritten on the way there; or damaged, where a wrong time is better than none.
-                None if self.next < region.oldest(region.head()) => return Ok(Reached::Gone),
-                None => moments::newest(region).moment,
+                None if self.next < look.oldest(look.written()) => return Ok(Reached::Gone),
+                None => moments::newest(look).moment,
             };
             self.moment = Some(moment);
-            let count = (end - self.next).min(BATCH as u64) as usize;
-            if !region.copy(self.next, &mut batch[..count]) {
+            let count = (end - self.next).min(batch.len() as u64) as usize;
+            if !look.copy(self.next, &mut batch[..count]) {
                 return Ok(Reached::Gone);
             }
+            let ns_per_tick = f64::from_bits(look.field(Word::NsPerTick));
             for words in &batch[..count] {
                 self.next += 1;
-                if let Some(mut record) = self.decode(region, words) {
+                if let Some(mut record) = self.decode(look, words, ns_per_tick) {
                     record.time_ns = self.not_before(record.time_ns);
                     take(record)?;
                 }
@@ -118,14 +129,14 @@ impl Cursor {
     }
 
     /// Goes to the oldest slot that is still there and returns how many it left out.
-    pub(super) fn skip_overwritten(&mut self, region: &Region) -> u64 {
-        let skipped = region.oldest(region.head()).max(self.next + 1) - self.next;
+    pub(super) fn skip_overwritten(&mut self, look: &impl Look) -> u64 {
+        let skipped = look.oldest(look.written()).max(self.next + 1) - self.next;
         self.jump(self.next + skipped);
         skipped
     }
 
     /// `None` for a slot that is no event of its own.
-    fn decode(&mut self, region: &Region, words: &Payload) -> Option<Record> {
+    fn decode(&mut self, look: &impl Look, words: &Payload, ns_per_tick: f64) -> Option<Record> {
         let slot = words::decode(words);
         match slot.kind {
             MORE => {
@@ -142,7 +153,7 @@ impl Cursor {
         let context = if context == WIDE {
             self.wide_context(&mut args)
         } else {
-            self.context(region, context)
+            self.context(look, context)
         };
         self.more_slots = 0;
         let event = context.and_then(|context| {
@@ -154,7 +165,6 @@ impl Cursor {
             None => (ThreadId::default(), StackId::NONE),
         };
         let start = self.moment.unwrap_or_default();
-        let ns_per_tick = f64::from_bits(region.get(Word::NsPerTick));
         let ticks = words::full_ticks(low_ticks, start.ticks);
         Some(Record {
             time_ns: Calibration { start, ns_per_tick }.unix_ns(ticks),
@@ -188,13 +198,16 @@ impl Cursor {
     }
 
     #[inline]
-    fn context(&mut self, region: &Region, number: u16) -> Option<Context> {
+    fn context(&mut self, look: &impl Look, number: u16) -> Option<Context> {
         if let Some((last, context)) = self.last_context
             && last == number
         {
             return Some(context);
         }
-        let context = contexts::get(region, number)?;
+        let context = match self.contexts.get(&number) {
+            Some(known) => *known,
+            None => *self.contexts.entry(number).or_insert(contexts::get(look, number)?),
+        };
         self.last_context = Some((number, context));
         Some(context)
     }

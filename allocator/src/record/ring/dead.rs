@@ -3,24 +3,27 @@
 //! Whoever makes a ring looks first what dead ones there are: those that were written last stay, as many as fit into
 //! a limit, for a week. What goes is said.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::statvfs;
-use rustix::process::getuid;
 
 use super::moments;
-use super::place::{is_kept, is_live, list_rings};
-use super::region::Region;
+use super::place::{self, Whose, is_kept, is_live, list_rings, list_some};
+use super::ring_file::RingFile;
 
 /// A file that is no ring and older than this was left by a process that died while it made one.
 const UNFINISHED_AGE: Duration = Duration::from_secs(60);
 
 /// A node of eight GPUs has as many processes. Each ring of the usual size takes 43 MiB.
 const KEPT: usize = 8;
+
+/// Names of the folder that are looked at before a ring is made: other users can put any number there, and the first
+/// allocation waits for this.
+const NAMES_MAX: usize = 10_000;
 
 /// How much of dead rings is kept.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +60,7 @@ struct Dead {
 /// Removes the dead rings beyond the limits, and says how many. What cannot be removed stays, for `vramtape clean` to
 /// say why.
 pub(super) fn remove_excess(dir: &Path, limits: Limits) {
-    let mut dead: Vec<Dead> = list_rings(dir)
+    let mut dead: Vec<Dead> = list_some(dir, NAMES_MAX)
         .unwrap_or_default()
         .into_iter()
         .filter_map(|path| look(&path).ok().flatten())
@@ -109,13 +112,13 @@ pub fn remove_dead_rings(dir: &Path, removed: &mut Vec<PathBuf>) -> io::Result<(
 
 /// The ring, if its process is dead and this user's.
 fn look(path: &Path) -> io::Result<Option<Dead>> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let file = place::open(path, Whose::Own)?;
     let metadata = file.metadata()?;
-    if is_live(&file) || metadata.uid() != getuid().as_raw() {
+    if is_live(&file) {
         return Ok(None);
     }
     let made = metadata.modified()?;
-    let last_written = match last_moment(&file) {
+    let last_written = match RingFile::open(file).and_then(|ring| last_moment(&ring)) {
         Ok(moment) => moment.max(made),
         // Between its creation and its lock a ring looks dead; it is not sealed then.
         Err(_) if made.elapsed().is_ok_and(|age| age > UNFINISHED_AGE) => made,
@@ -131,16 +134,19 @@ fn look(path: &Path) -> io::Result<Option<Dead>> {
 
 /// When a second of the ring's was last noted. Its file's time is that of its making: who writes through a mapping
 /// does not change it.
-fn last_moment(file: &File) -> io::Result<SystemTime> {
-    let noted = moments::newest(&Region::open(file)?);
+fn last_moment(ring: &RingFile) -> io::Result<SystemTime> {
+    let noted = moments::newest(ring);
+    ring.check()?;
     let since_1970 = Duration::from_nanos(noted.moment.unix_ns);
     Ok(SystemTime::UNIX_EPOCH.checked_add(since_1970).unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{File, OpenOptions};
     use std::os::unix::fs::PermissionsExt;
 
+    use rustix::process::getuid;
     use tempfile::{TempDir, tempdir};
     use trace_format::DeviceId;
 

@@ -104,6 +104,18 @@ impl Shape {
         ]
     }
 
+    /// Whether it is the shape of a ring that some version made: a reader's work is bounded by it.
+    pub(super) fn is_plausible(self) -> bool {
+        let Self { slots, contexts, blocks, segments, manners_words, text_words } = self;
+        slots.is_power_of_two()
+            && contexts.is_power_of_two()
+            && contexts <= 1 << 16
+            && blocks <= 1 << 24
+            && segments <= 1 << 20
+            && manners_words <= 1 << 20
+            && text_words <= 1 << 24
+    }
+
     /// Words of the whole; `None` where no machine has as many.
     pub(super) fn words(self) -> Option<usize> {
         self.sizes().into_iter().try_fold(HEADER_WORDS, |sum, size| sum.checked_add(size?))

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use trace_format::{Event, PoolId, PoolState, ScopeFilter, ScopeState, StringId};
 
 use super::layout::{Part, Word};
+use super::look::Look;
 use super::region::Region;
 
 /// The state after some record.
@@ -118,17 +119,18 @@ impl Manners {
     }
 
     /// The newest state, and the number of the first record that is no part of it. `None` where it is damaged.
-    pub(super) fn read(region: &Region) -> Option<(Self, u64)> {
+    pub(super) fn read(look: &impl Look) -> Option<(Self, u64)> {
+        let (start, both_words) = look.shape().part(Part::Manners);
         loop {
-            let count = region.word(Word::MannersCount).load(Ordering::Acquire);
+            let count = look.field(Word::MannersCount);
             if count == 0 {
                 return Some((Self::default(), 0));
             }
-            let copy = copy(region, count);
-            let words: Vec<u64> = copy.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+            let mut words = vec![0; both_words / 2];
+            look.load_all(start + (count & 1) as usize * words.len(), &mut words);
             fence(Ordering::Acquire);
             // The writer goes to the other copy first.
-            if region.get(Word::MannersCount) == count {
+            if look.field(Word::MannersCount) == count {
                 return Self::from_words(&words);
             }
         }

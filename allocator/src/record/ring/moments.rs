@@ -8,6 +8,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use super::layout::{Payload, Word};
+use super::look::Look;
 use super::pack::{MOMENT, MORE};
 use super::region::Region;
 use super::words;
@@ -43,31 +44,34 @@ pub(super) fn in_slot(words: &Payload) -> Moment {
 pub(super) fn set_newest(region: &Region, noted: Noted) {
     let count = region.get(Word::MomentCount) + 1;
     let words = [noted.number, noted.moment.ticks, noted.moment.unix_ns];
-    for (word, value) in copy(region, count).into_iter().zip(words) {
-        word.store(value, Ordering::Relaxed);
+    for (word, value) in words.into_iter().enumerate() {
+        let at = copy_start(count) + word;
+        region.word_behind(Word::Moments, at).store(value, Ordering::Relaxed);
     }
     region.word(Word::MomentCount).store(count, Ordering::Release);
 }
 
 /// The newest moment.
-pub(super) fn newest(region: &Region) -> Noted {
+pub(super) fn newest(look: &impl Look) -> Noted {
     loop {
-        let count = region.word(Word::MomentCount).load(Ordering::Acquire);
-        let [number, ticks, unix_ns] = copy(region, count).map(|word| word.load(Ordering::Relaxed));
+        let count = look.field(Word::MomentCount);
+        let mut copy = [0; COPY_WORDS];
+        look.load_all(Word::Moments as usize + copy_start(count), &mut copy);
+        let [number, ticks, unix_ns] = copy;
         fence(Ordering::Acquire);
         // The writer goes to the other copy first: this one changes with the second moment from here, in seconds.
-        if region.get(Word::MomentCount) == count {
+        if look.field(Word::MomentCount) == count {
             return Noted { number, moment: Moment { ticks, unix_ns } };
         }
     }
 }
 
 /// The last moment before record `number`; `None` where the way there is overwritten, or damaged.
-pub(super) fn before(region: &Region, number: u64) -> Option<Moment> {
-    let mut noted = newest(region);
+pub(super) fn before(look: &impl Look, number: u64) -> Option<Moment> {
+    let mut noted = newest(look);
     while noted.number > number {
         let mut slot = [Payload::default()];
-        if noted.number >= region.head() || !region.copy(noted.number, &mut slot) {
+        if noted.number >= look.written() || !look.copy(noted.number, &mut slot) {
             return None;
         }
         let [[head, before, ticks, unix_ns]] = slot;
@@ -79,7 +83,6 @@ pub(super) fn before(region: &Region, number: u64) -> Option<Moment> {
     Some(noted.moment)
 }
 
-fn copy(region: &Region, count: u64) -> [&std::sync::atomic::AtomicU64; COPY_WORDS] {
-    let start = (count & 1) as usize * COPY_WORDS;
-    std::array::from_fn(|word| region.word_behind(Word::Moments, start + word))
+fn copy_start(count: u64) -> usize {
+    (count & 1) as usize * COPY_WORDS
 }

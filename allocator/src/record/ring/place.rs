@@ -3,15 +3,17 @@
 //! The lock (`flock`) says whether a ring's process is alive. The kernel drops it however the process ends, and unlike
 //! a process id it means the same inside and outside a container.
 
+use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::hash::BuildHasher;
 use std::io;
 use std::mem;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
-use rustix::process::{Resource, getpid, getrlimit, getuid};
+use rustix::process::{Resource, geteuid, getpid, getrlimit};
 use trace_format::DeviceId;
 
 use super::dead::{self, Limits};
@@ -31,6 +33,9 @@ pub fn ring_dir(variable: Option<OsString>) -> PathBuf {
 /// A ring takes at most this part of what its file system has free: others (NCCL, data loaders) live there too.
 const SHARE_OF_FREE: u64 = 4;
 
+/// The mode bits that let others write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
 /// The mode of a ring whose process kept it at its end; others can be written.
 const KEPT_MODE: u32 = 0o400;
 
@@ -44,7 +49,7 @@ pub(super) fn is_kept(metadata: &Metadata) -> bool {
 pub(super) struct Place {
     pub(super) path: PathBuf,
     /// Never mapped: a mapping, and a forked child's copy of it, would hold the lock too.
-    _lock: File,
+    lock: File,
 }
 
 impl Place {
@@ -63,14 +68,19 @@ impl Place {
         has_room(dir, size_bytes)?;
         let (path, file) = create_file(dir, device)?;
         let claim = || {
-            let lock = File::open(&path)?;
+            // A description of its own, of the same file.
+            let lock = open(&path, Whose::Own)?;
+            let (made, locked) = (file.metadata()?, lock.metadata()?);
+            if (made.dev(), made.ino()) != (locked.dev(), locked.ino()) {
+                return Err(io::Error::other("another file took the ring's name"));
+            }
             // Somebody who asks whether this ring is live may hold the lock for a moment.
             flock(&lock, FlockOperation::LockExclusive)?;
             fallocate(&file, FallocateFlags::empty(), 0, size_bytes)?;
             Ok(lock)
         };
         match claim() {
-            Ok(lock) => Ok((Self { path, _lock: lock }, file)),
+            Ok(lock) => Ok((Self { path, lock }, file)),
             Err(error) => {
                 let _ = fs::remove_file(&path);
                 Err(error)
@@ -81,9 +91,10 @@ impl Place {
     /// Leaves the file for good, read-only, which marks it as one of a process that ended by itself. Returns whether it
     /// is still there. It counts as live until the process ends.
     pub(super) fn keep(self) -> bool {
-        let marked = fs::set_permissions(&self.path, Permissions::from_mode(KEPT_MODE));
+        let marked = self.lock.set_permissions(Permissions::from_mode(KEPT_MODE));
+        let is_there = self.lock.metadata().is_ok_and(|file| file.nlink() > 0);
         mem::forget(self);
-        marked.is_ok()
+        marked.is_ok() && is_there
     }
 
     /// Removes the file. What is mapped stays usable.
@@ -116,7 +127,9 @@ fn create_file(dir: &Path, device: DeviceId) -> io::Result<(PathBuf, File)> {
     // A ring of that name may be left from a dead process with our id; it is evidence and stays.
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for attempt in 0..100 {
-        let suffix = if attempt == 0 { String::new() } else { format!("-{attempt}") };
+        // Another user can take the first name, and cannot foresee the others.
+        let random = || RandomState::new().hash_one(attempt);
+        let suffix = if attempt == 0 { String::new() } else { format!("-{:016x}", random()) };
         let path = dir.join(format!("{prefix}{pid}-{device}{suffix}.ring"));
         match options.open(&path) {
             Ok(file) => return Ok((path, file)),
@@ -128,7 +141,42 @@ fn create_file(dir: &Path, device: DeviceId) -> io::Result<(PathBuf, File)> {
 }
 
 fn prefix() -> String {
-    format!("vramtape-{}-", getuid())
+    format!("vramtape-{}-", geteuid())
+}
+
+/// Which files are opened as rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// This user's, which others cannot write: a name in a shared folder can be anyone's.
+    Own,
+    /// This user's, or for root anyone's: the user named the file.
+    Named,
+}
+
+/// Opens a ring's file for reading. A link is not followed, and a pipe is not waited for.
+pub(super) fn open(path: &Path, whose: Whose) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => refused("it is a symbolic link".to_owned()),
+        _ => error,
+    })?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(refused("it is a folder, a device or a pipe".to_owned()));
+    }
+    let is_own = found.uid() == geteuid().as_raw();
+    if !is_own && !(whose == Whose::Named && geteuid().is_root()) {
+        return Err(refused(format!("it belongs to user {}", found.uid())));
+    }
+    if whose == Whose::Own && found.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err(refused("other users can write it".to_owned()));
+    }
+    Ok(file)
+}
+
+fn refused(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 /// Whether the process that made the ring is alive.
@@ -141,20 +189,28 @@ pub(super) fn is_live(file: &File) -> bool {
     !taken
 }
 
-/// This user's rings in `dir`, living and dead, in order of name.
+/// This user's rings in `dir`, living and dead, in order of name. Files of other users are left out, whatever their
+/// names.
 ///
 /// # Errors
 /// Where `dir` cannot be read.
 pub fn list_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let prefix = prefix();
+    list_some(dir, usize::MAX)
+}
+
+/// The same, of the first so many names in `dir`.
+pub(super) fn list_some(dir: &Path, names_max: usize) -> io::Result<Vec<PathBuf>> {
+    let (prefix, uid) = (prefix(), geteuid().as_raw());
     let mut rings = Vec::new();
-    for entry in fs::read_dir(dir)? {
+    for entry in fs::read_dir(dir)?.take(names_max) {
         let entry = entry?;
         let name = entry.file_name();
         let is_ring = name.to_str().is_some_and(|name| {
             name.starts_with(&prefix) && Path::new(name).extension().is_some_and(|e| e == "ring")
         });
-        if is_ring && entry.file_type()?.is_file() {
+        // One that cannot be looked at was removed just now.
+        let is_own = || entry.metadata().is_ok_and(|file| file.is_file() && file.uid() == uid);
+        if is_ring && is_own() {
             rings.push(entry.path());
         }
     }

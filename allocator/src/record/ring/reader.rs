@@ -1,9 +1,8 @@
 //! The reading end of a ring's file: live from another process, or after its own is dead.
 
 use std::convert::Infallible;
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
@@ -12,8 +11,9 @@ use trace_format::{BaseState, DeviceId, Frame, FrameId, Meta, Record, StackId, S
 use super::base;
 use super::cursor::{self, Cursor, Reached};
 use super::layout::{self, Word};
-use super::place;
-use super::region::Region;
+use super::look::Look;
+use super::place::{self, Whose};
+use super::ring_file::RingFile;
 use super::text::{self, Entry};
 
 /// Why a ring cannot be read.
@@ -67,9 +67,10 @@ pub fn is_ring(start: &[u8]) -> bool {
 /// had of it at any time, also when its process is dead.
 #[derive(Debug)]
 pub struct RingReader {
-    region: Region,
-    file: File,
+    ring: RingFile,
     path: PathBuf,
+    /// Said once, in the header.
+    identity: RingInfo,
     cursor: Cursor,
     strings: FxHashMap<StringId, String>,
     frames: FxHashMap<FrameId, Frame>,
@@ -80,22 +81,32 @@ pub struct RingReader {
 }
 
 impl RingReader {
-    /// Opens the ring at `path`.
+    /// Opens a ring that was found at `path`.
     ///
     /// # Errors
-    /// Where the file cannot be opened, or is no ring of this version.
+    /// Where the file cannot be opened, is not this user's own or could be written by others, or is no ring of this
+    /// version.
     pub fn open(path: &Path) -> Result<Self, RingError> {
-        let open = || {
-            let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
-            let region = Region::open(&file)?;
-            io::Result::Ok((file, region))
-        };
-        let (file, region) =
-            open().map_err(|source| RingError { path: path.to_owned(), source })?;
+        Self::open_of(path, Whose::Own)
+    }
+
+    /// Opens the ring that the user named: root may name that of another user.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_named(path: &Path) -> Result<Self, RingError> {
+        Self::open_of(path, Whose::Named)
+    }
+
+    fn open_of(path: &Path, whose: Whose) -> Result<Self, RingError> {
+        let failed = |source| RingError { path: path.to_owned(), source };
+        let ring = place::open(path, whose).and_then(RingFile::open).map_err(failed)?;
+        let identity = info(&ring);
+        ring.check().map_err(failed)?;
         Ok(Self {
-            region,
-            file,
+            ring,
             path: path.to_owned(),
+            identity,
             cursor: Cursor::default(),
             strings: FxHashMap::from_iter([(StringId(0), String::new())]),
             frames: FxHashMap::default(),
@@ -105,30 +116,30 @@ impl RingReader {
         })
     }
 
-    /// What the ring says about itself now.
+    /// What the ring says about itself now; as it said at first where it cannot be read any more.
     pub fn info(&self) -> RingInfo {
-        RingInfo {
-            pid: self.region.get(Word::Pid) as u32,
-            process_start_ticks: self.region.get(Word::ProcessStart),
-            device: DeviceId(self.region.get(Word::Device) as u16),
-            slots: self.region.slots(),
-            written: self.region.head(),
-            lost_by_tape: self.region.get(Word::LostByTape),
-            missing_texts: self.region.get(Word::TextMissing),
-            missing_blocks: self.region.get(Word::BlocksMissing),
-            missing_segments: self.region.get(Word::SegmentsMissing),
-        }
+        let now = info(&self.ring);
+        if self.ring.has_failed() { self.identity.clone() } else { now }
+    }
+
+    /// An error if the ring could not be read, now or earlier: something truncated its file. Nothing that was read
+    /// since then counts.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn check(&self) -> Result<(), RingError> {
+        self.ring.check().map_err(|source| RingError { path: self.path.clone(), source })
     }
 
     /// Whether the recording process lives.
     pub fn is_live(&self) -> bool {
-        place::is_live(&self.file)
+        place::is_live(self.ring.file())
     }
 
     /// Whether the file was removed, as a process does that ends by itself. If its metadata cannot be read, it counts
     /// as present.
     pub fn is_removed(&self) -> bool {
-        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+        self.ring.file().metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
     /// Hands out the records since the last call (at first: the oldest there are) and returns how many were
@@ -138,17 +149,20 @@ impl RingReader {
             take(record);
             Ok(())
         };
-        let end = self.region.head();
+        let end = self.ring.written();
         let mut lost = 0;
-        while let Ok(Reached::Gone) = self.cursor.read(&self.region, end, &mut take) {
-            lost += self.cursor.skip_overwritten(&self.region);
+        while let Ok(Reached::Gone) = self.cursor.read(&self.ring, end, &mut take) {
+            if self.ring.has_failed() {
+                break;
+            }
+            lost += self.cursor.skip_overwritten(&self.ring);
         }
         lost
     }
 
     /// The newest records before slot number `end`, without a gap, and how many slots came before them.
     pub fn newest(&self, end: u64) -> (u64, Vec<Record>) {
-        cursor::newest(&self.region, 0, end.min(self.region.head()))
+        cursor::newest(&self.ring, 0, end.min(self.ring.written()))
     }
 
     /// Goes to slot `next`: what [`base_state`](Self::base_state) gave, or the oldest that is there for 0.
@@ -165,10 +179,12 @@ impl RingReader {
     /// stacks are the ring's. Where the tables are full it lacks what [`info`](Self::info) counts as missing.
     ///
     /// # Errors
-    /// Where the ring turns over faster than it can be read, or is damaged.
+    /// Where the ring turns over faster than it can be read, is damaged, or cannot be read any more.
     pub fn base_state(&mut self) -> Result<(BaseState, u64), RingError> {
         let failed = |source| RingError { path: self.path.clone(), source };
-        let tables = base::read(&self.region, !self.is_live()).map_err(failed)?;
+        let tables = base::read(&self.ring, !self.is_live());
+        self.check()?;
+        let tables = tables.map_err(failed)?;
         let next = tables.next;
         let (settings, fraction) = match self.meta() {
             Some(meta) => {
@@ -190,13 +206,18 @@ impl RingReader {
 
     /// The string that a record or a frame names; `None` where the file does not have it.
     pub fn string(&mut self, id: StringId) -> Option<&str> {
-        self.read_texts();
+        if !self.strings.contains_key(&id) {
+            self.read_texts();
+        }
         self.strings.get(&id).map(String::as_str)
     }
 
     /// The stack that a record names, innermost frame first; `None` where the file does not have it.
     pub fn stack(&mut self, id: StackId) -> Option<Vec<Frame>> {
-        self.read_texts();
+        // Whatever an entry names stands before it.
+        if !self.stacks.contains_key(&id) {
+            self.read_texts();
+        }
         let mut frames = Vec::new();
         let mut next = id;
         // A caller's number is lower: this ends.
@@ -209,19 +230,32 @@ impl RingReader {
     }
 
     fn read_texts(&mut self) {
-        while let Some(entry) = text::next(&self.region, &mut self.text_position) {
-            match entry {
-                Entry::Meta(json) => self.meta = serde_json::from_slice(&json).ok(),
-                Entry::String(id, bytes) => {
-                    self.strings.insert(id, String::from_utf8_lossy(&bytes).into_owned());
-                }
-                Entry::Frame(id, frame) => {
-                    self.frames.insert(id, frame);
-                }
-                Entry::Stack(id, caller, frame) => {
-                    self.stacks.insert(id, (caller, frame));
-                }
+        let Self { ring, text_position, meta, strings, frames, stacks, .. } = self;
+        text::read(ring, text_position, |entry| match entry {
+            Entry::Meta(json) => *meta = serde_json::from_slice(&json).ok(),
+            Entry::String(id, bytes) => {
+                strings.insert(id, String::from_utf8_lossy(&bytes).into_owned());
             }
-        }
+            Entry::Frame(id, frame) => {
+                frames.insert(id, frame);
+            }
+            Entry::Stack(id, caller, frame) => {
+                stacks.insert(id, (caller, frame));
+            }
+        });
+    }
+}
+
+fn info(ring: &RingFile) -> RingInfo {
+    RingInfo {
+        pid: ring.field(Word::Pid) as u32,
+        process_start_ticks: ring.field(Word::ProcessStart),
+        device: DeviceId(ring.field(Word::Device) as u16),
+        slots: ring.slot_count(),
+        written: ring.written(),
+        lost_by_tape: ring.field(Word::LostByTape),
+        missing_texts: ring.field(Word::TextMissing),
+        missing_blocks: ring.field(Word::BlocksMissing),
+        missing_segments: ring.field(Word::SegmentsMissing),
     }
 }

@@ -1,7 +1,8 @@
 //! The ring's memory, as words that several processes may look at.
 //!
 //! Everything is an atomic 64-bit word, so that the writer, the drainer and readers of other processes may look at
-//! the same pages without undefined behaviour. Only [`Region::words`] and [`Region::row_at`] are unsafe.
+//! the same pages without undefined behaviour. Only [`Region::words`] and [`Region::row_at`] are unsafe. Other processes
+//! read the file ([`RingFile`](super::ring_file::RingFile)) and never map it.
 
 use std::fs::File;
 use std::io;
@@ -11,6 +12,7 @@ use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
 pub(super) use super::layout::Word;
 use super::layout::{HEADER_WORDS, MAGIC, Part, Payload, SLOT_WORDS, Shape, VERSION};
+use super::look::Look;
 use super::slot;
 
 /// How far ahead of the record a slot's cache line is asked for: what memory takes to answer, in records.
@@ -55,32 +57,6 @@ impl Region {
         Ok(Self { map, shape, blocks_start: shape.part(Part::Blocks).0 })
     }
 
-    /// Maps a finished ring for reading.
-    pub(super) fn open(file: &File) -> io::Result<Self> {
-        let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-        if file.metadata()?.len() < (HEADER_WORDS * 8) as u64 {
-            return Err(invalid("it is too short"));
-        }
-        let map = MmapOptions::new().map_raw_read_only(file)?;
-        let region = Self { map, shape: Shape::new(0, 0), blocks_start: 0 };
-        if region.word(Word::Magic).load(Ordering::Acquire) != MAGIC {
-            return Err(invalid("it does not begin with a ring's magic number"));
-        }
-        if region.get(Word::Version) != VERSION {
-            return Err(invalid("it is of another version of vramtape"));
-        }
-        let size = |word| usize::try_from(region.get(word)).unwrap_or(usize::MAX);
-        let shape = Shape {
-            slots: size(Word::Slots),
-            contexts: size(Word::Contexts),
-            blocks: size(Word::Blocks),
-            segments: size(Word::Segments),
-            manners_words: size(Word::MannersWords),
-            text_words: size(Word::TextWords),
-        };
-        Self::new(region.map, shape)
-    }
-
     /// Completes the header. Nothing is a ring before this.
     pub(super) fn seal(&self) {
         let Shape { slots, contexts, blocks, segments, manners_words, text_words } = self.shape;
@@ -98,7 +74,8 @@ impl Region {
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page-aligned, lives as long as `self`, and holds `len / 8` whole words. They are
         // valid for any bit pattern, and nobody touches them but through atomics: this module hands out nothing else,
-        // and processes that map the file run this code. The file is never truncated, so no access faults.
+        // and other processes only read the file. It is this process's own, and we never truncate it, so no access
+        // faults.
         #[allow(unsafe_code)]
         unsafe {
             std::slice::from_raw_parts(self.map.as_ptr().cast(), self.map.len() / 8)
@@ -122,7 +99,7 @@ impl Region {
 
     #[inline]
     pub(super) fn word(&self, word: Word) -> &AtomicU64 {
-        // SAFETY: every mapping holds a header at least: `open` and `new` looked.
+        // SAFETY: every mapping holds a header at least: `new` looked.
         #[allow(unsafe_code)]
         let [word] = unsafe { self.row_at(word as usize) };
         word
@@ -186,23 +163,39 @@ impl Region {
         prefetch(self.slot(number.wrapping_add(SLOTS_AHEAD)));
     }
 
-    /// Fills `into` with the records from `number` on, which are below the head; false where the first of them was
-    /// overwritten, perhaps just now.
-    pub(super) fn copy(&self, number: u64, into: &mut [Payload]) -> bool {
-        for (at, words) in (0..).zip(into) {
-            *words = slot::copy(self.slot(number.wrapping_add(at)));
-        }
-        slot::is_intact(self.word(Word::Head), self.slots(), number)
-    }
-
     /// Records written so far.
     pub(super) fn head(&self) -> u64 {
         self.word(Word::Head).load(Ordering::Acquire)
     }
+}
 
-    /// Number of the oldest record that is surely there, if `head` is the head.
-    pub(super) fn oldest(&self, head: u64) -> u64 {
-        head.saturating_add(1).saturating_sub(self.slots())
+impl Look for Region {
+    const BATCH: usize = 64;
+
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.words()[at].load(Ordering::Acquire)
+    }
+
+    fn load_all(&self, at: usize, into: &mut [u64]) {
+        let words = &self.words()[at..at + into.len()];
+        for (word, value) in into.iter_mut().zip(words) {
+            *word = value.load(Ordering::Relaxed);
+        }
+    }
+
+    fn each_row<const N: usize>(&self, part: Part, take: impl FnMut([u64; N])) {
+        self.rows::<N>(part).iter().map(slot::copy_row).for_each(take);
+    }
+
+    fn copy(&self, number: u64, into: &mut [Payload]) -> bool {
+        for (at, words) in (0..).zip(into) {
+            *words = slot::copy(self.slot(number.wrapping_add(at)));
+        }
+        slot::is_intact(self.word(Word::Head), self.slots(), number)
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use trace_format::{Event, PoolId, StackId, Stream};
 
 use super::layout::{Part, SEGMENT_WORDS, Word};
+use super::look::Look;
 use super::region::Region;
 
 const TAKEN: u64 = 1;
@@ -209,15 +210,15 @@ fn store(row: &Row, addr: u64, run: &Run) {
 
 /// The runs in the table; `None` while it changes. Of a dead process `may_be_unfinished`: the last change may be done
 /// in part then, and has to be done again.
-pub(super) fn read(region: &Region, may_be_unfinished: bool) -> Option<Runs> {
-    let version = region.word(Word::SegmentsVersion);
-    let before = version.load(Ordering::Acquire);
+pub(super) fn read(look: &impl Look, may_be_unfinished: bool) -> Option<Runs> {
+    let before = look.field(Word::SegmentsVersion);
     if before & 1 == 1 && !may_be_unfinished {
         return None;
     }
-    let mut read: Vec<(u64, Run)> = region.rows(Part::Segments).iter().filter_map(load).collect();
+    let mut read = Vec::new();
+    look.each_row(Part::Segments, |row| read.extend(run_of(row)));
     fence(Ordering::Acquire);
-    if version.load(Ordering::Relaxed) != before {
+    if look.field(Word::SegmentsVersion) != before {
         return None;
     }
     read.sort_unstable_by_key(|(addr, _)| *addr);
@@ -228,10 +229,8 @@ pub(super) fn read(region: &Region, may_be_unfinished: bool) -> Option<Runs> {
     Some(runs)
 }
 
-fn load(row: &Row) -> Option<(u64, Run)> {
-    let head = row[0].load(Ordering::Acquire);
-    let [addr, size_bytes, stream, major, minor] =
-        std::array::from_fn(|word| row[word + 1].load(Ordering::Relaxed));
+fn run_of(row: [u64; SEGMENT_WORDS]) -> Option<(u64, Run)> {
+    let [head, addr, size_bytes, stream, major, minor, ..] = row;
     let run = Run {
         size_bytes,
         stream: Stream(stream),

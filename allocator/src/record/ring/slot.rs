@@ -61,8 +61,19 @@ pub(super) fn copy<W: Word, const N: usize>(slot: &[W; N]) -> [u64; N] {
 pub(super) fn is_intact<W: Word>(head: &W, slots: u64, number: u64) -> bool {
     // Pairs with the writer's fence: had a word been a later record's, the head shows it.
     W::fence(Ordering::Acquire);
-    let head = head.load(Ordering::Relaxed);
+    is_below(head.load(Ordering::Relaxed), slots, number)
+}
+
+/// The same, by a head that was loaded after the copies.
+#[inline]
+pub(super) fn is_below(head: u64, slots: u64, number: u64) -> bool {
     number < head && head - number < slots
+}
+
+/// Copies a table's row, its first word before the others.
+pub(super) fn copy_row<W: Word, const N: usize>(row: &[W; N]) -> [u64; N] {
+    let first = row[0].load(Ordering::Acquire);
+    std::array::from_fn(|word| if word == 0 { first } else { row[word].load(Ordering::Relaxed) })
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The ring as a whole: its order, its loss, its readers, and its file after the worst.
 
+mod hostile;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -391,7 +393,7 @@ fn what_is_no_ring_is_refused_by_name() {
     for (n, bytes) in cases.iter().enumerate() {
         let path = dir.path().join(format!("{n}.ring"));
         std::fs::write(&path, bytes).unwrap();
-        let error = RingReader::open(&path).expect_err("refused").to_string();
+        let error = RingReader::open_named(&path).expect_err("refused").to_string();
         assert!(error.contains(path.to_str().unwrap()), "{error}");
     }
 }
@@ -407,7 +409,7 @@ fn damage_is_loss_and_neither_panics_nor_hangs() {
     let path = dir.path().join("damaged.ring");
     let poll_damaged = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
-        let mut reader = RingReader::open(&path).unwrap();
+        let mut reader = RingReader::open_named(&path).unwrap();
         let mut records = 0;
         let lost = reader.poll(|_| {
             records += 1;

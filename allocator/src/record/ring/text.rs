@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 
 use trace_format::{Frame, FrameId, StackId, StringId};
 
+use super::layout::Part;
+use super::look::Look;
 use super::region::{Region, Word};
 
 const META: u64 = 0;
@@ -18,6 +20,9 @@ const STACK: u64 = 3;
 /// Bits of a stack's number and of a frame's, in a stack's one word.
 const STACK_BITS: u32 = 21;
 const FRAME_BITS: u32 = 20;
+
+/// Words that a reader copies at once, and more for an entry that is longer.
+const WORDS_AT_ONCE: usize = 1 << 15;
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,12 +85,37 @@ fn words(bytes: &[u8]) -> impl ExactSizeIterator<Item = u64> {
     })
 }
 
-/// Reads the entry at word `position`, if it is complete, and moves on. A damaged log ends there.
-pub(super) fn next(region: &Region, position: &mut usize) -> Option<Entry> {
-    let len = region.word(Word::TextLen).load(Ordering::Acquire);
-    let log = region.text().get(..usize::try_from(len).ok()?)?;
-    let (first, rest) = log.get(*position..)?.split_first()?;
-    let first = first.load(Ordering::Relaxed);
+/// Reads the entries from word `position` on, and moves on. A damaged log ends there.
+pub(super) fn read(look: &impl Look, position: &mut usize, mut take: impl FnMut(Entry)) {
+    let (start, log_words) = look.shape().part(Part::Text);
+    let Some(end) = usize::try_from(look.field(Word::TextLen)).ok().filter(|end| *end <= log_words)
+    else {
+        return;
+    };
+    let mut words_at_once = WORDS_AT_ONCE;
+    let mut words = Vec::new();
+    while *position < end {
+        words.resize(words_at_once.min(end - *position), 0);
+        look.load_all(start + *position, &mut words);
+        let mut rest = &words[..];
+        while let Some((entry, used)) = first_of(rest) {
+            take(entry);
+            rest = &rest[used..];
+            *position += used;
+        }
+        if rest.len() == words.len() {
+            if rest.len() == end - *position {
+                *position = usize::MAX; // Damaged, for all later calls too.
+                return;
+            }
+            words_at_once *= 2; // An entry that is longer.
+        }
+    }
+}
+
+/// The entry that the words begin with, and how many of them it has.
+fn first_of(log: &[u64]) -> Option<(Entry, usize)> {
+    let (&first, rest) = log.split_first()?;
     let (id, high) = ((first as u32) >> 2, (first >> 32) as u32);
     let (entry, words) = match first & 3 {
         kind @ (META | STRING) => {
@@ -94,8 +124,7 @@ pub(super) fn next(region: &Region, position: &mut usize) -> Option<Entry> {
                 return None;
             }
             let words = rest.get(..(high as usize).div_ceil(8))?;
-            let mut bytes: Vec<u8> =
-                words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             bytes.truncate(high as usize);
             let entry = match kind {
                 META => Entry::Meta(bytes),
@@ -104,7 +133,7 @@ pub(super) fn next(region: &Region, position: &mut usize) -> Option<Entry> {
             (entry, words.len())
         }
         FRAME => {
-            let names = rest.first()?.load(Ordering::Relaxed);
+            let names = *rest.first()?;
             let (name, filename) = (StringId(names as u32), StringId((names >> 32) as u32));
             (Entry::Frame(FrameId(id), Frame { name, filename, line: high }), 1)
         }
@@ -120,8 +149,7 @@ pub(super) fn next(region: &Region, position: &mut usize) -> Option<Entry> {
         }
         _ => return None,
     };
-    *position += 1 + words;
-    Some(entry)
+    Some((entry, 1 + words))
 }
 
 #[cfg(test)]
@@ -155,23 +183,38 @@ mod tests {
         append(&region, &Entry::Stack(StackId(1), StackId(0), FrameId(0)));
         assert_eq!(region.get(Word::TextMissing), 2, "a later one that would fit is left out too");
         let mut position = 0;
-        for entry in fit {
-            assert_eq!(next(&region, &mut position), Some(entry));
-        }
-        assert_eq!(next(&region, &mut position), None);
+        let mut seen = Vec::new();
+        read(&region, &mut position, |entry| seen.push(entry));
+        assert_eq!((&seen[..], position), (&fit[..], 8));
+        read(&region, &mut position, |entry| panic!("read twice: {entry:?}"));
+    }
+
+    #[test]
+    fn an_entry_longer_than_what_is_read_at_once_is_whole() {
+        let region = Region::anonymous(Shape::new(1, 4 * WORDS_AT_ONCE)).unwrap();
+        let entries = [
+            string(1, b"forward"),
+            Entry::Meta(vec![7; 9 * WORDS_AT_ONCE]),
+            string(2, &vec![b'x'; 4 * WORDS_AT_ONCE]),
+        ];
+        entries.iter().for_each(|entry| append(&region, entry));
+        let mut seen = Vec::new();
+        read(&region, &mut 0, |entry| seen.push(entry));
+        assert_eq!(seen, entries);
     }
 
     #[test]
     fn damage_ends_the_log() {
         let region = Region::anonymous(Shape::new(1, 8)).unwrap();
+        let expect_none = || read(&region, &mut 0, |entry| panic!("{entry:?}"));
         append(&region, &string(1, b"forward"));
         region.set(Word::TextLen, u64::MAX);
-        assert_eq!(next(&region, &mut 0), None);
+        expect_none();
         region.set(Word::TextLen, 2);
         // A text longer than the log, no kind, and a stack that is its own caller.
         for word in [STRING | u64::MAX << 2, 0, STACK | (5 | 5 << STACK_BITS) << 2] {
             region.text()[0].store(word, Ordering::Relaxed);
-            assert_eq!(next(&region, &mut 0), None);
+            expect_none();
         }
     }
 }

@@ -9,7 +9,7 @@ use super::names::Names;
 use super::recover::{RecoverError, meta_of};
 use crate::record::clock::{Clock, SystemClock};
 use crate::record::follow::{Followed, RingFollower};
-use crate::record::ring::RingReader;
+use crate::record::ring::{RingError, RingReader};
 
 /// A tape that is being made of rings. It appears at its path when it is [finished](Self::finish).
 pub struct AttachedTape {
@@ -24,6 +24,8 @@ struct AttachedRing {
     device: DeviceId,
     last_ns: u64,
     has_state: bool,
+    /// Whether it cannot be read any more.
+    is_given_up: bool,
     records: u64,
     lost: u64,
 }
@@ -73,13 +75,19 @@ impl AttachedTape {
     /// Writes what was recorded since the last call; to be called much more often than a ring turns over.
     ///
     /// # Errors
-    /// Where the tape cannot be written.
+    /// Where the tape cannot be written. Where a ring cannot be read any more, once: later calls leave it out.
     pub fn drain(&mut self) -> Result<(), RecoverError> {
         let Self { writer, rings, .. } = self;
-        for ring in rings {
+        for ring in rings.iter_mut().filter(|ring| !ring.is_given_up) {
             match ring.drain(writer) {
-                // The ring turned over while its state was read: the next call tries again.
-                Err(RecoverError::Ring(error)) => tracing::debug!(%error, "no state yet"),
+                Err(RecoverError::Ring(error)) => match ring.check() {
+                    // The ring turned over while its state was read: the next call tries again.
+                    Ok(()) => tracing::debug!(%error, "no state yet"),
+                    Err(error) => {
+                        ring.is_given_up = true;
+                        return Err(error.into());
+                    }
+                },
                 drained => drained?,
             }
         }
@@ -128,13 +136,14 @@ impl AttachedRing {
             names: Names::new(RingReader::open(path)?),
             last_ns: 0,
             has_state: false,
+            is_given_up: false,
             records: 0,
             lost: 0,
         })
     }
 
     fn drain(&mut self, writer: &mut Writer<File>) -> Result<(), RecoverError> {
-        let Self { follower, names, device, last_ns, has_state, records, lost } = self;
+        let Self { follower, names, device, last_ns, has_state, records, lost, .. } = self;
         follower.poll(|followed| {
             match followed {
                 Followed::State(mut base) => {
@@ -158,6 +167,12 @@ impl AttachedRing {
             }
             Ok(())
         })
+    }
+
+    /// An error if the ring cannot be read any more.
+    fn check(&mut self) -> Result<(), RingError> {
+        self.follower.reader().check()?;
+        self.names.texts_mut().check()
     }
 
     fn counts(&mut self) -> AttachedCounts {

@@ -34,7 +34,7 @@ pub fn join_rings(
     path: &Path,
 ) -> Result<Vec<Recovered>, RecoverError> {
     let mut readers =
-        rings.iter().map(|ring| RingReader::open(ring)).collect::<Result<Vec<_>, _>>()?;
+        rings.iter().map(|ring| RingReader::open_named(ring)).collect::<Result<Vec<_>, _>>()?;
     let end = readers.first_mut().and_then(|ring| meta_of(ring).end);
     let mut reader = Reader::open(torn)?;
     let mut writer = Writer::create(path, &without_end(reader.meta()))?;
@@ -141,7 +141,9 @@ fn append<W: Write>(
     let Some(known) = goes_on_at(&tail.last, &records).or(begins_both.then_some(0)) else {
         let lost = lost.saturating_sub(tail.records + tail.lost).max(1);
         let stretch = Stretch { device, end, records, lost, initial };
-        let Written { records, lost, has_base } = stretch.write(writer, &mut Names::new(ring))?;
+        let mut names = Names::new(ring);
+        let Written { records, lost, has_base } = stretch.write(writer, &mut names)?;
+        names.texts_mut().check()?;
         return Ok(Recovered { device, records: tail.records + records, lost, has_base });
     };
     let mut names = Names::new(ring);
@@ -153,6 +155,7 @@ fn append<W: Write>(
         writer.push(device, &record)
     };
     records[known..].iter().try_for_each(push)?;
+    names.texts_mut().check()?;
     let records = tail.records + (records.len() - known) as u64;
     Ok(Recovered { device, records, lost: 0, has_base: true })
 }

@@ -46,19 +46,20 @@ pub struct Recovered {
 /// # Errors
 /// Where the ring cannot be read.
 pub fn tape_of_ring(path: &Path) -> Result<Vec<u8>, RecoverError> {
-    let mut reader = RingReader::open(path)?;
+    let mut reader = RingReader::open_named(path)?;
     let meta = meta_of(&mut reader);
     let mut writer = Writer::new(Vec::new(), path.display().to_string(), &meta)?;
     write_ring(reader, &mut writer)?;
     Ok(writer.finish()?)
 }
 
-/// Saves the tape of one process's rings, one of each device, at `path`, where it appears when it is complete.
+/// Saves the tape of one process's rings, one of each device, at `path`, where it appears when it is complete. Root may
+/// name rings of another user.
 ///
 /// # Errors
 /// Where a ring cannot be read or the file cannot be written.
 pub fn recover_rings(rings: &[PathBuf], path: &Path) -> Result<Vec<Recovered>, RecoverError> {
-    let open = |ring: &PathBuf| RingReader::open(ring);
+    let open = |ring: &PathBuf| RingReader::open_named(ring);
     let mut readers = rings.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut metas = readers.iter_mut().map(meta_of);
     let mut meta = metas.next().unwrap_or_default();
@@ -100,7 +101,9 @@ fn write_ring<W: Write>(
 ) -> Result<Recovered, RecoverError> {
     let stretch = held_by(&mut reader);
     let device = stretch.device;
-    let Written { records, lost, has_base } = stretch.write(writer, &mut Names::new(reader))?;
+    let mut names = Names::new(reader);
+    let Written { records, lost, has_base } = stretch.write(writer, &mut names)?;
+    names.texts_mut().check()?;
     Ok(Recovered { device, records, lost, has_base })
 }
 
