@@ -95,7 +95,12 @@ fn record(options: &Options, path: &Path, stop: &AtomicBool) -> Result<Report> {
     let spinner = ProgressBar::new_spinner();
     let end = loop {
         let counts = tape.counts();
-        tape.drain()?;
+        if let Err(error) = tape.drain() {
+            spinner.finish_and_clear();
+            let kept = tape.finish().is_ok();
+            let what = if kept { "has what was read until then" } else { "could not be written" };
+            return Err(error).context(format!("{} {what}", path.display()));
+        }
         if stop.load(Ordering::Relaxed) {
             break "stopped";
         }

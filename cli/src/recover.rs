@@ -1,5 +1,6 @@
 //! `vramtape recover`: the tape of a process that was killed, from what its rings still hold.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use allocator::record::{Recovered, RingReader, join_rings, list_rings, recover_rings};
@@ -153,7 +154,7 @@ fn all(folder: &Path) -> Result<Vec<Ring>> {
 fn rings_of(what: &str, folder: &Path) -> Result<Vec<PathBuf>> {
     let Ok(pid) = what.parse::<u32>() else {
         let ring = PathBuf::from(what);
-        if !ring.exists() {
+        if fs::symlink_metadata(&ring).is_err() {
             bail!("{what} is no process and no ring that is there: `vramtape recover` lists both");
         }
         return Ok(vec![ring]);

@@ -240,6 +240,29 @@ fn control_c_finishes_the_tape() {
     assert_eq!(end(&path), Some(EndKind::RecordingStopped), "the process goes on");
 }
 
+#[test]
+fn a_ring_that_is_cut_off_ends_the_attach_and_the_tape_has_what_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vtape");
+    let mut device = Device::new(folder.path(), 0);
+    (0..100).for_each(|_| device.step());
+    let ring = device.recorder.ring().path().unwrap();
+    let child = attach(folder.path(), &path, &[]);
+    until_begun(folder.path());
+    thread::sleep(std::time::Duration::from_secs(1)); // It reads the state.
+    // From here on this process must not touch the pages, which it has mapped.
+    std::fs::OpenOptions::new().write(true).open(&ring).unwrap().set_len(4_096).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    std::fs::remove_file(&ring).unwrap();
+    std::mem::forget(device);
+    assert_eq!(ended.status.code(), Some(2), "{}", text(&ended));
+    let said = text(&ended);
+    assert!(said.contains(ring.to_str().unwrap()), "{said}");
+    assert!(said.contains("became shorter"), "{said}");
+    assert!(said.contains("has what was read until then"), "{said}");
+    assert_eq!(follow(&path).0[0].1.allocated_bytes(), 100 * 512);
+}
+
 /// Waits for the temporary file of a tape in the making.
 fn until_begun(folder: &Path) {
     let is_part = |path: PathBuf| path.extension().is_some_and(|extension| extension == "part");

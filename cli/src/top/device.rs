@@ -73,6 +73,11 @@ impl Device {
         self.is_known &= polled.is_ok();
     }
 
+    /// An error if its ring cannot be read any more.
+    pub(super) fn check(&mut self) -> Result<(), RingError> {
+        self.follower.reader().check()
+    }
+
     /// Whether its process lives.
     pub(super) fn is_live(&self) -> bool {
         self.follower.is_live()

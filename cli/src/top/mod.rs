@@ -50,9 +50,12 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let process = process::choose(&folder, options.pid)?;
     let mut watch = Watch::new(process, folder)?;
     if options.json {
-        output::print_json(&watch.frame_after(options.interval))?;
+        let frame = watch.frame_after(options.interval);
+        watch.check()?;
+        output::print_json(&frame)?;
     } else if options.once || !io::stdout().is_terminal() {
         let frame = watch.frame_after(options.interval);
+        watch.check()?;
         let lines = draw::lines(&frame, None, WIDTH).into_iter();
         let lines = lines.map(|line| line.to_string().trim_end().to_owned() + "\n");
         output::print(&lines.collect::<String>())?;
@@ -102,6 +105,11 @@ impl Watch {
     /// Takes in what was recorded since the last call.
     fn poll(&mut self) {
         self.devices.iter_mut().for_each(Device::poll);
+    }
+
+    /// An error if a ring cannot be read any more.
+    pub(super) fn check(&mut self) -> Result<()> {
+        self.devices.iter_mut().try_for_each(Device::check).map_err(Into::into)
     }
 
     fn frame(&mut self) -> Frame {

@@ -28,7 +28,8 @@ pub(super) fn run(watch: &mut Watch, interval: Duration) -> Result<()> {
     let mut terminal = ratatui::try_init().context("cannot use this terminal; try --once")?;
     let shown = show(&mut terminal, watch, interval);
     ratatui::try_restore().context("cannot restore this terminal; run `reset`")?;
-    Ok(shown?)
+    shown?;
+    watch.check()
 }
 
 fn show(
@@ -58,7 +59,7 @@ fn show(
                 break;
             }
         }
-        if view.is_over {
+        if view.is_over || watch.check().is_err() {
             return Ok(());
         }
     }

@@ -21,9 +21,10 @@ const UNFINISHED_AGE: Duration = Duration::from_secs(60);
 /// A node of eight GPUs has as many processes. Each ring of the usual size takes 43 MiB.
 const KEPT: usize = 8;
 
-/// Names of the folder that are looked at before a ring is made: other users can put any number there, and the first
-/// allocation waits for this.
+/// Names of the folder that are read before a ring is made, and those of rings among them: other users can put any
+/// number there, and the first allocation waits for this.
 const NAMES_MAX: usize = 10_000;
+const CANDIDATES_MAX: usize = 1_000;
 
 /// How much of dead rings is kept.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +61,7 @@ struct Dead {
 /// Removes the dead rings beyond the limits, and says how many. What cannot be removed stays, for `vramtape clean` to
 /// say why.
 pub(super) fn remove_excess(dir: &Path, limits: Limits) {
-    let mut dead: Vec<Dead> = list_some(dir, NAMES_MAX)
+    let mut dead: Vec<Dead> = list_some(dir, NAMES_MAX, CANDIDATES_MAX)
         .unwrap_or_default()
         .into_iter()
         .filter_map(|path| look(&path).ok().flatten())

@@ -195,11 +195,15 @@ pub(super) fn is_live(file: &File) -> bool {
 /// # Errors
 /// Where `dir` cannot be read.
 pub fn list_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    list_some(dir, usize::MAX)
+    list_some(dir, usize::MAX, usize::MAX)
 }
 
-/// The same, of the first so many names in `dir`.
-pub(super) fn list_some(dir: &Path, names_max: usize) -> io::Result<Vec<PathBuf>> {
+/// The same, of the first so many names in `dir`, and the first so many of rings among them.
+pub(super) fn list_some(
+    dir: &Path,
+    names_max: usize,
+    mut candidates_max: usize,
+) -> io::Result<Vec<PathBuf>> {
     let (prefix, uid) = (prefix(), geteuid().as_raw());
     let mut rings = Vec::new();
     for entry in fs::read_dir(dir)?.take(names_max) {
@@ -208,9 +212,15 @@ pub(super) fn list_some(dir: &Path, names_max: usize) -> io::Result<Vec<PathBuf>
         let is_ring = name.to_str().is_some_and(|name| {
             name.starts_with(&prefix) && Path::new(name).extension().is_some_and(|e| e == "ring")
         });
+        if !is_ring {
+            continue;
+        }
+        if candidates_max == 0 {
+            break;
+        }
+        candidates_max -= 1;
         // One that cannot be looked at was removed just now.
-        let is_own = || entry.metadata().is_ok_and(|file| file.is_file() && file.uid() == uid);
-        if is_ring && is_own() {
+        if entry.metadata().is_ok_and(|file| file.is_file() && file.uid() == uid) {
             rings.push(entry.path());
         }
     }

@@ -11,6 +11,7 @@ use trace_format::{DeviceId, StackId};
 
 use super::{alloc, live, poll, reader, removed_from, ring, segment, small};
 use crate::record::ring::dead::{Limits, remove_excess};
+use crate::record::ring::place::list_some;
 use crate::record::ring::{RingReader, list_rings};
 use crate::record::{Recorder, RingOptions, RingRecorder, SystemClock, tape_of_ring};
 
@@ -128,6 +129,9 @@ fn names_that_others_planted_neither_stop_a_ring_nor_delay_it() {
     (0..100).for_each(|n| drop(planted(format!("vramtape-{uid}-{pid}-3-{n}.ring"))));
     let options = RingOptions { dir: dir.path().to_owned(), device: DeviceId(3), slots: 64 };
     let recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
+    // Creating one looks at so many only.
+    assert!(list_some(dir.path(), 5, usize::MAX).unwrap().len() <= 5);
+    assert_eq!(list_some(dir.path(), usize::MAX, 5).unwrap().len(), 5);
     let path = recorder.ring().path().expect("a file under another name");
     assert!(list_rings(dir.path()).unwrap().contains(&path));
     assert_eq!(live(&mut RingReader::open(&path).unwrap()), []);
