@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import platform
+import stat
 import sys
 import warnings
 from collections.abc import Sequence
@@ -117,9 +118,16 @@ def _cache() -> dict[str, Any]:
 
 
 def _folder(folder: Path, pattern: str) -> dict[str, Any]:
-    """A folder's files of this name, and how large they are together."""
-    files = [file for file in folder.glob(pattern) if file.is_file()] if folder.is_dir() else []
-    return {"folder": str(folder), "files": len(files), "size_bytes": sum(file.stat().st_size for file in files)}
+    """A folder's files of this name that are this user's, and how large they are together."""
+    sizes = []
+    for file in folder.glob(pattern) if folder.is_dir() else []:
+        try:
+            found = file.lstat()
+        except OSError:
+            continue  # Removed just now.
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+            sizes.append(found.st_size)
+    return {"folder": str(folder), "files": len(sizes), "size_bytes": sum(sizes)}
 
 
 def _version() -> Optional[str]:

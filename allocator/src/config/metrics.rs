@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::path::Path;
 
-use super::tape_path::check_placeholders;
+use super::tape_path::{check_placeholders, expand_rank};
 
 /// Where metrics go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,17 +71,32 @@ impl MetricsTarget {
 }
 
 impl MetricsPath {
-    /// The path of one process.
-    pub fn expand(&self, rank: &str, pid: u32) -> String {
-        self.0.replace("{rank}", rank).replace("{pid}", &pid.to_string())
+    /// The path of one process, whose `RANK` is `rank`.
+    ///
+    /// # Errors
+    /// Where the path has a `{rank}` that is no number.
+    pub fn expand(&self, rank: Option<&str>, pid: u32) -> Result<String, String> {
+        Ok(expand_rank(&self.0, rank)?.replace("{pid}", &pid.to_string()))
     }
 
     /// The placeholders' names and what they stand for: what tells this file's values from those of
     /// other processes.
-    pub fn labels(&self, rank: &str, pid: u32) -> Vec<(&'static str, String)> {
-        let known = [("{rank}", "rank", rank.to_owned()), ("{pid}", "pid", pid.to_string())];
-        let used = known.into_iter().filter(|(placeholder, ..)| self.0.contains(placeholder));
-        used.map(|(_, name, value)| (name, value)).collect()
+    ///
+    /// # Errors
+    /// As for [`expand`](Self::expand).
+    pub fn labels(
+        &self,
+        rank: Option<&str>,
+        pid: u32,
+    ) -> Result<Vec<(&'static str, String)>, String> {
+        let mut labels = Vec::new();
+        if self.0.contains("{rank}") {
+            labels.push(("rank", expand_rank("{rank}", rank)?));
+        }
+        if self.0.contains("{pid}") {
+            labels.push(("pid", pid.to_string()));
+        }
+        Ok(labels)
     }
 }
 
@@ -132,8 +147,9 @@ mod tests {
         let Ok(MetricsTarget::File(path)) = MetricsTarget::parse("/x:9/{rank}.prom") else {
             panic!("it is no file");
         };
-        assert_eq!(path.expand("3", 77), "/x:9/3.prom");
-        assert_eq!(path.labels("3", 77), [("rank", "3".to_owned())]);
+        assert_eq!(path.expand(Some("3"), 77).unwrap(), "/x:9/3.prom");
+        assert_eq!(path.labels(Some("3"), 77).unwrap(), [("rank", "3".to_owned())]);
+        assert!(path.expand(Some("../3"), 77).expect_err("a way out").contains("RANK"));
     }
 
     #[test]

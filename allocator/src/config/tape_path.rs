@@ -26,18 +26,38 @@ impl TapePath {
         Ok(Self(path.to_owned()))
     }
 
-    /// The path of one process and device.
-    pub fn expand(&self, rank: &str, pid: u32, device: u16) -> String {
-        self.0
-            .replace("{rank}", rank)
-            .replace("{pid}", &pid.to_string())
-            .replace("{device}", &device.to_string())
+    /// The path of one process, whose `RANK` is `rank`, and device.
+    ///
+    /// # Errors
+    /// Where the path has a `{rank}` that is no number.
+    pub fn expand(&self, rank: Option<&str>, pid: u32, device: u16) -> Result<String, String> {
+        let path = expand_rank(&self.0, rank)?;
+        Ok(path.replace("{pid}", &pid.to_string()).replace("{device}", &device.to_string()))
     }
 
     /// The path as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Puts the value of `RANK` into a path: 0 where there is none. Anything but a number could lead anywhere.
+pub(super) fn expand_rank(path: &str, rank: Option<&str>) -> Result<String, String> {
+    let rank = match rank {
+        _ if !path.contains("{rank}") => return Ok(path.to_owned()),
+        None | Some("") => 0,
+        Some(text) => {
+            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+            let number = text.parse::<u32>().ok().filter(|_| is_number);
+            number.ok_or_else(|| {
+                format!(
+                    "{{rank}} in {path:?} stands for the value of RANK, which is {text:?} and not a number: set RANK \
+                     to the process's number in its job, or write {{pid}}"
+                )
+            })?
+        }
+    };
+    Ok(path.replace("{rank}", &rank.to_string()))
 }
 
 /// That every brace of `path` belongs to one of the placeholders of `what`.
@@ -69,7 +89,24 @@ mod tests {
     #[test]
     fn placeholders_become_the_process_and_the_device() {
         let path = TapePath::parse("/t/{rank}-{pid}-{device}/{rank}.vtape").unwrap();
-        assert_eq!(path.expand("3", 77, 1), "/t/3-77-1/3.vtape");
+        assert_eq!(path.expand(Some("3"), 77, 1).unwrap(), "/t/3-77-1/3.vtape");
+        assert_eq!(path.expand(None, 77, 1).unwrap(), "/t/0-77-1/0.vtape");
+    }
+
+    #[test]
+    fn a_rank_that_is_no_number_leads_nowhere() {
+        let path = TapePath::parse("/t/run-{rank}.vtape").unwrap();
+        for rank in ["/../x", "..", "-1", "+1", " 1", "1/2", "4294967296", "\u{0663}", "\n"] {
+            let error = path.expand(Some(rank), 77, 1).expect_err(rank);
+            assert!(error.contains("RANK") && error.contains(&format!("{rank:?}")), "{error}");
+        }
+        assert_eq!(path.expand(Some("007"), 77, 1).unwrap(), "/t/run-7.vtape");
+        let other = TapePath::parse("/t/{pid}.vtape").unwrap();
+        assert_eq!(
+            other.expand(Some("/../x"), 77, 1).unwrap(),
+            "/t/77.vtape",
+            "nothing asks for it"
+        );
     }
 
     #[test]

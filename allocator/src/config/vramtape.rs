@@ -370,7 +370,7 @@ mod tests {
         assert_eq!((read.route, read.strategy), (Route::Pluggable, Strategy::Expandable));
         assert_eq!(read.compat, Some(Compat::V2_11));
         assert_eq!(read.record, RecordMode::File);
-        assert_eq!(read.tape.expand("0", 7, 0), "/t/0,7.vtape");
+        assert_eq!(read.tape.expand(Some("0"), 7, 0).unwrap(), "/t/0,7.vtape");
         assert_eq!(read.ring_events, 4096);
         assert_eq!(read.stacks, StackSettings { mode: StackMode::All, ..StackSettings::default() });
         assert_eq!(read.device, DeviceKind::Sim);

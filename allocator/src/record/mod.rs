@@ -22,8 +22,8 @@ pub use ring::{
 };
 pub use tape::{
     AttachedCounts, AttachedTape, BaseFn, RecoverError, Recovered, RingPart, TapeError,
-    TapeFailure, TapeRecorder, TapeSource, TapeSummary, block_signals, join_rings, recover_rings,
-    save_rings, tape_of_ring,
+    TapeFailure, TapeFile, TapeRecorder, TapeSource, TapeSummary, block_signals, join_rings,
+    recover_rings, remove_older_part, save_rings, tape_of_ring,
 };
 use trace_format::{Event, StackId, StringId};
 pub use watch::{TraceAction, TraceEntry, WatchId, Watched, Watcher};

@@ -78,6 +78,8 @@ struct Process {
     /// Where tapes go; none while no tape is written.
     tape_path: Option<TapePath>,
     tapes: Vec<Tape>,
+    /// Why there is none where one was to be written.
+    tape_warnings: Vec<String>,
     /// What is exported; none before the first device is opened.
     metrics: Option<Metrics>,
 }
@@ -110,6 +112,7 @@ impl Process {
             recordings,
             tape_path,
             tapes,
+            tape_warnings: Vec::new(),
             metrics: None,
         })
     }

@@ -230,7 +230,7 @@ fn open(device: c_int, base: BaseState) -> Result<&'static Observed, Error> {
             return Ok(*observed);
         }
         let id = DeviceId(device as u16);
-        process.open_tape(id)?;
+        process.try_tape(id);
         let observed = make(process, id, base)?;
         signals::arm();
         Ok(*slot.get_or_init(|| observed))

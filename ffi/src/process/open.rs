@@ -71,7 +71,7 @@ fn open(device: c_int) -> Result<&'static Heap, Error> {
             return Ok(*heap);
         }
         let id = DeviceId(device as u16);
-        process.open_tape(id)?;
+        process.try_tape(id);
         let heap = make(process, id)?;
         for callback in &process.callbacks {
             callback.add_to(heap);

@@ -32,12 +32,23 @@ impl From<TapeError> for Error {
 }
 
 impl Process {
-    /// Opens the device's tape, if it is to have one. Before its heap, so that a path that cannot
-    /// be written is an error that leaves nothing behind.
-    pub(super) fn open_tape(&mut self, device: DeviceId) -> Result<(), Error> {
-        let Some(asked) = self.tape_path.as_ref().map(|path| expand(path, device)) else {
-            return Ok(());
-        };
+    /// Opens the device's tape, if it is to have one. A tape that cannot be written is a warning, and
+    /// the program goes on without it.
+    pub(super) fn try_tape(&mut self, device: DeviceId) {
+        if let Err(Error { message, .. }) = self.open_tape(device) {
+            let warning = format!("no tape: {message}");
+            // One is enough for all devices of a tape.
+            if !self.tape_warnings.contains(&warning) {
+                tracing::warn!("{warning}");
+                self.tape_warnings.push(warning);
+            }
+        }
+    }
+
+    /// Opens the device's tape, if it is to have one.
+    fn open_tape(&mut self, device: DeviceId) -> Result<(), Error> {
+        let Some(path) = &self.tape_path else { return Ok(()) };
+        let asked = expand(path, device).map_err(Error::value)?;
         if !self.tapes.iter().any(|tape| tape.asked == asked) {
             let (max_bytes, is_replaced) =
                 (self.settings.tape_max_bytes, self.settings.tape_replace);
@@ -50,18 +61,20 @@ impl Process {
 
     /// Puts the heap's records onto its tape from here on, if it has one.
     pub(super) fn record_on_tape(&self, recording: &Recording) {
-        let Some(path) = &self.tape_path else { return };
-        let asked = expand(path, recording.device.id);
-        if let Some(tape) = self.tapes.iter().find(|tape| tape.asked == asked) {
+        if let Some(tape) = self.tape_of(recording.device.id) {
             tape.recorder.add(recording.source());
         }
     }
 
+    fn tape_of(&self, device: DeviceId) -> Option<&Tape> {
+        let asked = expand(self.tape_path.as_ref()?, device).ok()?;
+        self.tapes.iter().find(|tape| tape.asked == asked)
+    }
+
     /// Whether the device's tape is being written; none where none was asked for.
     pub(super) fn is_on_tape(&self, device: DeviceId) -> Option<bool> {
-        let asked = expand(self.tape_path.as_ref()?, device);
-        let tape = self.tapes.iter().find(|tape| tape.asked == asked)?;
-        Some(tape.recorder.is_recording())
+        self.tape_path.as_ref()?;
+        Some(self.tape_of(device).is_some_and(|tape| tape.recorder.is_recording()))
     }
 
     /// Waits until what was recorded until now is in the files.
@@ -107,10 +120,10 @@ impl Process {
     }
 }
 
-fn expand(path: &TapePath, device: DeviceId) -> String {
+fn expand(path: &TapePath, device: DeviceId) -> Result<String, String> {
     // torchrun and its like say which process of a job this is.
-    let rank = env::var("RANK").unwrap_or_else(|_| "0".to_owned());
-    path.expand(&rank, process::id(), device.0)
+    let rank = env::var_os("RANK").map(|rank| rank.to_string_lossy().into_owned());
+    path.expand(rank.as_deref(), process::id(), device.0)
 }
 
 /// Starts a tape of all devices, those still to be opened included.

@@ -6,11 +6,11 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{self, Path, PathBuf};
 use std::{env, iter};
 
-use allocator::record::{SystemClock, TapeError, TapeRecorder};
+use allocator::record::{SystemClock, TapeError, TapeFile, TapeRecorder, remove_older_part};
 use trace_format::Meta;
 
 /// `vramtape run` names its list of tapes here, to which each process adds the paths of its own: a path, perhaps with
@@ -25,19 +25,18 @@ pub(super) fn start(
     max_bytes: Option<u64>,
     is_replaced: bool,
 ) -> Result<(PathBuf, TapeRecorder), TapeError> {
-    let start = |path: &Path| {
-        TapeRecorder::start_limited(path, meta.clone(), SystemClock::new(), max_bytes)
-    };
+    let start =
+        |file: TapeFile| TapeRecorder::start_in(file, meta.clone(), SystemClock::new(), max_bytes);
     let mut why = "exists (-f, or tape_replace:True in VRAMTAPE_CONF, replaces it)";
     // Processes of one run do not replace the tapes of each other.
     let is_replaced = is_replaced && !is_announced(path);
     if is_replaced {
-        match start(path) {
+        match TapeFile::replace(path) {
             Err(TapeError::InUse { .. }) => why = "is being written by another process",
-            started => {
-                let recorder = started?;
+            replaced => {
                 // Left of the tape that was replaced: beside this one it would look like its beginning.
-                let _ = fs::remove_file(first_part(path));
+                let (file, _) = (replaced?, remove_older_part(path));
+                let recorder = start(file)?;
                 announce(path);
                 return Ok((path.to_owned(), recorder));
             }
@@ -45,22 +44,15 @@ pub(super) fn start(
     }
     let names = iter::once(path.to_owned()).chain((2..10_000).map(|number| numbered(path, number)));
     for name in names.skip(usize::from(is_replaced)) {
-        let is_claimed = match claim(&name) {
-            Ok(true) => true,
-            Ok(false) => continue,
-            Err(_) => false, // Starting it says what is wrong, in the words for a tape.
+        let file = match claim(&name) {
+            Ok(Some(file)) => file,
+            // A name that is taken; or that another process had replaced at once.
+            Ok(None) | Err(TapeError::InUse { .. }) => continue,
+            Err(error) => return Err(error),
         };
-        let recorder = match start(&name) {
-            // Another process had it replaced, since it was claimed.
-            Err(TapeError::InUse { .. }) => continue,
-            Err(error) => {
-                if is_claimed {
-                    let _ = fs::remove_file(&name);
-                }
-                return Err(error);
-            }
-            Ok(recorder) => recorder,
-        };
+        let recorder = start(file).inspect_err(|_| {
+            let _ = fs::remove_file(&name);
+        })?;
         if name != path {
             let asked = path.file_name().unwrap_or_default().display();
             tracing::warn!("the tape goes to {}: {asked} {why}", name.display());
@@ -71,19 +63,17 @@ pub(super) fn start(
     Err(TapeError::InUse { path: path.to_owned() })
 }
 
-/// Makes an empty file of this name, and returns whether the name was free. The name is taken for every other process
-/// then.
-fn claim(name: &Path) -> io::Result<bool> {
-    if first_part(name).exists() {
-        return Ok(false); // A tape with a limit has this name, or is just changing its parts.
+/// Makes an empty file of this name, if the name is free. It is taken for every other process then.
+fn claim(name: &Path) -> Result<Option<TapeFile>, TapeError> {
+    if fs::symlink_metadata(first_part(name)).is_ok() {
+        return Ok(None); // A tape with a limit has this name, or is just changing its parts.
     }
-    match OpenOptions::new().write(true).create_new(true).open(name) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let is_tape = fs::metadata(name).map_or(true, |found| found.is_file());
-            if is_tape { Ok(false) } else { Err(error) }
+    match TapeFile::create(name)? {
+        // A device, a pipe or a folder was meant by this name, and no other will do.
+        None if fs::metadata(name).is_ok_and(|found| !found.is_file()) => {
+            TapeFile::replace(name).map(Some)
         }
-        Err(error) => Err(error),
+        claimed => Ok(claimed),
     }
 }
 
@@ -110,7 +100,9 @@ fn announce(path: &Path) {
     let Ok(path) = path::absolute(path) else { return };
     let mut line = path.into_os_string();
     line.push("\n");
-    let Some(names) = names(OpenOptions::new().append(true)) else { return };
+    let Some(names) = names(OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK)) else {
+        return;
+    };
     // In one write: other processes may be adding theirs.
     if let Err(error) = names.and_then(|mut names| names.write_all(line.as_encoded_bytes())) {
         tracing::debug!(%error, "the run's list of tapes lacks one");
@@ -120,7 +112,10 @@ fn announce(path: &Path) {
 /// Whether a process of this run has a tape of this name.
 fn is_announced(path: &Path) -> bool {
     let Ok(path) = path::absolute(path) else { return false };
-    let Some(Ok(mut names)) = names(OpenOptions::new().read(true)) else { return false };
+    let Some(Ok(mut names)) = names(OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK))
+    else {
+        return false;
+    };
     let mut announced = Vec::new();
     let is_read =
         names.seek(SeekFrom::Start(0)).and_then(|_| names.read_to_end(&mut announced)).is_ok();
@@ -152,7 +147,11 @@ fn number(field: Option<&str>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
     use tempfile::tempdir;
+    use trace_format::MAGIC;
 
     use super::*;
 
@@ -191,9 +190,9 @@ mod tests {
         let folder = tempdir().unwrap();
         let asked = folder.path().join("run.vtape");
         let part = folder.path().join("run.vtape.1");
-        fs::write(&part, "older").unwrap();
+        fs::write(&part, MAGIC).unwrap();
         assert_eq!(tape(&asked, false), folder.path().join("run-2.vtape"));
-        assert_eq!(fs::read(&part).unwrap(), b"older");
+        assert_eq!(fs::read(&part).unwrap(), MAGIC);
         assert_eq!(tape(&asked, true), asked);
         assert!(!part.exists(), "it would look like the beginning of the new tape");
     }
@@ -218,5 +217,30 @@ mod tests {
         assert!(start(folder.path(), &Meta::default(), None, false).is_err());
         assert!(start(Path::new("/dev/null"), &Meta::default(), None, false).is_err());
         assert!(start(&folder.path().join("no/x.vtape"), &Meta::default(), None, false).is_err());
+    }
+
+    #[test]
+    fn what_is_no_tape_keeps_its_name_and_its_contents_also_where_tapes_are_replaced() {
+        let folder = tempdir().unwrap();
+        let asked = folder.path().join("run.vtape");
+        let error = |path: &Path, is_replaced| {
+            start(path, &Meta::default(), None, is_replaced).err().map(|error| error.to_string())
+        };
+        fs::write(&asked, "notes").unwrap();
+        assert!(error(&asked, true).is_some_and(|error| error.contains("it is not a tape")));
+        assert_eq!(tape(&asked, false), folder.path().join("run-2.vtape"));
+        assert_eq!(fs::read(&asked).unwrap(), b"notes");
+
+        let link = folder.path().join("link.vtape");
+        symlink(&asked, &link).unwrap();
+        assert!(error(&link, true).is_some_and(|error| error.contains("symbolic link")));
+        assert_eq!(tape(&link, false), folder.path().join("link-2.vtape"));
+
+        let pipe = folder.path().join("pipe.vtape");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for is_replaced in [true, false] {
+            let error = error(&pipe, is_replaced).expect("refused");
+            assert!(error.contains("a pipe") && error.contains("pipe.vtape"), "{error}");
+        }
     }
 }

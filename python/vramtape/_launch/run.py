@@ -67,7 +67,7 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         metavar="TAPE",
         help="the tape, in which {rank}, {pid} and {device} are filled in; children's have a name of their own",
     )
-    parser.add_argument("-f", "--force", action="store_true", help="replace a tape that exists")
+    parser.add_argument("-f", "--force", action="store_true", help="replace a tape that exists; nothing else")
     parser.add_argument(
         "--sim",
         metavar="GPU",

@@ -180,4 +180,6 @@ def _why_none() -> str:
         return str(error)
     if record != "file":
         return f"VRAMTAPE_CONF says record:{record}"
-    return "nothing was allocated on a GPU" if "torch" in sys.modules else "the program did not import torch"
+    if "torch" not in sys.modules:
+        return "the program did not import torch"
+    return "nothing was allocated on a GPU, or a warning above says why it could not be written"

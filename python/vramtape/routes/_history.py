@@ -47,10 +47,12 @@ def _record(torch: Any, tape: str, is_replaced: bool, stacks: Optional[str]) -> 
 
 
 def _make_tape(torch: Any, tape: str, is_replaced: bool) -> None:
-    rank, pid = os.environ.get("RANK", "0"), str(os.getpid())
-    tape = tape.replace("{rank}", rank).replace("{pid}", pid).replace("{device}", "0")
     path = Path(tape)
     try:
+        tape = _tape.expand(tape)
+        path = Path(tape)
+        if is_replaced:
+            _tape.check_replaced(tape)
         taken = torch.cuda.memory._snapshot()
         if not (taken["segments"] or any(taken["device_traces"])):
             return
@@ -66,6 +68,6 @@ def _make_tape(torch: Any, tape: str, is_replaced: bool) -> None:
             warnings.warn(f"vramtape: the tape is {path}: {tape} exists", stacklevel=1)
         tapes.note(str(path))
     except Exception as error:  # The program has ended, and well perhaps.
-        if path.exists() and not path.stat().st_size:
+        if path.is_file() and not path.is_symlink() and not path.stat().st_size:
             path.unlink()  # It was to hold the name.
         warnings.warn(f"vramtape: PyTorch's history did not become the tape {path}: {error}", stacklevel=1)

@@ -28,7 +28,8 @@ use super::rings::Rings;
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// What is about our side of PyTorch: under its default version only, as all of them take minutes.
-const ONCE: [&str; 5] = ["test_end", "test_gpu", "test_install", "test_launch", "test_loop"];
+const ONCE: [&str; 6] =
+    ["test_end", "test_gpu", "test_install", "test_launch", "test_loop", "test_owners"];
 
 /// Runs every script under every PyTorch that it is for.
 pub(super) fn run(tally: &mut Tally) -> Result<()> {

@@ -12,6 +12,7 @@ mod save;
 mod signals;
 mod source;
 mod stretch;
+mod tape_file;
 #[cfg(test)]
 mod tests;
 
@@ -22,3 +23,4 @@ pub use recover::{RecoverError, Recovered, recover_rings, tape_of_ring};
 pub use save::{RingPart, save_rings};
 pub use signals::block as block_signals;
 pub use source::{BaseFn, TapeSource};
+pub use tape_file::{TapeFile, remove_older_part};

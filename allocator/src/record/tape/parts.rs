@@ -1,15 +1,15 @@
 //! A tape's file; of a tape that may not grow for ever, the newest two parts.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::{io, mem};
 
-use rustix::fs::{FlockOperation, flock};
 use trace_format::{
     BaseState, DeviceId, DeviceMeta, Meta, ProgramEnd, Record, WriteCause, WriteError, Writer,
 };
 
 use super::TapeError;
+use super::tape_file::{TapeFile, may_be_replaced, older_part, remove_older_part};
 
 /// What is kept free of a part for records that arrive while it is being closed.
 const SPARE_MAX_BYTES: u64 = 4 << 20;
@@ -30,22 +30,17 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Opens the tape in place, and locks it for as long as this process writes it.
-    pub(super) fn open(
-        path: PathBuf,
+    /// Begins the tape, whose file stays locked for as long as this process writes it.
+    pub(super) fn begin(
+        file: TapeFile,
         mut meta: Meta,
         max_bytes: Option<u64>,
     ) -> Result<Self, TapeError> {
         meta.part = max_bytes.map(|_| 1);
-        let writer = open(&path, &meta)?;
+        let (path, file) = file.into_parts();
+        let writer = Writer::new(file, path.display().to_string(), &meta)?;
         if max_bytes.is_some() {
-            // Of an earlier tape: beside this one it would look like its beginning.
-            match fs::remove_file(previous(&path)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(io_error(&previous(&path), error).into());
-                }
-                _ => {}
-            }
+            remove_older_part(&path)?;
         }
         let (previous_bytes, previous_records) = (0, 0);
         Ok(Self { path, meta, max_bytes, writer, previous_bytes, previous_records, base_bytes: 0 })
@@ -93,9 +88,12 @@ impl Parts {
         self.meta.dropped_records += self.previous_records;
         self.meta.part = self.meta.part.map(|part| part + 1);
         (self.previous_bytes, self.previous_records) = (self.writer.size_at_most_bytes(), records);
-        let previous = previous(&self.path);
+        let previous = older_part(&self.path);
+        may_be_replaced(&previous)?;
         fs::rename(&self.path, &previous).map_err(|error| io_error(&previous, error))?;
-        let finished = mem::replace(&mut self.writer, open(&self.path, &self.meta)?);
+        let (path, file) = TapeFile::replace(&self.path)?.into_parts();
+        let next = Writer::new(file, path.display().to_string(), &self.meta)?;
+        let finished = mem::replace(&mut self.writer, next);
         finished.finish()?;
         Ok(())
     }
@@ -136,30 +134,6 @@ impl Parts {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
-}
-
-/// Where the part before the newest one is.
-fn previous(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".1");
-    name.into()
-}
-
-fn open(path: &Path, meta: &Meta) -> Result<Writer<File>, TapeError> {
-    let mut options = OpenOptions::new();
-    // Not truncated before it is ours.
-    options.write(true).create(true).truncate(false);
-    let file = options.open(path).map_err(|error| WriteError::create(path, error))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            return Err(TapeError::InUse { path: path.to_owned() });
-        }
-        // Some network file systems cannot lock.
-        Err(error) => tracing::debug!(path = %path.display(), %error, "the tape is not locked"),
-    }
-    file.set_len(0).map_err(|error| WriteError::create(path, error))?;
-    Ok(Writer::new(file, path.display().to_string(), meta)?)
 }
 
 fn io_error(path: &Path, error: io::Error) -> WriteError {

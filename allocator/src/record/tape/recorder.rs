@@ -14,6 +14,7 @@ use super::drainer::Drainer;
 use super::parts::Parts;
 use super::signals;
 use super::source::{Feed, TapeSource};
+use super::tape_file::TapeFile;
 use crate::record::clock::Clock;
 
 /// Records between two base states of a device: a reader that starts anywhere follows at most as many.
@@ -116,6 +117,18 @@ pub enum TapeError {
         /// The file.
         path: PathBuf,
     },
+    /// Something else is there, which a tape does not replace.
+    #[error(
+        "cannot write a tape to {}: {reason}, and a tape replaces only a tape of this user or an empty file; name \
+         another path (`vramtape run -o`, or tape: in VRAMTAPE_CONF), or remove it",
+        path.display()
+    )]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        reason: String,
+    },
     /// The drainer's thread could not be started.
     #[error("cannot start the tape's thread: {0}")]
     Thread(io::Error),
@@ -157,10 +170,10 @@ impl TapeError {
 }
 
 impl TapeRecorder {
-    /// Starts a tape at `path`, over whatever was there. Rings are [added](Self::add).
+    /// Starts a tape at `path`, in place of the tape that is there. Rings are [added](Self::add).
     ///
     /// # Errors
-    /// Where the file cannot be written or is another process's tape in the making, or there is no thread to be had.
+    /// As for [`TapeFile::replace`], and where no thread can be started.
     pub fn start(path: &Path, meta: Meta, clock: impl Clock) -> Result<Self, TapeError> {
         Self::start_limited(path, meta, clock, None)
     }
@@ -177,13 +190,27 @@ impl TapeRecorder {
         clock: impl Clock,
         max_bytes: Option<u64>,
     ) -> Result<Self, TapeError> {
+        Self::start_in(TapeFile::replace(path)?, meta, clock, max_bytes)
+    }
+
+    /// The same in a file that is open already.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_in(
+        file: TapeFile,
+        meta: Meta,
+        clock: impl Clock,
+        max_bytes: Option<u64>,
+    ) -> Result<Self, TapeError> {
+        let path = file.path().to_owned();
         let shared = Arc::new(Shared::default());
         let (started, starts) = mpsc::channel();
         let work = {
-            let (path, shared) = (path.to_owned(), Arc::clone(&shared));
+            let shared = Arc::clone(&shared);
             move || {
                 signals::block();
-                let parts = Parts::open(path, meta, max_bytes)?;
+                let parts = Parts::begin(file, meta, max_bytes)?;
                 let drainer = Drainer { parts, feeds: Vec::new(), shared, clock };
                 // Nobody but a panicking caller would not listen.
                 let _ = started.send(());
@@ -192,7 +219,7 @@ impl TapeRecorder {
         };
         let builder = thread::Builder::new().name("vramtape-tape".to_owned());
         let thread = builder.spawn(work).map_err(TapeError::Thread)?;
-        let (path, pid) = (path.to_owned(), std::process::id());
+        let pid = std::process::id();
         let mut recorder = Self { path, shared, thread: Some(thread), pid };
         match starts.recv() {
             Ok(()) => Ok(recorder),

@@ -73,9 +73,9 @@ fn start(target: &MetricsTarget, context: collect::Context) -> Result<Metrics, S
             Ok(Metrics::Endpoint(Endpoint::start(host, port, context)?))
         }
         MetricsTarget::File(path) => {
-            let rank = context.rank.clone().unwrap_or_else(|| "0".to_owned());
+            let rank = context.rank.as_deref();
             let (path, labels) =
-                (path.expand(&rank, process::id()), path.labels(&rank, process::id()));
+                (path.expand(rank, process::id())?, path.labels(rank, process::id())?);
             Ok(Metrics::File(TextFile::start(path.into(), labels, context)?))
         }
     }

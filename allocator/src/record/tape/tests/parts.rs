@@ -40,7 +40,7 @@ fn a_limited_tape_keeps_the_newest_records_in_two_parts() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
     let max_bytes = 512 << 10;
-    std::fs::write(previous(&path), "of an earlier run").unwrap();
+    std::fs::write(previous(&path), trace_format::MAGIC).unwrap();
     let model = SharedModel::new(dir.path(), 1 << 14);
     let tape = start_limited(&path, max_bytes);
     assert!(!previous(&path).exists(), "it would look like the beginning of this tape");
