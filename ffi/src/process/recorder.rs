@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use allocator::config::{RecordMode, Settings};
 use allocator::record::{
-    AnyRecorder, Off, RING_DIR_VARIABLE, Recorder, Ring, RingOptions, RingRecorder, SystemClock,
-    TapeSource, ring_dir,
+    AnyRecorder, Off, PER_HOLD, RING_DIR_VARIABLE, Recorder, Ring, RingOptions, RingRecorder,
+    SystemClock, TapeSource, base_in_slices, ring_dir,
 };
 use trace_format::{BaseState, DeviceId, DeviceMeta, Event, MarkKind, Meta, StackId, StringId};
 
@@ -77,17 +77,13 @@ impl Recording {
 }
 
 fn base(subject: Subject, ring: &Ring) -> Option<(BaseState, u64)> {
-    // The lock keeps records from falling between the two.
-    match subject {
-        Subject::Heap(heap) => {
-            let heap = heap.lock().ok()?;
-            Some((heap.base_state(), ring.sequence()))
+    base_in_slices(PER_HOLD, ring, &mut |work| {
+        match subject {
+            Subject::Heap(heap) => work(&*heap.lock().ok()?),
+            Subject::Observed(observed) => work(&*observed.lock()),
         }
-        Subject::Observed(observed) => {
-            let observer = observed.lock();
-            Some((observer.base_state(), ring.sequence()))
-        }
-    }
+        Some(())
+    })
 }
 
 /// The recorder that the settings ask for.

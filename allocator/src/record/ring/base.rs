@@ -2,19 +2,19 @@
 
 use std::io;
 
-use rustc_hash::FxHashMap;
 use trace_format::{
-    Addr, BaseOrder, BaseState, BlockState, BlockStatus, Event, Record, ScopeFilter, SegmentState,
-    StackId, StringId,
+    Addr, BaseOrder, BaseState, BlockState, BlockStatus, Record, ScopeFilter, SegmentState,
+    StringId,
 };
 
 use super::blocks;
 use super::cursor::{Cursor, Reached};
 use super::layout::Part;
 use super::manners::Manners;
+use super::memory::Memory;
 use super::pack::ALLOC;
 use super::region::Region;
-use super::segments::{self, Change, Runs};
+use super::segments;
 use super::words::{self, MORE_SLOTS};
 
 /// Tries before a state that never holds still is given up.
@@ -53,8 +53,9 @@ pub(super) fn read(region: &Region, is_dead: bool) -> io::Result<Tables> {
 fn attempt_read(region: &Region, is_dead: bool) -> io::Result<Option<Tables>> {
     // The record before the head may not be in the tables yet, and may be wide.
     let start = region.head().saturating_sub(1 + MORE_SLOTS as u64);
-    let mut live = live_blocks(region);
-    let Some(mut runs) = segments::read(region, is_dead) else { return Ok(None) };
+    let blocks = live_blocks(region);
+    let Some(runs) = segments::read(region, is_dead) else { return Ok(None) };
+    let mut memory = Memory::new(blocks, runs);
     let (mut manners, known) = Manners::read(region).ok_or_else(damaged)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
     let next = region.head();
@@ -62,10 +63,7 @@ fn attempt_read(region: &Region, is_dead: bool) -> io::Result<Option<Tables>> {
     let mut time_ns = 0;
     let again = |record: Record| {
         time_ns = record.time_ns;
-        redo(&mut live, &record);
-        if let Some(change) = Change::of(&record.event, record.stack) {
-            runs.apply(change, &mut |_| ());
-        }
+        memory.redo(&record);
     };
     let is_manners_known = |record: Record| {
         manners.apply(&record.event);
@@ -75,8 +73,8 @@ fn attempt_read(region: &Region, is_dead: bool) -> io::Result<Option<Tables>> {
     {
         return Ok(None);
     }
-    let segments = tile(runs_as_segments(runs), live.into_values().collect());
-    Ok(Some(Tables { segments: segments.ok_or_else(damaged)?, manners, time_ns, next }))
+    let segments = memory.into_segments().ok_or_else(damaged)?;
+    Ok(Some(Tables { segments, manners, time_ns, next }))
 }
 
 fn damaged() -> io::Error {
@@ -94,7 +92,7 @@ fn replay(region: &Region, start: u64, end: u64, mut take: impl FnMut(Record)) -
     matches!(cursor.read(region, end, &mut take), Ok(Reached::End))
 }
 
-fn live_blocks(region: &Region) -> FxHashMap<Addr, BlockState> {
+fn live_blocks(region: &Region) -> Vec<BlockState> {
     let rows = region.rows(Part::Blocks).iter().filter_map(blocks::read);
     let block = |words| {
         let slot = words::decode(&words);
@@ -103,77 +101,9 @@ fn live_blocks(region: &Region) -> FxHashMap<Addr, BlockState> {
             ALLOC => BlockStatus::Allocated,
             _ => BlockStatus::PendingFree,
         };
-        let addr = Addr(addr);
-        (addr, BlockState { addr, size_bytes, requested_bytes, status, stack: slot.stack })
+        BlockState { addr: Addr(addr), size_bytes, requested_bytes, status, stack: slot.stack }
     };
     rows.map(block).collect()
-}
-
-/// Does to the blocks what a record did, whether it is done already or not.
-fn redo(live: &mut FxHashMap<Addr, BlockState>, record: &Record) {
-    let stack = record.stack;
-    match record.event {
-        Event::Alloc { addr, requested_bytes, size_bytes, .. } => {
-            let status = BlockStatus::Allocated;
-            live.insert(addr, BlockState { addr, size_bytes, requested_bytes, status, stack });
-        }
-        Event::Free { addr, requested_bytes, size_bytes, pending: true } => {
-            // The stack of the allocation, where it is still there.
-            let stack = live.get(&addr).map_or(stack, |block| block.stack);
-            let status = BlockStatus::PendingFree;
-            live.insert(addr, BlockState { addr, size_bytes, requested_bytes, status, stack });
-        }
-        Event::Free { addr, .. } | Event::FreeCompleted { addr, .. } => {
-            live.remove(&addr);
-        }
-        _ => {}
-    }
-}
-
-fn runs_as_segments(runs: Runs) -> Vec<SegmentState> {
-    let segment = |(addr, run): (u64, segments::Run)| SegmentState {
-        addr: Addr(addr),
-        size_bytes: run.size_bytes,
-        stream: run.stream,
-        pool: run.pool,
-        is_large: run.is_large,
-        is_expandable: run.is_expandable,
-        stack: run.stack,
-        blocks: Vec::new(),
-    };
-    runs.into_iter().map(segment).collect()
-}
-
-/// Fills segments, which are in order of address, with their live blocks and the free ones between them; `None` where a
-/// block lies in none, or in another.
-pub(in crate::record) fn tile(
-    mut segments: Vec<SegmentState>,
-    mut live: Vec<BlockState>,
-) -> Option<Vec<SegmentState>> {
-    live.sort_unstable_by_key(|block| block.addr);
-    let mut live = live.into_iter().peekable();
-    for segment in &mut segments {
-        let end = segment.addr.0.checked_add(segment.size_bytes)?;
-        let mut free_from = segment.addr.0;
-        while let Some(block) = live.next_if(|block| block.addr.0 < end) {
-            if block.addr.0 < free_from {
-                return None;
-            }
-            segment.blocks.extend(gap(free_from, block.addr.0));
-            free_from = block.addr.0.checked_add(block.size_bytes).filter(|next| *next <= end)?;
-            segment.blocks.push(block);
-        }
-        segment.blocks.extend(gap(free_from, end));
-    }
-    live.next().is_none().then_some(segments)
-}
-
-/// The free block between two addresses, if there is room for one.
-fn gap(from: u64, to: u64) -> Option<BlockState> {
-    let (addr, size_bytes) = (Addr(from), to - from);
-    let (requested_bytes, status, stack) = (0, BlockStatus::Inactive, StackId::NONE);
-    let free = BlockState { addr, size_bytes, requested_bytes, status, stack };
-    (size_bytes > 0).then_some(free)
 }
 
 impl Tables {

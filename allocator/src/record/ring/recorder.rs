@@ -121,6 +121,16 @@ impl<C: Clock> RingRecorder<C> {
         }
     }
 
+    /// Appends at most `max` mapped runs from an address on, and returns the address to go on from; `None` at the end.
+    pub(in crate::record) fn segments_from(
+        &self,
+        addr: u64,
+        max: usize,
+        into: &mut Vec<SegmentState>,
+    ) -> Option<u64> {
+        self.rare.segments.runs_from(addr, max, into)
+    }
+
     /// The ring, for readers of this process.
     pub fn ring(&self) -> &Arc<Ring> {
         &self.ring
