@@ -23,7 +23,7 @@ pub use ring::{
 };
 pub use slices::{Hold, PER_HOLD, StateView, base_in_slices};
 pub use tape::{
-    AttachedCounts, AttachedTape, BaseFn, RecoverError, Recovered, RingPart, TapeError,
+    AttachedCounts, AttachedTape, BaseFn, Flush, RecoverError, Recovered, RingPart, TapeError,
     TapeFailure, TapeRecorder, TapeSource, TapeSummary, block_signals, join_rings, recover_rings,
     save_rings, tape_of_ring,
 };

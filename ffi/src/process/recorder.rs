@@ -22,6 +22,7 @@ pub(super) enum Subject {
 }
 
 /// A ring, and what records into it.
+#[derive(Clone)]
 pub(super) struct Recording {
     pub subject: Subject,
     pub ring: Arc<Ring>,
@@ -29,7 +30,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// The state of memory, and the number of the first record that is not part of it.
+    /// The state of memory, and the number of the first record that is not part of it. Takes a while, so that it is not
+    /// called with the process's lock.
     pub(super) fn base(&self) -> Option<(BaseState, u64)> {
         base(self.subject, &self.ring)
     }
