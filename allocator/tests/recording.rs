@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use allocator::config::Config;
 use allocator::record::{
-    AnyRecorder, PER_HOLD, Recorder, Ring, RingPart, RingReader, SystemClock, TapeRecorder,
-    TapeSource, TapeSummary, base_in_slices, recover_rings, save_rings,
+    AnyRecorder, AttachedTape, PER_HOLD, Recorder, Ring, RingPart, RingReader, SystemClock,
+    TapeRecorder, TapeSource, TapeSummary, base_in_slices, recover_rings, save_rings,
 };
 use trace_format::{
     BaseOrder, BaseState, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record, ScopeFilter,
@@ -294,4 +294,43 @@ fn a_recorder_that_is_off_takes_nothing() {
     let mut off = AnyRecorder::Off(allocator::record::Off);
     off.record(StackId::NONE, Event::ResetPeak);
     assert_eq!(off.intern("text"), trace_format::StringId(0));
+}
+
+/// A program with more private pools than the ring's table has room for.
+#[test]
+fn a_ring_with_more_pools_than_it_has_room_for_says_so_everywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let (heap, ring, mut work) = prepared(dir.path(), 256, false);
+    work.run(&heap, 500);
+    for pool in 2..2_000 {
+        heap.lock().unwrap().create_pool(PoolId(0, pool), None).unwrap();
+    }
+    work.run(&heap, 500);
+    let path = ring.path().unwrap();
+    let info = RingReader::open(&path).unwrap().info();
+    assert!(!info.is_complete() && info.missing_pools > 500, "{info:?}");
+    let says_so = |meta: &Meta| meta.inferred.iter().any(|what| what.contains("private pools"));
+
+    let tape = dir.path().join("recovered.vtape");
+    let recovered = recover_rings(&[path.clone()], &tape).unwrap().remove(0);
+    assert!(!recovered.has_base && recovered.missing.len() == 1, "{recovered:?}");
+    assert!(says_so(Reader::open(&tape).unwrap().meta()));
+
+    let tape = dir.path().join("attached.vtape");
+    let mut attached = AttachedTape::begin(&tape, &[path]).unwrap();
+    let counts = attached.counts().remove(0);
+    assert!(counts.has_state && !counts.is_complete, "{counts:?}");
+    // As they were when the state was read, not as they are at the end.
+    for pool in 2..2_000 {
+        heap.lock().unwrap().release_pool(PoolId(0, pool)).unwrap();
+        if pool % 100 == 0 {
+            heap.lock().unwrap().empty_cache(PoolId::DEFAULT, StackId::NONE).unwrap();
+            attached.drain().unwrap();
+        }
+    }
+    let counts = attached.finish().unwrap().remove(0);
+    assert!(!counts.is_complete, "{counts:?}");
+    let mut reader = Reader::open(&tape).unwrap();
+    reader.by_ref().for_each(|item| drop(item.unwrap()));
+    assert!(says_so(reader.meta()));
 }

@@ -9,7 +9,7 @@ use trace_format::{
 
 use super::blocks;
 use super::cursor::{Cursor, Reached};
-use super::layout::Part;
+use super::layout::{Part, Word};
 use super::manners::Manners;
 use super::memory::Memory;
 use super::pack::ALLOC;
@@ -73,7 +73,13 @@ fn attempt_read(region: &Region, is_dead: bool) -> io::Result<Option<Tables>> {
     {
         return Ok(None);
     }
-    let segments = memory.into_segments().ok_or_else(damaged)?;
+    let segments =
+        memory.into_segments().ok_or_else(|| match region.get(Word::SegmentsMissing) {
+            0 => damaged(),
+            missing => io::Error::other(format!(
+                "it has no room for {missing} segments: set ring_events higher"
+            )),
+        })?;
     Ok(Some(Tables { segments, manners, time_ns, next }))
 }
 
@@ -107,13 +113,14 @@ fn live_blocks(region: &Region) -> Vec<BlockState> {
 }
 
 impl Tables {
-    /// As a tape carries it. The settings and the fraction are those of the beginning where they never changed.
+    /// As a tape carries it; `None` where the text of the settings is missing. The settings and the fraction are those
+    /// of the beginning where they never changed.
     pub(super) fn into_base(
         self,
         string: impl FnOnce(StringId) -> Option<String>,
         initial_settings: String,
         initial_memory_fraction: Option<f64>,
-    ) -> BaseState {
+    ) -> Option<BaseState> {
         let Self { segments, manners, time_ns, next: _ } = self;
         let Manners { mut pools, scopes, settings, memory_fraction } = manners;
         // A pool that nobody holds exists only for its segments.
@@ -121,13 +128,17 @@ impl Tables {
             state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)
         });
         let captures = scopes.iter().filter(|scope| scope.filter == ScopeFilter::Capture);
-        BaseState {
+        Some(BaseState {
             time_ns,
             captures: captures.map(|scope| scope.pool).collect(),
             segments,
             pools,
             scopes,
-            settings: settings.map_or(initial_settings, |id| string(id).unwrap_or_default()),
+            settings: match settings {
+                Some(StringId(0)) => String::new(),
+                Some(id) => string(id)?,
+                None => initial_settings,
+            },
             memory_fraction: match memory_fraction {
                 // 1 is no limit.
                 Some(fraction) => (fraction < 1.0).then_some(fraction),
@@ -135,6 +146,6 @@ impl Tables {
             },
             stats: None,
             order: BaseOrder::default(),
-        }
+        })
     }
 }

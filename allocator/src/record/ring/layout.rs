@@ -51,7 +51,7 @@ pub(super) enum Word {
     SegmentsMissing = 58,
     /// States of the pools written so far; the newest is in copy `count & 1`.
     MannersCount = 59,
-    /// Whether a state of the pools did not fit.
+    /// Pools and scopes that the newest state of the pools has no place for; it is not written then.
     MannersMissing = 60,
 }
 

@@ -25,6 +25,8 @@ const USE_ON_OOM: u64 = 2;
 const NO_SPLIT: u64 = 4;
 /// Number of the next record, settings, fraction and whether there is one, pools, scopes.
 const FIXED_WORDS: usize = 6;
+/// Words of a pool or a scope.
+const ROW_WORDS: usize = 3;
 
 impl Manners {
     /// What the event changes; false if nothing.
@@ -76,8 +78,9 @@ impl Manners {
         let count = region.get(Word::MannersCount) + 1;
         let words = self.words(next);
         let copy = copy(region, count);
-        region.set(Word::MannersMissing, u64::from(words.len() > copy.len()));
-        if words.len() > copy.len() {
+        let missing_words = words.len().saturating_sub(copy.len());
+        region.set(Word::MannersMissing, missing_words.div_ceil(ROW_WORDS) as u64);
+        if missing_words > 0 {
             return;
         }
         // Whoever sees one of the stores below sees the head behind the record.
@@ -137,7 +140,7 @@ impl Manners {
     fn from_words(words: &[u64]) -> Option<(Self, u64)> {
         let (fixed, rest) = words.split_first_chunk::<FIXED_WORDS>()?;
         let [next, settings, fraction, has_fraction, pools, scopes] = *fixed;
-        let (rows, _) = rest.as_chunks::<3>();
+        let (rows, _) = rest.as_chunks::<ROW_WORDS>();
         let pools = usize::try_from(pools).ok()?;
         let end = pools.checked_add(usize::try_from(scopes).ok()?)?;
         let rows = rows.get(..end)?;
@@ -229,7 +232,8 @@ mod tests {
             manners.apply(&Event::PoolCreate { pool: PoolId(pool, 0), own_source: false });
         }
         manners.write(&region, 3_000);
-        assert_eq!(region.get(Word::MannersMissing), 1);
+        let capacity = (Shape::new(64, 0).manners_words - FIXED_WORDS) / ROW_WORDS;
+        assert_eq!(region.get(Word::MannersMissing), 2_999 - capacity as u64);
         manners.pools.clear();
         manners.write(&region, 3_001);
         assert_eq!(region.get(Word::MannersMissing), 0);

@@ -9,12 +9,14 @@ use super::names::Names;
 use super::recover::{RecoverError, meta_of};
 use crate::record::clock::{Clock, SystemClock};
 use crate::record::follow::{Followed, RingFollower};
-use crate::record::ring::RingReader;
+use crate::record::ring::{RingError, RingReader};
 
 /// A tape that is being made of rings. It appears at its path when it is [finished](Self::finish).
 pub struct AttachedTape {
     writer: Writer<File>,
     rings: Vec<AttachedRing>,
+    /// Why the last try to read a state was in vain.
+    no_state: Option<RingError>,
 }
 
 /// How far one ring is on the tape.
@@ -24,12 +26,15 @@ struct AttachedRing {
     device: DeviceId,
     last_ns: u64,
     has_state: bool,
+    /// What the state on the tape lacks.
+    missing: Vec<String>,
+    is_complete: bool,
     records: u64,
     lost: u64,
 }
 
 /// What of one ring is on the tape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedCounts {
     /// Its device.
     pub device: DeviceId,
@@ -39,8 +44,10 @@ pub struct AttachedCounts {
     pub lost: u64,
     /// Whether the tape has a state of the device to start from.
     pub has_state: bool,
-    /// Whether all of its live memory is in that state; the ring's tables have room for so many blocks only.
+    /// Whether all of its memory and pools is in that state; the ring's tables have room for so many only.
     pub is_complete: bool,
+    /// What the ring had no room for when that state was read, a sentence each.
+    pub missing: Vec<String>,
     /// Whether the process lives.
     pub is_live: bool,
 }
@@ -55,7 +62,7 @@ impl AttachedTape {
         let opened = rings.iter().map(|ring| AttachedRing::open(ring));
         let mut rings = opened.collect::<Result<Vec<_>, _>>()?;
         let writer = Writer::create(path, &said(&mut rings))?;
-        let mut tape = Self { writer, rings };
+        let mut tape = Self { writer, rings, no_state: None };
         tape.drain()?;
         Ok(tape)
     }
@@ -75,15 +82,20 @@ impl AttachedTape {
     /// # Errors
     /// Where the tape cannot be written.
     pub fn drain(&mut self) -> Result<(), RecoverError> {
-        let Self { writer, rings, .. } = self;
+        let Self { writer, rings, no_state } = self;
         for ring in rings {
             match ring.drain(writer) {
                 // The ring turned over while its state was read: the next call tries again.
-                Err(RecoverError::Ring(error)) => tracing::debug!(%error, "no state yet"),
+                Err(RecoverError::Ring(error)) => *no_state = Some(error),
                 drained => drained?,
             }
         }
         Ok(())
+    }
+
+    /// Why the last try to read a ring's state was in vain, if one was.
+    pub fn no_state(&self) -> Option<&RingError> {
+        self.no_state.as_ref()
     }
 
     /// How far each ring is on the tape.
@@ -115,8 +127,10 @@ impl AttachedTape {
 fn said(rings: &mut [AttachedRing]) -> Meta {
     let said: Vec<_> = rings.iter_mut().map(|ring| meta_of(ring.follower.reader())).collect();
     let devices = said.iter().flat_map(|meta| meta.devices.clone()).collect();
+    // Of the states on the tape, not of the rings as they are now.
+    let inferred = rings.iter().flat_map(|ring| ring.missing.clone()).collect();
     let producer = concat!("vramtape ", env!("CARGO_PKG_VERSION"), " attach").to_owned();
-    Meta { producer, devices, end: None, ..said.into_iter().next().unwrap_or_default() }
+    Meta { producer, devices, inferred, end: None, ..said.into_iter().next().unwrap_or_default() }
 }
 
 impl AttachedRing {
@@ -128,16 +142,23 @@ impl AttachedRing {
             names: Names::new(RingReader::open(path)?),
             last_ns: 0,
             has_state: false,
+            missing: Vec::new(),
+            is_complete: true,
             records: 0,
             lost: 0,
         })
     }
 
     fn drain(&mut self, writer: &mut Writer<File>) -> Result<(), RecoverError> {
-        let Self { follower, names, device, last_ns, has_state, records, lost } = self;
+        let Self { follower, names, device, last_ns, has_state, missing, is_complete, .. } = self;
+        let (records, lost) = (&mut self.records, &mut self.lost);
         follower.poll(|followed| {
             match followed {
-                Followed::State(mut base) => {
+                Followed::State(mut base, info) => {
+                    *is_complete &= info.is_complete();
+                    let new = info.missing().into_iter().filter(|what| !missing.contains(what));
+                    let new: Vec<_> = new.collect();
+                    missing.extend(new);
                     base.time_ns = base.time_ns.max(*last_ns);
                     let base = names.base(writer, *base)?;
                     writer.base(*device, &base)?;
@@ -167,7 +188,8 @@ impl AttachedRing {
             records: self.records,
             lost: self.lost,
             has_state: self.has_state,
-            is_complete: reader.info().is_complete(),
+            is_complete: self.is_complete,
+            missing: self.missing.clone(),
             is_live: reader.is_live(),
         }
     }
