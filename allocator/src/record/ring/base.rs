@@ -10,9 +10,9 @@ use trace_format::{
 use super::blocks;
 use super::cursor::{Cursor, Reached};
 use super::layout::{Part, Word};
-use super::manners::Manners;
 use super::memory::Memory;
 use super::pack::ALLOC;
+use super::pool_state::PoolsState;
 use super::region::Region;
 use super::segments;
 use super::words::{self, MORE_SLOTS};
@@ -24,7 +24,7 @@ const ATTEMPTS: usize = 200;
 /// before, or 0.
 pub(super) struct Tables {
     pub(super) segments: Vec<SegmentState>,
-    pub(super) manners: Manners,
+    pub(super) pools_state: PoolsState,
     pub(super) time_ns: u64,
     pub(super) next: u64,
 }
@@ -56,7 +56,7 @@ fn attempt_read(region: &Region, is_dead: bool) -> io::Result<Option<Tables>> {
     let blocks = live_blocks(region);
     let Some(runs) = segments::read(region, is_dead) else { return Ok(None) };
     let mut memory = Memory::new(blocks, runs);
-    let (mut manners, known) = Manners::read(region).ok_or_else(damaged)?;
+    let (mut pools_state, known) = PoolsState::read(region).ok_or_else(damaged)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
     let next = region.head();
 
@@ -65,12 +65,10 @@ fn attempt_read(region: &Region, is_dead: bool) -> io::Result<Option<Tables>> {
         time_ns = record.time_ns;
         memory.redo(&record);
     };
-    let is_manners_known = |record: Record| {
-        manners.apply(&record.event);
+    let redo_pools = |record: Record| {
+        pools_state.apply(&record.event);
     };
-    if !replay(region, start, next, again)
-        || !replay(region, start.max(known), next, is_manners_known)
-    {
+    if !replay(region, start, next, again) || !replay(region, start.max(known), next, redo_pools) {
         return Ok(None);
     }
     let segments =
@@ -80,7 +78,7 @@ fn attempt_read(region: &Region, is_dead: bool) -> io::Result<Option<Tables>> {
                 "it has no room for {missing} segments: set ring_events higher"
             )),
         })?;
-    Ok(Some(Tables { segments, manners, time_ns, next }))
+    Ok(Some(Tables { segments, pools_state, time_ns, next }))
 }
 
 fn damaged() -> io::Error {
@@ -121,8 +119,8 @@ impl Tables {
         initial_settings: String,
         initial_memory_fraction: Option<f64>,
     ) -> Option<BaseState> {
-        let Self { segments, manners, time_ns, next: _ } = self;
-        let Manners { mut pools, scopes, settings, memory_fraction } = manners;
+        let Self { segments, pools_state, time_ns, next: _ } = self;
+        let PoolsState { mut pools, scopes, settings, memory_fraction } = pools_state;
         // A pool that nobody holds exists only for its segments.
         pools.retain(|state| {
             state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)

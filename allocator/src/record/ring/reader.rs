@@ -136,7 +136,7 @@ impl RingReader {
             missing_texts: self.region.get(Word::TextMissing),
             missing_blocks: self.region.get(Word::BlocksMissing),
             missing_segments: self.region.get(Word::SegmentsMissing),
-            missing_pools: self.region.get(Word::MannersMissing),
+            missing_pools: self.region.get(Word::PoolsMissing),
         }
     }
 

@@ -75,7 +75,7 @@ impl Region {
             contexts: size(Word::Contexts),
             blocks: size(Word::Blocks),
             segments: size(Word::Segments),
-            manners_words: size(Word::MannersWords),
+            pools_words: size(Word::PoolsWords),
             text_words: size(Word::TextWords),
         };
         Self::new(region.map, shape)
@@ -83,13 +83,13 @@ impl Region {
 
     /// Completes the header. Nothing is a ring before this.
     pub(super) fn seal(&self) {
-        let Shape { slots, contexts, blocks, segments, manners_words, text_words } = self.shape;
+        let Shape { slots, contexts, blocks, segments, pools_words, text_words } = self.shape;
         self.set(Word::Version, VERSION);
         self.set(Word::Slots, slots as u64);
         self.set(Word::Contexts, contexts as u64);
         self.set(Word::Blocks, blocks as u64);
         self.set(Word::Segments, segments as u64);
-        self.set(Word::MannersWords, manners_words as u64);
+        self.set(Word::PoolsWords, pools_words as u64);
         self.set(Word::TextWords, text_words as u64);
         self.word(Word::Magic).store(MAGIC, Ordering::Release);
     }
