@@ -312,7 +312,7 @@ fn a_ring_with_more_pools_than_it_has_room_for_says_so_everywhere() {
     let says_so = |meta: &Meta| meta.inferred.iter().any(|what| what.contains("private pools"));
 
     let tape = dir.path().join("recovered.vtape");
-    let recovered = recover_rings(&[path.clone()], &tape).unwrap().remove(0);
+    let recovered = recover_rings(std::slice::from_ref(&path), &tape).unwrap().remove(0);
     assert!(!recovered.has_base && recovered.missing.len() == 1, "{recovered:?}");
     assert!(says_so(Reader::open(&tape).unwrap().meta()));
 
