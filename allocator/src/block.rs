@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use trace_format::{Addr, StackId};
+use trace_format::{Addr, BlockState, BlockStatus, StackId};
 
 use crate::expandable::RangeId;
 use crate::lane::LaneId;
@@ -98,6 +98,17 @@ impl Block {
     pub(crate) const fn is_idle(&self) -> bool {
         // Without branches: three loads cost less than one surprise.
         !(self.allocated | self.used_by_others | (self.event_count > 0))
+    }
+
+    /// The block as snapshots show it.
+    pub(crate) fn state(&self) -> BlockState {
+        let (status, stack) = match (self.allocated, self.is_idle()) {
+            (true, _) => (BlockStatus::Allocated, self.stack),
+            (false, true) => (BlockStatus::Inactive, StackId::NONE),
+            (false, false) => (BlockStatus::PendingFree, self.stack),
+        };
+        let Self { addr, size_bytes, requested_bytes, .. } = *self;
+        BlockState { addr, size_bytes, requested_bytes, status, stack }
     }
 
     /// First address behind it.
@@ -226,6 +237,13 @@ impl Blocks {
             self[prev].next = Some(back);
         }
         self.remove(front);
+    }
+
+    /// At most `max` slots from `slot` on, vacant ones included, and the slot behind them if there is one.
+    pub(crate) fn part(&self, slot: usize, max: usize) -> (&[Block], Option<usize>) {
+        let end = slot.saturating_add(max).min(self.slots.len());
+        let part = self.slots.get(slot..end).unwrap_or_default();
+        (part, (end < self.slots.len()).then_some(end))
     }
 
     /// The live blocks, in no order.

@@ -9,6 +9,7 @@ use std::num::NonZeroU32;
 use trace_format::{Addr, DeviceId, Stream};
 
 use crate::device::{Device, DeviceError, HandleType, PhysicalHandle, ShareableHandle};
+use crate::lane::LaneId;
 
 /// A range's place in the heap's table. Not zero, so that `Option<RangeId>` is as small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +31,8 @@ impl RangeId {
 pub(crate) struct Range {
     pub(crate) addr: Addr,
     pub(crate) page_bytes: u64,
+    /// The free list of its blocks; `None` for memory of another process.
+    pub(crate) lane: Option<LaneId>,
     stream: Stream,
     page_count: usize,
     /// How other processes may be given its pages.
@@ -78,7 +81,7 @@ impl Range {
         let addr = device.reserve(size_bytes)?;
         let page_count = (size_bytes / page_bytes) as usize;
         let (pages, shared) = (Vec::new(), Vec::new());
-        Ok(Self { addr, page_bytes, stream, page_count, share, pages, shared })
+        Ok(Self { addr, page_bytes, lane: None, stream, page_count, share, pages, shared })
     }
 
     /// Whether other processes can be given its pages.

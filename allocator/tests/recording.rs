@@ -1,35 +1,27 @@
 //! A real heap on the simulated device, its ring, and its tape: what the tape tells is what the heap did.
 
+mod workload;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use allocator::config::Config;
-use allocator::device::sim::{SimConfig, SimDevice};
-use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{
-    AnyRecorder, Recorder, Ring, RingOptions, RingPart, RingReader, RingRecorder, SystemClock,
-    TapeRecorder, TapeSource, TapeSummary, recover_rings, save_rings,
+    AnyRecorder, AttachedTape, PER_HOLD, Recorder, Ring, RingPart, RingReader, SystemClock,
+    TapeRecorder, TapeSource, TapeSummary, base_in_slices, recover_rings, save_rings,
 };
-use allocator::shared::SharedHeap;
 use trace_format::{
-    Addr, BaseOrder, BaseState, DeviceId, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record,
-    ScopeFilter, StackId, State, Stream,
+    BaseOrder, BaseState, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record, ScopeFilter,
+    StackId, State,
 };
-
-const POOL: PoolId = PoolId(0, 1);
-
-type Shared = Arc<SharedHeap<SimDevice, AnyRecorder>>;
+use workload::{POOL, Shared, Workload, heap_with};
 
 fn heap(dir: &Path, slots: usize, expandable_segments: bool) -> (Shared, Arc<Ring>) {
-    let options = RingOptions { dir: dir.to_owned(), device: DeviceId(0), slots };
-    let recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
-    let ring = Arc::clone(recorder.ring());
-    let device = SimDevice::new(SimConfig::with_capacity(8 << 30));
-    let config = Config { expandable_segments, ..Config::default() };
-    let heap = Heap::new(device, config, AnyRecorder::Ring(recorder)).unwrap();
-    (Arc::new(SharedHeap::new(heap)), ring)
+    let heap = heap_with(dir, slots, Config { expandable_segments, ..Config::default() });
+    let ring = Arc::clone(heap.lock().unwrap().recorder().ring().unwrap());
+    (heap, ring)
 }
 
 fn base_of(heap: &Shared, ring: &Ring) -> (BaseState, u64) {
@@ -40,60 +32,14 @@ fn base_of(heap: &Shared, ring: &Ring) -> (BaseState, u64) {
 fn source(heap: &Shared, ring: &Arc<Ring>) -> TapeSource {
     let base = {
         let (heap, ring) = (Arc::clone(heap), Arc::clone(ring));
-        Box::new(move || Some(base_of(&heap, &ring)))
+        Box::new(move || {
+            base_in_slices(PER_HOLD, &ring, &mut |work| {
+                work(&*heap.lock().ok()?);
+                Some(())
+            })
+        })
     };
     TapeSource { ring: Arc::clone(ring), base, device: DeviceMeta::default() }
-}
-
-/// Allocates and frees at random: two streams, a private pool, cross-stream frees that complete late, flushes.
-struct Workload {
-    live: Vec<Addr>,
-    random: u64,
-}
-
-impl Workload {
-    fn new(seed: u64) -> Self {
-        println!("seed {seed}");
-        Self { live: Vec::new(), random: seed }
-    }
-
-    fn random(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % below
-    }
-
-    fn run(&mut self, heap: &Shared, steps: usize) {
-        for _ in 0..steps {
-            let mut heap = heap.lock().unwrap();
-            match self.random(200) {
-                0 => heap.empty_cache(PoolId::DEFAULT, StackId::NONE).unwrap(),
-                1 => heap.device_mut().complete_all(),
-                2 => heap.reset_peak_stats(),
-                _ if self.live.is_empty() || self.random(100) < 52 => {
-                    let small = self.random(2) == 0;
-                    let requested_bytes = self.random(if small { 100_000 } else { 30 << 20 }) + 1;
-                    let in_pool = self.random(4) == 0;
-                    let pool = PoolChoice::Exactly(if in_pool { POOL } else { PoolId::DEFAULT });
-                    let (stream, stack) = (Stream(self.random(2)), StackId::NONE);
-                    let request = Request { requested_bytes, stream, pool, stack };
-                    // Out of memory is one of the things that can be on a tape.
-                    if let Ok(addr) = heap.malloc(&request) {
-                        self.live.push(addr);
-                    }
-                }
-                _ => {
-                    let at = self.random(self.live.len() as u64) as usize;
-                    let addr = self.live.swap_remove(at);
-                    if self.random(4) == 0 {
-                        heap.record_stream(addr, Stream(7)).unwrap();
-                    }
-                    heap.free(addr, StackId::NONE).unwrap();
-                }
-            }
-        }
-    }
 }
 
 /// The state at the end of a tape whose every record and base state fits what came before.
@@ -348,4 +294,43 @@ fn a_recorder_that_is_off_takes_nothing() {
     let mut off = AnyRecorder::Off(allocator::record::Off);
     off.record(StackId::NONE, Event::ResetPeak);
     assert_eq!(off.intern("text"), trace_format::StringId(0));
+}
+
+/// A program with more private pools than the ring's table has room for.
+#[test]
+fn a_ring_with_more_pools_than_it_has_room_for_says_so_everywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let (heap, ring, mut work) = prepared(dir.path(), 256, false);
+    work.run(&heap, 500);
+    for pool in 2..2_000 {
+        heap.lock().unwrap().create_pool(PoolId(0, pool), None).unwrap();
+    }
+    work.run(&heap, 500);
+    let path = ring.path().unwrap();
+    let info = RingReader::open(&path).unwrap().info();
+    assert!(!info.is_complete() && info.missing_pools > 500, "{info:?}");
+    let says_so = |meta: &Meta| meta.inferred.iter().any(|what| what.contains("private pools"));
+
+    let tape = dir.path().join("recovered.vtape");
+    let recovered = recover_rings(std::slice::from_ref(&path), &tape).unwrap().remove(0);
+    assert!(!recovered.has_base && recovered.missing.len() == 1, "{recovered:?}");
+    assert!(says_so(Reader::open(&tape).unwrap().meta()));
+
+    let tape = dir.path().join("attached.vtape");
+    let mut attached = AttachedTape::begin(&tape, &[path]).unwrap();
+    let counts = attached.counts().remove(0);
+    assert!(counts.has_state && !counts.is_complete, "{counts:?}");
+    // As they were when the state was read, not as they are at the end.
+    for pool in 2..2_000 {
+        heap.lock().unwrap().release_pool(PoolId(0, pool)).unwrap();
+        if pool % 100 == 0 {
+            heap.lock().unwrap().empty_cache(PoolId::DEFAULT, StackId::NONE).unwrap();
+            attached.drain().unwrap();
+        }
+    }
+    let counts = attached.finish().unwrap().remove(0);
+    assert!(!counts.is_complete, "{counts:?}");
+    let mut reader = Reader::open(&tape).unwrap();
+    reader.by_ref().for_each(|item| drop(item.unwrap()));
+    assert!(says_so(reader.meta()));
 }

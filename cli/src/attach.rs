@@ -57,6 +57,8 @@ struct DeviceReport {
     lost: u64,
     /// Whether the tape starts with all that was live.
     is_complete: bool,
+    /// What its ring had no room for, a sentence each.
+    missing: Vec<String>,
 }
 
 /// Writes the tape and says what is on it.
@@ -130,10 +132,12 @@ fn record(options: &Options, path: &Path, stop: &AtomicBool) -> Result<Report> {
     spinner.finish_and_clear();
     let seconds = started.elapsed().as_secs_f64();
     if tape.counts().iter().all(|ring| !ring.has_state) {
-        bail!(
-            "process {} turns its rings over faster than they can be read: set ring_events in its VRAMTAPE_CONF higher",
-            process.pid
-        );
+        match tape.no_state() {
+            Some(error) => {
+                bail!("there is no state of process {} to start from: {error}", process.pid)
+            }
+            None => bail!("process {} has no ring to read", process.pid),
+        }
     }
     let devices = tape.finish()?.into_iter().map(DeviceReport::of).collect();
     Ok(Report { output: path.to_owned(), pid: process.pid, seconds, end, devices })
@@ -141,8 +145,8 @@ fn record(options: &Options, path: &Path, stop: &AtomicBool) -> Result<Report> {
 
 impl DeviceReport {
     fn of(counts: AttachedCounts) -> Self {
-        let AttachedCounts { device, records, lost, has_state, is_complete, .. } = counts;
-        Self { device: device.0, records, lost, is_complete: has_state && is_complete }
+        let AttachedCounts { device, records, lost, has_state, is_complete, missing, .. } = counts;
+        Self { device: device.0, records, lost, is_complete: has_state && is_complete, missing }
     }
 }
 
@@ -155,12 +159,12 @@ fn progress(counts: &[AttachedCounts], elapsed: Duration) -> String {
 fn text(report: &Report) -> String {
     let Report { output, pid, seconds, end, devices } = report;
     let mut lines = vec![format!("{}: process {pid}, {seconds:.1} s, {end}\n", output.display())];
-    for DeviceReport { device, records, lost, is_complete } in devices {
+    for DeviceReport { device, records, lost, is_complete, missing } in devices {
         lines.push(format!("  device {device}: {records} records, {lost} lost\n"));
         if !is_complete {
-            let why = "its state at the start lacks blocks that the ring had no room for";
-            lines.push(format!("    {why}\n"));
+            lines.push("    its state at the start is incomplete\n".to_owned());
         }
+        lines.extend(missing.iter().map(|what| format!("    {what}\n")));
     }
     lines.concat()
 }

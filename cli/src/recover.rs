@@ -64,6 +64,8 @@ struct Made {
     lost: u64,
     /// Whether the tape starts with the state before its first record, so that it replays.
     has_base: bool,
+    /// What its ring had no room for, a sentence each.
+    missing: Vec<String>,
 }
 
 /// Lists, or writes the tape.
@@ -79,8 +81,8 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         None => recover_rings(&rings, tape)?,
     };
     let devices = recovered.iter().map(|recovered| {
-        let Recovered { device, records, lost, has_base } = *recovered;
-        Made { device: device.0, records, lost, has_base }
+        let Recovered { device, records, lost, has_base, missing } = recovered.clone();
+        Made { device: device.0, records, lost, has_base, missing }
     });
     let report = Report { tape: tape.clone(), devices: devices.collect() };
     if options.json {
@@ -95,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 }
 
 fn sentence(tape: &Path, device: &Made, is_joined: bool) -> String {
-    let Made { device, records, lost, has_base } = device;
+    let Made { device, records, lost, has_base, missing } = device;
     let before = match (lost, has_base) {
         (0, true) if is_joined => "the rings go on where the tape ended".to_owned(),
         (0, true) => "everything since the process began".to_owned(),
@@ -103,7 +105,8 @@ fn sentence(tape: &Path, device: &Made, is_joined: bool) -> String {
         (_, false) => "no state to replay them from: its tables were too small or are damaged; set ring_events higher"
             .to_owned(),
     };
-    format!("{}: device {device}, {records} records, and {before}\n", tape.display())
+    let missing: String = missing.iter().map(|what| format!("  {what}\n")).collect();
+    format!("{}: device {device}, {records} records, and {before}\n{missing}", tape.display())
 }
 
 fn list(options: &Options) -> Result<()> {

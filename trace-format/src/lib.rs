@@ -68,4 +68,4 @@ pub use state::{Problem, State, StateError};
 pub use tables::{BACKWARD_FILE, Frame, FrameText, THREAD_FILE, Tables};
 pub use time::utc;
 pub use varint::Malformed;
-pub use write::{Commit, WriteCause, WriteError, Writer};
+pub use write::{Commit, Medium, WriteCause, WriteError, Writer};

@@ -1,19 +1,25 @@
 //! The heap's whole state, as a tape carries it to start from; `restore.rs` is the way back.
 
-use trace_format::{BaseState, PoolId, PoolState, ScopeFilter, ScopeState};
+use trace_format::{BaseState, BlockState, PoolId, PoolState, ScopeFilter, ScopeState};
 
 use super::Heap;
+use crate::block::Block;
 use crate::device::Device;
 use crate::record::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// What all records so far have led to. The time is left to the caller, who has a clock.
     pub fn base_state(&self) -> BaseState {
+        BaseState { segments: self.segments(PoolId::DEFAULT), ..self.base_without_memory() }
+    }
+
+    /// The same without segments and blocks.
+    pub fn base_without_memory(&self) -> BaseState {
         let scope = |scope: &super::Scope| ScopeState { pool: scope.pool, filter: scope.kind };
         let captures = self.scopes.iter().filter(|scope| scope.kind == ScopeFilter::Capture);
         BaseState {
             time_ns: 0,
-            segments: self.segments(PoolId::DEFAULT),
+            segments: Vec::new(),
             pools: self.pools.all().map(|pool| self.pool_state(pool)).collect(),
             scopes: self.scopes.iter().map(scope).collect(),
             captures: captures.map(|scope| scope.pool).collect(),
@@ -22,6 +28,20 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             stats: None,
             order: self.order(),
         }
+    }
+
+    /// Appends the blocks that are not free from place `place` of the arena on, of at most `max` places, and returns the
+    /// place to go on from; `None` at the end. Between two calls blocks may come and go, but none changes its place.
+    pub fn live_blocks_from(
+        &self,
+        place: usize,
+        max: usize,
+        into: &mut Vec<BlockState>,
+    ) -> Option<usize> {
+        let (blocks, next) = self.blocks.part(place, max);
+        let live = blocks.iter().filter(|block| block.size_bytes > 0 && !block.is_idle());
+        into.extend(live.map(Block::state));
+        next
     }
 
     /// A fraction that means as many bytes: that of division may mean one less.

@@ -1,5 +1,7 @@
 //! A full scan of the heap's invariants, for tests, fault injection and doubt.
 
+use std::collections::BTreeMap;
+
 use hashbrown::{HashMap, HashSet};
 
 use super::Heap;
@@ -49,6 +51,19 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let both_idle = block.is_idle() && next.is_idle() && block.mapped == next.mapped;
             ensure!(!both_idle, "{id:?} and {next_id:?} are free and not merged");
         }
+        let firsts = self.blocks.iter().filter(|(_, block)| block.prev.is_none());
+        let ranked = firsts.filter(|(_, block)| block.segment_rank > 0);
+        for (id, block) in self.blocks.iter() {
+            let Some(range) = block.range else { continue };
+            let range = self.ranges[range.slot()].as_ref();
+            ensure!(
+                range.is_some_and(|range| range.lane == Some(block.lane)),
+                "{id:?}: another range's"
+            );
+        }
+        let begun: BTreeMap<_, _> =
+            ranked.map(|(_, block)| (block.segment_rank, block.addr)).collect();
+        ensure!(begun == self.begun, "segments begin at {begun:?}, noted {:?}", self.begun);
         Ok(())
     }
 

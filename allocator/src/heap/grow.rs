@@ -92,7 +92,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             is_large: !is_small,
         });
         let segment_stack = self.stack;
-        let segment_rank = self.next_segment_rank();
+        let segment_rank = self.next_segment_rank(addr);
         let lane = self.pools.lane_for(want.pool, want.stream);
         Ok(Some(self.blocks.insert(Block {
             segment_rank,
@@ -101,12 +101,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         })))
     }
 
-    /// The rank of a segment that begins now.
-    pub(super) fn next_segment_rank(&mut self) -> u32 {
+    /// The rank of a segment that begins now, at this address.
+    pub(super) fn next_segment_rank(&mut self, addr: Addr) -> u32 {
         match self.config.compat {
             Compat::V2_11 => 0,
             Compat::V2_15 => {
                 self.segments_begun = self.segments_begun.wrapping_add(1);
+                self.begun.insert(self.segments_begun, addr);
                 self.segments_begun
             }
         }

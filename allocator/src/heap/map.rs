@@ -75,8 +75,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Enters a new range as one unmapped block.
-    fn add_range(&mut self, range: Range, pool: PoolIndex, lane: LaneId) -> BlockId {
-        let segment_rank = self.next_segment_rank();
+    fn add_range(&mut self, mut range: Range, pool: PoolIndex, lane: LaneId) -> BlockId {
+        range.lane = Some(lane);
+        let segment_rank = self.next_segment_rank(range.addr);
         let block = Block { segment_rank, ..Block::new(range.addr, range.size_bytes(), lane) };
         let addr = range.addr;
         let slot = self.ranges.iter().position(Option::is_none).unwrap_or_else(|| {
@@ -256,6 +257,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.count_segments(self.pool_of(id), -1);
         let block = &self.blocks[id];
         let (addr, lane) = (block.addr, block.lane);
+        self.begun.remove(&block.segment_rank);
         self.pools[lane].remove_unmapped(addr, id);
         self.blocks.remove(id);
         Ok(())

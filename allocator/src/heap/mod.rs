@@ -36,6 +36,8 @@ pub use reject::Rejection;
 pub use restore::{Restored, RestoredBlock};
 pub use runs::{BaseRange, base_ranges};
 pub use share::SharedPages;
+use std::collections::BTreeMap;
+
 use trace_format::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
 
 use crate::address_table::AddressTable;
@@ -74,6 +76,8 @@ pub struct Heap<D, R> {
     allowed_bytes: Option<u64>,
     /// Segments and expandable ranges so far; wraps after four thousand million of them.
     segments_begun: u32,
+    /// Where each segment and expandable range begins, by its rank; empty where they have none.
+    begun: BTreeMap<u32, Addr>,
     /// Segments and mapped pages, as the device counts them.
     reserved_bytes: u64,
     /// Stack of the call in progress, for the effects it records.
@@ -118,6 +122,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             device_total_bytes,
             allowed_bytes: None,
             segments_begun: 0,
+            begun: BTreeMap::new(),
             reserved_bytes: 0,
             stack: StackId::NONE,
             config,
@@ -257,6 +262,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// The device, for calls beside the heap: what it gives so is nobody's block and in no statistic.
     pub fn device_mut(&mut self) -> &mut D {
         &mut self.device
+    }
+
+    /// The recorder.
+    pub fn recorder(&self) -> &R {
+        &self.recorder
     }
 
     /// The recorder.

@@ -1,5 +1,7 @@
 //! The heap's orders and ages, as a base state carries them; `restore.rs` is the way back.
 
+use std::ops::Bound::{Excluded, Unbounded};
+
 use rustc_hash::FxHashMap;
 use trace_format::{Addr, BaseOrder, RangeState};
 
@@ -27,31 +29,24 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Segments and address ranges, oldest first; empty where they have no ranks.
     fn begun(&self) -> Vec<Addr> {
-        let firsts = self.blocks.iter().filter(|(_, block)| block.prev.is_none());
-        let ranked = firsts.filter(|(_, block)| block.segment_rank > 0);
-        let mut begun: Vec<_> = ranked
-            // Ranks wrap, ages do not.
-            .map(|(_, block)| (self.segments_begun.wrapping_sub(block.segment_rank), block.addr))
-            .collect();
-        begun.sort_unstable_by_key(|(age, _)| std::cmp::Reverse(*age));
-        begun.into_iter().map(|(_, addr)| addr).collect()
+        // Ranks wrap: those above the newest one are the oldest.
+        let oldest = self.begun.range((Excluded(self.segments_begun), Unbounded));
+        let newest = self.begun.range(..=self.segments_begun);
+        oldest.chain(newest).map(|(_, addr)| *addr).collect()
     }
 
     fn range_states(&self) -> Vec<RangeState> {
-        let firsts = self.blocks.iter().filter(|(_, block)| block.prev.is_none());
-        let mut ranges: Vec<_> = firsts
-            .filter_map(|(id, block)| {
-                let range = self.ranges[block.range?.slot()].as_ref()?;
-                let pool = self.pool_of(id);
-                Some(RangeState {
-                    addr: range.addr,
-                    page_bytes: range.page_bytes,
-                    stream: range.stream(),
-                    pool: self.pools.id_of(pool),
-                    is_large: !pool.is_small(),
-                })
+        let ranges = self.ranges.iter().flatten().filter_map(|range| {
+            let pool = self.pools[range.lane?].pool;
+            Some(RangeState {
+                addr: range.addr,
+                page_bytes: range.page_bytes,
+                stream: range.stream(),
+                pool: self.pools.id_of(pool),
+                is_large: !pool.is_small(),
             })
-            .collect();
+        });
+        let mut ranges: Vec<_> = ranges.collect();
         ranges.sort_unstable_by_key(|range| range.addr);
         ranges
     }

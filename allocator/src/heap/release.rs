@@ -95,6 +95,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.relaxed(|heap| heap.give_back_segment(pool, addr))?;
         let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
         self.take_free(id);
+        self.begun.remove(&self.blocks[id].segment_rank);
         self.blocks.remove(id);
         self.reserved_bytes -= size_bytes;
         self.count_segments(pool, -1);

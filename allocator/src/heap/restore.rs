@@ -70,7 +70,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
             self.count_run(segment);
             let lane = self.pools.lane_for(pool, segment.stream);
-            let rank = self.restored_rank(&restoring, segment.addr);
+            let rank = self.restored_rank(&restoring, segment.addr, addr);
             self.chain((lane, None, rank), addr, &[(addr, Some(segment))], &mut restoring);
         }
         let large_page_bytes = self.config.large_segment_size_bytes;
@@ -135,11 +135,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    /// The rank of a segment that began at this recorded address; behind all known ones where it is not known.
-    fn restored_rank(&mut self, restoring: &Restoring, recorded: Addr) -> u32 {
+    /// The rank of a segment that began at this recorded address and is at `addr` now; behind all known ones where it
+    /// is not known.
+    fn restored_rank(&mut self, restoring: &Restoring, recorded: Addr, addr: Addr) -> u32 {
         match restoring.ranks.get(&recorded) {
-            Some(rank) if self.config.compat == Compat::V2_15 => *rank,
-            _ => self.next_segment_rank(),
+            Some(rank) if self.config.compat == Compat::V2_15 => {
+                self.begun.insert(*rank, addr);
+                *rank
+            }
+            _ => self.next_segment_rank(addr),
         }
     }
 
@@ -188,10 +192,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let pool = self.pool_for(recorded.pool, recorded.is_large);
         self.count_segments(pool, 1);
+        let lane = self.pools.lane_for(pool, stream);
+        range.lane = Some(lane);
         self.ranges.push(Some(range));
         let id = RangeId::new(self.ranges.len() - 1);
-        let lane = self.pools.lane_for(pool, stream);
-        let rank = self.restored_rank(restoring, recorded.addr);
+        let rank = self.restored_rank(restoring, recorded.addr, base);
         self.chain((lane, Some(id), rank), range_end, &pieces, restoring);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The heap's state at one moment, as PyTorch's snapshots show it.
 
-use trace_format::{BlockState, BlockStatus, Event, PoolId, SegmentState, StackId, Stream};
+use trace_format::{BlockStatus, Event, PoolId, SegmentState, StackId, Stream};
 
 use super::Heap;
 use crate::block::{Block, BlockId};
@@ -55,19 +55,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let mut blocks = Vec::new();
         let mut at = Some(head);
         while let Some(block) = at.map(|id| &self.blocks[id]).filter(|block| block.mapped) {
-            blocks.push(BlockState {
-                addr: block.addr,
-                size_bytes: block.size_bytes,
-                requested_bytes: block.requested_bytes,
-                status: if block.allocated {
-                    BlockStatus::Allocated
-                } else if block.is_idle() {
-                    BlockStatus::Inactive
-                } else {
-                    BlockStatus::PendingFree
-                },
-                stack: if block.is_idle() { StackId::NONE } else { block.stack },
-            });
+            blocks.push(block.state());
             at = block.next;
         }
         SegmentState {

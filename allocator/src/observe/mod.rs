@@ -13,7 +13,8 @@ mod window;
 use std::mem;
 
 use trace_format::{
-    Addr, BaseState, BlockStatus, Category, Event, MarkKind, PoolId, StackId, StateError, StringId,
+    Addr, BaseState, BlockState, BlockStatus, Category, Event, MarkKind, PoolId, StackId,
+    StateError, StringId,
 };
 
 use crate::config::Config;
@@ -82,12 +83,28 @@ impl<R: Recorder> Observer<R> {
 
     /// The state that everything recorded until now led to.
     pub fn base_state(&self) -> BaseState {
+        BaseState { segments: self.books.state.segments(), ..self.base_without_memory() }
+    }
+
+    /// The same without segments and blocks.
+    pub fn base_without_memory(&self) -> BaseState {
         BaseState {
-            segments: self.books.state.segments(),
             settings: self.config.text.clone(),
             memory_fraction: self.memory_fraction,
             ..self.pools.base_state()
         }
+    }
+
+    /// Appends at most `max` live blocks from an address on, and returns the address to go on from; `None` at the end.
+    pub fn live_blocks_from(
+        &self,
+        addr: u64,
+        max: usize,
+        into: &mut Vec<BlockState>,
+    ) -> Option<u64> {
+        let mut blocks = self.books.state.live_blocks_from(Addr(addr));
+        into.extend(blocks.by_ref().take(max));
+        blocks.next().map(|block| block.addr.0)
     }
 
     /// Where events go.

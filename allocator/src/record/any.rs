@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
-use trace_format::{Addr, Event, PoolId, StackId, Stream, StringId};
+use trace_format::{Addr, Event, PoolId, SegmentState, StackId, Stream, StringId};
 
 use super::watch::{WatchId, Watched, Watcher};
 use super::{BlockSlot, Off, Recorder, Ring, RingRecorder};
@@ -31,6 +31,20 @@ impl AnyRecorder {
             Self::Off(_) => None,
             Self::Ring(ring) => Some(ring.ring()),
             Self::Watched(watched) => watched.recorder.ring(),
+        }
+    }
+
+    /// As for the ring's recorder; nothing where there is none.
+    pub(super) fn segments_from(
+        &self,
+        addr: u64,
+        max: usize,
+        into: &mut Vec<SegmentState>,
+    ) -> Option<u64> {
+        match self {
+            Self::Off(_) => None,
+            Self::Ring(ring) => ring.segments_from(addr, max, into),
+            Self::Watched(watched) => watched.recorder.segments_from(addr, max, into),
         }
     }
 

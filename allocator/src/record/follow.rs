@@ -4,13 +4,13 @@ use std::path::Path;
 
 use trace_format::{BaseState, Record};
 
-use super::ring::{RingError, RingReader};
+use super::ring::{RingError, RingInfo, RingReader};
 
 /// What a follower is told, in the ring's order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Followed {
-    /// The state that all later records start from, until there is another.
-    State(Box<BaseState>),
+    /// The state that all later records start from, until there is another, and what the ring said about itself then.
+    State(Box<BaseState>, RingInfo),
     /// A record.
     Record(Record),
     /// So many slots of the ring were overwritten before they could be read; a state follows.
@@ -58,7 +58,7 @@ impl RingFollower {
             let (base, next) = self.reader.base_state()?;
             self.reader.seek(next);
             self.is_known = true;
-            take(Followed::State(Box::new(base)))?;
+            take(Followed::State(Box::new(base), self.reader.info()))?;
         }
         let Self { reader, records, .. } = self;
         records.clear();

@@ -7,6 +7,7 @@ mod clock;
 mod follow;
 mod name_table;
 mod ring;
+mod slices;
 mod tape;
 #[cfg(test)]
 mod testing;
@@ -20,8 +21,9 @@ pub use ring::{
     RING_DIR_VARIABLE, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, is_ring,
     list_rings, remove_dead_rings, ring_dir,
 };
+pub use slices::{Hold, PER_HOLD, StateView, base_in_slices};
 pub use tape::{
-    AttachedCounts, AttachedTape, BaseFn, RecoverError, Recovered, RingPart, TapeError,
+    AttachedCounts, AttachedTape, BaseFn, Flush, RecoverError, Recovered, RingPart, TapeError,
     TapeFailure, TapeFile, TapeRecorder, TapeSource, TapeSummary, block_signals, join_rings,
     recover_rings, remove_older_part, save_rings, tape_of_ring,
 };

@@ -55,7 +55,7 @@ impl Device {
         let Self { follower, memory, is_known, lost, .. } = self;
         let polled = follower.poll(|followed| {
             match followed {
-                Followed::State(base) => {
+                Followed::State(base, _) => {
                     if let Ok(state) = State::from_segments(&base.segments) {
                         (memory.state, *is_known) = (state, true);
                         memory.note_peaks();
@@ -101,6 +101,8 @@ impl Device {
             lost: self.lost,
             lost_by_tape: info.lost_by_tape,
             missing_blocks: info.missing_blocks,
+            missing_segments: info.missing_segments,
+            missing_pools: info.missing_pools,
             step: self.memory.step.and_then(|name| reader.string(name).map(str::to_owned)),
             last_events: self.memory.last_events.iter().cloned().collect(),
             ..DeviceFrame::default()

@@ -77,6 +77,8 @@ fn summary(device: &DeviceFrame, width: usize, lines: &mut Vec<Line<'static>>) {
         (device.lost, "records came too fast for this view"),
         (device.lost_by_tape, "records are missing on the process's own tape"),
         (device.missing_blocks, "live blocks are not shown: the ring has no room for them"),
+        (device.missing_segments, "segments are not shown: the ring has no room for them"),
+        (device.missing_pools, "private pools are not shown: the ring has no room for them"),
     ] {
         if count > 0 {
             lines.push(Line::from(format!("  {count} {what}").yellow()));

@@ -44,6 +44,9 @@ pub(crate) struct DeviceFrame {
     pub(crate) lost_by_tape: u64,
     /// Live blocks that the ring's tables had no room for.
     pub(crate) missing_blocks: u64,
+    /// Segments, and private pools and scopes, likewise.
+    pub(crate) missing_segments: u64,
+    pub(crate) missing_pools: u64,
     /// Name of the newest step mark.
     pub(crate) step: Option<String>,
     pub(crate) pools: Vec<PoolFrame>,

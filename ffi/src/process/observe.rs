@@ -16,7 +16,7 @@ use trace_format::{
 };
 
 use super::recorder::{self, Recording, Subject};
-use super::{DEVICES_MAX, Process, heaps, signals, slot_of, stacks, with};
+use super::{DEVICES_MAX, Process, heaps, signals, slot_of, stacks, tape, with};
 use crate::device::AnyDevice;
 use crate::error::Error;
 
@@ -274,7 +274,8 @@ fn make(process: &mut Process, id: DeviceId, base: BaseState) -> Result<&'static
         process.recordings.push(recording);
     }
     if is_mid_run {
-        process.flush_tapes()?; // What is recorded from now on shall not be a part of the state they begin with.
+        // What is recorded from now on shall not be a part of the state they begin with.
+        tape::wait(process.request_flushes())?;
     }
     Ok(observed)
 }

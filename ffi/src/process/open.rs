@@ -53,7 +53,7 @@ fn first_allocation(device: c_int, stream: Stream) -> Result<&'static Heap, Erro
             Err(DeviceError::Unavailable { .. }) => false,
             answer => answer?.is_some(),
         };
-        if is_capturing && heap.base_state().scopes.is_empty() {
+        if is_capturing && heap.base_without_memory().scopes.is_empty() {
             return Err(Error::runtime(
                 "the first allocation on this device is inside a graph capture, which had no pool \
                  to begin with; allocate anything on the device before the capture",

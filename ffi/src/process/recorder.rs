@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use allocator::config::{RecordMode, Settings};
 use allocator::record::{
-    AnyRecorder, Off, RING_DIR_VARIABLE, Recorder, Ring, RingOptions, RingRecorder, SystemClock,
-    TapeSource, ring_dir,
+    AnyRecorder, Off, PER_HOLD, RING_DIR_VARIABLE, Recorder, Ring, RingOptions, RingRecorder,
+    SystemClock, TapeSource, base_in_slices, ring_dir,
 };
 use trace_format::{BaseState, DeviceId, DeviceMeta, Event, MarkKind, Meta, StackId, StringId};
 
@@ -22,6 +22,7 @@ pub(super) enum Subject {
 }
 
 /// A ring, and what records into it.
+#[derive(Clone)]
 pub(super) struct Recording {
     pub subject: Subject,
     pub ring: Arc<Ring>,
@@ -29,7 +30,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// The state of memory, and the number of the first record that is not part of it.
+    /// The state of memory, and the number of the first record that is not part of it. Takes a while, so that it is not
+    /// called with the process's lock.
     pub(super) fn base(&self) -> Option<(BaseState, u64)> {
         base(self.subject, &self.ring)
     }
@@ -77,17 +79,13 @@ impl Recording {
 }
 
 fn base(subject: Subject, ring: &Ring) -> Option<(BaseState, u64)> {
-    // The lock keeps records from falling between the two.
-    match subject {
-        Subject::Heap(heap) => {
-            let heap = heap.lock().ok()?;
-            Some((heap.base_state(), ring.sequence()))
+    base_in_slices(PER_HOLD, ring, &mut |work| {
+        match subject {
+            Subject::Heap(heap) => work(&*heap.lock().ok()?),
+            Subject::Observed(observed) => work(&*observed.lock()),
         }
-        Subject::Observed(observed) => {
-            let observer = observed.lock();
-            Some((observer.base_state(), ring.sequence()))
-        }
-    }
+        Some(())
+    })
 }
 
 /// The recorder that the settings ask for.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, mem, process};
 
 use allocator::config::{RecordMode, TapePath};
-use allocator::record::{RingPart, TapeError, TapeFailure, TapeRecorder, save_rings};
+use allocator::record::{Flush, RingPart, TapeError, TapeFailure, TapeRecorder, save_rings};
 use serde::Serialize;
 use trace_format::{Addr, Category, DeviceId, EndKind, MarkKind, Meta, ProgramEnd, Source, utc};
 
@@ -77,17 +77,10 @@ impl Process {
         Some(self.tape_of(device).is_some_and(|tape| tape.recorder.is_recording()))
     }
 
-    /// Waits until what was recorded until now is in the files.
-    pub(super) fn flush_tapes(&self) -> Result<(), Error> {
-        match self.tapes.iter().find(|tape| !tape.recorder.flush()) {
-            None => Ok(()),
-            Some(Tape { path, recorder, .. }) => Err(Error::runtime(match recorder.failure() {
-                Some(TapeFailure { reason, time_ns }) => {
-                    format!("{} ended early, at {}: {reason}", path.display(), utc(time_ns))
-                }
-                None => format!("{} is not being written any more", path.display()),
-            })),
-        }
+    /// Asks for what was recorded until now to be in the files; [`wait`] for the answers without the process's lock.
+    pub(super) fn request_flushes(&self) -> Vec<(PathBuf, Flush)> {
+        let tapes = self.tapes.iter();
+        tapes.map(|tape| (tape.path.clone(), tape.recorder.request_flush())).collect()
     }
 
     /// What a tape says about the process, devices apart.
@@ -120,6 +113,21 @@ impl Process {
     }
 }
 
+/// Waits until what was recorded before the flushes were requested is in the files.
+pub(super) fn wait(flushes: Vec<(PathBuf, Flush)>) -> Result<(), Error> {
+    for (path, flush) in flushes {
+        flush.wait().map_err(|failure| {
+            Error::runtime(match failure {
+                Some(TapeFailure { reason, time_ns }) => {
+                    format!("{} ended early, at {}: {reason}", path.display(), utc(time_ns))
+                }
+                None => format!("{} is not being written any more", path.display()),
+            })
+        })?;
+    }
+    Ok(())
+}
+
 fn expand(path: &TapePath, device: DeviceId) -> Result<String, String> {
     // torchrun and its like say which process of a job this is.
     let rank = env::var_os("RANK").map(|rank| rank.to_string_lossy().into_owned());
@@ -131,7 +139,7 @@ pub(crate) fn start(path: &str) -> Result<(), Error> {
     let path = TapePath::parse(path)
         .map_err(|(message, advice)| Error::value(format!("{message}: {advice}")))?;
     observe::settle();
-    with(|process| {
+    let flushes = with(|process| {
         if let Some(running) = process.tapes.first() {
             return Err(Error::value(format!(
                 "a tape is being written already at {}: stop it first",
@@ -156,10 +164,11 @@ pub(crate) fn start(path: &str) -> Result<(), Error> {
         for recording in &process.recordings {
             process.record_on_tape(recording);
         }
-        // The state to begin with is taken on the tapes' threads: what is recorded after this call
-        // shall not be a part of it.
-        process.flush_tapes()
-    })
+        Ok(process.request_flushes())
+    })?;
+    // The state to begin with is taken on the tapes' threads: what is recorded after this call
+    // shall not be a part of it.
+    wait(flushes)
 }
 
 /// Finishes every tape with everything recorded until now; the program goes on.
@@ -231,22 +240,23 @@ pub(crate) fn list() -> Vec<Listed> {
 /// Waits until everything recorded until now is in the tapes' files.
 pub(crate) fn flush() -> Result<(), Error> {
     observe::settle();
-    with(|process| process.flush_tapes())
+    wait(with(|process| Ok(process.request_flushes()))?)
 }
 
 /// Saves what the device's ring holds as a tape.
 pub(crate) fn save(device: DeviceId, path: &str) -> Result<(), Error> {
     observe::settle();
-    with(|process| {
+    let (recording, meta) = with(|process| {
         let known = process.recordings.iter().find(|known| known.device.id == device);
-        let recording = known.ok_or_else(|| {
+        let recording = known.cloned().ok_or_else(|| {
             Error::value(format!(
                 "device {device} has no ring: it was never used, or record is off"
             ))
         })?;
-        save_rings(Path::new(path), process.meta_of_saved(), vec![part(recording, 0)?])?;
-        Ok(())
-    })
+        Ok((recording, process.meta_of_saved()))
+    })?;
+    save_rings(Path::new(path), meta, vec![part(&recording, 0)?])?;
+    Ok(())
 }
 
 /// How many slots of the device's ring are written; 0 where there is none.
@@ -261,17 +271,17 @@ pub(crate) fn position(device: DeviceId) -> Result<u64, Error> {
 /// Saves what every device recorded since these positions as one tape: how many records are missing on it.
 pub(crate) fn save_since(positions: &[u64], path: &str) -> Result<u64, Error> {
     observe::settle();
-    with(|process| {
-        let since = |device: DeviceId| positions.get(usize::from(device.0)).copied().unwrap_or(0);
-        let parts = process.recordings.iter().map(|known| part(known, since(known.device.id)));
-        let parts = parts.collect::<Result<Vec<_>, _>>()?;
-        if parts.is_empty() {
+    let (recordings, meta) = with(|process| {
+        if process.recordings.is_empty() {
             return Err(Error::value(
                 "there is nothing to save: no device was used, or VRAMTAPE_CONF says record:off",
             ));
         }
-        Ok(save_rings(Path::new(path), process.meta_of_saved(), parts)?.lost)
-    })
+        Ok((process.recordings.clone(), process.meta_of_saved()))
+    })?;
+    let since = |device: DeviceId| positions.get(usize::from(device.0)).copied().unwrap_or(0);
+    let parts = recordings.iter().map(|known| part(known, since(known.device.id)));
+    Ok(save_rings(Path::new(path), meta, parts.collect::<Result<_, _>>()?)?.lost)
 }
 
 fn part(recording: &Recording, first: u64) -> Result<RingPart, Error> {

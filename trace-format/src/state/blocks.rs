@@ -55,6 +55,11 @@ impl Blocks {
         self.by_addr.get(&addr)
     }
 
+    /// The live blocks that start at `addr` or behind it, ascending.
+    pub(super) fn from(&self, addr: Addr) -> impl Iterator<Item = (Addr, &Block)> {
+        self.by_addr.range(addr..).map(|(&addr, block)| (addr, block))
+    }
+
     /// The live blocks that start in `size_bytes` bytes from `addr`, ascending.
     pub(super) fn within(
         &self,

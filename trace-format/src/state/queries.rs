@@ -12,6 +12,11 @@ impl State {
         self.blocks.get(addr).map(|block| block.at(addr))
     }
 
+    /// The live blocks that start at `addr` or behind it, ascending.
+    pub fn live_blocks_from(&self, addr: Addr) -> impl Iterator<Item = BlockState> {
+        self.blocks.from(addr).map(|(addr, block)| block.at(addr))
+    }
+
     /// The mapped range that holds `addr`; its blocks are left out.
     pub fn segment_at(&self, addr: Addr) -> Option<SegmentState> {
         self.ranges.find(addr, 1).ok().map(|(start, range)| range.at(start))

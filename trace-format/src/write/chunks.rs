@@ -141,7 +141,39 @@ impl<W: Write> Chunks<W> {
     }
 }
 
-impl Chunks<File> {
+/// A file, or a model of one: its end can be cut off, and it can be brought to its disk.
+pub trait Medium: Write {
+    /// Cuts the file to this size and goes on writing there.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    fn cut(&mut self, size_bytes: u64) -> io::Result<()>;
+
+    /// Waits until everything written is on the disk.
+    ///
+    /// # Errors
+    /// Where the system refuses, or lost some of it.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Medium for File {
+    fn cut(&mut self, size_bytes: u64) -> io::Result<()> {
+        self.set_len(size_bytes)?;
+        self.seek(SeekFrom::Start(size_bytes)).map(|_| ())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+impl<W: Medium> Chunks<W> {
+    /// Waits until all chunks are on the disk.
+    pub(super) fn sync(&mut self) -> Result<(), WriteError> {
+        let synced = self.sink.sync();
+        self.wrote(synced)
+    }
+
     /// Removes the chunk that could not be written whole from the end of the file, and others until `keep` are left.
     pub(super) fn cut(&mut self, keep: usize) -> Result<(), WriteError> {
         if let Some(first_cut) = self.index.entries.get(keep) {
@@ -149,8 +181,7 @@ impl Chunks<File> {
         }
         let end_bytes = self.offset_bytes;
         self.index.entries.retain(|chunk| chunk.offset_bytes < end_bytes);
-        named(&self.name, self.sink.set_len(end_bytes))?;
-        named(&self.name, self.sink.seek(SeekFrom::Start(end_bytes)))?;
+        named(&self.name, self.sink.cut(end_bytes))?;
         self.stopped = false;
         Ok(())
     }

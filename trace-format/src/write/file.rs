@@ -44,12 +44,17 @@ impl Commit {
         Ok((commit.file.as_file().try_clone()?, commit))
     }
 
-    /// Waits until the file is on its disk, then gives it its name. A link of that name is replaced, not followed.
+    /// Waits until the file is on its disk, then gives it its name. A link of that name is replaced, not followed. After
+    /// a crash of the machine the name leads to the old file or to the new one, both whole: the folder is not synced.
     ///
     /// # Errors
-    /// Where the system refuses either.
+    /// Where the system refuses either. The old file is still there then.
     pub fn finish(self) -> io::Result<()> {
-        self.file.as_file().sync_all()?;
+        self.finish_after(File::sync_all)
+    }
+
+    fn finish_after(self, sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+        sync(self.file.as_file())?;
         self.file.persist(&self.to).map_err(|failed| failed.error)?;
         Ok(())
     }
@@ -112,6 +117,31 @@ mod tests {
         assert_eq!(fs::read(&private).unwrap(), b"private");
         assert_eq!(fs::read(&to).unwrap(), b"a tape");
         assert!(fs::symlink_metadata(&to).unwrap().is_file());
+    }
+
+    /// The name changes last: whenever the machine stops, it leads to a whole file.
+    #[test]
+    fn the_old_file_is_there_until_the_new_one_is_on_its_disk_and_stays_if_that_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("run.vtape");
+        fs::write(&to, "old").unwrap();
+        let begin = || {
+            let (mut file, commit) = Commit::begin(&to).unwrap();
+            file.write_all(b"new").unwrap();
+            commit
+        };
+        let lost = || io::Error::from_raw_os_error(5);
+        let error = begin().finish_after(|_| Err(lost())).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(5));
+        assert_eq!(fs::read(&to).unwrap(), b"old");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "and nothing is left behind");
+        let is_whole_before = |file: &File| {
+            assert_eq!(file.metadata()?.len(), 3);
+            assert_eq!(fs::read(&to)?, b"old");
+            file.sync_all()
+        };
+        begin().finish_after(is_whole_before).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), b"new");
     }
 
     #[test]

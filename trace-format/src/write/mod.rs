@@ -22,6 +22,7 @@ use crate::{
     state::State,
     tables::{Frame, Full, Interner},
 };
+pub use chunks::Medium;
 use chunks::{Chunks, entry};
 use error::named;
 
@@ -76,7 +77,18 @@ impl Writer<File> {
     }
 }
 
-impl Writer<File> {
+impl<W: Medium> Writer<W> {
+    /// As [`finish`](Self::finish), and waits until the tape is on its disk: for one that is written in place.
+    ///
+    /// # Errors
+    /// Where it cannot be written, or the disk lost some of it.
+    pub fn finish_on_disk(mut self) -> Result<W, WriteError> {
+        self.flush()?;
+        self.chunks.write_index()?;
+        self.chunks.sync()?;
+        Ok(self.chunks.into_sink())
+    }
+
     /// Finishes a tape that could not be written on, as on a full disk: `meta` and the index take the place of the
     /// chunk that was torn, and of as many whole ones before it as they need. `lost` gives for each device what is
     /// missing behind its last record. May be called again with a later account.

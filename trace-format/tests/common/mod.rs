@@ -1,11 +1,14 @@
 //! Random tapes: what is written, and what reading it must give back.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::io::Write;
+
 use proptest::prelude::*;
 use trace_format::{
     Addr, BaseOrder, BaseState, BlockState, BlockStatus, Category, DeviceId, Event, Frame, Item,
     MarkKind, Meta, PoolId, PoolState, RangeState, ReadError, Reader, Record, Recovery,
-    ScopeFilter, ScopeState, SegmentState, StackId, Stream, StringId, Tables, ThreadId, Writer,
+    ScopeFilter, ScopeState, SegmentState, StackId, Stream, StringId, Tables, ThreadId, WriteError,
+    Writer,
 };
 
 /// Strings and stacks that [`Tape`]s have; records name no others.
@@ -239,25 +242,31 @@ pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
 /// Takes the steps on a tape that has [`STRINGS`] strings and [`STACKS`] stacks.
 pub(crate) fn write(steps: &[Step]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), "a test's tape", &Meta::default()).unwrap();
-    for n in 1..=STRINGS {
-        assert_eq!(writer.string(&format!("string {n}")).unwrap(), StringId(n));
-    }
-    for n in 1..=STACKS {
-        let frame = |line| Frame { name: StringId(n), filename: StringId(1), line };
-        assert_eq!(writer.stack(&[frame(n), frame(n + 1)]).unwrap(), StackId(n));
-    }
-    for step in steps {
-        match step {
-            Step::Push(device, record) => writer.push(*device, record).unwrap(),
-            Step::Base(device, base) => writer.base(*device, base).unwrap(),
-            Step::Meta(hostname) => writer.meta(&described(hostname)).unwrap(),
-            Step::Flush => writer.flush().unwrap(),
-        }
-    }
+    take(&mut writer, steps).unwrap();
     let most_bytes = writer.size_at_most_bytes();
     let tape = writer.finish().unwrap();
     assert!(tape.len() as u64 <= most_bytes, "{} bytes, {most_bytes} at most", tape.len());
     tape
+}
+
+/// Takes the steps, up to the first that fails.
+pub(crate) fn take<W: Write>(writer: &mut Writer<W>, steps: &[Step]) -> Result<(), WriteError> {
+    for n in 1..=STRINGS {
+        assert_eq!(writer.string(&format!("string {n}"))?, StringId(n));
+    }
+    for n in 1..=STACKS {
+        let frame = |line| Frame { name: StringId(n), filename: StringId(1), line };
+        assert_eq!(writer.stack(&[frame(n), frame(n + 1)])?, StackId(n));
+    }
+    for step in steps {
+        match step {
+            Step::Push(device, record) => writer.push(*device, record)?,
+            Step::Base(device, base) => writer.base(*device, base)?,
+            Step::Meta(hostname) => writer.meta(&described(hostname))?,
+            Step::Flush => writer.flush()?,
+        }
+    }
+    Ok(())
 }
 
 fn described(hostname: &str) -> Meta {

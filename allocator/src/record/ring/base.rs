@@ -2,19 +2,19 @@
 
 use std::io;
 
-use rustc_hash::FxHashMap;
 use trace_format::{
-    Addr, BaseOrder, BaseState, BlockState, BlockStatus, Event, Record, ScopeFilter, SegmentState,
-    StackId, StringId,
+    Addr, BaseOrder, BaseState, BlockState, BlockStatus, Record, ScopeFilter, SegmentState,
+    StringId,
 };
 
 use super::blocks;
 use super::cursor::{Cursor, Reached};
-use super::layout::Part;
+use super::layout::{Part, Word};
 use super::look::Look;
-use super::manners::Manners;
+use super::memory::Memory;
 use super::pack::ALLOC;
-use super::segments::{self, Change, Runs};
+use super::pool_state::PoolsState;
+use super::segments;
 use super::words::{self, MORE_SLOTS};
 
 /// Tries before a state that never holds still is given up.
@@ -24,7 +24,7 @@ const ATTEMPTS: usize = 200;
 /// before, or 0.
 pub(super) struct Tables {
     pub(super) segments: Vec<SegmentState>,
-    pub(super) manners: Manners,
+    pub(super) pools_state: PoolsState,
     pub(super) time_ns: u64,
     pub(super) next: u64,
 }
@@ -53,29 +53,32 @@ pub(super) fn read(look: &impl Look, is_dead: bool) -> io::Result<Tables> {
 fn attempt_read(look: &impl Look, is_dead: bool) -> io::Result<Option<Tables>> {
     // The record before the head may not be in the tables yet, and may be wide.
     let start = look.written().saturating_sub(1 + MORE_SLOTS as u64);
-    let mut live = live_blocks(look);
-    let Some(mut runs) = segments::read(look, is_dead) else { return Ok(None) };
-    let (mut manners, known) = Manners::read(look).ok_or_else(damaged)?;
+    let blocks = live_blocks(look);
+    let Some(runs) = segments::read(look, is_dead) else { return Ok(None) };
+    let mut memory = Memory::new(blocks, runs);
+    let (mut pools_state, known) = PoolsState::read(look).ok_or_else(damaged)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
     let next = look.written();
 
     let mut time_ns = 0;
     let again = |record: Record| {
         time_ns = record.time_ns;
-        redo(&mut live, &record);
-        if let Some(change) = Change::of(&record.event, record.stack) {
-            runs.apply(change, &mut |_| ());
-        }
+        memory.redo(&record);
     };
-    let is_manners_known = |record: Record| {
-        manners.apply(&record.event);
+    let redo_pools = |record: Record| {
+        pools_state.apply(&record.event);
     };
-    if !replay(look, start, next, again) || !replay(look, start.max(known), next, is_manners_known)
-    {
+    if !replay(look, start, next, again) || !replay(look, start.max(known), next, redo_pools) {
         return Ok(None);
     }
-    let segments = tile(runs_as_segments(runs), live.into_values().collect());
-    Ok(Some(Tables { segments: segments.ok_or_else(damaged)?, manners, time_ns, next }))
+    let segments =
+        memory.into_segments().ok_or_else(|| match look.field(Word::SegmentsMissing) {
+            0 => damaged(),
+            missing => io::Error::other(format!(
+                "it has no room for {missing} segments: set ring_events higher"
+            )),
+        })?;
+    Ok(Some(Tables { segments, pools_state, time_ns, next }))
 }
 
 fn damaged() -> io::Error {
@@ -93,8 +96,8 @@ fn replay(look: &impl Look, start: u64, end: u64, mut take: impl FnMut(Record)) 
     matches!(cursor.read(look, end, &mut take), Ok(Reached::End))
 }
 
-fn live_blocks(look: &impl Look) -> FxHashMap<Addr, BlockState> {
-    let mut live = FxHashMap::default();
+fn live_blocks(look: &impl Look) -> Vec<BlockState> {
+    let mut live = Vec::new();
     look.each_row(Part::Blocks, |words| {
         if !blocks::is_taken(&words) {
             return;
@@ -105,102 +108,39 @@ fn live_blocks(look: &impl Look) -> FxHashMap<Addr, BlockState> {
             ALLOC => BlockStatus::Allocated,
             _ => BlockStatus::PendingFree,
         };
-        let addr = Addr(addr);
-        let stack = slot.stack;
-        live.insert(addr, BlockState { addr, size_bytes, requested_bytes, status, stack });
+        let (addr, stack) = (Addr(addr), slot.stack);
+        live.push(BlockState { addr, size_bytes, requested_bytes, status, stack });
     });
     live
 }
 
-/// Does to the blocks what a record did, whether it is done already or not.
-fn redo(live: &mut FxHashMap<Addr, BlockState>, record: &Record) {
-    let stack = record.stack;
-    match record.event {
-        Event::Alloc { addr, requested_bytes, size_bytes, .. } => {
-            let status = BlockStatus::Allocated;
-            live.insert(addr, BlockState { addr, size_bytes, requested_bytes, status, stack });
-        }
-        Event::Free { addr, requested_bytes, size_bytes, pending: true } => {
-            // The stack of the allocation, where it is still there.
-            let stack = live.get(&addr).map_or(stack, |block| block.stack);
-            let status = BlockStatus::PendingFree;
-            live.insert(addr, BlockState { addr, size_bytes, requested_bytes, status, stack });
-        }
-        Event::Free { addr, .. } | Event::FreeCompleted { addr, .. } => {
-            live.remove(&addr);
-        }
-        _ => {}
-    }
-}
-
-fn runs_as_segments(runs: Runs) -> Vec<SegmentState> {
-    let segment = |(addr, run): (u64, segments::Run)| SegmentState {
-        addr: Addr(addr),
-        size_bytes: run.size_bytes,
-        stream: run.stream,
-        pool: run.pool,
-        is_large: run.is_large,
-        is_expandable: run.is_expandable,
-        stack: run.stack,
-        blocks: Vec::new(),
-    };
-    runs.into_iter().map(segment).collect()
-}
-
-/// Fills segments, which are in order of address, with their live blocks and the free ones between them; `None` where a
-/// block lies in none, or in another.
-pub(in crate::record) fn tile(
-    mut segments: Vec<SegmentState>,
-    mut live: Vec<BlockState>,
-) -> Option<Vec<SegmentState>> {
-    live.sort_unstable_by_key(|block| block.addr);
-    let mut live = live.into_iter().peekable();
-    for segment in &mut segments {
-        let end = segment.addr.0.checked_add(segment.size_bytes)?;
-        let mut free_from = segment.addr.0;
-        while let Some(block) = live.next_if(|block| block.addr.0 < end) {
-            if block.addr.0 < free_from {
-                return None;
-            }
-            segment.blocks.extend(gap(free_from, block.addr.0));
-            free_from = block.addr.0.checked_add(block.size_bytes).filter(|next| *next <= end)?;
-            segment.blocks.push(block);
-        }
-        segment.blocks.extend(gap(free_from, end));
-    }
-    live.next().is_none().then_some(segments)
-}
-
-/// The free block between two addresses, if there is room for one.
-fn gap(from: u64, to: u64) -> Option<BlockState> {
-    let (addr, size_bytes) = (Addr(from), to - from);
-    let (requested_bytes, status, stack) = (0, BlockStatus::Inactive, StackId::NONE);
-    let free = BlockState { addr, size_bytes, requested_bytes, status, stack };
-    (size_bytes > 0).then_some(free)
-}
-
 impl Tables {
-    /// As a tape carries it. The settings and the fraction are those of the beginning where they never changed.
+    /// As a tape carries it; `None` where the text of the settings is missing. The settings and the fraction are those
+    /// of the beginning where they never changed.
     pub(super) fn into_base(
         self,
         string: impl FnOnce(StringId) -> Option<String>,
         initial_settings: String,
         initial_memory_fraction: Option<f64>,
-    ) -> BaseState {
-        let Self { segments, manners, time_ns, next: _ } = self;
-        let Manners { mut pools, scopes, settings, memory_fraction } = manners;
+    ) -> Option<BaseState> {
+        let Self { segments, pools_state, time_ns, next: _ } = self;
+        let PoolsState { mut pools, scopes, settings, memory_fraction } = pools_state;
         // A pool that nobody holds exists only for its segments.
         pools.retain(|state| {
             state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)
         });
         let captures = scopes.iter().filter(|scope| scope.filter == ScopeFilter::Capture);
-        BaseState {
+        Some(BaseState {
             time_ns,
             captures: captures.map(|scope| scope.pool).collect(),
             segments,
             pools,
             scopes,
-            settings: settings.map_or(initial_settings, |id| string(id).unwrap_or_default()),
+            settings: match settings {
+                Some(StringId(0)) => String::new(),
+                Some(id) => string(id)?,
+                None => initial_settings,
+            },
             memory_fraction: match memory_fraction {
                 // 1 is no limit.
                 Some(fraction) => (fraction < 1.0).then_some(fraction),
@@ -208,6 +148,6 @@ impl Tables {
             },
             stats: None,
             order: BaseOrder::default(),
-        }
+        })
     }
 }

@@ -27,7 +27,7 @@ pub(super) enum Word {
     Contexts = 6,
     Blocks = 7,
     Segments = 8,
-    MannersWords = 9,
+    PoolsWords = 9,
     TextWords = 10,
     /// Records written so far: the number of the next one.
     Head = 16,
@@ -50,9 +50,9 @@ pub(super) enum Word {
     /// Segments that the table of segments has no place for.
     SegmentsMissing = 58,
     /// States of the pools written so far; the newest is in copy `count & 1`.
-    MannersCount = 59,
-    /// Whether a state of the pools did not fit.
-    MannersMissing = 60,
+    PoolsCount = 59,
+    /// Pools and scopes that the newest state of the pools has no place for; it is not written then.
+    PoolsMissing = 60,
 }
 
 /// How many there are of everything.
@@ -66,7 +66,7 @@ pub(super) struct Shape {
     /// Places for segments, and for mapped runs of expandable ones.
     pub(super) segments: usize,
     /// Words of one copy of the pools' state.
-    pub(super) manners_words: usize,
+    pub(super) pools_words: usize,
     pub(super) text_words: usize,
 }
 
@@ -76,7 +76,7 @@ pub(super) enum Part {
     Contexts = 1,
     Blocks,
     Segments,
-    Manners,
+    Pools,
     Text,
 }
 
@@ -88,7 +88,7 @@ impl Shape {
             contexts: between(slots / 64, 1 << 8, 1 << 14),
             blocks: between(slots / 4, 1 << 14, 1 << 20),
             segments: between(slots / 64, 1 << 10, 1 << 14),
-            manners_words: 1 << 12,
+            pools_words: 1 << 12,
             text_words,
         }
     }
@@ -99,20 +99,20 @@ impl Shape {
             self.contexts.checked_mul(CONTEXT_WORDS),
             self.blocks.checked_mul(SLOT_WORDS),
             self.segments.checked_mul(SEGMENT_WORDS),
-            self.manners_words.checked_mul(2),
+            self.pools_words.checked_mul(2),
             Some(self.text_words),
         ]
     }
 
     /// Whether it is the shape of a ring that some version made: a reader's work is bounded by it.
     pub(super) fn is_plausible(self) -> bool {
-        let Self { slots, contexts, blocks, segments, manners_words, text_words } = self;
+        let Self { slots, contexts, blocks, segments, pools_words, text_words } = self;
         slots.is_power_of_two()
             && contexts.is_power_of_two()
             && contexts <= 1 << 16
             && blocks <= 1 << 24
             && segments <= 1 << 20
-            && manners_words <= 1 << 20
+            && pools_words <= 1 << 20
             && text_words <= 1 << 24
     }
 
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn parts_lie_side_by_side_and_fill_the_whole() {
         let shape = Shape::new(1 << 20, 1 << 19);
-        let parts = [Part::Contexts, Part::Blocks, Part::Segments, Part::Manners, Part::Text];
+        let parts = [Part::Contexts, Part::Blocks, Part::Segments, Part::Pools, Part::Text];
         let mut end = HEADER_WORDS + (SLOT_WORDS << 20);
         for part in parts {
             let (start, words) = shape.part(part);

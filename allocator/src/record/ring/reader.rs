@@ -47,12 +47,31 @@ pub struct RingInfo {
     pub missing_blocks: u64,
     /// Segments that the base state lacks, likewise.
     pub missing_segments: u64,
+    /// Pools and open scopes that the base state lacks, likewise.
+    pub missing_pools: u64,
 }
 
 impl RingInfo {
-    /// Whether a base state has everything.
+    /// Whether a base state has all memory and pools. Names of stacks may be missing all the same.
     pub const fn is_complete(&self) -> bool {
-        self.missing_blocks == 0 && self.missing_segments == 0
+        self.missing_blocks == 0 && self.missing_segments == 0 && self.missing_pools == 0
+    }
+
+    /// What the ring has no room for, a sentence each.
+    pub fn missing(&self) -> Vec<String> {
+        let kinds = [
+            (self.missing_blocks, "live blocks"),
+            (self.missing_segments, "segments"),
+            (self.missing_pools, "private pools and scopes"),
+            (self.missing_texts, "strings and stacks"),
+        ];
+        let missing = kinds.into_iter().filter(|(count, _)| *count > 0);
+        let advice = "set ring_events in VRAMTAPE_CONF higher";
+        missing
+            .map(|(count, what)| {
+                format!("device {}: the ring has no room for {count} {what}: {advice}", self.device)
+            })
+            .collect()
     }
 }
 
@@ -194,7 +213,12 @@ impl RingReader {
             None => (String::new(), None),
         };
         let string = |id| self.string(id).map(str::to_owned);
-        Ok((tables.into_base(string, settings, fraction), next))
+        let base = tables.into_base(string, settings, fraction);
+        let base = base.ok_or_else(|| {
+            let reason = "it has no room for the text of the settings: set ring_events higher";
+            RingError { path: self.path.clone(), source: io::Error::other(reason) }
+        })?;
+        Ok((base, next))
     }
 
     /// What a tape of the ring says about itself: process, settings as they were at first, the device. `None` where
@@ -257,5 +281,6 @@ fn info(ring: &RingFile) -> RingInfo {
         missing_texts: ring.field(Word::TextMissing),
         missing_blocks: ring.field(Word::BlocksMissing),
         missing_segments: ring.field(Word::SegmentsMissing),
+        missing_pools: ring.field(Word::PoolsMissing),
     }
 }

@@ -10,9 +10,9 @@ use trace_format::{
 
 use super::contexts::{self, Context};
 use super::layout::{Payload, Word};
-use super::manners::Manners;
 use super::moments::{self, Noted, TICKS_BETWEEN};
 use super::pack::{self, Packed};
+use super::pool_state::PoolsState;
 use super::region::Region;
 use super::segments::{self, Change};
 use super::thread::{self, Mark};
@@ -42,7 +42,7 @@ pub struct RingRecorder<C: Clock = SystemClock> {
 #[derive(Debug, Default)]
 struct Rare {
     segments: segments::Table,
-    manners: Manners,
+    pools_state: PoolsState,
 }
 
 impl<C: Clock> RingRecorder<C> {
@@ -119,6 +119,16 @@ impl<C: Clock> RingRecorder<C> {
                 }
             }
         }
+    }
+
+    /// Appends at most `max` mapped runs from an address on, and returns the address to go on from; `None` at the end.
+    pub(in crate::record) fn segments_from(
+        &self,
+        addr: u64,
+        max: usize,
+        into: &mut Vec<SegmentState>,
+    ) -> Option<u64> {
+        self.rare.segments.runs_from(addr, max, into)
     }
 
     /// The ring, for readers of this process.
@@ -214,17 +224,17 @@ impl<C: Clock> RingRecorder<C> {
     #[inline(never)]
     fn enter(&mut self, stack: StackId, event: &Event) {
         let region = &self.ring.region;
-        let Rare { segments, manners } = &mut *self.rare;
+        let Rare { segments, pools_state } = &mut *self.rare;
         if let Some(change) = Change::of(event, stack) {
             segments.apply(region, change);
             return;
         }
         if matches!(event, Event::PoolCreate { .. } | Event::PoolBegin { .. }) {
             // Released pools end when their last segment goes, which nothing else says.
-            manners.pools.retain(|state| state.use_count > 0 || segments.any_of(state.pool));
+            pools_state.pools.retain(|state| state.use_count > 0 || segments.any_of(state.pool));
         }
-        if manners.apply(event) {
-            manners.write(region, self.next);
+        if pools_state.apply(event) {
+            pools_state.write(region, self.next);
         }
     }
 

@@ -59,13 +59,13 @@ impl Region {
 
     /// Completes the header. Nothing is a ring before this.
     pub(super) fn seal(&self) {
-        let Shape { slots, contexts, blocks, segments, manners_words, text_words } = self.shape;
+        let Shape { slots, contexts, blocks, segments, pools_words, text_words } = self.shape;
         self.set(Word::Version, VERSION);
         self.set(Word::Slots, slots as u64);
         self.set(Word::Contexts, contexts as u64);
         self.set(Word::Blocks, blocks as u64);
         self.set(Word::Segments, segments as u64);
-        self.set(Word::MannersWords, manners_words as u64);
+        self.set(Word::PoolsWords, pools_words as u64);
         self.set(Word::TextWords, text_words as u64);
         self.word(Word::Magic).store(MAGIC, Ordering::Release);
     }

@@ -57,7 +57,7 @@ impl RingFile {
             contexts: size(Word::Contexts),
             blocks: size(Word::Blocks),
             segments: size(Word::Segments),
-            manners_words: size(Word::MannersWords),
+            pools_words: size(Word::PoolsWords),
             text_words: size(Word::TextWords),
         };
         let version = ring.field(Word::Version);

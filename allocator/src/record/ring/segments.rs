@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use trace_format::{Event, PoolId, StackId, Stream};
+use trace_format::{Addr, Event, PoolId, SegmentState, StackId, Stream};
 
 use super::layout::{Part, SEGMENT_WORDS, Word};
 use super::look::Look;
@@ -30,6 +30,20 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// The segment's.
+    pub(super) fn of(segment: &SegmentState) -> Self {
+        let SegmentState { size_bytes, stream, pool, is_large, is_expandable, stack, .. } =
+            *segment;
+        Self { size_bytes, stream, pool, is_large, is_expandable, stack }
+    }
+
+    /// As a segment without blocks.
+    pub(super) fn at(&self, addr: u64) -> SegmentState {
+        let Self { size_bytes, stream, pool, is_large, is_expandable, stack } = *self;
+        let (addr, blocks) = (Addr(addr), Vec::new());
+        SegmentState { addr, size_bytes, stream, pool, is_large, is_expandable, stack, blocks }
+    }
+
     /// Whether both could be parts of one segment.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let kind = |run: &Self| (run.stream, run.pool, run.is_large, run.is_expandable);
@@ -148,6 +162,18 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Appends at most `max` runs from an address on, and returns the address to go on from; `None` at the end.
+    pub(super) fn runs_from(
+        &self,
+        addr: u64,
+        max: usize,
+        into: &mut Vec<SegmentState>,
+    ) -> Option<u64> {
+        let mut runs = self.runs.0.range(addr..);
+        into.extend(runs.by_ref().take(max).map(|(addr, run)| run.at(*addr)));
+        runs.next().map(|(addr, _)| *addr)
+    }
+
     /// Whether the pool has segments.
     pub(super) fn any_of(&self, pool: PoolId) -> bool {
         self.runs.any_of(pool)

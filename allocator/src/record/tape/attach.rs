@@ -15,6 +15,8 @@ use crate::record::ring::{RingError, RingReader};
 pub struct AttachedTape {
     writer: Writer<File>,
     rings: Vec<AttachedRing>,
+    /// Why the last try to read a state was in vain.
+    no_state: Option<RingError>,
 }
 
 /// How far one ring is on the tape.
@@ -26,12 +28,15 @@ struct AttachedRing {
     has_state: bool,
     /// Whether it cannot be read any more.
     is_given_up: bool,
+    /// What the state on the tape lacks.
+    missing: Vec<String>,
+    is_complete: bool,
     records: u64,
     lost: u64,
 }
 
 /// What of one ring is on the tape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedCounts {
     /// Its device.
     pub device: DeviceId,
@@ -41,8 +46,10 @@ pub struct AttachedCounts {
     pub lost: u64,
     /// Whether the tape has a state of the device to start from.
     pub has_state: bool,
-    /// Whether all of its live memory is in that state; the ring's tables have room for so many blocks only.
+    /// Whether all of its memory and pools is in that state; the ring's tables have room for so many only.
     pub is_complete: bool,
+    /// What the ring had no room for when that state was read, a sentence each.
+    pub missing: Vec<String>,
     /// Whether the process lives.
     pub is_live: bool,
 }
@@ -57,7 +64,7 @@ impl AttachedTape {
         let opened = rings.iter().map(|ring| AttachedRing::open(ring));
         let mut rings = opened.collect::<Result<Vec<_>, _>>()?;
         let writer = Writer::create(path, &said(&mut rings))?;
-        let mut tape = Self { writer, rings };
+        let mut tape = Self { writer, rings, no_state: None };
         tape.drain()?;
         Ok(tape)
     }
@@ -77,12 +84,12 @@ impl AttachedTape {
     /// # Errors
     /// Where the tape cannot be written. Where a ring cannot be read any more, once: later calls leave it out.
     pub fn drain(&mut self) -> Result<(), RecoverError> {
-        let Self { writer, rings, .. } = self;
+        let Self { writer, rings, no_state } = self;
         for ring in rings.iter_mut().filter(|ring| !ring.is_given_up) {
             match ring.drain(writer) {
                 Err(RecoverError::Ring(error)) => match ring.check() {
                     // The ring turned over while its state was read: the next call tries again.
-                    Ok(()) => tracing::debug!(%error, "no state yet"),
+                    Ok(()) => *no_state = Some(error),
                     Err(error) => {
                         ring.is_given_up = true;
                         return Err(error.into());
@@ -92,6 +99,11 @@ impl AttachedTape {
             }
         }
         Ok(())
+    }
+
+    /// Why the last try to read a ring's state was in vain, if one was.
+    pub fn no_state(&self) -> Option<&RingError> {
+        self.no_state.as_ref()
     }
 
     /// How far each ring is on the tape.
@@ -123,8 +135,10 @@ impl AttachedTape {
 fn said(rings: &mut [AttachedRing]) -> Meta {
     let said: Vec<_> = rings.iter_mut().map(|ring| meta_of(ring.follower.reader())).collect();
     let devices = said.iter().flat_map(|meta| meta.devices.clone()).collect();
+    // Of the states on the tape, not of the rings as they are now.
+    let inferred = rings.iter().flat_map(|ring| ring.missing.clone()).collect();
     let producer = concat!("vramtape ", env!("CARGO_PKG_VERSION"), " attach").to_owned();
-    Meta { producer, devices, end: None, ..said.into_iter().next().unwrap_or_default() }
+    Meta { producer, devices, inferred, end: None, ..said.into_iter().next().unwrap_or_default() }
 }
 
 impl AttachedRing {
@@ -137,16 +151,23 @@ impl AttachedRing {
             last_ns: 0,
             has_state: false,
             is_given_up: false,
+            missing: Vec::new(),
+            is_complete: true,
             records: 0,
             lost: 0,
         })
     }
 
     fn drain(&mut self, writer: &mut Writer<File>) -> Result<(), RecoverError> {
-        let Self { follower, names, device, last_ns, has_state, records, lost, .. } = self;
+        let Self { follower, names, device, last_ns, has_state, missing, is_complete, .. } = self;
+        let (records, lost) = (&mut self.records, &mut self.lost);
         follower.poll(|followed| {
             match followed {
-                Followed::State(mut base) => {
+                Followed::State(mut base, info) => {
+                    *is_complete &= info.is_complete();
+                    let new = info.missing().into_iter().filter(|what| !missing.contains(what));
+                    let new: Vec<_> = new.collect();
+                    missing.extend(new);
                     base.time_ns = base.time_ns.max(*last_ns);
                     let base = names.base(writer, *base)?;
                     writer.base(*device, &base)?;
@@ -182,7 +203,8 @@ impl AttachedRing {
             records: self.records,
             lost: self.lost,
             has_state: self.has_state,
-            is_complete: reader.info().is_complete(),
+            is_complete: self.is_complete,
+            missing: self.missing.clone(),
             is_live: reader.is_live(),
         }
     }

@@ -43,8 +43,10 @@ pub fn join_rings(
         let tail = tails.get(&ring.info().device);
         append(ring, tail.unwrap_or(&Tail::default()), &mut writer)
     };
-    let recovered = readers.into_iter().map(append).collect::<Result<_, _>>()?;
-    writer.meta(&Meta { end, ..reader.meta().clone() })?;
+    let recovered: Vec<Recovered> = readers.into_iter().map(append).collect::<Result<_, _>>()?;
+    let mut meta = Meta { end, ..reader.meta().clone() };
+    meta.inferred.extend(recovered.iter().flat_map(|ring| ring.missing.clone()));
+    writer.meta(&meta)?;
     writer.finish()?;
     Ok(recovered)
 }
@@ -141,10 +143,11 @@ fn append<W: Write>(
     let Some(known) = goes_on_at(&tail.last, &records).or(begins_both.then_some(0)) else {
         let lost = lost.saturating_sub(tail.records + tail.lost).max(1);
         let stretch = Stretch { device, end, records, lost, initial };
+        let missing = ring.info().missing();
         let mut names = Names::new(ring);
         let Written { records, lost, has_base } = stretch.write(writer, &mut names)?;
         names.texts_mut().check()?;
-        return Ok(Recovered { device, records: tail.records + records, lost, has_base });
+        return Ok(Recovered { device, records: tail.records + records, lost, has_base, missing });
     };
     let mut names = Names::new(ring);
     // The same clock read later is more exact, and must not run backwards for that.
@@ -157,7 +160,7 @@ fn append<W: Write>(
     records[known..].iter().try_for_each(push)?;
     names.texts_mut().check()?;
     let records = tail.records + (records.len() - known) as u64;
-    Ok(Recovered { device, records, lost: 0, has_base: true })
+    Ok(Recovered { device, records, lost: 0, has_base: true, missing: Vec::new() })
 }
 
 /// How many of the ring's records are on the tape already: up to where its last ones are found. Steps of a training

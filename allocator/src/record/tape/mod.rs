@@ -18,7 +18,7 @@ mod tests;
 
 pub use attach::{AttachedCounts, AttachedTape};
 pub use join::join_rings;
-pub use recorder::{TapeError, TapeFailure, TapeRecorder, TapeSummary};
+pub use recorder::{Flush, TapeError, TapeFailure, TapeRecorder, TapeSummary};
 pub use recover::{RecoverError, Recovered, recover_rings, tape_of_ring};
 pub use save::{RingPart, save_rings};
 pub use signals::block as block_signals;

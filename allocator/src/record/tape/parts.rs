@@ -109,14 +109,15 @@ impl Parts {
         }
     }
 
-    /// Writes how the program ended, if that is known, and the index.
+    /// Writes how the program ended, if that is known, and the index, and waits until the tape is on its disk. A part
+    /// that ended before is not waited for: its disk has seconds more.
     pub(super) fn finish(mut self, end: Option<ProgramEnd>) -> Result<PathBuf, WriteError> {
         if end.is_some() {
             self.meta.end = end;
             self.writer.flush()?;
             self.writer.meta(&self.meta)?;
         }
-        self.writer.finish()?;
+        self.writer.finish_on_disk()?;
         Ok(self.path)
     }
 

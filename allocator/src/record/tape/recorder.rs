@@ -42,12 +42,21 @@ pub(super) struct Shared {
     pub(super) is_stopping: AtomicBool,
     /// Whether the tape cannot be written any more.
     pub(super) has_failed: AtomicBool,
+    /// Whether its thread has ended.
+    has_ended: AtomicBool,
     failure: Mutex<Option<TapeFailure>>,
     /// What the tape is to say about the end of its program.
     end: Mutex<Option<ProgramEnd>>,
     new_feeds: Mutex<Vec<Feed>>,
     /// Who waits for everything recorded until now to be in the file.
     flushes: Mutex<Vec<mpsc::Sender<()>>>,
+}
+
+/// Everything recorded up to its request, on its way into the file.
+#[derive(Debug)]
+pub struct Flush {
+    flushed: mpsc::Receiver<()>,
+    shared: Arc<Shared>,
 }
 
 /// Why and when a tape ended before its program.
@@ -210,6 +219,7 @@ impl TapeRecorder {
             let shared = Arc::clone(&shared);
             move || {
                 signals::block();
+                let _ended = Ended(Arc::clone(&shared));
                 let parts = Parts::begin(file, meta, max_bytes)?;
                 let drainer = Drainer { parts, feeds: Vec::new(), shared, clock };
                 // Nobody but a panicking caller would not listen.
@@ -245,20 +255,17 @@ impl TapeRecorder {
     /// Waits until everything recorded until now is in the file, and says whether it is. Not to be called under a
     /// heap's lock, which the drainer may be waiting for.
     pub fn flush(&self) -> bool {
-        let Some(thread) = self.thread.as_ref().filter(|_| self.is_recording()) else {
-            return false;
-        };
+        self.request_flush().wait().is_ok()
+    }
+
+    /// Asks for everything recorded until now to be in the file, without waiting for it.
+    pub fn request_flush(&self) -> Flush {
         let (done, flushed) = mpsc::channel();
-        self.shared.flushes().push(done);
-        thread.thread().unpark();
-        loop {
-            match flushed.recv_timeout(FLUSH_EVERY) {
-                Ok(()) => return true,
-                // Nobody answers who ended before the question came.
-                Err(RecvTimeoutError::Timeout) if self.is_recording() => {}
-                Err(_) => return false,
-            }
+        if let Some(thread) = self.thread.as_ref().filter(|_| self.is_recording()) {
+            self.shared.flushes().push(done);
+            thread.thread().unpark();
         }
+        Flush { flushed, shared: Arc::clone(&self.shared) }
     }
 
     /// Whether the tape is still being written.
@@ -311,6 +318,33 @@ impl TapeRecorder {
     }
 }
 
+/// Says that the thread has ended, also by a panic.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.has_ended.store(true, Ordering::Release);
+        self.0.flushes().clear();
+    }
+}
+
+impl Flush {
+    /// Waits for it. Not to be called under a heap's lock, which the drainer may be waiting for.
+    ///
+    /// # Errors
+    /// Where the tape is not written any more, with the reason if it failed.
+    pub fn wait(self) -> Result<(), Option<TapeFailure>> {
+        loop {
+            match self.flushed.recv_timeout(FLUSH_EVERY) {
+                Ok(()) => return Ok(()),
+                // Nobody answers who ended before the question came.
+                Err(RecvTimeoutError::Timeout) if !self.shared.is_over() => {}
+                Err(_) => return Err(self.shared.failure().clone()),
+            }
+        }
+    }
+}
+
 impl Drop for TapeRecorder {
     fn drop(&mut self) {
         if self.thread.is_some() {
@@ -321,6 +355,11 @@ impl Drop for TapeRecorder {
 }
 
 impl Shared {
+    /// Whether nothing is written any more.
+    fn is_over(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire) || self.has_ended.load(Ordering::Acquire)
+    }
+
     pub(super) fn new_feeds(&self) -> MutexGuard<'_, Vec<Feed>> {
         self.new_feeds.lock().unwrap_or_else(PoisonError::into_inner)
     }

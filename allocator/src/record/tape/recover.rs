@@ -38,6 +38,8 @@ pub struct Recovered {
     /// Whether the tape starts with the state before its first record. It does not where the ring's tables were too
     /// small for what was live, or are damaged.
     pub has_base: bool,
+    /// What the ring had no room for, a sentence each.
+    pub missing: Vec<String>,
 }
 
 /// The bytes of a tape with what the ring at `path` holds now: its records, and before them the state that they
@@ -63,7 +65,10 @@ pub fn recover_rings(rings: &[PathBuf], path: &Path) -> Result<Vec<Recovered>, R
     let mut readers = rings.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut metas = readers.iter_mut().map(meta_of);
     let mut meta = metas.next().unwrap_or_default();
-    meta.devices.extend(metas.flat_map(|meta| meta.devices));
+    for other in metas {
+        meta.devices.extend(other.devices);
+        meta.inferred.extend(other.inferred);
+    }
     let mut writer = Writer::create(path, &meta)?;
     let write = |reader| write_ring(reader, &mut writer);
     let recovered = readers.into_iter().map(write).collect::<Result<_, _>>()?;
@@ -82,6 +87,7 @@ pub(super) fn meta_of(reader: &mut RingReader) -> Meta {
     });
     concat!("vramtape ", env!("CARGO_PKG_VERSION"), ", from a ring").clone_into(&mut meta.producer);
     meta.end = meta.end.or_else(|| end_of(reader));
+    meta.inferred.extend(info.missing());
     meta
 }
 
@@ -100,17 +106,20 @@ fn write_ring<W: Write>(
     writer: &mut Writer<W>,
 ) -> Result<Recovered, RecoverError> {
     let stretch = held_by(&mut reader);
+    let missing = reader.info().missing();
     let device = stretch.device;
     let mut names = Names::new(reader);
     let Written { records, lost, has_base } = stretch.write(writer, &mut names)?;
     names.texts_mut().check()?;
-    Ok(Recovered { device, records, lost, has_base })
+    Ok(Recovered { device, records, lost, has_base, missing })
 }
 
 /// What the ring holds now.
 pub(super) fn held_by(reader: &mut RingReader) -> Stretch {
+    let end = known_end(reader);
+    // After it was read: of a live process the tables may have become full meanwhile.
     let info = reader.info();
-    let end = if info.is_complete() { known_end(reader) } else { None };
+    let end = end.filter(|_| info.is_complete());
     let (end, next) = end.unzip();
     let (lost, records) = reader.newest(next.unwrap_or(info.written));
     let initial = reader.meta().map_or_else(<_>::default, |meta| {

@@ -61,7 +61,7 @@ impl Rewind {
             | Event::SegmentMap { .. }
             | Event::SegmentUnmap { .. } => self.mapped.undo(record),
             _ => {
-                self.undo_manners(&record.event);
+                self.undo_pool_state(&record.event);
                 Ok(())
             }
         }
@@ -129,7 +129,7 @@ impl Rewind {
         }
     }
 
-    fn undo_manners(&mut self, event: &Event) {
+    fn undo_pool_state(&mut self, event: &Event) {
         let base = &mut self.base;
         match *event {
             Event::PoolCreate { pool, .. } => self.release(pool),

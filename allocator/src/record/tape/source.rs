@@ -13,8 +13,8 @@ use crate::record::ring::{Cursor, Reached, Ring};
 /// Records of one ring that are written before the others have their turn, and the tape's size is looked at.
 const RECORDS_PER_TURN: u64 = 1 << 16;
 
-/// Gives the state of a heap, and the number of the first record that is not yet part of it; both under the heap's
-/// lock, so that no record falls between them. `None` where the heap is broken.
+/// Gives the state of a heap, and the number of the first record that is not yet part of it; both of one moment, as
+/// [`base_in_slices`](crate::record::base_in_slices) does. `None` where the heap is broken.
 pub type BaseFn = Box<dyn Fn() -> Option<(BaseState, u64)> + Send>;
 
 /// A ring that is to go onto a tape.

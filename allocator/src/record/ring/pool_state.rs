@@ -1,5 +1,4 @@
-//! How requests are met, besides the memory itself: pools, open scopes, settings, the memory fraction. Small and rarely
-//! changed, it is written whole, into two copies by turns, so that one of them is whole however the process ends.
+//! Pools, scopes, settings and memory fraction, double-buffered so that one copy survives a crash.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -11,7 +10,7 @@ use super::region::Region;
 
 /// The state after some record.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Manners {
+pub(super) struct PoolsState {
     pub(super) pools: Vec<PoolState>,
     /// Oldest first.
     pub(super) scopes: Vec<ScopeState>,
@@ -26,8 +25,10 @@ const USE_ON_OOM: u64 = 2;
 const NO_SPLIT: u64 = 4;
 /// Number of the next record, settings, fraction and whether there is one, pools, scopes.
 const FIXED_WORDS: usize = 6;
+/// Words of a pool or a scope.
+const ROW_WORDS: usize = 3;
 
-impl Manners {
+impl PoolsState {
     /// What the event changes; false if nothing.
     pub(super) fn apply(&mut self, event: &Event) -> bool {
         match *event {
@@ -74,11 +75,12 @@ impl Manners {
 
     /// Writes the state, of which record `next` is the first that is no part.
     pub(super) fn write(&self, region: &Region, next: u64) {
-        let count = region.get(Word::MannersCount) + 1;
+        let count = region.get(Word::PoolsCount) + 1;
         let words = self.words(next);
         let copy = copy(region, count);
-        region.set(Word::MannersMissing, u64::from(words.len() > copy.len()));
-        if words.len() > copy.len() {
+        let missing_words = words.len().saturating_sub(copy.len());
+        region.set(Word::PoolsMissing, missing_words.div_ceil(ROW_WORDS) as u64);
+        if missing_words > 0 {
             return;
         }
         // Whoever sees one of the stores below sees the head behind the record.
@@ -86,7 +88,7 @@ impl Manners {
         for (word, value) in copy.iter().zip(words) {
             word.store(value, Ordering::Relaxed);
         }
-        region.word(Word::MannersCount).store(count, Ordering::Release);
+        region.word(Word::PoolsCount).store(count, Ordering::Release);
     }
 
     fn words(&self, next: u64) -> Vec<u64> {
@@ -120,9 +122,9 @@ impl Manners {
 
     /// The newest state, and the number of the first record that is no part of it. `None` where it is damaged.
     pub(super) fn read(look: &impl Look) -> Option<(Self, u64)> {
-        let (start, both_words) = look.shape().part(Part::Manners);
+        let (start, both_words) = look.shape().part(Part::Pools);
         loop {
-            let count = look.field(Word::MannersCount);
+            let count = look.field(Word::PoolsCount);
             if count == 0 {
                 return Some((Self::default(), 0));
             }
@@ -130,7 +132,7 @@ impl Manners {
             look.load_all(start + (count & 1) as usize * words.len(), &mut words);
             fence(Ordering::Acquire);
             // The writer goes to the other copy first.
-            if look.field(Word::MannersCount) == count {
+            if look.field(Word::PoolsCount) == count {
                 return Self::from_words(&words);
             }
         }
@@ -139,7 +141,7 @@ impl Manners {
     fn from_words(words: &[u64]) -> Option<(Self, u64)> {
         let (fixed, rest) = words.split_first_chunk::<FIXED_WORDS>()?;
         let [next, settings, fraction, has_fraction, pools, scopes] = *fixed;
-        let (rows, _) = rest.as_chunks::<3>();
+        let (rows, _) = rest.as_chunks::<ROW_WORDS>();
         let pools = usize::try_from(pools).ok()?;
         let end = pools.checked_add(usize::try_from(scopes).ok()?)?;
         let rows = rows.get(..end)?;
@@ -159,18 +161,18 @@ impl Manners {
                 _ => ScopeFilter::Unknown,
             },
         };
-        let manners = Self {
+        let pools_state = Self {
             pools: pools.iter().map(pool).collect(),
             scopes: scopes.iter().map(scope).collect(),
             settings: settings.checked_sub(1).map(|id| StringId(id as u32)),
             memory_fraction: (has_fraction != 0).then(|| f64::from_bits(fraction)),
         };
-        Some((manners, next))
+        Some((pools_state, next))
     }
 }
 
 fn copy(region: &Region, count: u64) -> &[AtomicU64] {
-    let both = region.rows::<1>(Part::Manners).as_flattened();
+    let both = region.rows::<1>(Part::Pools).as_flattened();
     let (even, odd) = both.split_at(both.len() / 2);
     if count & 1 == 0 { even } else { odd }
 }
@@ -182,60 +184,61 @@ mod tests {
 
     const POOL: PoolId = PoolId(0, 7);
 
-    fn after(events: &[Event]) -> Manners {
-        let mut manners = Manners::default();
-        assert!(events.iter().all(|event| manners.apply(event)));
-        manners
+    fn after(events: &[Event]) -> PoolsState {
+        let mut pools_state = PoolsState::default();
+        assert!(events.iter().all(|event| pools_state.apply(event)));
+        pools_state
     }
 
     #[test]
     fn what_is_written_is_read_and_the_last_write_counts() {
         let region = Region::anonymous(Shape::new(64, 0)).unwrap();
-        assert_eq!(Manners::read(&region), Some((Manners::default(), 0)));
+        assert_eq!(PoolsState::read(&region), Some((PoolsState::default(), 0)));
         let filter = ScopeFilter::Unknown;
-        let mut manners = after(&[
+        let mut pools_state = after(&[
             Event::PoolCreate { pool: POOL, own_source: true },
             Event::PoolUseOnOom { pool: POOL, enabled: true },
             Event::PoolBegin { pool: PoolId(3, 0), filter },
             Event::Settings { text: StringId(0) },
         ]);
-        manners.write(&region, 4);
-        assert_eq!(Manners::read(&region), Some((manners.clone(), 4)));
+        pools_state.write(&region, 4);
+        assert_eq!(PoolsState::read(&region), Some((pools_state.clone(), 4)));
         for next in 5..8 {
-            manners.apply(&Event::MemoryFraction { fraction: next as f64 / 10.0 });
-            manners.write(&region, next);
-            assert_eq!(Manners::read(&region), Some((manners.clone(), next)));
+            pools_state.apply(&Event::MemoryFraction { fraction: next as f64 / 10.0 });
+            pools_state.write(&region, next);
+            assert_eq!(PoolsState::read(&region), Some((pools_state.clone(), next)));
         }
     }
 
     #[test]
     fn scopes_and_captures_come_and_go_with_their_pools() {
         let filter = ScopeFilter::Thread;
-        let mut manners =
+        let mut pools_state =
             after(&[Event::PoolBegin { pool: POOL, filter }, Event::CaptureBegin { pool: POOL }]);
-        assert_eq!(manners.scopes, [ScopeState { pool: POOL, filter: ScopeFilter::Capture }]);
-        assert_eq!(manners.pools[0].use_count, 1);
-        manners.apply(&Event::CaptureEnd { pool: POOL });
-        assert_eq!(manners.scopes, [ScopeState { pool: POOL, filter }]);
-        manners.apply(&Event::PoolEnd { pool: POOL });
-        manners.apply(&Event::PoolRelease { pool: POOL });
-        assert_eq!((manners.scopes.len(), manners.pools[0].use_count), (0, 0));
-        assert!(!manners.apply(&Event::ResetPeak));
+        assert_eq!(pools_state.scopes, [ScopeState { pool: POOL, filter: ScopeFilter::Capture }]);
+        assert_eq!(pools_state.pools[0].use_count, 1);
+        pools_state.apply(&Event::CaptureEnd { pool: POOL });
+        assert_eq!(pools_state.scopes, [ScopeState { pool: POOL, filter }]);
+        pools_state.apply(&Event::PoolEnd { pool: POOL });
+        pools_state.apply(&Event::PoolRelease { pool: POOL });
+        assert_eq!((pools_state.scopes.len(), pools_state.pools[0].use_count), (0, 0));
+        assert!(!pools_state.apply(&Event::ResetPeak));
     }
 
     #[test]
     fn more_pools_than_fit_are_missing_and_damage_is_no_panic() {
         let region = Region::anonymous(Shape::new(64, 0)).unwrap();
-        let mut manners = Manners::default();
+        let mut pools_state = PoolsState::default();
         for pool in 1..3_000 {
-            manners.apply(&Event::PoolCreate { pool: PoolId(pool, 0), own_source: false });
+            pools_state.apply(&Event::PoolCreate { pool: PoolId(pool, 0), own_source: false });
         }
-        manners.write(&region, 3_000);
-        assert_eq!(region.get(Word::MannersMissing), 1);
-        manners.pools.clear();
-        manners.write(&region, 3_001);
-        assert_eq!(region.get(Word::MannersMissing), 0);
+        pools_state.write(&region, 3_000);
+        let capacity = (Shape::new(64, 0).pools_words - FIXED_WORDS) / ROW_WORDS;
+        assert_eq!(region.get(Word::PoolsMissing), 2_999 - capacity as u64);
+        pools_state.pools.clear();
+        pools_state.write(&region, 3_001);
+        assert_eq!(region.get(Word::PoolsMissing), 0);
         copy(&region, 1)[4].store(u64::MAX, Ordering::Relaxed);
-        assert_eq!(Manners::read(&region), None);
+        assert_eq!(PoolsState::read(&region), None);
     }
 }
