@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use exercise::exercise;
+use replay::import::{Known, import_bytes};
 use replay::source::read_all;
 
 /// Changed copies of each file; about three seconds unoptimised.
@@ -189,6 +190,27 @@ fn what_was_found_stays_refused_or_imported() {
     let map = r#"{"action": "segment_map", "addr": 2097152, "size": 2097152, "stream": 0}"#;
     let maps = vec![map; 30_000].join(",");
     exercise(snapshot(segment(2_097_152, "small"), maps).as_bytes());
+}
+
+#[test]
+fn a_snapshot_with_a_block_smaller_than_its_request_is_refused() {
+    let snapshot = |requested: u64| {
+        format!(
+            r#"{{"segments": [{{"device": 0, "address": 2097152, "total_size": 2097152, "stream": 0, "blocks":
+            [{{"size": 2097152, "requested_size": {requested}, "state": "active_allocated"}}]}}],
+            "device_traces": [[]]}}"#
+        )
+    };
+    let import = |requested| {
+        let bytes = snapshot(requested).into_bytes();
+        import_bytes(bytes, Path::new("a.json"), &Known::default())
+            .map_err(|error| error.to_string())
+    };
+    assert!(import(2_097_152).is_ok());
+    for requested in [2_097_153, u64::MAX] {
+        let error = import(requested).expect_err("too much");
+        assert!(error.contains("fewer than the") && error.contains("device 0"), "{error}");
+    }
 }
 
 #[test]

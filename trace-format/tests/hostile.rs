@@ -233,3 +233,53 @@ fn bytes_behind_the_end_are_told() {
     let half = tape.len() / 2;
     assert_eq!(report, format!("complete; {half} bytes behind its end at byte {half} ignored"));
 }
+
+/// The reader's answer to a tape with a base of these segments: (address, size, blocks of (size, requested)).
+fn base_of(segments: &[(u64, u64, &[(u64, u64)])]) -> Option<String> {
+    let put = |out: &mut Vec<u8>, mut value: u64| {
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+    };
+    let mut payload = vec![0; 7]; // Time, settings, fraction, statistics, pools, scopes and captures: none.
+    put(&mut payload, segments.len() as u64);
+    let mut last = 0u64;
+    for &(addr, size_bytes, blocks) in segments {
+        let step = addr.wrapping_sub(last);
+        put(&mut payload, step << 1 ^ (step as i64 >> 63) as u64);
+        put(&mut payload, size_bytes);
+        payload.extend([0; 5]); // Stream, pool, flags and stack.
+        put(&mut payload, blocks.len() as u64);
+        for &(size_bytes, requested_bytes) in blocks {
+            put(&mut payload, size_bytes);
+            put(&mut payload, requested_bytes);
+            payload.extend([1, 0]); // Allocated, without a stack.
+        }
+        last = addr;
+    }
+    let tape = tape_with(5, 1, &payload);
+    let error = Reader::new(&tape[..], "a state").unwrap().find_map(Result::err)?;
+    assert!(matches!(error.cause, ReadCause::Contradiction(_)), "{error}");
+    Some(error.to_string())
+}
+
+#[test]
+fn a_state_that_no_allocator_can_be_in_is_refused() {
+    let good: [(u64, u64, &[(u64, u64)]); 2] =
+        [(4096, 1024, &[(512, 512), (512, 1)]), (5120, 512, &[(512, 0)])];
+    assert_eq!(base_of(&good), None);
+    let cases: [(&[(u64, u64, &[(u64, u64)])], &str); 6] = [
+        (&[(4096, 512, &[(512, 513)])], "has 512 bytes, fewer than the 513 requested"),
+        (&[(4096, 512, &[(1024, 1)])], "no segment holds 1024 bytes"),
+        (&[(4096, 1024, &[(512, 1)])], "do not tile it"),
+        (&[(4096, 0, &[])], "no range of memory"),
+        (&[(4096, u64::MAX, &[(512, 1)])], "no range of memory"),
+        (&[(4096, 512, &[(512, 1)]), (4500, 512, &[(512, 1)])], "overlap the segment"),
+    ];
+    for (segments, says) in cases {
+        let error = base_of(segments).expect(says);
+        assert!(error.contains(says) && error.contains("a state: chunk"), "{says}: {error}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use crate::{layout::VERSION, varint::Malformed};
+use crate::{layout::VERSION, state::Problem, varint::Malformed};
 
 /// A tape that cannot be read, or not beyond some byte. What was read before stays true.
 #[derive(Debug)]
@@ -67,6 +67,9 @@ pub enum ReadCause {
         /// How much of it is accepted.
         limit: u64,
     },
+    /// The chunk's checksum is right, and yet the state of memory in it contradicts itself.
+    #[error("the chunk makes no sense: {0}")]
+    Contradiction(Problem),
     /// The chunk's checksum is right, and yet its contents make no sense.
     #[error("the chunk makes no sense: {0}")]
     Malformed(Malformed),
@@ -91,6 +94,7 @@ impl fmt::Display for ReadError {
             ReadCause::Damaged { .. }
             | ReadCause::Sequence { .. }
             | ReadCause::Unpack
+            | ReadCause::Contradiction(_)
             | ReadCause::Malformed(_) => write!(
                 f,
                 "take another copy, or keep what lies before: head -c {offset_bytes} {name} > part.vtape"
@@ -104,6 +108,7 @@ impl std::error::Error for ReadError {
         match &self.cause {
             ReadCause::Io(e) => Some(e),
             ReadCause::Malformed(e) => Some(e),
+            ReadCause::Contradiction(e) => Some(e),
             _ => None,
         }
     }

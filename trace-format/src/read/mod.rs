@@ -24,6 +24,7 @@ use crate::{
     meta::Meta,
     order::BaseOrder,
     order_codec,
+    state::check_segments,
     tables::Tables,
     varint::Malformed,
 };
@@ -174,6 +175,9 @@ impl<R: Read> Reader<R> {
         }
         self.chunks.unpack(header, &mut self.payload)?;
         let item = self.contents(header).map_err(ReadCause::Malformed)?;
+        if let Some(Item::Base(_, base)) = &item {
+            check_segments(&base.segments).map_err(ReadCause::Contradiction)?;
+        }
         self.budget.tables(self.tables.size_bytes())?;
         Ok(item)
     }
