@@ -34,10 +34,7 @@ pub use requests::PlaceError;
 
 use crate::pickle::{self, Limits, PickleError};
 use crate::snapshot::{self, Segment, Settings, Snapshot, SnapshotError, Stacks};
-use crate::source::{self, SourceError};
-
-/// Largest file read, after decompression.
-pub const INPUT_BYTES_MAX: u64 = 4 << 30;
+use crate::source::{self, Input, SourceError};
 
 /// A file as a tape holds it.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,20 +151,26 @@ pub enum ImportError {
 /// # Errors
 /// When the file cannot be read, is of no known kind, or contradicts itself.
 pub fn import_file(path: &Path, known: &Known) -> Result<Import, ImportError> {
-    import_bytes(source::read_all(path, INPUT_BYTES_MAX)?, path, known)
+    import_bytes(source::read_all(path, known.trust_factor)?, path, known)
 }
 
-/// Imports the content of a file, decompressed; errors call it `path`.
+/// Imports the content of a file; errors call it `path`.
 ///
 /// # Errors
 /// As [`import_file`].
-pub fn import_bytes(bytes: Vec<u8>, path: &Path, known: &Known) -> Result<Import, ImportError> {
+pub fn import_bytes(
+    input: impl Into<Input>,
+    path: &Path,
+    known: &Known,
+) -> Result<Import, ImportError> {
+    let Input { bytes, stored_bytes } = input.into();
     let path = || path.display().to_string();
     let origin = origin_of(&bytes, path)?;
+    let limits = Limits::of_file(stored_bytes, known.trust_factor);
     let read = match origin {
-        Origin::Snapshot => return import(snapshot_of(bytes, path)?, known),
-        Origin::RmmLog => rmm::read(&bytes),
-        Origin::Minimalloc => minimalloc::read(&bytes),
+        Origin::Snapshot => return import(snapshot_of(bytes, limits, path)?, known),
+        Origin::RmmLog => rmm::read(&bytes, limits.records),
+        Origin::Minimalloc => minimalloc::read(&bytes, limits.records),
     };
     drop(bytes);
     let requests = read.map_err(|error| ImportError::Csv { path: path(), origin, error })?;
@@ -183,10 +186,10 @@ pub fn import_bytes(bytes: Vec<u8>, path: &Path, known: &Known) -> Result<Import
 /// # Errors
 /// When the file cannot be read or is not a snapshot.
 pub fn read_snapshot(path: &Path) -> Result<Snapshot, ImportError> {
-    let bytes = source::read_all(path, INPUT_BYTES_MAX)?;
+    let Input { bytes, stored_bytes } = source::read_all(path, 1)?;
     let path = || path.display().to_string();
     match origin_of(&bytes, path)? {
-        Origin::Snapshot => snapshot_of(bytes, path),
+        Origin::Snapshot => snapshot_of(bytes, Limits::of_file(stored_bytes, 1), path),
         origin => Err(ImportError::NoSnapshot { path: path(), origin }),
     }
 }
@@ -195,13 +198,16 @@ fn origin_of(bytes: &[u8], path: impl Fn() -> String) -> Result<Origin, ImportEr
     Origin::of(bytes).map_err(|start| ImportError::Unknown { path: path(), start })
 }
 
-fn snapshot_of(bytes: Vec<u8>, path: impl Fn() -> String) -> Result<Snapshot, ImportError> {
+fn snapshot_of(
+    bytes: Vec<u8>,
+    limits: Limits,
+    path: impl Fn() -> String,
+) -> Result<Snapshot, ImportError> {
     let tree = if is_json(&bytes) {
-        pickle::read_json(&bytes, Limits::default())
+        pickle::read_json(&bytes, limits)
             .map_err(|error| ImportError::Json { path: path(), error })?
     } else {
-        pickle::read(&bytes, Limits::default())
-            .map_err(|error| ImportError::Pickle { path: path(), error })?
+        pickle::read(&bytes, limits).map_err(|error| ImportError::Pickle { path: path(), error })?
     };
     drop(bytes);
     snapshot::from_tree(&tree).map_err(|error| ImportError::Snapshot { path: path(), error })
