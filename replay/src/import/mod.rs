@@ -33,6 +33,7 @@ pub(crate) use origin::{START_BYTES, is_run};
 pub use requests::PlaceError;
 
 use crate::pickle::{self, Limits, PickleError};
+use crate::sizes::{SizeError, Sizes};
 use crate::snapshot::{self, Segment, Settings, Snapshot, SnapshotError, Stacks};
 use crate::source::{self, Input, SourceError};
 
@@ -136,6 +137,16 @@ pub enum ImportError {
         /// What and where.
         error: SnapshotError,
     },
+    /// The sizes of a device's events do not add up.
+    #[error("device {device}, event {at}: {error}")]
+    Sizes {
+        /// The device.
+        device: DeviceId,
+        /// Which of its events, from 0; those of the file with what was worked out between them.
+        at: usize,
+        /// What is wrong.
+        error: SizeError,
+    },
     /// The final segments overlap or are not tiled.
     #[error("device {device}: the snapshot's segments contradict themselves: {error}")]
     Segments {
@@ -174,11 +185,12 @@ pub fn import_bytes(
     };
     drop(bytes);
     let requests = read.map_err(|error| ImportError::Csv { path: path(), origin, error })?;
-    requests.place(origin).map_err(|error| ImportError::Place {
+    let placed = requests.place(origin).map_err(|error| ImportError::Place {
         path: path(),
         origin,
         error: Box::new(error),
-    })
+    })?;
+    placed.checked()
 }
 
 /// Reads a snapshot file.
@@ -253,7 +265,22 @@ pub fn import(snapshot: Snapshot, known: &Known) -> Result<Import, ImportError> 
         }
     }
     out.inferred.extend(left_out.iter().map(|what| format!("left out: {what}")));
-    Ok(out)
+    out.checked()
+}
+
+impl Import {
+    /// The import, if what its events name adds up.
+    fn checked(self) -> Result<Self, ImportError> {
+        for DeviceImport { device, base, records, .. } in &self.devices {
+            let failed = |at| move |error| ImportError::Sizes { device: *device, at, error };
+            let mut sizes = Sizes::default();
+            sizes.base(base).map_err(failed(0))?;
+            for (at, record) in records.iter().enumerate() {
+                sizes.event(&record.event).map_err(failed(at))?;
+            }
+        }
+        Ok(self)
+    }
 }
 
 /// One device's part of a snapshot.

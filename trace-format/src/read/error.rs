@@ -63,6 +63,9 @@ pub enum ReadCause {
     /// The chunk's checksum is right, and yet the state of memory in it contradicts itself.
     #[error("the chunk makes no sense: {0}")]
     Contradiction(Problem),
+    /// What the chunk holds is well-formed, and yet makes no sense with what came before.
+    #[error("the chunk makes no sense: {0}")]
+    Refused(String),
     /// The chunk's checksum is right, and yet its contents make no sense.
     #[error("the chunk makes no sense: {0}")]
     Malformed(Malformed),
@@ -89,6 +92,7 @@ impl fmt::Display for ReadError {
             | ReadCause::Sequence { .. }
             | ReadCause::Unpack
             | ReadCause::Contradiction(_)
+            | ReadCause::Refused(_)
             | ReadCause::Malformed(_) => write!(
                 f,
                 "take another copy, or keep what lies before: head -c {offset_bytes} {name} > part.vtape"

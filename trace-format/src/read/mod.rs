@@ -125,6 +125,11 @@ impl<R: Read> Reader<R> {
         &self.chunks.recovery
     }
 
+    /// The error of items that are well-formed and, as the caller found, make no sense together.
+    pub fn refuse(&self, why: String) -> ReadError {
+        self.error(ReadCause::Refused(why))
+    }
+
     fn read_meta(&mut self) -> Result<(), ReadCause> {
         match self.chunks.next()? {
             None => Err(ReadCause::Empty),
