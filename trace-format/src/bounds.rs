@@ -1,9 +1,9 @@
 //! How much a file may hold for its size, so that a small hostile one cannot ask for all of a reader's memory.
 //!
-//! The reader of tapes and the importers of other files share the numbers. A recorded tape takes 0.6 to 6 bytes for each
-//! record and unpacks to 2 to 20 times its size; a packed snapshot of PyTorch takes 2 to 30 bytes for each event and
-//! unpacks to 20 to 40 times its size as a pickle, to 360 as JSON. The limits leave room for more than that, and for
-//! short files whatever they compress to.
+//! The reader of tapes and the importers of other files share the numbers. A recorded tape takes 0.6 to 6 bytes for
+//! each record and unpacks to 2 to 20 times its size; a packed snapshot of PyTorch takes 2 to 30 bytes for each event
+//! and unpacks to 20 to 40 times its size as a pickle, to 360 as JSON. The limits leave room for more than that, and
+//! for short files whatever they compress to.
 
 /// What is bounded, what of it any file may hold, and how much more for each byte of the file.
 #[derive(Clone, Copy, Debug)]

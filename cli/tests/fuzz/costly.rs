@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use trace_format::{
     Addr, BlockState, BlockStatus, Category, DeviceId, Event, Frame, MarkKind, Meta, PoolId,
     Record, ScopeFilter, SegmentState, StackId, Stream, ThreadId, Writer,
@@ -170,15 +170,32 @@ fn snapshot(dice: &mut Dice, count: usize) -> Vec<u8> {
     let mut segments = Vec::new();
     for at in 0..count {
         let addr = (at as u64 + 1) << 21;
-        let event = |action: &str, addr: u64, size: u64| json!({"action": action, "addr": addr, "size": size, "stream": 0});
+        let event = |action: &str, addr: u64, size: u64| -> Value {
+            json!({"action": action, "addr": addr, "size": size, "stream": 0})
+        };
         match what {
             0 => events.push(event("alloc", addr, 512)),
-            1 => events.extend([event("alloc", 1 << 21, 512), event("free_requested", 1 << 21, 512)]),
+            1 => {
+                events.extend([event("alloc", 1 << 21, 512), event("free_requested", 1 << 21, 512)])
+            }
             2 => events.push(event("segment_map", addr, 2 << 20)),
-            3 => events.extend([event("segment_alloc", addr, 2 << 20), event("alloc", addr, 512), event("oom", 0, 1 << 40)]),
-            4 => segments.push(json!({"device": at % 1024, "address": addr, "total_size": 2 << 20, "stream": at, "is_expandable": at % 2 == 0,
-                "segment_pool_id": [0, 0], "blocks": [{"size": 2 << 20, "state": "active_allocated"}]})),
-            _ => events.extend([event("segment_alloc", addr, 20 << 20), event("segment_free", addr, 20 << 20)]),
+            3 => {
+                let segment = event("segment_alloc", addr, 2 << 20);
+                events.extend([segment, event("alloc", addr, 512), event("oom", 0, 1 << 40)]);
+            }
+            4 => segments.push(json!({
+                "device": at % 1024,
+                "address": addr,
+                "total_size": 2 << 20,
+                "stream": at,
+                "is_expandable": at % 2 == 0,
+                "segment_pool_id": [0, 0],
+                "blocks": [{"size": 2 << 20, "state": "active_allocated"}]
+            })),
+            _ => events.extend([
+                event("segment_alloc", addr, 20 << 20),
+                event("segment_free", addr, 20 << 20),
+            ]),
         }
     }
     let value = json!({"segments": segments, "device_traces": [events]});

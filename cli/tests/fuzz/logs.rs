@@ -13,7 +13,8 @@ fn rmm(dice: &mut Dice) -> Vec<u8> {
     let headers = [
         "Thread,Time,Action,Pointer,Size,Stream",
         "Thread,Elapsed Nanoseconds,Action,Pointer,Size,Stream",
-        "Event Type,Device ID,Address,Stream,Size (bytes),Free Memory,Total Memory,Current Allocs,Start,End,Elapsed,Location",
+        "Event Type,Device ID,Address,Stream,Size (bytes),Free Memory,Total Memory,Current Allocs,Start,End,Elapsed,\
+         Location",
     ];
     let header = *dice.pick(&headers);
     let mut text = format!("{header}\n");

@@ -31,10 +31,10 @@ const SECONDS: u64 = 5;
 /// One file in so many is costly.
 const COSTLY: usize = 2000;
 
-/// Nobody who listens.
-struct Deaf;
+/// A caller that shows nothing.
+struct Silent;
 
-impl cli::Caller for Deaf {
+impl cli::Caller for Silent {
     fn at(&self, _: u64, _: u64) {}
     fn warn(&self, _: &str) {}
 }
@@ -116,7 +116,7 @@ impl Run {
             let begun = Instant::now();
             let lines = std::mem::take(&mut line);
             let answer =
-                panic::catch_unwind(AssertUnwindSafe(|| cli::ask(Arc::new(Deaf), 1, lines)));
+                panic::catch_unwind(AssertUnwindSafe(|| cli::ask(Arc::new(Silent), 1, lines)));
             let taken = begun.elapsed();
             self.watch.end();
             let count = self.counts.entry(verb.name().to_owned()).or_default();
@@ -145,7 +145,8 @@ impl Run {
         for (verb, Count { answered, refused, taken, slowest }) in &self.counts {
             let (most, number) = slowest;
             println!(
-                "{verb:<8} {answered:>8} answered {refused:>8} refused, {taken:.1?} in all, at most {most:.2?} (file {number})"
+                "{verb:<8} {answered:>8} answered {refused:>8} refused, {taken:.1?} in all, \
+                 at most {most:.2?} (file {number})"
             );
         }
     }
@@ -165,12 +166,12 @@ fn every_verb_answers_or_refuses_files_with_wrong_meanings() {
     let (first, end) = (first.unwrap_or(0), Duration::from_secs(seconds.unwrap_or(SECONDS)));
     let mut run = Run::new(folder.path());
     let begun = Instant::now();
-    let (mut files, mut told) = (0, Instant::now());
+    let (mut files, mut reported) = (0, Instant::now());
     while begun.elapsed() < end && files < most {
         run.give(first + files);
         files += 1;
-        if told.elapsed().as_secs() >= 60 {
-            told = Instant::now();
+        if reported.elapsed().as_secs() >= 60 {
+            reported = Instant::now();
             println!("so far {files}: the next is VRAMTAPE_FUZZ_FIRST={}", first + files);
         }
     }

@@ -98,7 +98,8 @@ fn value(dice: &mut Dice) -> Value {
         top.insert(
             "allocator_settings".to_owned(),
             json!({"PYTORCH_CUDA_ALLOC_CONF": dice.pick(&SETTINGS), "expandable_segments": dice.once_in(2),
-                "max_split_size": dice.extreme(), "garbage_collection_threshold": *dice.pick(&[0.0, 0.5, 1e-9, -1.0, 9.0]),
+                "max_split_size": dice.extreme(),
+                "garbage_collection_threshold": *dice.pick(&[0.0, 0.5, 1e-9, -1.0, 9.0]),
                 "roundup_power2_divisions": {"1": dice.extreme(), "64": 3, "256": 4}}),
         );
     }
