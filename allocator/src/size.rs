@@ -31,7 +31,7 @@ pub fn round(requested_bytes: u64, config: &Config) -> u64 {
         return MIN_BLOCK_BYTES;
     }
     let divisions = config.roundup_divisions(requested_bytes);
-    if divisions > 1 && requested_bytes > MIN_BLOCK_BYTES * divisions {
+    if divisions > 1 && requested_bytes > MIN_BLOCK_BYTES.wrapping_mul(divisions) {
         round_to_division(requested_bytes, divisions)
     } else {
         requested_bytes.next_multiple_of(MIN_BLOCK_BYTES)

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use replay::check::{Demand, FaultGroup, check};
-use replay::import::INPUT_BYTES_MAX;
-use replay::source::read_all;
+use replay::check::{Demand, FaultGroup, check_within};
+use replay::import::Known;
+use replay::pickle::Limits;
+use replay::source::{Input, read_all};
 use replay::tape::Tape;
 use serde::Serialize;
 
+use crate::input::TrustFlag;
 use crate::{Verdict, bytes, output};
 
 /// The flags.
@@ -23,6 +25,8 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trust: TrustFlag,
 }
 
 #[derive(Serialize)]
@@ -62,8 +66,9 @@ struct Span {
 
 /// Checks and reports.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    let factor = options.trust.with(&Known::default()).trust_factor;
     if options.snapshot != Path::new("-")
-        && let Some(tape) = Tape::open_recorded(&options.snapshot, 1)?
+        && let Some(tape) = Tape::open_recorded(&options.snapshot, factor)?
     {
         drop(tape);
         let name = options.snapshot.display();
@@ -72,9 +77,10 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
              `vramtape export {name} -o FILE.pickle` makes a snapshot of it"
         );
     }
-    let content = read_all(&options.snapshot, INPUT_BYTES_MAX)?;
+    let Input { bytes, stored_bytes } = read_all(&options.snapshot, factor)?;
+    let limits = Limits::of_file(stored_bytes, factor);
     let demand = if options.complete { Demand::Complete } else { Demand::Readable };
-    let checked = check(&content, demand).with_context(|| {
+    let checked = check_within(&bytes, limits, demand).with_context(|| {
         format!("{} is no snapshot of torch.cuda.memory._dump_snapshot", options.snapshot.display())
     })?;
     let fault = |fault: &replay::check::Fault| Fault {

@@ -15,7 +15,7 @@ use crate::progress::Spinner;
 /// The flag of every verb that reads runs.
 #[derive(Clone, Copy, clap::Args)]
 pub(crate) struct TrustFlag {
-    /// Accept tapes that hold N times more than recorded ones of their size do
+    /// Accept files that hold N times more than is expected of their size
     #[arg(long = "trust-factor", value_name = "N", default_value_t = 1)]
     factor: u64,
 }

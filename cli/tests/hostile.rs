@@ -6,7 +6,8 @@ use std::path::Path;
 
 use common::vramtape;
 use trace_format::{
-    Addr, DeviceId, DeviceMeta, Event, Meta, PoolId, Record, StackId, Stream, ThreadId, Writer,
+    Addr, BaseState, DeviceId, DeviceMeta, Event, Meta, PoolId, PoolState, Record, StackId, Stream,
+    ThreadId, Writer,
 };
 
 /// Clears the screen, sets the title, and the same by a control character of eight bits.
@@ -76,4 +77,80 @@ fn a_small_file_that_holds_much_is_refused_by_every_verb_and_read_on_request() {
     }
     let (text, code) = vramtape(&["info", bomb, "--trust-factor", "2"]);
     assert!(code == Some(0) && text.contains("3145728"), "{text}");
+}
+
+/// A tape of one device that claims so much memory, of a state and of what happened.
+fn tape_of(path: &Path, capacity_bytes: Option<u64>, base: &BaseState, events: &[Event]) {
+    let devices = vec![DeviceMeta { capacity_bytes, ..DeviceMeta::default() }];
+    let mut writer = Writer::create(path, &Meta { devices, ..Meta::default() }).unwrap();
+    writer.base(DeviceId(0), base).unwrap();
+    for event in events {
+        let record =
+            Record { time_ns: 1, thread: ThreadId(1), stack: StackId::NONE, event: *event };
+        writer.push(DeviceId(0), &record).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+const VERBS: [&str; 7] = ["info", "replay", "compare", "waste", "fit", "tune", "verify"];
+
+fn alloc(addr: u64, bytes: u64) -> Event {
+    let (addr, stream, pool) = (Addr(addr), Stream(0), PoolId::DEFAULT);
+    Event::Alloc { addr, requested_bytes: bytes, size_bytes: bytes, stream, pool }
+}
+
+#[test]
+fn a_pool_with_four_thousand_million_users_takes_no_longer_than_one_with_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("users.vtape");
+    let pool = PoolState {
+        pool: PoolId(0, 7),
+        use_count: u32::MAX,
+        own_source: false,
+        use_on_oom: false,
+        no_split: false,
+    };
+    let base = BaseState { pools: vec![pool], ..BaseState::default() };
+    let create = Event::PoolCreate { pool: PoolId(0, 7), own_source: false };
+    tape_of(&run, None, &base, &[create, alloc(512, 512)]);
+    for strategy in ["native", "bfc", "async-pool", "rmm-pool", "rmm-arena"] {
+        let (text, code) = vramtape(&["replay", run.to_str().unwrap(), "--strategy", strategy]);
+        assert_eq!(code, Some(0), "{strategy}: {text}");
+    }
+}
+
+#[test]
+fn a_device_of_more_memory_than_there_is_and_addresses_at_their_end_are_no_surprise() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("large.vtape");
+    let (addr, stream, pool) = (Addr(u64::MAX - (64 << 20)), Stream(0), PoolId::DEFAULT);
+    let size_bytes = 20 << 20;
+    let map = Event::SegmentMap { addr, size_bytes, stream, pool, is_large: true };
+    tape_of(&run, Some(u64::MAX), &BaseState::default(), &[map, alloc(addr.0, 3 << 20)]);
+    for verb in VERBS {
+        let (text, code) = vramtape(&[verb, run.to_str().unwrap()]);
+        assert!(matches!(code, Some(0 | 1)), "{verb}: {text}");
+    }
+    let out = folder.path().join("series.parquet");
+    let line = ["export", run.to_str().unwrap(), "-o", out.to_str().unwrap(), "--table", "series"];
+    let (text, code) = vramtape(&[&line[..], &["--points", "18446744073709551615"]].concat());
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn sizes_that_do_not_add_up_are_refused_by_every_verb() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("sums.vtape");
+    let much = 1 << 61;
+    for (events, says) in [
+        (vec![alloc(512, much), alloc(1024, much), alloc(1536, much)], "more than 4 EiB"),
+        (vec![alloc(u64::MAX - 511, 1024)], "past the end"),
+    ] {
+        tape_of(&run, None, &BaseState::default(), &events);
+        for verb in VERBS {
+            let (text, code) = vramtape(&[verb, run.to_str().unwrap()]);
+            assert!(code == Some(2) && text.contains(says), "{verb}: {text}");
+        }
+        std::fs::remove_file(&run).unwrap();
+    }
 }

@@ -31,6 +31,7 @@ def replay(
     empty_cache: bool = True,
     cold: bool = False,
     edit: Texts = None,
+    trust_factor: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Says what a run would have reserved under one setting.
@@ -48,10 +49,11 @@ def replay(
     :param empty_cache: follow the emptied caches that an import only inferred
     :param cold: of a run that starts in the middle, request what was live there anew from an empty device
     :param edit: an edit of the program, such as ``"scale:0.5"``, or several; ``vramtape help edit`` has them all
+    :param trust_factor: accept a file that holds this many times more than is expected of its size
     :param threads: how many threads work, one a core if left out
     :raises vramtape.Error: when the run cannot be read or replayed, or there are no such settings
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     settings = [*_flags("strategy", strategy), *_flags("config", config)]
     return ask(["replay", *settings, *machine, *_runs(run)], threads, progress)
 
@@ -70,6 +72,7 @@ def compare(
     cold: bool = False,
     keep_going: bool = False,
     edit: Texts = None,
+    trust_factor: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Replays under the recorded settings, the usual ones and models of other allocators; a row each in ``rows``.
@@ -81,7 +84,7 @@ def compare(
 
     The others are those of :func:`replay`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     settings = [*_flags("strategy", strategy), *_flags("config", config)]
     return ask(["compare", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -101,6 +104,7 @@ def waste(
     cold: bool = False,
     keep_going: bool = False,
     edit: Texts = None,
+    trust_factor: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Says where a run's reserved memory goes, byte for byte, at the peak, out of memory and over time.
@@ -110,7 +114,7 @@ def waste(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("points", points)]
     return ask(["waste", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -131,6 +135,7 @@ def fit(
     cold: bool = False,
     keep_going: bool = False,
     edit: Texts = None,
+    trust_factor: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Says what the smallest device is that a run fits on, under each row of :func:`compare`.
@@ -142,7 +147,7 @@ def fit(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("gpu", gpu)]
     return ask(["fit", *settings, *_flags("checks", checks), *machine, *_runs(runs, keep_going)], threads, progress)
 
@@ -160,6 +165,7 @@ def tune(
     cold: bool = False,
     keep_going: bool = False,
     edit: Texts = None,
+    trust_factor: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Finds the settings under which runs together reserve least; ``export`` has the lines for a shell.
@@ -168,16 +174,18 @@ def tune(
 
     The others are those of :func:`compare`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     return ask(["tune", *_flags("lines", lines), *machine, *_runs(runs, keep_going)], threads, progress)
 
 
-def info(run: Run, progress: Progress = None) -> dict[str, Any]:
+def info(run: Run, progress: Progress = None, *, trust_factor: Optional[int] = None) -> dict[str, Any]:
     """Says what a run holds: its description, its devices and how many events of each kind.
 
     Of a folder it lists the runs, in ``runs``.
+
+    :param trust_factor: as for :func:`replay`
     """
-    return ask(["info", *_runs(run)], 1, progress)
+    return ask(["info", *_flags("trust-factor", trust_factor), *_runs(run)], 1, progress)
 
 
 def edit(
@@ -188,16 +196,18 @@ def edit(
     *,
     force: bool = False,
     meta: Optional[Run] = None,
+    trust_factor: Optional[int] = None,
 ) -> dict[str, Any]:
     """Writes the tape of a program that asks for something else.
 
     :param edits: an edit, such as ``"scale:0.5"``, or several; ``vramtape help edit`` has them all
     :param output: the file to write
     :param force: replace the file if it exists
-    :param meta: as for :func:`replay`
+    :param meta: as for :func:`replay`, like ``trust_factor``
     """
     given = [edits] if isinstance(edits, str) else list(edits or ())
     flags = [*_paths("output", output), *_paths("meta", meta), *_switch("force", force)]
+    flags += _flags("trust-factor", trust_factor)
     return ask(["edit", *flags, *_runs(run), *given], 1, progress)
 
 
@@ -208,6 +218,7 @@ def import_run(
     *,
     force: bool = False,
     meta: Optional[Run] = None,
+    trust_factor: Optional[int] = None,
 ) -> dict[str, Any]:
     """Writes another tool's file as a tape: ``vramtape import``, whose name is a word of Python's own.
 
@@ -216,6 +227,7 @@ def import_run(
     The others are those of :func:`edit`.
     """
     flags = [*_paths("output", output), *_paths("meta", meta), *_switch("force", force)]
+    flags += _flags("trust-factor", trust_factor)
     return ask(["import", *flags, *_runs(file)], 1, progress)
 
 
@@ -236,6 +248,7 @@ def export(
     compat: Optional[str] = None,
     empty_cache: bool = True,
     edit: Texts = None,
+    trust_factor: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Writes a run as tables for DuckDB, pandas or Polars, or as a PyTorch memory snapshot.
@@ -251,32 +264,45 @@ def export(
 
     The others are those of :func:`replay`.
     """
-    machine = _machine(device, capacity, meta, compat, empty_cache, False, edit)
+    machine = _machine(device, capacity, meta, compat, empty_cache, False, edit, trust_factor)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("points", points)]
     kind = [*_flags("table", table), *_flags("format", format), *_switch("force", force)]
     return ask(["export", *_paths("output", output), *kind, *settings, *machine, *_runs(run)], threads, progress)
 
 
-def diff(expected: Run, actual: Run, progress: Progress = None) -> dict[str, Any]:
-    """Compares the placements of two runs; ``same`` is the answer, ``differences`` the first of each device."""
-    return ask(["diff", *_runs([expected, actual])], 1, progress)
+def diff(
+    expected: Run, actual: Run, progress: Progress = None, *, trust_factor: Optional[int] = None
+) -> dict[str, Any]:
+    """Compares the placements of two runs; ``same`` is the answer, ``differences`` the first of each device.
+
+    :param trust_factor: as for :func:`replay`
+    """
+    return ask(["diff", *_flags("trust-factor", trust_factor), *_runs([expected, actual])], 1, progress)
 
 
-def verify(run: Run, progress: Progress = None, *, meta: Optional[Run] = None) -> dict[str, Any]:
+def verify(
+    run: Run, progress: Progress = None, *, meta: Optional[Run] = None, trust_factor: Optional[int] = None
+) -> dict[str, Any]:
     """Replays a run under its recorded settings and compares; ``same`` is the answer.
 
     :param run: a tape or a PyTorch memory snapshot
     :param meta: JSON about its run: ``torch``, ``device_total_bytes``, ``fraction``, ``memory_stats``
+    :param trust_factor: as for :func:`replay`
     """
-    return ask(["verify", *_paths("meta", meta), *_runs(run)], 1, progress)
+    flags = [*_paths("meta", meta), *_flags("trust-factor", trust_factor)]
+    return ask(["verify", *flags, *_runs(run)], 1, progress)
 
 
-def check(snapshot: Run, progress: Progress = None, *, complete: bool = False) -> dict[str, Any]:
+def check(
+    snapshot: Run, progress: Progress = None, *, complete: bool = False, trust_factor: Optional[int] = None
+) -> dict[str, Any]:
     """Checks whether PyTorch's viewer and tools can read a snapshot; ``good`` is the answer.
 
     :param complete: also check what only some readers use
+    :param trust_factor: as for :func:`replay`
     """
-    return ask(["check", *_switch("complete", complete), *_runs(snapshot)], 1, progress)
+    flags = [*_switch("complete", complete), *_flags("trust-factor", trust_factor)]
+    return ask(["check", *flags, *_runs(snapshot)], 1, progress)
 
 
 def recover(
@@ -309,11 +335,12 @@ def _machine(
     empty_cache: bool,
     cold: bool,
     edit: Texts,
+    trust_factor: Optional[int],
 ) -> list[Text]:
     # An int is bytes; the command wants a unit.
     size = f"{capacity}B" if isinstance(capacity, int) else capacity
     flags = [*_flags("device", device), *_flags("capacity", size), *_flags("compat", compat), *_flags("edit", edit)]
-    flags += [*_paths("meta", meta), *_switch("cold", cold)]
+    flags += [*_paths("meta", meta), *_flags("trust-factor", trust_factor), *_switch("cold", cold)]
     return [*flags, *_switch("no-empty-cache", not empty_cache)]
 
 

@@ -19,6 +19,7 @@ pub mod report;
 pub mod run;
 pub mod script;
 pub mod series;
+pub mod sizes;
 pub mod snapshot;
 pub mod source;
 pub mod start;

@@ -18,7 +18,7 @@ use crate::strategy::table::Visitor;
 use crate::strategy::{Choice, Hosted, Native, Strategy};
 use crate::timeline::{Timeline, Witness};
 
-/// A device that nobody could fill: the capacity where none is known or asked for.
+/// A device that nobody could fill: the capacity where none is known or asked for, and the largest there is.
 pub const UNLIMITED_CAPACITY_BYTES: u64 = 1 << 44;
 
 /// Addresses of the simulated device. More than any processor has: a large device reserves 9/8 of itself for every
@@ -293,22 +293,31 @@ pub(crate) fn scripted_device(
     options: &Options,
     config: &Config,
 ) -> SimDevice {
-    let capacity_bytes = options.capacity_bytes.unwrap_or(UNLIMITED_CAPACITY_BYTES);
+    let capacity_bytes = capacity_bytes(options);
     let large_page_bytes = size::page_bytes(false, config);
     // The start keeps its addresses in any case: its blocks are where they are.
     let records = if options.recorded_addresses { tape.records } else { &[] };
     let script = Script::from_tape(tape.base, records, large_page_bytes, capacity_bytes);
     let granularity = SimConfig::GRANULARITY_BYTES;
-    let lowest = script.lowest().map_or(granularity, |addr| addr.0 / granularity * granularity);
+    // Addresses that no device has do not move the others.
+    let lowest = script.lowest().map_or(granularity, |addr| addr.0.min(ADDRESS_SPACE_BYTES));
+    let lowest = lowest / granularity * granularity;
     let mut device = empty_device(lowest.max(granularity), options);
     script.give_to(&mut device);
     device
+}
+
+/// Memory of the device; no more than where nobody could fill it, whatever was asked for or recorded.
+fn capacity_bytes(options: &Options) -> u64 {
+    options
+        .capacity_bytes
+        .map_or(UNLIMITED_CAPACITY_BYTES, |bytes| bytes.min(UNLIMITED_CAPACITY_BYTES))
 }
 
 fn empty_device(lowest: u64, options: &Options) -> SimDevice {
     SimDevice::new(SimConfig {
         base: Addr(lowest),
         length_bytes: ADDRESS_SPACE_BYTES,
-        ..SimConfig::with_capacity(options.capacity_bytes.unwrap_or(UNLIMITED_CAPACITY_BYTES))
+        ..SimConfig::with_capacity(capacity_bytes(options))
     })
 }

@@ -82,13 +82,13 @@ impl Hulls {
     /// Maps pages; true if a new segment begins with them. A segment grows without holes beyond its hull, and its
     /// addresses reach far further than it grows, so that no other begins where it ends.
     fn map(&mut self, addr: Addr, size_bytes: u64, kind: Kind) -> bool {
-        let end = addr.0 + size_bytes;
+        let end = addr.0.saturating_add(size_bytes);
         if let Some((_, hull)) = self.0.range_mut(..=addr.0).next_back()
             && hull.kind == kind
             && addr.0 <= hull.end
         {
             hull.end = hull.end.max(end);
-            hull.mapped_bytes += size_bytes;
+            hull.mapped_bytes = hull.mapped_bytes.saturating_add(size_bytes);
             return false;
         }
         self.0.insert(addr.0, Hull { end, mapped_bytes: size_bytes, kind });

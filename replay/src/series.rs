@@ -27,7 +27,7 @@ impl Series {
     /// For so many records, at most `points` points (at least one).
     pub(crate) fn new(records: usize, points: usize) -> Self {
         let stretch_records = (records as u64).div_ceil(points.max(1) as u64).max(1);
-        Self { stretch_records, points: Vec::with_capacity(points) }
+        Self { stretch_records, points: Vec::with_capacity(points.min(records)) }
     }
 
     /// What is held after a record.

@@ -1,14 +1,19 @@
 //! Where input bytes come from: a file or standard input, plain, zstd or gzip, told apart by content.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 use thiserror::Error;
+use trace_format::{Bound, TooMuch};
 
 /// The largest zstd window accepted (`--long=27`): 128 MiB.
 const MAX_WINDOW_LOG: u32 = 27;
+
+/// Bytes decompressed between two looks at how many there are.
+const STEP_BYTES: u64 = 1 << 20;
 
 /// How compressed files begin.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -27,6 +32,14 @@ pub enum SourceError {
         /// Why.
         source: io::Error,
     },
+    /// It unpacks to more than files of its size do.
+    #[error("{path}: {error}")]
+    TooMuch {
+        /// The file.
+        path: PathBuf,
+        /// How much, and what is accepted.
+        error: TooMuch,
+    },
     /// It is larger than allowed once decompressed.
     #[error("{path}: more than {limit_bytes} bytes after decompression, the limit")]
     TooLarge {
@@ -37,16 +50,36 @@ pub enum SourceError {
     },
 }
 
-/// All bytes of `path` (`-` is standard input), decompressed, at most `limit_bytes` of them.
+/// Largest file read, after decompression, however much it is trusted.
+const INPUT_BYTES_MAX: u64 = 4 << 30;
+
+/// A whole file, decompressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What it takes as it is stored, which bounds what it may hold.
+    pub stored_bytes: u64,
+}
+
+impl From<Vec<u8>> for Input {
+    /// A file that is not compressed.
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { stored_bytes: bytes.len() as u64, bytes }
+    }
+}
+
+/// All bytes of `path` (`-` is standard input), decompressed: at most `trust_factor` times what files of its size are
+/// expected to unpack to.
 ///
 /// # Errors
 /// When it cannot be opened, read or decompressed, or is larger than the limit.
-pub fn read_all(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, SourceError> {
+pub fn read_all(path: &Path, trust_factor: u64) -> Result<Input, SourceError> {
     if path.as_os_str() == "-" {
-        return read_from(io::stdin().lock(), path, limit_bytes);
+        return read_from(io::stdin().lock(), path, trust_factor);
     }
     let failed = |source| SourceError::Io { path: path.to_owned(), compression: "", source };
-    read_from(File::open(path).map_err(failed)?, path, limit_bytes)
+    read_from(File::open(path).map_err(failed)?, path, trust_factor)
 }
 
 /// The first bytes of a file, decompressed: `limit_bytes` of them, or all where it has less.
@@ -63,13 +96,39 @@ pub fn read_start(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, SourceError>
 ///
 /// # Errors
 /// As [`read_all`].
-pub fn read_from(raw: impl Read, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, SourceError> {
-    let (reader, compression) = decompress(raw, path)?;
-    let bytes = take(reader, compression, path, limit_bytes.saturating_add(1))?;
-    if bytes.len() as u64 > limit_bytes {
-        return Err(SourceError::TooLarge { path: path.to_owned(), limit_bytes });
+pub fn read_from(raw: impl Read, path: &Path, trust_factor: u64) -> Result<Input, SourceError> {
+    let stored_bytes = Cell::new(0);
+    let (mut reader, compression) = decompress(Counted { raw, bytes: &stored_bytes }, path)?;
+    let failed = |source| SourceError::Io { path: path.to_owned(), compression, source };
+    let mut bytes = Vec::new();
+    loop {
+        let held = bytes.len() as u64;
+        let too_much = |error| SourceError::TooMuch { path: path.to_owned(), error };
+        Bound::UNPACKED.check(held, stored_bytes.get(), trust_factor).map_err(too_much)?;
+        if held > INPUT_BYTES_MAX {
+            let limit_bytes = INPUT_BYTES_MAX;
+            return Err(SourceError::TooLarge { path: path.to_owned(), limit_bytes });
+        }
+        if reader.by_ref().take(STEP_BYTES).read_to_end(&mut bytes).map_err(failed)? == 0 {
+            break;
+        }
     }
-    Ok(bytes)
+    drop(reader);
+    Ok(Input { bytes, stored_bytes: stored_bytes.get() })
+}
+
+/// What is read, with its length so far.
+struct Counted<'c, R> {
+    raw: R,
+    bytes: &'c Cell<u64>,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.raw.read(buffer)?;
+        self.bytes.set(self.bytes.get() + count as u64);
+        Ok(count)
+    }
 }
 
 /// Whether a file that begins like this is compressed.

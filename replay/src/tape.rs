@@ -71,12 +71,13 @@ impl Tape {
 
     fn collect<R: Read>(mut reader: Reader<R>) -> Result<Self, ReadError> {
         let mut devices: Vec<(DeviceId, Stretches)> = Vec::new();
-        for item in reader.by_ref() {
-            match item? {
-                Item::Meta(_) => {} // The reader keeps the latest.
+        while let Some(item) = reader.next() {
+            let taken = match item? {
+                Item::Meta(_) => Ok(()), // The reader keeps the latest.
                 Item::Base(id, base) => stretches(&mut devices, id).base(*base),
                 Item::Event(id, record) => stretches(&mut devices, id).push(record),
-            }
+            };
+            taken.map_err(|error| reader.refuse(error.to_string()))?;
         }
         let stacks = stacks_of(reader.tables());
         Ok(finished(reader.meta(), reader.recovered(), devices, stacks))

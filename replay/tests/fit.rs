@@ -11,6 +11,7 @@ use replay::report::Report;
 use replay::run::{DeviceTape, Options, run};
 use replay::strategy::Choice;
 use replay::tape::Tape;
+use trace_format::Event;
 
 const SEARCH: Search = Search {
     follow: Follow { settings: false, inferred_empty_cache: true },
@@ -156,6 +157,40 @@ fn a_model_is_searched_like_the_live_allocator() {
     };
     assert_eq!((found[0].strategy.as_str(), ooms(bytes)), ("bfc", 0));
     assert!(ooms(bytes - PAGE_BYTES) > 0);
+}
+
+/// The frees claim that nothing was asked for, so that all of it seems to live at once.
+#[test]
+fn a_tape_whose_frees_give_back_too_little_is_searched_to_an_end() {
+    let mut program = Program::default();
+    for at in 0..100 {
+        program.alloc("a", (40 + at) * MIB, 0);
+        program.free("a");
+        program.empty_cache();
+    }
+    let honest = program.with_tape(|tape| fit_of(tape, &config(""), SEARCH));
+    for record in &mut program.records {
+        if let Event::Free { requested_bytes, .. } = &mut record.event {
+            *requested_bytes = 0;
+        }
+    }
+    let found = program.with_tape(|tape| fit_of(tape, &config(""), SEARCH));
+    assert_eq!(found.capacity_bytes, honest.capacity_bytes);
+}
+
+#[test]
+fn a_memory_fraction_of_next_to_nothing_fits_nowhere() {
+    for fraction in [f64::MIN_POSITIVE, 1e-12, f64::NAN] {
+        let mut program = Program::default();
+        program.alloc("a", 100 * MIB, 0);
+        program.free("a");
+        program.memory_fraction(fraction);
+        let ask = |tape: DeviceTape<'_>| fit(tape, &[config("").into()], SEARCH, &|| {});
+        // A fraction that is no number is refused by the replay.
+        if let Ok(found) = program.with_tape(ask) {
+            assert_eq!(found[0].capacity_bytes, None, "{fraction}");
+        }
+    }
 }
 
 #[test]

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use exercise::exercise;
-use replay::source::read_all;
+use replay::import::{Known, import_bytes};
+use replay::source::{read_all, read_from};
 
 /// Changed copies of each file; about three seconds unoptimised.
 const ROUNDS: u64 = 300;
@@ -147,8 +148,8 @@ fn what_the_fuzzer_reached_is_refused_or_imported() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/corpus");
     let mut inputs = 0;
     for entry in fs::read_dir(folder).unwrap() {
-        let packed = read_all(&entry.unwrap().path(), 1 << 24).unwrap();
-        let mut rest = packed.as_slice();
+        let packed = read_all(&entry.unwrap().path(), 1).unwrap();
+        let mut rest = packed.bytes.as_slice();
         while let Some((len, after)) = rest.split_first_chunk::<4>() {
             let (input, after) = after.split_at(u32::from_le_bytes(*len) as usize);
             exercise(input);
@@ -189,6 +190,58 @@ fn what_was_found_stays_refused_or_imported() {
     let map = r#"{"action": "segment_map", "addr": 2097152, "size": 2097152, "stream": 0}"#;
     let maps = vec![map; 30_000].join(",");
     exercise(snapshot(segment(2_097_152, "small"), maps).as_bytes());
+}
+
+/// 130 KB were 8.1 GB, 318 KB of JSON 12 GB: what a file unpacks to, its values and its rows count for its own size.
+#[test]
+fn a_small_file_that_holds_much_is_refused_and_the_error_says_what_to_do() {
+    let import = |bytes: &[u8], factor| {
+        let packed = zstd::bulk::compress(bytes, 1).unwrap();
+        assert!(packed.len() < 200_000, "{} bytes", packed.len());
+        let known = Known { trust_factor: factor, ..Known::default() };
+        let input =
+            read_from(packed.as_slice(), Path::new("a"), factor).map_err(|e| e.to_string())?;
+        import_bytes(input, Path::new("a"), &known).map(drop).map_err(|e| e.to_string())
+    };
+    let lists = |count: usize| [b"{\"segments\":[".to_vec(), b"[],".repeat(count)].concat();
+    let marks = [b"\x80\x04]".to_vec(), b"]".repeat(20 << 20)].concat();
+    let event = b"\x80\x04}(X\x08\0\0\0segments]X\x0d\0\0\0device_traces](](}(X\x06\0\0\0action\
+        X\x08\0\0\0snapshotX\x04\0\0\0sizeK\x01u\x94"
+        .to_vec();
+    let events = [event, b"h\0".repeat(5 << 20), b"eeu.".to_vec()].concat();
+    let rows = [b"id,lower,upper,size\n".to_vec(), b"a,0,1,1\n".repeat(4 << 20)].concat();
+    for (what, bytes) in [
+        ("bytes", lists(30 << 20)),
+        ("lists", lists(15 << 20)),
+        ("marks", marks),
+        ("events", events.clone()),
+        ("rows", rows),
+    ] {
+        let error = import(&bytes, 1).expect_err(what);
+        assert!(error.contains("--trust-factor"), "{what}: {error}");
+    }
+    assert_eq!(import(&events, 10), Ok(()));
+}
+
+#[test]
+fn a_snapshot_with_a_block_smaller_than_its_request_is_refused() {
+    let snapshot = |requested: u64| {
+        format!(
+            r#"{{"segments": [{{"device": 0, "address": 2097152, "total_size": 2097152, "stream": 0, "blocks":
+            [{{"size": 2097152, "requested_size": {requested}, "state": "active_allocated"}}]}}],
+            "device_traces": [[]]}}"#
+        )
+    };
+    let import = |requested| {
+        let bytes = snapshot(requested).into_bytes();
+        import_bytes(bytes, Path::new("a.json"), &Known::default())
+            .map_err(|error| error.to_string())
+    };
+    assert!(import(2_097_152).is_ok());
+    for requested in [2_097_153, u64::MAX] {
+        let error = import(requested).expect_err("too much");
+        assert!(error.contains("fewer than the") && error.contains("device 0"), "{error}");
+    }
 }
 
 #[test]

@@ -39,6 +39,7 @@
 
 mod base;
 mod base_codec;
+mod bounds;
 mod event;
 mod events;
 mod ids;
@@ -56,6 +57,7 @@ mod varint;
 mod write;
 
 pub use base::{BaseState, PoolState, ScopeState};
+pub use bounds::{Bound, TooMuch};
 pub use event::{Category, Event, MarkKind, Record, ScopeFilter};
 pub use ids::{Addr, DeviceId, FrameId, PoolId, StackId, Stream, StringId, ThreadId};
 pub use index::{Index, IndexEntry};

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use exercise::{chunk, exercise, file_header, read, tape_with};
 use trace_format::{
-    DeviceId, Event, Item, Malformed, Meta, ReadCause, Reader, Record, StackId, ThreadId, VERSION,
-    Writer,
+    DeviceId, Event, Item, Malformed, Meta, ReadCause, Reader, Record, StackId, ThreadId, TooMuch,
+    VERSION, Writer,
 };
 
 /// Rounds over all chunks of the golden tape; about three seconds unoptimised.
@@ -136,7 +136,7 @@ fn more_records_than_a_file_of_its_size_has_are_refused_unless_it_is_trusted() {
     let tape = monotone(3 << 20);
     assert!(tape.len() < 50_000, "{} bytes", tape.len());
     let cause = cause_of(&tape);
-    assert!(matches!(cause, ReadCause::TooMuch { what: "records", .. }), "{cause}");
+    assert!(matches!(cause, ReadCause::TooMuch(TooMuch { what: "records", .. })), "{cause}");
     let trusted = Reader::with_limits(&tape[..], "a trusted tape", 10).unwrap();
     assert_eq!(trusted.filter(|item| matches!(item, Ok(Item::Event(..)))).count(), 3 << 20);
     let short =
@@ -154,7 +154,7 @@ fn a_chunk_that_unpacks_to_much_is_refused_before_it_is_unpacked() {
         let mut tape = tape_with(8, 0, b"");
         tape.extend(chunk(kind, 1, 4, payload.len() as u32, 1, &stored));
         let cause = cause_of(&tape);
-        assert!(matches!(cause, ReadCause::TooMuch { .. }), "kind {kind}: {cause}");
+        assert!(matches!(cause, ReadCause::TooMuch(_)), "kind {kind}: {cause}");
     }
 }
 
@@ -232,4 +232,54 @@ fn bytes_behind_the_end_are_told() {
     let report = reader.recovered().to_string();
     let half = tape.len() / 2;
     assert_eq!(report, format!("complete; {half} bytes behind its end at byte {half} ignored"));
+}
+
+/// The reader's answer to a tape with a base of these segments: (address, size, blocks of (size, requested)).
+fn base_of(segments: &[(u64, u64, &[(u64, u64)])]) -> Option<String> {
+    let put = |out: &mut Vec<u8>, mut value: u64| {
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+    };
+    let mut payload = vec![0; 7]; // Time, settings, fraction, statistics, pools, scopes and captures: none.
+    put(&mut payload, segments.len() as u64);
+    let mut last = 0u64;
+    for &(addr, size_bytes, blocks) in segments {
+        let step = addr.wrapping_sub(last);
+        put(&mut payload, step << 1 ^ (step as i64 >> 63) as u64);
+        put(&mut payload, size_bytes);
+        payload.extend([0; 5]); // Stream, pool, flags and stack.
+        put(&mut payload, blocks.len() as u64);
+        for &(size_bytes, requested_bytes) in blocks {
+            put(&mut payload, size_bytes);
+            put(&mut payload, requested_bytes);
+            payload.extend([1, 0]); // Allocated, without a stack.
+        }
+        last = addr;
+    }
+    let tape = tape_with(5, 1, &payload);
+    let error = Reader::new(&tape[..], "a state").unwrap().find_map(Result::err)?;
+    assert!(matches!(error.cause, ReadCause::Contradiction(_)), "{error}");
+    Some(error.to_string())
+}
+
+#[test]
+fn a_state_that_no_allocator_can_be_in_is_refused() {
+    let good: [(u64, u64, &[(u64, u64)]); 2] =
+        [(4096, 1024, &[(512, 512), (512, 1)]), (5120, 512, &[(512, 0)])];
+    assert_eq!(base_of(&good), None);
+    let cases: [(&[(u64, u64, &[(u64, u64)])], &str); 6] = [
+        (&[(4096, 512, &[(512, 513)])], "has 512 bytes, fewer than the 513 requested"),
+        (&[(4096, 512, &[(1024, 1)])], "no segment holds 1024 bytes"),
+        (&[(4096, 1024, &[(512, 1)])], "do not tile it"),
+        (&[(4096, 0, &[])], "no range of memory"),
+        (&[(4096, u64::MAX, &[(512, 1)])], "no range of memory"),
+        (&[(4096, 512, &[(512, 1)]), (4500, 512, &[(512, 1)])], "overlap the segment"),
+    ];
+    for (segments, says) in cases {
+        let error = base_of(segments).expect(says);
+        assert!(error.contains(says) && error.contains("a state: chunk"), "{says}: {error}");
+    }
 }

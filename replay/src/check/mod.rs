@@ -59,11 +59,19 @@ pub enum CheckError {
 /// # Errors
 /// When they cannot be read as a snapshot at all.
 pub fn check(bytes: &[u8], demand: Demand) -> Result<Report, CheckError> {
+    check_within(bytes, Limits::default(), demand)
+}
+
+/// The same where the file may hold no more than `limits`.
+///
+/// # Errors
+/// As [`check`], and where it holds more.
+pub fn check_within(bytes: &[u8], limits: Limits, demand: Demand) -> Result<Report, CheckError> {
     let mut faults = Faults::default();
     let tree = if is_json(bytes) {
-        pickle::read_json(bytes, Limits::default())?
+        pickle::read_json(bytes, limits)?
     } else {
-        let tree = pickle::read(bytes, Limits::default())?;
+        let tree = pickle::read(bytes, limits)?;
         encoding::check(bytes, &mut faults);
         tree
     };

@@ -25,6 +25,19 @@ impl Known {
         found.map(|range| range.fits)
     }
 
+    /// The least capacity from which on all up to `pages`, which is enough, are known to be.
+    pub(super) fn fits_from(&self, pages: u64) -> u64 {
+        let mut from = pages;
+        let reaches = |from: u64| {
+            let fitting = self.ranges.iter().filter(|range| range.fits);
+            fitting.filter(move |range| range.from < from && range.to >= from - 1)
+        };
+        while let Some(range) = reaches(from).next() {
+            from = range.from;
+        }
+        from
+    }
+
     /// The least capacity that is known to be enough.
     pub(super) fn least_fit(&self) -> Option<u64> {
         self.ranges.iter().filter(|range| range.fits).map(|range| range.from).min()
@@ -99,6 +112,7 @@ mod tests {
         assert_eq!((known.at(6), known.at(2), known.at(8)), (Some(true), Some(false), None));
         assert_eq!((known.least_fit(), known.greatest_failure()), (Some(5), Some(3)));
         assert_eq!(known.least_fit_above(6), Some(7));
+        assert_eq!((known.fits_from(7), known.fits_from(5), known.fits_from(10)), (5, 5, 10));
         assert_eq!(known.greatest_failure_below(3), Some(2));
         assert_eq!(known.largest_gap(9, 8), None);
         known.note(4, 20, true);

@@ -28,7 +28,7 @@ use trace_format::{BlockStatus, Event};
 
 use crate::driver::{DriveError, Follow};
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, Probe, probe};
+use crate::run::{DeviceTape, Options, Probe, UNLIMITED_CAPACITY_BYTES, probe};
 use crate::strategy::Choice;
 pub use gpu_names::{find as find_gpu, other_size as other_size_of_gpu, suggest as suggest_gpus};
 pub use gpus::{CONTEXT_BYTES, GPUS, Gpu};
@@ -42,6 +42,9 @@ pub const PAGE_BYTES: u64 = SimConfig::GRANULARITY_BYTES;
 /// How far above the peak of an unlimited replay a fitting capacity is looked for, where the capacity itself changes
 /// what the allocator does (`garbage_collection_threshold`): so many steps of a sixteenth.
 const STEPS_ABOVE_PEAK: u64 = 16;
+
+/// No device is larger: a run that needs more, for its memory fraction is next to nothing, fits nowhere.
+const LARGEST_PAGES: u64 = UNLIMITED_CAPACITY_BYTES / PAGE_BYTES;
 
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +202,7 @@ impl<'a, 't> Searcher<'a, 't> {
         same_with: Option<RangeInclusive<u64>>,
     ) -> Result<Option<u64>, DriveError> {
         let fraction = least_fraction(self.tape, self.choice);
-        if fraction <= 0.0 {
+        if fraction <= 0.0 || fraction.is_nan() {
             return Ok(None);
         }
         let peak_bytes = unlimited.peak_reserved_bytes as f64 / fraction;
@@ -211,7 +214,10 @@ impl<'a, 't> Searcher<'a, 't> {
             return Ok(Some(enough));
         }
         for step in 0..=STEPS_ABOVE_PEAK {
-            let pages = peak_pages + step * peak_pages.div_ceil(16);
+            let pages = peak_pages.saturating_add(peak_pages.div_ceil(16).saturating_mul(step));
+            if pages > LARGEST_PAGES {
+                break;
+            }
             if self.probe(pages)? {
                 return Ok(Some(pages));
             }
@@ -221,6 +227,8 @@ impl<'a, 't> Searcher<'a, 't> {
 
     /// The smallest capacity from `least` on of which nothing worse is known above it, in pages.
     fn smallest(&mut self, least: u64, enough: u64) -> Result<u64, DriveError> {
+        // A tape whose frees give back less than was asked for claims more than a replay holds: the replay counts.
+        let least = least.min(enough);
         if least > 1 {
             self.known.note(0, least - 1, false); // What lives at once has to be somewhere.
         }
@@ -254,10 +262,7 @@ impl<'a, 't> Searcher<'a, 't> {
         while fits - fails > 1 {
             let middle = fails + (fits - fails) / 2;
             if self.probe(middle)? {
-                fits = middle;
-                while fits - 1 > fails && self.known.at(fits - 1) == Some(true) {
-                    fits -= 1;
-                }
+                fits = self.known.fits_from(middle).max(fails + 1);
             } else {
                 fails = middle;
             }
@@ -358,12 +363,15 @@ fn least_bytes(tape: DeviceTape<'_>, choice: &Choice) -> u64 {
     let segments = &tape.base.segments;
     let allocated = segments.iter().flat_map(|segment| &segment.blocks);
     let allocated = allocated.filter(|block| block.status == BlockStatus::Allocated);
-    let mut held_bytes: u64 = allocated.map(|block| block.requested_bytes).sum();
+    // Saturating: that a tape contradicts itself is for the replay to say.
+    let mut held_bytes =
+        allocated.fold(0, |sum: u64, block| sum.saturating_add(block.requested_bytes));
     let mut peak_bytes = held_bytes;
     for record in tape.records {
         match record.event {
-            Event::Alloc { requested_bytes, .. } => held_bytes += requested_bytes,
-            // Saturating: that a tape contradicts itself is for the replay to say.
+            Event::Alloc { requested_bytes, .. } => {
+                held_bytes = held_bytes.saturating_add(requested_bytes);
+            }
             Event::Free { requested_bytes, .. } => {
                 held_bytes = held_bytes.saturating_sub(requested_bytes);
             }
@@ -372,7 +380,8 @@ fn least_bytes(tape: DeviceTape<'_>, choice: &Choice) -> u64 {
         peak_bytes = peak_bytes.max(held_bytes);
     }
     if let Choice::Native(_) = choice {
-        return peak_bytes.max(segments.iter().map(|segment| segment.size_bytes).sum());
+        let sizes = segments.iter().map(|segment| segment.size_bytes);
+        return peak_bytes.max(sizes.fold(0, u64::saturating_add));
     }
     peak_bytes
 }

@@ -21,17 +21,20 @@ pub(super) struct Rows<'a> {
     heads: Vec<String>,
     row: ByteRecord,
     bytes: &'a [u8],
+    rows_left: u64,
+    rows_max: u64,
 }
 
 impl<'a> Rows<'a> {
-    /// The rows of a file that begins with its header.
-    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, CsvError> {
+    /// The rows of a file that begins with its header, `rows_max` of them at most.
+    pub(super) fn new(bytes: &'a [u8], rows_max: u64) -> Result<Self, CsvError> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         // Rows are measured here, so that a row that was cut short can be told from a wrong one.
         let mut reader = ReaderBuilder::new().flexible(true).from_reader(bytes);
         let heads = reader.byte_headers().map_err(|error| CsvError::of(&error))?;
         let heads = heads.iter().map(|head| String::from_utf8_lossy(head).trim().to_owned());
-        Ok(Self { heads: heads.collect(), reader, row: ByteRecord::new(), bytes })
+        let (heads, row) = (heads.collect(), ByteRecord::new());
+        Ok(Self { heads, reader, row, bytes, rows_left: rows_max, rows_max })
     }
 
     /// The column with one of these names, spelt with any capitals.
@@ -70,6 +73,15 @@ impl<'a> Rows<'a> {
             let blank = from.iter().take_while(|&&byte| matches!(byte, b'\n' | b'\r'));
             start.line() + blank.filter(|&&byte| byte == b'\n').count() as u64
         });
+        let left = self.rows_left.checked_sub(1).ok_or_else(|| CsvError {
+            line,
+            problem: format!(
+                "{} rows so far, as many as are expected of a file of this size; if you trust it, raise the limit \
+                 (--trust-factor 10)",
+                self.rows_max
+            ),
+        });
+        self.rows_left = left?;
         let is_last = self.reader.position().byte() as usize >= self.bytes.len();
         let is_cut = is_last && self.bytes.last() != Some(&b'\n') && self.row.len() < self.width();
         Ok(Some(Row { fields: &self.row, line, is_cut }))

@@ -11,7 +11,7 @@ pub struct Known {
     pub memory_fraction: Option<f64>,
     /// Whose behaviour was recorded; without it, the snapshot's own marks decide.
     pub compat: Option<Compat>,
-    /// How many times the usual limits a tape may hold for its size; 0 and 1 are the usual ones.
+    /// How many times the usual limits a file may hold for its size; 0 and 1 are the usual ones.
     pub trust_factor: u64,
 }
 

@@ -43,8 +43,8 @@ struct Buffer {
 }
 
 /// Reads a problem as the requests of one device and one stream.
-pub(super) fn read(bytes: &[u8]) -> Result<Requests, CsvError> {
-    let mut rows = Rows::new(bytes)?;
+pub(super) fn read(bytes: &[u8], rows_max: u64) -> Result<Requests, CsvError> {
+    let mut rows = Rows::new(bytes, rows_max)?;
     let columns = Columns {
         id: rows.need(&ID)?,
         lower: rows.need(&LOWER)?,

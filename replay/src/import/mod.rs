@@ -33,11 +33,9 @@ pub(crate) use origin::{START_BYTES, is_run};
 pub use requests::PlaceError;
 
 use crate::pickle::{self, Limits, PickleError};
+use crate::sizes::{SizeError, Sizes};
 use crate::snapshot::{self, Segment, Settings, Snapshot, SnapshotError, Stacks};
-use crate::source::{self, SourceError};
-
-/// Largest file read, after decompression.
-pub const INPUT_BYTES_MAX: u64 = 4 << 30;
+use crate::source::{self, Input, SourceError};
 
 /// A file as a tape holds it.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,6 +137,16 @@ pub enum ImportError {
         /// What and where.
         error: SnapshotError,
     },
+    /// The sizes of a device's events do not add up.
+    #[error("device {device}, event {at}: {error}")]
+    Sizes {
+        /// The device.
+        device: DeviceId,
+        /// Which of its events, from 0; those of the file with what was worked out between them.
+        at: usize,
+        /// What is wrong.
+        error: SizeError,
+    },
     /// The final segments overlap or are not tiled.
     #[error("device {device}: the snapshot's segments contradict themselves: {error}")]
     Segments {
@@ -154,28 +162,35 @@ pub enum ImportError {
 /// # Errors
 /// When the file cannot be read, is of no known kind, or contradicts itself.
 pub fn import_file(path: &Path, known: &Known) -> Result<Import, ImportError> {
-    import_bytes(source::read_all(path, INPUT_BYTES_MAX)?, path, known)
+    import_bytes(source::read_all(path, known.trust_factor)?, path, known)
 }
 
-/// Imports the content of a file, decompressed; errors call it `path`.
+/// Imports the content of a file; errors call it `path`.
 ///
 /// # Errors
 /// As [`import_file`].
-pub fn import_bytes(bytes: Vec<u8>, path: &Path, known: &Known) -> Result<Import, ImportError> {
+pub fn import_bytes(
+    input: impl Into<Input>,
+    path: &Path,
+    known: &Known,
+) -> Result<Import, ImportError> {
+    let Input { bytes, stored_bytes } = input.into();
     let path = || path.display().to_string();
     let origin = origin_of(&bytes, path)?;
+    let limits = Limits::of_file(stored_bytes, known.trust_factor);
     let read = match origin {
-        Origin::Snapshot => return import(snapshot_of(bytes, path)?, known),
-        Origin::RmmLog => rmm::read(&bytes),
-        Origin::Minimalloc => minimalloc::read(&bytes),
+        Origin::Snapshot => return import(snapshot_of(bytes, limits, path)?, known),
+        Origin::RmmLog => rmm::read(&bytes, limits.records),
+        Origin::Minimalloc => minimalloc::read(&bytes, limits.records),
     };
     drop(bytes);
     let requests = read.map_err(|error| ImportError::Csv { path: path(), origin, error })?;
-    requests.place(origin).map_err(|error| ImportError::Place {
+    let placed = requests.place(origin).map_err(|error| ImportError::Place {
         path: path(),
         origin,
         error: Box::new(error),
-    })
+    })?;
+    placed.checked()
 }
 
 /// Reads a snapshot file.
@@ -183,10 +198,10 @@ pub fn import_bytes(bytes: Vec<u8>, path: &Path, known: &Known) -> Result<Import
 /// # Errors
 /// When the file cannot be read or is not a snapshot.
 pub fn read_snapshot(path: &Path) -> Result<Snapshot, ImportError> {
-    let bytes = source::read_all(path, INPUT_BYTES_MAX)?;
+    let Input { bytes, stored_bytes } = source::read_all(path, 1)?;
     let path = || path.display().to_string();
     match origin_of(&bytes, path)? {
-        Origin::Snapshot => snapshot_of(bytes, path),
+        Origin::Snapshot => snapshot_of(bytes, Limits::of_file(stored_bytes, 1), path),
         origin => Err(ImportError::NoSnapshot { path: path(), origin }),
     }
 }
@@ -195,13 +210,16 @@ fn origin_of(bytes: &[u8], path: impl Fn() -> String) -> Result<Origin, ImportEr
     Origin::of(bytes).map_err(|start| ImportError::Unknown { path: path(), start })
 }
 
-fn snapshot_of(bytes: Vec<u8>, path: impl Fn() -> String) -> Result<Snapshot, ImportError> {
+fn snapshot_of(
+    bytes: Vec<u8>,
+    limits: Limits,
+    path: impl Fn() -> String,
+) -> Result<Snapshot, ImportError> {
     let tree = if is_json(&bytes) {
-        pickle::read_json(&bytes, Limits::default())
+        pickle::read_json(&bytes, limits)
             .map_err(|error| ImportError::Json { path: path(), error })?
     } else {
-        pickle::read(&bytes, Limits::default())
-            .map_err(|error| ImportError::Pickle { path: path(), error })?
+        pickle::read(&bytes, limits).map_err(|error| ImportError::Pickle { path: path(), error })?
     };
     drop(bytes);
     snapshot::from_tree(&tree).map_err(|error| ImportError::Snapshot { path: path(), error })
@@ -247,7 +265,22 @@ pub fn import(snapshot: Snapshot, known: &Known) -> Result<Import, ImportError> 
         }
     }
     out.inferred.extend(left_out.iter().map(|what| format!("left out: {what}")));
-    Ok(out)
+    out.checked()
+}
+
+impl Import {
+    /// The import, if what its events name adds up.
+    fn checked(self) -> Result<Self, ImportError> {
+        for DeviceImport { device, base, records, .. } in &self.devices {
+            let failed = |at| move |error| ImportError::Sizes { device: *device, at, error };
+            let mut sizes = Sizes::default();
+            sizes.base(base).map_err(failed(0))?;
+            for (at, record) in records.iter().enumerate() {
+                sizes.event(&record.event).map_err(failed(at))?;
+            }
+        }
+        Ok(self)
+    }
 }
 
 /// One device's part of a snapshot.

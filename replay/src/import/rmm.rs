@@ -78,8 +78,8 @@ struct Entry {
 }
 
 /// Reads a log.
-pub(super) fn read(bytes: &[u8]) -> Result<Requests, CsvError> {
-    let mut rows = Rows::new(bytes)?;
+pub(super) fn read(bytes: &[u8], rows_max: u64) -> Result<Requests, CsvError> {
+    let mut rows = Rows::new(bytes, rows_max)?;
     let columns = Columns::of(&rows)?;
     let mut clock = Clock::default();
     let mut places = Places::default();

@@ -77,7 +77,8 @@ pub enum Problem {
     /// The pickle asks for more memory than allowed.
     #[error(
         "the pickle takes more than {0} times eight bytes, far more than a snapshot of its size; \
-         the file is damaged"
+         the file is damaged, or made to exhaust memory: if you trust it, raise the limit \
+         (--trust-factor 10)"
     )]
     TooManyValues(u64),
 }

@@ -12,7 +12,7 @@ use super::tree::{Full, Tree, Value};
 /// # Errors
 /// When it is not JSON, nests deeper than 127 levels, or holds more values than allowed.
 pub fn read_json(bytes: &[u8], limits: Limits) -> Result<Tree, serde_json::Error> {
-    let mut tree = Tree::with_limit(limits.of_input(bytes.len()));
+    let mut tree = Tree::with_limits(limits, bytes.len());
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let root = Seed(&mut tree).deserialize(&mut deserializer)?;
     deserializer.end()?;
@@ -85,5 +85,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
 }
 
 fn too_many<E: Error>() -> E {
-    E::custom("more values than the limit; raise the limit to read it")
+    E::custom(
+        "more values than are expected of a file of this size; if you trust it, raise the limit (--trust-factor 10)",
+    )
 }

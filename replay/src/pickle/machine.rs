@@ -22,7 +22,7 @@ pub(super) fn run(bytes: &[u8], limits: Limits) -> Result<Tree, PickleError> {
         stack: Vec::new(),
         marks: Vec::new(),
         memo: Memo::default(),
-        tree: Tree::with_limit(limit),
+        tree: Tree::with_limits(limits, bytes.len()),
         limit,
     };
     let mut watch = 0;

@@ -4,6 +4,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::Limits;
 use super::cell::Cell;
 use super::shapes::Shapes;
 use super::strings::{Strings, Text};
@@ -93,6 +94,8 @@ pub struct Tree {
     pub(super) strings: Strings,
     root: Value,
     max_values: usize,
+    /// Events, segments and blocks that a snapshot in it may have.
+    pub(crate) records_max: usize,
 }
 
 /// The tree would grow past its limit.
@@ -103,7 +106,8 @@ pub(super) struct Full;
 const SHARED_LEN_MAX: usize = 256;
 
 impl Tree {
-    pub(super) fn with_limit(max_values: usize) -> Self {
+    pub(super) fn with_limits(limits: Limits, input_bytes: usize) -> Self {
+        let max_values = limits.of_input(input_bytes);
         Self {
             cells: Vec::new(),
             wide: Vec::new(),
@@ -114,6 +118,7 @@ impl Tree {
             strings: Strings::default(),
             root: Value::None,
             max_values: max_values.min(u32::MAX as usize),
+            records_max: usize::try_from(limits.records).unwrap_or(usize::MAX),
         }
     }
 

@@ -8,12 +8,13 @@
 //!   request is tried once more. Where that fails too, memory is out.
 //! - **Captures** are not seen: what they hold back is on the tape as deferred frees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 use allocator::config::ConfigError;
 use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
+use rustc_hash::FxBuildHasher;
 use trace_format::{Addr, BaseState, BlockStatus, Event, PoolId, Record, StackId, Stream};
 
 use super::memory::Memory;
@@ -30,6 +31,8 @@ pub struct Hosted<M: Model> {
     memory: Memory,
     /// The first is the default pool. Those of pools that ended are empty.
     rooms: Vec<Room<M>>,
+    /// The rooms of pools with users: requests name their pool, and a tape may have any number of them.
+    room_of: HashMap<PoolId, usize, FxBuildHasher>,
     /// Deferred frees in the order of their tickets, and when each was.
     waiting: BTreeMap<u64, (Held, u64)>,
     next_ticket: u64,
@@ -40,7 +43,6 @@ pub struct Hosted<M: Model> {
 }
 
 struct Room<M> {
-    pool: PoolId,
     users: u32,
     /// Blocks handed out or awaited.
     blocks: u64,
@@ -71,11 +73,12 @@ impl<M: Model> Hosted<M> {
         let mut memory = Memory::new(device)?;
         let model = M::new(&settings, &mut memory, false)
             .map_err(|reason| DriveError::Start { strategy: M::NAME, reason })?;
-        let room = Room { pool: PoolId::DEFAULT, users: 1, blocks: 0, model: Some(model) };
+        let room = Room { users: 1, blocks: 0, model: Some(model) };
         Ok(Self {
             settings,
             memory,
             rooms: vec![room],
+            room_of: [(PoolId::DEFAULT, 0)].into_iter().collect(),
             waiting: BTreeMap::new(),
             next_ticket: 0,
             has_waited: false,
@@ -100,15 +103,17 @@ impl<M: Model> Hosted<M> {
     }
 
     fn room(&self, pool: PoolId) -> Option<usize> {
-        self.rooms.iter().position(|room| room.pool == pool && room.users > 0)
+        self.room_of.get(&pool).copied()
     }
 
-    fn add_user(&mut self, pool: PoolId) -> usize {
+    fn add_users(&mut self, pool: PoolId, count: u32) -> usize {
         if let Some(at) = self.room(pool) {
-            self.rooms[at].users += 1;
+            let users = &mut self.rooms[at].users;
+            *users = users.saturating_add(count);
             return at;
         }
-        self.rooms.push(Room { pool, users: 1, blocks: 0, model: None });
+        self.room_of.insert(pool, self.rooms.len());
+        self.rooms.push(Room { users: count, blocks: 0, model: None });
         self.rooms.len() - 1
     }
 
@@ -194,10 +199,8 @@ impl<M: Model> Strategy for Hosted<M> {
         if let Some(fraction) = base.memory_fraction {
             self.memory.limit(fraction);
         }
-        for state in &base.pools {
-            for _ in 0..state.use_count {
-                self.add_user(state.pool);
-            }
+        for state in base.pools.iter().filter(|state| state.use_count > 0) {
+            self.add_users(state.pool, state.use_count);
         }
         self.now_ns = base.time_ns;
         let mut starts = Vec::new();
@@ -223,7 +226,7 @@ impl<M: Model> Strategy for Hosted<M> {
         }
         // Whoever has no users left ends with its last block, as at any other time.
         for state in base.pools.iter().filter(|state| state.use_count == 0) {
-            if let Some(at) = self.room(state.pool) {
+            if let Some(at) = self.room_of.remove(&state.pool) {
                 self.rooms[at].users = 0;
                 self.end_if_over(at);
             }
@@ -247,7 +250,7 @@ impl<M: Model> Strategy for Hosted<M> {
         };
         let at = match self.room(pool) {
             Some(at) => at,
-            None => self.add_user(pool),
+            None => self.add_users(pool, 1),
         };
         let ask = Ask {
             size_bytes: request.requested_bytes.max(1),
@@ -303,12 +306,15 @@ impl<M: Model> Strategy for Hosted<M> {
     fn input(&mut self, event: &Event) -> Result<(), HeapError> {
         match *event {
             Event::PoolCreate { pool, .. } | Event::PoolBegin { pool, .. } => {
-                self.add_user(pool);
+                self.add_users(pool, 1);
             }
             Event::PoolRelease { pool } => {
                 let room = self.room(pool).filter(|_| !pool.is_default());
                 let at = room.ok_or(HeapError::UnknownPool { pool })?;
                 self.rooms[at].users -= 1;
+                if self.rooms[at].users == 0 {
+                    self.room_of.remove(&pool);
+                }
                 self.end_if_over(at);
             }
             Event::MemoryFraction { fraction } => {

@@ -89,12 +89,12 @@ impl Tape {
             if start.starts_with(&MAGIC[..1]) {
                 return Ok(Self::read_trusted(input, "standard input", known.trust_factor)?);
             }
-            let bytes = source::read_from(input, path, import::INPUT_BYTES_MAX)?;
-            if bytes.starts_with(&MAGIC[..1]) {
-                let bytes = bytes.as_slice();
+            let input = source::read_from(input, path, known.trust_factor)?;
+            if input.bytes.starts_with(&MAGIC[..1]) {
+                let bytes = input.bytes.as_slice();
                 return Ok(Self::read_trusted(bytes, "standard input", known.trust_factor)?);
             }
-            return Ok(Self::of_import(import::import_bytes(bytes, path, known)?, known));
+            return Ok(Self::of_import(import::import_bytes(input, path, known)?, known));
         }
         match Self::open_recorded(path, known.trust_factor)? {
             Some(tape) => Ok(tape),

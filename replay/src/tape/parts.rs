@@ -65,11 +65,14 @@ fn older_part(path: &Path, meta: &Meta, trust_factor: u64) -> Option<Reader<BufR
 fn join<A: Read, B: Read>(mut older: Reader<A>, mut newest: Reader<B>) -> Result<Tape, ReadError> {
     let mut devices: Vec<(DeviceId, Stretches)> = Vec::new();
     for item in older.by_ref() {
-        match item {
-            Ok(Item::Meta(_)) => {}
+        let taken = match item {
+            Ok(Item::Meta(_)) => Ok(()),
             Ok(Item::Base(id, base)) => stretches(&mut devices, id).base(*base),
             Ok(Item::Event(id, record)) => stretches(&mut devices, id).push(record),
             Err(_) => return Tape::collect(newest),
+        };
+        if taken.is_err() {
+            return Tape::collect(newest);
         }
     }
     if !older.recovered().finished {
@@ -79,8 +82,8 @@ fn join<A: Read, B: Read>(mut older: Reader<A>, mut newest: Reader<B>) -> Result
     while let Some(item) = newest.next() {
         let item = item?;
         joined.learn(newest.tables());
-        match item {
-            Item::Meta(_) => {}
+        let taken = match item {
+            Item::Meta(_) => Ok(()),
             Item::Base(id, mut base) => {
                 for segment in &mut base.segments {
                     segment.stack = joined.stack(segment.stack);
@@ -88,10 +91,11 @@ fn join<A: Read, B: Read>(mut older: Reader<A>, mut newest: Reader<B>) -> Result
                         block.stack = joined.stack(block.stack);
                     }
                 }
-                stretches(&mut devices, id).base(*base);
+                stretches(&mut devices, id).base(*base)
             }
             Item::Event(id, record) => stretches(&mut devices, id).push(joined.record(record)),
-        }
+        };
+        taken.map_err(|error| newest.refuse(error.to_string()))?;
     }
     let tape = finished(newest.meta(), newest.recovered(), devices, joined.all);
     Ok(Tape { meta: Meta { part: None, ..tape.meta }, ..tape })

@@ -3,6 +3,7 @@
 use trace_format::{BaseState, DeviceId, Event, Record};
 
 use super::Device;
+use crate::sizes::{SizeError, Sizes};
 
 /// Collects a device's records; of several stretches between gaps the longest stays.
 #[derive(Debug, Default)]
@@ -14,23 +15,27 @@ pub(super) struct Stretches {
     has_gap: bool,
     lost: u64,
     left_out: u64,
+    sizes: Sizes,
 }
 
 impl Stretches {
     /// Takes the next record.
-    pub(super) fn push(&mut self, record: Record) {
+    pub(super) fn push(&mut self, record: Record) -> Result<(), SizeError> {
+        self.sizes.event(&record.event)?;
         if let Event::Lost { count } = record.event {
-            self.lost += count;
+            self.lost = self.lost.saturating_add(count);
             self.has_gap = true;
         } else if self.has_gap {
             self.left_out += 1;
         } else {
             self.records.push(record);
         }
+        Ok(())
     }
 
     /// Takes a state. It matters at the start and behind a gap; elsewhere the records say the same.
-    pub(super) fn base(&mut self, base: BaseState) {
+    pub(super) fn base(&mut self, base: BaseState) -> Result<(), SizeError> {
+        Sizes::default().base(&base)?;
         if self.has_gap {
             self.close();
             self.has_gap = false;
@@ -38,6 +43,7 @@ impl Stretches {
         } else if self.records.is_empty() {
             self.base = base;
         }
+        Ok(())
     }
 
     /// Keeps the longer of this stretch and the longest before.
@@ -83,32 +89,32 @@ mod tests {
     #[test]
     fn without_a_gap_every_record_stays_and_the_first_state_is_the_start() {
         let mut all = Stretches::default();
-        all.base(base(7));
-        all.push(record(8, Event::ResetPeak));
-        all.base(base(9));
-        all.push(record(10, Event::ResetPeak));
+        all.base(base(7)).unwrap();
+        all.push(record(8, Event::ResetPeak)).unwrap();
+        all.base(base(9)).unwrap();
+        all.push(record(10, Event::ResetPeak)).unwrap();
         assert_eq!(device(all), (7, 2, 0, 0));
     }
 
     #[test]
     fn the_longest_stretch_between_gaps_stays_and_the_rest_is_counted() {
         let mut all = Stretches::default();
-        all.push(record(1, Event::ResetPeak));
-        all.push(record(2, Event::Lost { count: 5 }));
-        all.push(record(3, Event::ResetPeak)); // Nothing says what this applies to.
-        all.base(base(4));
-        all.push(record(5, Event::ResetPeak));
-        all.push(record(6, Event::ResetPeak));
-        all.push(record(7, Event::Lost { count: 1 }));
-        all.base(base(8));
-        all.push(record(9, Event::ResetPeak));
+        all.push(record(1, Event::ResetPeak)).unwrap();
+        all.push(record(2, Event::Lost { count: 5 })).unwrap();
+        all.push(record(3, Event::ResetPeak)).unwrap(); // Nothing says what this applies to.
+        all.base(base(4)).unwrap();
+        all.push(record(5, Event::ResetPeak)).unwrap();
+        all.push(record(6, Event::ResetPeak)).unwrap();
+        all.push(record(7, Event::Lost { count: 1 })).unwrap();
+        all.base(base(8)).unwrap();
+        all.push(record(9, Event::ResetPeak)).unwrap();
         assert_eq!(device(all), (4, 2, 6, 3));
     }
 
     #[test]
     fn a_device_without_records_keeps_its_state() {
         let mut all = Stretches::default();
-        all.base(base(3));
+        all.base(base(3)).unwrap();
         assert_eq!(device(all), (3, 0, 0, 0));
     }
 }

@@ -256,7 +256,7 @@ impl Tuner<'_, '_> {
                 margin_bytes: member
                     .capacity_bytes
                     .zip(fit.capacity_bytes)
-                    .map(|(has, needs)| has as i64 - needs as i64),
+                    .map(|(has, needs)| signed(has).saturating_sub(signed(needs))),
             });
         Ok(Proof {
             settings: line.text(),
@@ -264,4 +264,9 @@ impl Tuner<'_, '_> {
             runs: runs.collect(),
         })
     }
+}
+
+/// A size as a number that may become negative; a capacity that a file claims can be anything.
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,7 @@
 """The lab from Python: its answers are the command's, its errors are exceptions, and whoever asks can stop it."""
 
+import functools
+import gzip
 import inspect
 import os
 import pickle
@@ -81,6 +83,18 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         (folder / "rings").mkdir()
         assert vramtape.recover(rings=folder / "rings") == {"rings": []}
         assert "no process" in raised(vramtape.Error, lambda: vramtape.recover("nowhere", folder / "o.vtape"))
+
+
+def test_a_file_that_holds_more_than_its_size_lets_expect_is_read_where_it_is_trusted():
+    packed = gzip.compress(b'{"segments": [], "device_traces": []' + b" " * (100 << 20) + b"}")
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run.json.gz"
+        run.write_bytes(packed)
+        for verb in (vramtape.info, vramtape.check):
+            assert "--trust-factor" in raised(vramtape.Error, functools.partial(verb, run)), verb
+            assert verb(run, trust_factor=4), verb
+    for verb in (vramtape.replay, vramtape.compare, vramtape.waste, vramtape.fit, vramtape.tune, vramtape.verify):
+        assert verb(ONE_SHOT, trust_factor=2), verb
 
 
 def test_a_profile_where_vramtape_is_not_active_says_so():

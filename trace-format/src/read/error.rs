@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use crate::{layout::VERSION, varint::Malformed};
+use crate::{bounds::TooMuch, layout::VERSION, state::Problem, varint::Malformed};
 
 /// A tape that cannot be read, or not beyond some byte. What was read before stays true.
 #[derive(Debug)]
@@ -58,15 +58,14 @@ pub enum ReadCause {
     #[error("the chunk does not unpack")]
     Unpack,
     /// The tape holds more than a recorded one of its size does.
-    #[error("{held} {what} so far, where at most {limit} are expected of a file of this size")]
-    TooMuch {
-        /// The thing of which there is too much.
-        what: &'static str,
-        /// How much of it was read or claimed.
-        held: u64,
-        /// How much of it is accepted.
-        limit: u64,
-    },
+    #[error("{0}")]
+    TooMuch(TooMuch),
+    /// The chunk's checksum is right, and yet the state of memory in it contradicts itself.
+    #[error("the chunk makes no sense: {0}")]
+    Contradiction(Problem),
+    /// What the chunk holds is well-formed, and yet makes no sense with what came before.
+    #[error("the chunk makes no sense: {0}")]
+    Refused(String),
     /// The chunk's checksum is right, and yet its contents make no sense.
     #[error("the chunk makes no sense: {0}")]
     Malformed(Malformed),
@@ -75,8 +74,12 @@ pub enum ReadCause {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, offset_bytes, chunk, cause } = self;
-        write!(f, "cannot read {name}: chunk {chunk} at byte {offset_bytes}: {cause}; ")?;
+        write!(f, "cannot read {name}: chunk {chunk} at byte {offset_bytes}: {cause}")?;
+        if !matches!(cause, ReadCause::TooMuch(_)) {
+            f.write_str("; ")?;
+        }
         match cause {
+            ReadCause::TooMuch(_) => Ok(()), // It says what to do.
             ReadCause::Io(_) => f.write_str("check that the file can be read, then try again"),
             ReadCause::NotATape => f.write_str(
                 "give a .vtape file (`vramtape import` makes one of a PyTorch snapshot)",
@@ -84,13 +87,12 @@ impl fmt::Display for ReadError {
             ReadCause::CopiedAsText => f.write_str("copy it again in binary mode"),
             ReadCause::HeaderDamaged => f.write_str("take another copy of the file"),
             ReadCause::Version(_) | ReadCause::Packing => f.write_str("use a newer vramtape"),
-            ReadCause::TooMuch { .. } => f.write_str(
-                "such a file may be made to exhaust memory: if you trust it, raise the limits (--trust-factor 10)",
-            ),
             ReadCause::Empty => f.write_str("nothing can be recovered: record again"),
             ReadCause::Damaged { .. }
             | ReadCause::Sequence { .. }
             | ReadCause::Unpack
+            | ReadCause::Contradiction(_)
+            | ReadCause::Refused(_)
             | ReadCause::Malformed(_) => write!(
                 f,
                 "take another copy, or keep what lies before: head -c {offset_bytes} {name} > part.vtape"
@@ -104,6 +106,7 @@ impl std::error::Error for ReadError {
         match &self.cause {
             ReadCause::Io(e) => Some(e),
             ReadCause::Malformed(e) => Some(e),
+            ReadCause::Contradiction(e) => Some(e),
             _ => None,
         }
     }

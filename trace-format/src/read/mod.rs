@@ -1,6 +1,5 @@
 //! Reads a tape from its start, whatever its end looks like.
 
-mod budget;
 mod chunks;
 mod error;
 mod recovery;
@@ -17,6 +16,7 @@ pub use recovery::{Recovery, Torn};
 use crate::{
     base::BaseState,
     base_codec,
+    bounds::Budget,
     event::Record,
     events::{Defined, EventsDecoder},
     ids::DeviceId,
@@ -24,10 +24,10 @@ use crate::{
     meta::Meta,
     order::BaseOrder,
     order_codec,
+    state::check_segments,
     tables::Tables,
     varint::Malformed,
 };
-use budget::Budget;
 use chunks::Chunks;
 
 /// What a tape holds, in its order.
@@ -125,6 +125,11 @@ impl<R: Read> Reader<R> {
         &self.chunks.recovery
     }
 
+    /// The error of items that are well-formed and, as the caller found, make no sense together.
+    pub fn refuse(&self, why: String) -> ReadError {
+        self.error(ReadCause::Refused(why))
+    }
+
     fn read_meta(&mut self) -> Result<(), ReadCause> {
         match self.chunks.next()? {
             None => Err(ReadCause::Empty),
@@ -149,7 +154,9 @@ impl<R: Read> Reader<R> {
     fn chunk(&mut self, header: &ChunkHeader) -> Result<Option<Item>, ReadCause> {
         let records = if header.kind == ChunkKind::Events { header.items } else { 0 };
         let (stored_bytes, unpacked_bytes) = (header.stored_bytes, header.unpacked_bytes);
-        self.budget.chunk(stored_bytes.into(), unpacked_bytes.into(), records.into())?;
+        self.budget
+            .chunk(stored_bytes.into(), unpacked_bytes.into(), records.into())
+            .map_err(ReadCause::TooMuch)?;
         match header.kind {
             ChunkKind::Unknown(_) => {
                 self.chunks.recovery.unknown_chunks += 1;
@@ -174,7 +181,10 @@ impl<R: Read> Reader<R> {
         }
         self.chunks.unpack(header, &mut self.payload)?;
         let item = self.contents(header).map_err(ReadCause::Malformed)?;
-        self.budget.tables(self.tables.size_bytes())?;
+        if let Some(Item::Base(_, base)) = &item {
+            check_segments(&base.segments).map_err(ReadCause::Contradiction)?;
+        }
+        self.budget.tables(self.tables.size_bytes()).map_err(ReadCause::TooMuch)?;
         Ok(item)
     }
 

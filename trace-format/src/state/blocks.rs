@@ -26,6 +26,15 @@ impl Block {
         Self { size_bytes, requested_bytes, pending, stack }
     }
 
+    /// That it holds what was requested of it.
+    pub(super) fn check(&self, addr: Addr) -> Result<(), Problem> {
+        let Self { size_bytes, requested_bytes, .. } = *self;
+        if requested_bytes > size_bytes {
+            return Err(Problem::TooSmall { addr, size_bytes, requested_bytes });
+        }
+        Ok(())
+    }
+
     /// Whether it has these sizes and is pending or not.
     fn is(&self, requested_bytes: u64, size_bytes: u64, pending: bool) -> bool {
         (self.requested_bytes, self.size_bytes, self.pending)
@@ -71,6 +80,7 @@ impl Blocks {
     }
 
     pub(super) fn insert(&mut self, addr: Addr, block: Block) -> Result<(), Problem> {
+        block.check(addr)?;
         self.expect_none(addr, block.size_bytes)?;
         *self.sum(block.pending) += block.size_bytes;
         self.by_addr.insert(addr, block);

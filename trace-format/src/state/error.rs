@@ -111,6 +111,18 @@ pub enum Problem {
         /// The segment's stream.
         state: Stream,
     },
+    /// A block is smaller than the request that it serves.
+    #[error(
+        "the block at {addr} has {size_bytes} bytes, fewer than the {requested_bytes} requested of it"
+    )]
+    TooSmall {
+        /// The block.
+        addr: Addr,
+        /// Its size.
+        size_bytes: u64,
+        /// Bytes requested.
+        requested_bytes: u64,
+    },
     /// The blocks of a segment do not tile it.
     #[error(
         "the blocks of the segment at {segment} do not tile it: expected one at {expected}, found {found}"

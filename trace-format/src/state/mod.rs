@@ -12,6 +12,7 @@ mod ranges;
 mod segments;
 
 pub use error::{Problem, StateError};
+pub(crate) use segments::check_segments;
 
 use crate::{
     event::{Event, Record},

@@ -1,6 +1,10 @@
 //! The state as a list of segments with their blocks, and back.
 
-use super::{Problem, State, StateError, blocks::Block, ranges::Range};
+use super::{
+    Problem, State, StateError,
+    blocks::Block,
+    ranges::{Range, end_of},
+};
 use crate::{
     ids::{Addr, StackId},
     segment::{BlockState, BlockStatus, SegmentState},
@@ -31,27 +35,17 @@ impl State {
         let SegmentState { addr, size_bytes, stream, pool, is_large, is_expandable, stack, .. } =
             *segment;
         let range = Range { size_bytes, stream, pool, is_large, is_expandable, stack };
+        check_segment(segment)?;
         self.ranges.insert(addr, range)?;
-        let mut expected = addr;
         for block in &segment.blocks {
-            if block.addr != expected {
-                return Err(Problem::NotTiled { segment: addr, expected, found: block.addr });
-            }
-            let BlockState { size_bytes, requested_bytes, status, stack, .. } = *block;
-            self.ranges.holding(block.addr, size_bytes)?;
+            let BlockState { addr, size_bytes, requested_bytes, status, stack } = *block;
             if status != BlockStatus::Inactive {
                 let pending = status == BlockStatus::PendingFree;
-                let live = Block::new(size_bytes, requested_bytes, pending, stack);
-                self.blocks.insert(block.addr, live)?;
+                self.blocks
+                    .insert(addr, Block::new(size_bytes, requested_bytes, pending, stack))?;
             }
-            expected = Addr(block.addr.0 + size_bytes);
         }
-        let end = Addr(addr.0 + size_bytes);
-        if expected == end {
-            Ok(())
-        } else {
-            Err(Problem::NotTiled { segment: addr, expected: end, found: expected })
-        }
+        Ok(())
     }
 
     fn segment(&self, addr: Addr, range: &Range) -> SegmentState {
@@ -64,6 +58,45 @@ impl State {
         }
         segment.blocks.extend(gap(free_from, Addr(addr.0 + range.size_bytes)));
         segment
+    }
+}
+
+/// That segments do not overlap, and that the blocks of each tile it and hold what was requested of them: what
+/// [`State::from_segments`] refuses, without building a state.
+pub(crate) fn check_segments(segments: &[SegmentState]) -> Result<(), Problem> {
+    segments.iter().try_for_each(check_segment)?;
+    let mut ranges: Vec<_> =
+        segments.iter().map(|segment| (segment.addr, segment.size_bytes)).collect();
+    ranges.sort_unstable(); // Usually they are sorted, and this is one pass.
+    for pair in ranges.windows(2) {
+        let [(segment, before_bytes), (addr, size_bytes)] = [pair[0], pair[1]];
+        if addr.0 - segment.0 < before_bytes {
+            return Err(Problem::AlreadyMapped { addr, size_bytes, segment });
+        }
+    }
+    Ok(())
+}
+
+fn check_segment(segment: &SegmentState) -> Result<(), Problem> {
+    let end = end_of(segment.addr, segment.size_bytes)?;
+    let mut expected = segment.addr;
+    for block in &segment.blocks {
+        if block.addr != expected {
+            return Err(Problem::NotTiled { segment: segment.addr, expected, found: block.addr });
+        }
+        expected = end_of(block.addr, block.size_bytes)?;
+        if expected > end {
+            return Err(Problem::NotMapped { addr: block.addr, size_bytes: block.size_bytes });
+        }
+        if block.status != BlockStatus::Inactive {
+            Block::new(block.size_bytes, block.requested_bytes, false, block.stack)
+                .check(block.addr)?;
+        }
+    }
+    if expected == end {
+        Ok(())
+    } else {
+        Err(Problem::NotTiled { segment: segment.addr, expected: end, found: expected })
     }
 }
 

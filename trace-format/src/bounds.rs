@@ -1,0 +1,95 @@
+//! How much a file may hold for its size, so that a small hostile one cannot ask for all of a reader's memory.
+//!
+//! The reader of tapes and the importers of other files share the numbers. A recorded tape takes 0.6 to 6 bytes for
+//! each record and unpacks to 2 to 20 times its size; a packed snapshot of PyTorch takes 2 to 30 bytes for each event
+//! and unpacks to 20 to 40 times its size as a pickle, to 360 as JSON. The limits leave room for more than that, and
+//! for short files whatever they compress to.
+
+/// What is bounded, what of it any file may hold, and how much more for each byte of the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    what: &'static str,
+    any: u64,
+    per_byte: u64,
+}
+
+/// More of something than a file of its size is expected to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{held} {what} so far, where at most {limit} are expected of a file of this size; such a file may be made to \
+     exhaust memory: if you trust it, raise the limits (--trust-factor 10)"
+)]
+pub struct TooMuch {
+    /// The thing of which there is too much.
+    pub what: &'static str,
+    /// How much of it was read or claimed.
+    pub held: u64,
+    /// How much of it is accepted.
+    pub limit: u64,
+}
+
+impl Bound {
+    /// Records of a tape; events, blocks and rows of other files.
+    pub const RECORDS: Self = Self { what: "records", any: 2 << 20, per_byte: 6 };
+    /// Everything, unpacked.
+    pub const UNPACKED: Self = Self { what: "unpacked bytes", any: 64 << 20, per_byte: 256 };
+    /// Values of a pickle or a JSON document, in units of eight bytes.
+    pub const VALUES: Self = Self { what: "values", any: 8 << 20, per_byte: 32 };
+    /// A tape's tables.
+    pub(crate) const TABLES: Self =
+        Self { what: "bytes of strings and stacks", any: 64 << 20, per_byte: 64 };
+    /// Of one chunk, for its stored bytes: a chunk's dictionaries take many times its unpacked bytes.
+    pub(crate) const CHUNK: Self =
+        Self { what: "unpacked bytes in one chunk", any: 4 << 20, per_byte: 1024 };
+
+    /// How much a file of `file_bytes` may hold that is trusted `factor` times as much as any; 0 and 1 are as much.
+    pub fn limit(&self, file_bytes: u64, factor: u64) -> u64 {
+        let limit = file_bytes.saturating_mul(self.per_byte).saturating_add(self.any);
+        limit.saturating_mul(factor.max(1))
+    }
+
+    /// That a file of `file_bytes` may hold so much.
+    ///
+    /// # Errors
+    /// Where that is more than [`limit`](Self::limit).
+    pub fn check(&self, held: u64, file_bytes: u64, factor: u64) -> Result<(), TooMuch> {
+        let limit = self.limit(file_bytes, factor);
+        if held > limit { Err(TooMuch { what: self.what, held, limit }) } else { Ok(()) }
+    }
+}
+
+/// What was read of a tape so far.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    factor: u64,
+    file_bytes: u64,
+    records: u64,
+    unpacked_bytes: u64,
+}
+
+impl Budget {
+    /// The usual limits times `factor`.
+    pub(crate) fn new(factor: u64) -> Self {
+        Self { factor, file_bytes: 0, records: 0, unpacked_bytes: 0 }
+    }
+
+    /// Takes in a chunk before it is unpacked.
+    pub(crate) fn chunk(
+        &mut self,
+        stored_bytes: u64,
+        unpacked_bytes: u64,
+        records: u64,
+    ) -> Result<(), TooMuch> {
+        Bound::CHUNK.check(unpacked_bytes, stored_bytes, self.factor)?;
+        self.file_bytes += stored_bytes;
+        self.unpacked_bytes += unpacked_bytes;
+        self.records += records;
+        Bound::UNPACKED.check(self.unpacked_bytes, self.file_bytes, self.factor)?;
+        Bound::RECORDS.check(self.records, self.file_bytes, self.factor)
+    }
+
+    /// Whether the tables may be as large as they have become.
+    pub(crate) fn tables(&self, size_bytes: u64) -> Result<(), TooMuch> {
+        Bound::TABLES.check(size_bytes, self.file_bytes, self.factor)
+    }
+}
