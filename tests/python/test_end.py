@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from harness import COMMAND, LIBRARY, ROOT, SIMCUDA, clean_environment, run_cases
 
@@ -198,10 +199,33 @@ def a_warning_is_a_sentence_with_the_way_out(folder):
     assert all(word in line for word in words) and "record::" not in line and "error=" not in line, line
 
 
+def daemon_threads_that_want_the_interpreter_do_not_abort_its_end(folder):
+    """CPython up to 3.13 ends a thread that asks for its lock then by `pthread_exit`, which Rust must not catch.
+
+    A longer run, of other Pythons too: VRAMTAPE_END_PROCESSES=1000 VRAMTAPE_END_PYTHONS=python3.9:python3.13.
+    """
+    count = int(os.environ.get("VRAMTAPE_END_PROCESSES", "60"))
+    pythons = os.environ.get("VRAMTAPE_END_PYTHONS", sys.executable).split(os.pathsep)
+    program = os.path.join(ROOT, "tests", "python", "ffi", "daemons.py")
+    environment = clean_environment(VRAMTAPE_RINGS=folder)
+
+    def end(number):
+        kind = ("stacks", "stacks", "observer", "callback")[number // len(pythons) % 4]
+        wait_s = number % 20 * 50e-6
+        line = [pythons[number % len(pythons)], program, LIBRARY, kind, str(wait_s)]
+        done = subprocess.run(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        return None if done.returncode == 0 else (line, done.returncode, done.stdout.decode())
+
+    with ThreadPoolExecutor(2) as pool:
+        failed = [one for one in pool.map(end, range(count)) if one is not None]
+    assert not failed, f"{len(failed)} of {count} processes failed, the first: {failed[0]}"
+    return f"{count} processes"
+
+
 def in_a_folder(case):
     def within():
         with tempfile.TemporaryDirectory() as folder:
-            case(os.path.realpath(folder))
+            return case(os.path.realpath(folder))
 
     return within
 
@@ -219,6 +243,7 @@ CASES = (
     the_line_names_both_parts_of_a_limited_tape,
     info_names_the_program_and_where_it_ran,
     a_warning_is_a_sentence_with_the_way_out,
+    daemon_threads_that_want_the_interpreter_do_not_abort_its_end,
 )
 chosen = [case for case in CASES if not sys.argv[1:] or case.__name__ in sys.argv[1:]]
 run_cases([(f"end.{case.__name__}", in_a_folder(case)) for case in chosen])
