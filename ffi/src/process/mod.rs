@@ -8,6 +8,7 @@ mod callbacks;
 pub(crate) mod descriptors;
 pub(crate) mod exit;
 mod fork;
+mod helper;
 pub(crate) mod history;
 mod metrics;
 pub(crate) mod observe;
