@@ -53,6 +53,7 @@ mod state;
 mod tables;
 mod time;
 mod varint;
+mod visible;
 mod write;
 
 pub use base::{BaseState, PoolState, ScopeState};
@@ -68,4 +69,5 @@ pub use state::{Problem, State, StateError};
 pub use tables::{BACKWARD_FILE, Frame, FrameText, THREAD_FILE, Tables};
 pub use time::utc;
 pub use varint::Malformed;
+pub use visible::visible;
 pub use write::{Commit, WriteCause, WriteError, Writer};
