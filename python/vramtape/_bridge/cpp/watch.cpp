@@ -91,11 +91,11 @@ void Allocator::attachOomRejectionObserver(torch_api::OomRejectionObserver obser
         try {
             (*static_cast<Observer*>(user))(device, segment_bytes, reserved_bytes, total_bytes);
         } catch (const std::exception& error) {
-            TORCH_WARN("Exception in OOM rejection observer: ", error.what());
+            warn("exception in an OOM rejection observer", error.what());
         } catch (const abi::__forced_unwind&) {
             throw;
         } catch (...) {
-            TORCH_WARN("Unknown exception in OOM rejection observer");
+            warn("exception in an OOM rejection observer", "of an unknown kind");
         }
     };
     check(vramtape_add_oom_rejection_observer(observe, new Observer(std::move(observer))));
