@@ -667,8 +667,8 @@ int64_t vramtape_get_settings(char *buffer, size_t capacity);
 // # Safety
 //
 // `callback` is NULL, which is an error, or may be called with `user` on any thread until the
-// process ends. It must not throw. It may wait for Python, and is not called once a Python interpreter of the process is
-// ending.
+// process ends. It must not throw. It may wait for Python, and is not called once a Python
+// interpreter of the process is ending.
 int vramtape_add_free_memory_callback(bool (*callback)(void *user),
                                       void *user);
 
@@ -873,8 +873,8 @@ int vramtape_unwatch(int64_t number);
 // # Safety
 //
 // `observer` is NULL, which is an error, or may be called with `user` on any thread until the
-// process ends. It must not throw. It may wait for Python, and is not called once a Python interpreter of the process is
-// ending.
+// process ends. It must not throw. It may wait for Python, and is not called once a Python
+// interpreter of the process is ending.
 int vramtape_add_oom_observer(void (*observer)(void *user,
                                                int device,
                                                uint64_t segment_bytes,

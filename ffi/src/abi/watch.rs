@@ -104,8 +104,8 @@ pub extern "C" fn vramtape_unwatch(number: i64) -> c_int {
 /// # Safety
 ///
 /// `observer` is NULL, which is an error, or may be called with `user` on any thread until the
-/// process ends. It must not throw. It may wait for Python, and is not called once a Python interpreter of the process is
-/// ending.
+/// process ends. It must not throw. It may wait for Python, and is not called once a Python
+/// interpreter of the process is ending.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_add_oom_observer(
     observer: Option<

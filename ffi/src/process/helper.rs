@@ -8,7 +8,7 @@ use allocator::record::block_signals;
 
 use crate::guard;
 
-/// Starts a thread. After a panic it warns that `loss`, and calls `lose`.
+/// Starts a thread. After a panic it prints the warning `loss` and calls `lose`.
 pub(super) fn spawn(
     name: &str,
     loss: &'static str,
@@ -19,8 +19,8 @@ pub(super) fn spawn(
         block_signals();
         // The work is not looked at again.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-            lose();
             tracing::warn!("{loss}: {}", guard::internal_error(panic.as_ref()));
+            lose();
         }
     })
 }

@@ -54,9 +54,8 @@ impl Caller {
     /// Reads and writes as much as there is and as fits. A connection that fails is done with.
     pub(super) fn advance(&mut self, metrics: impl FnOnce() -> String) -> Progress {
         match self.try_advance(metrics) {
-            Ok(()) => Progress::Done,
             Err(error) if error.kind() == ErrorKind::WouldBlock => Progress::Waits,
-            Err(_) => Progress::Done,
+            Ok(()) | Err(_) => Progress::Done,
         }
     }
 

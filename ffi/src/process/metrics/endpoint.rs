@@ -32,7 +32,7 @@ impl Endpoint {
         let host = host.to_owned();
         let work = move || serve(listener, &host, || render(&context, &collect::devices(), &[]));
         helper::spawn("vramtape-http", "no metrics are exported from here on", work, || {
-            refuse(listener)
+            refuse(listener);
         })
         .map_err(|error| format!("cannot start their thread: {error}"))?;
         Ok(Self { listener })
@@ -132,13 +132,14 @@ mod tests {
 
     use super::*;
 
+    static IS_LOST: AtomicBool = AtomicBool::new(false);
+
     #[test]
     fn a_panic_closes_the_endpoint_and_keeps_no_caller_waiting() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
         listener.set_nonblocking(true).unwrap();
         let listener: &'static TcpListener = Box::leak(Box::new(listener));
-        static IS_LOST: AtomicBool = AtomicBool::new(false);
         let work = move || serve(listener, "127.0.0.1", || panic!("while it renders"));
         let lose = move || {
             refuse(listener);
@@ -154,6 +155,6 @@ mod tests {
         assert!(answer.is_empty());
         thread.join().unwrap();
         assert!(IS_LOST.load(Ordering::Acquire));
-        assert!(TcpStream::connect(address).is_err(), "somebody still listens");
+        assert!(TcpStream::connect(address).is_err(), "the port still accepts");
     }
 }
