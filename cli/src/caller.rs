@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use allocator::record::block_signals;
 use clap::Parser;
 use rayon::ThreadPoolBuilder;
+use trace_format::visible;
 
-use crate::visible::visible;
 use crate::{Cli, describe, dispatch};
 
 /// Who asked. Heard from any thread.

@@ -34,7 +34,6 @@ mod table;
 mod top;
 mod tune;
 mod verify;
-mod visible;
 mod waste;
 
 use std::borrow::Cow;
@@ -43,9 +42,9 @@ use std::io::{self, ErrorKind};
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
+use trace_format::visible;
 
 pub use caller::{Caller, ask};
-use visible::visible;
 
 #[derive(Parser)]
 #[command(name = "vramtape", version, about = ABOUT, max_term_width = 100)]

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use trace_format::visible;
 
 use crate::caller;
-use crate::visible::visible;
 
 /// The flags of every verb that makes a file.
 #[derive(clap::Args)]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use allocator::config::{ConfigError, PyException};
 use allocator::device::DeviceError;
 use allocator::heap::{AllocError, HeapError};
+use trace_format::visible;
 
 /// The Python exception that PyTorch makes of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,8 @@ pub(crate) enum Exception {
     Runtime,
 }
 
-/// An error on its way to the C caller.
+/// An error on its way to the C caller. Python prints its message as it is, so that control characters of names are
+/// shown in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Error {
     pub exception: Exception,
@@ -28,7 +30,7 @@ pub(crate) struct Error {
 
 impl Error {
     pub(crate) fn new(exception: Exception, message: impl Into<String>) -> Self {
-        Self { exception, message: message.into() }
+        Self { exception, message: visible(&message.into()).into_owned() }
     }
 
     /// A caller's mistake: what is wrong, with what to do about it.

@@ -44,11 +44,14 @@ fn attempt<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     // A panic breaks the heap's lock, so nothing half done is seen again.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(answer) => answer,
-        Err(panic) => Err(Error::runtime(format_args!(
-            "internal error in vramtape, please report it: {}",
-            message(panic.as_ref())
-        ))),
+        Err(panic) => Err(Error::runtime(internal_error(panic.as_ref()))),
     }
+}
+
+/// What is said of a panic.
+#[cold]
+pub(crate) fn internal_error(panic: &(dyn Any + Send)) -> String {
+    format!("internal error in vramtape, please report it: {}", message(panic))
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

@@ -5,6 +5,7 @@ use std::fmt::{self, Debug};
 use std::io::Write;
 use std::{env, io};
 
+use trace_format::visible;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
@@ -18,7 +19,7 @@ const VARIABLE: &str = "VRAMTAPE_LOG";
 
 /// Starts to listen.
 pub(crate) fn start() -> Result<(), Error> {
-    let subscriber = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false);
+    let subscriber = tracing_subscriber::fmt().with_writer(|| Terminal).with_ansi(false);
     // Where this library is a part of a Rust program that listens already, that is enough.
     let _ = match env::var(VARIABLE) {
         Err(_) => subscriber.with_max_level(LevelFilter::WARN).event_format(Sentences).try_init(),
@@ -52,7 +53,26 @@ pub(crate) fn warn_at_end(text: &str) {
 /// Prints a line at the end of the process.
 pub(crate) fn say_at_end(text: &str) {
     // Standard error may be closed by then.
-    let _ = writeln!(io::stderr(), "vramtape: {text}");
+    let _ = Terminal.write_all(format!("vramtape: {}\n", one_line(text)).as_bytes());
+}
+
+/// Standard error, where names of files, devices and ranks show their control characters.
+struct Terminal;
+
+impl Write for Terminal {
+    /// Takes a whole line, as all who write here give one at a time.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        io::stderr().write_all(visible(&String::from_utf8_lossy(line)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.replace('\n', " ")
 }
 
 /// `vramtape: ` and the message.
@@ -86,7 +106,7 @@ impl Sentence {
     /// One line.
     fn text(&self) -> String {
         let parts = std::iter::once(&self.message).chain(&self.more);
-        parts.map(|part| part.replace('\n', " ")).collect::<Vec<_>>().join(": ")
+        parts.map(|part| one_line(part)).collect::<Vec<_>>().join(": ")
     }
 }
 

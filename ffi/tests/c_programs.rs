@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use allocator::record::{RING_DIR_VARIABLE, list_rings, ring_dir};
-use common::build;
+use common::{build, build_cpp};
 use trace_format::{BlockStatus, Category, DeviceId, Event, Item, Reader, State, ThreadId};
 
 #[test]
@@ -22,6 +22,12 @@ fn every_call_does_what_the_header_says() {
 #[test]
 fn misuse_is_a_recorded_error_and_changes_nothing() {
     passes("misuse", &[], "device:sim");
+}
+
+#[test]
+fn a_visitor_of_the_bridge_that_throws_leaves_the_device_usable() {
+    let scratch = tempfile::tempdir().expect("a folder for the program");
+    ends_well("visit", &build_cpp("visit", scratch.path()), &[], "device:sim");
 }
 
 #[test]
@@ -205,8 +211,12 @@ fn passes_plain(name: &str, arguments: &[&str], conf: &str) {
 
 fn passes_built(sanitizers: &[&str], name: &str, arguments: &[&str], conf: &str) {
     let scratch = tempfile::tempdir().expect("a folder for the program");
-    let program = build(name, scratch.path(), sanitizers);
-    let child = Command::new(&program)
+    ends_well(name, &build(name, scratch.path(), sanitizers), arguments, conf);
+}
+
+/// Runs a program, which has to print nothing and to leave no ring.
+fn ends_well(name: &str, program: &Path, arguments: &[&str], conf: &str) {
+    let child = Command::new(program)
         .args(arguments)
         .env_remove("PYTORCH_CUDA_ALLOC_CONF")
         .env_remove("PYTORCH_ALLOC_CONF")

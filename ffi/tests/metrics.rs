@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::build;
 
@@ -163,6 +163,52 @@ fn callers_who_say_nothing_or_nonsense_keep_nobody_out() {
     let _ = endless.write_all(&vec![b'x'; 64 << 10]);
     scrape(port);
     drop(silent);
+    assert_eq!(program.end(), "");
+}
+
+#[test]
+fn a_scrape_does_not_wait_for_a_hundred_idle_connections() {
+    let port = free_port();
+    let program = Program::start(&format!("metrics:{port}"));
+    let idle: Vec<_> = (0..100).map(|_| connect(port)).collect();
+    let mut started = connect(port);
+    started.write_all(b"GET /met").expect("a part of a request");
+    let start = Instant::now();
+    scrape(port);
+    let took = start.elapsed();
+    println!("a scrape beside {} idle connections took {took:?}", idle.len());
+    assert!(
+        took < Duration::from_millis(900),
+        "it waited for one that is dropped after 1 s: {took:?}"
+    );
+    started.write_all(b"rics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("the rest of it");
+    let mut answer = String::new();
+    started.read_to_string(&mut answer).expect("an answer");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n"),
+        "one that has sent something is kept: {answer}"
+    );
+    for mut silent in idle {
+        let mut rest = Vec::new();
+        // Closed, with a reset or without.
+        let _ = silent.read_to_end(&mut rest);
+        assert!(rest.is_empty());
+    }
+    assert_eq!(program.end(), "");
+}
+
+#[test]
+fn a_request_that_names_another_host_is_refused_on_loopback() {
+    let port = free_port();
+    let program = Program::start(&format!("metrics:{port}"));
+    for host in ["evil.example", "evil.example:80", "localhost.evil.example"] {
+        let answer = ask(port, &format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 403 ") && !answer.contains("vramtape_"), "{answer}");
+    }
+    for host in ["localhost", "127.0.0.1", "[::1]"] {
+        let answer = ask(port, &format!("GET /metrics HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+    }
     assert_eq!(program.end(), "");
 }
 

@@ -6,10 +6,10 @@ import ctypes
 import json
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
+from . import _text
 from ._library import Text, load, strings
 
 Progress = Union[bool, Callable[[int, int], object], None]
@@ -52,9 +52,9 @@ def ask(arguments: Sequence[Text], threads: Optional[int], progress: Progress) -
         if question:
             library.vramtape_lab_close(question)
     for text in reply["warnings"]:
-        warnings.warn(text, stacklevel=3)  # At the line that called the verb.
+        _text.warn(text, stacklevel=3)  # At the line that called the verb.
     if reply["error"] is not None:
-        raise Error(reply["error"])
+        raise Error(_text.visible(reply["error"]))
     answer: dict[str, Any] = json.loads(reply["answer"])
     return answer
 

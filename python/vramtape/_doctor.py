@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import os
@@ -16,9 +15,11 @@ from pathlib import Path
 from typing import Any, NoReturn, Optional
 
 from . import _install, _library, _runtime
+from ._text import Parser, visible
 
 # Where the library keeps its rings.
 RINGS = Path(os.environ.get("VRAMTAPE_RINGS") or "/dev/shm")
+_CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _VARIABLES = (
     "VRAMTAPE_CONF",
     "VRAMTAPE_RINGS",
@@ -31,11 +32,11 @@ _VARIABLES = (
 def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     """Prints the report; the exit code is 1 where vramtape cannot be in a process here."""
     about = "Says how vramtape would be in a PyTorch process of this Python, and what is missing for more."
-    parser = argparse.ArgumentParser(prog=f"vramtape {verb}", description=about, allow_abbrev=False)
+    parser = Parser(prog=f"vramtape {verb}", description=about, allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     report = examine()
-    print(json.dumps(report, indent=2) if options.json else "\n".join(_lines(report)))
+    print(visible(json.dumps(report, indent=2) if options.json else "\n".join(_lines(report))))
     sys.exit(0 if report["route"]["active"] else 1)
 
 
@@ -47,6 +48,7 @@ def examine() -> dict[str, Any]:
         "python": {"version": platform.python_version(), "path": sys.executable},
         "torch": _torch(),
         "driver": _driver(),
+        "clock": _clock(),
         "route": route,
         "bridge": _bridge(),
         "settings": {**_settings(), **{name: os.environ[name] for name in _VARIABLES if name in os.environ}},
@@ -89,6 +91,15 @@ def _driver() -> dict[str, Any]:
             properties = torch.cuda.get_device_properties(device)
             report["gpus"].append({"name": properties.name, "memory_bytes": properties.total_memory})
     return report
+
+
+def _clock() -> dict[str, Any]:
+    """What Linux keeps time by, and whether records have the time stamp counter's time (``record/clock.rs``)."""
+    try:
+        source: Optional[str] = Path(_CLOCK_SOURCE).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        source = None
+    return {"source": source, "is_counter": source == "tsc"}
 
 
 def _bridge() -> Optional[dict[str, Any]]:
@@ -159,6 +170,7 @@ def _lines(report: dict[str, Any]) -> list[str]:
         ("torch", f"{torch['version']}, CUDA {torch['cuda']}, in {torch['path']}" if torch else "none"),
         ("driver", f"{simulated}CUDA {driver['cuda']}" if driver["cuda"] else "none"),
         ("GPUs", gpus or "none"),
+        ("clock", _clock_line(report["clock"])),
         ("route", report["route"]["active"] or "none: vramtape cannot be used here"),
         *(("", why) for why in [report["route"]["why"]] if why),
     ]
@@ -174,6 +186,13 @@ def _lines(report: dict[str, Any]) -> list[str]:
         size = f"{place['files']} files, {place['size_bytes'] / 2**20:.1f} MiB"
         rows.append((name, f"{place['folder']}: {size}"))
     return [f"{name:<10}{line}" for name, text in rows for name, line in _folded(name, text)]
+
+
+def _clock_line(clock: dict[str, Any]) -> str:
+    if clock["is_counter"]:
+        return "time stamp counter"
+    source = f"is {clock['source']}" if clock["source"] else "is not known (no /sys is mounted)"
+    return f"clock_gettime, which makes a record slower: the kernel's clock source {source}, and not tsc"
 
 
 def _folded(name: str, text: str) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import threading
 import warnings
 from typing import Any, NoReturn, Optional
 
-from . import _conf, _end, _ring_only, _runtime, _settle, _tape
+from . import _conf, _end, _ring_only, _runtime, _settle, _tape, _text
 from ._launch import tapes
 from .routes import ALL, REPLACING, Unavailable
 
@@ -134,7 +134,7 @@ def _activate(torch: Any, route: str) -> str:
             reasons.append(lacking)
         if reasons:
             _note = f"took the route {name} ({'; '.join(reasons)})"
-            warnings.warn(f"vramtape {_note}", stacklevel=4)
+            _text.warn(f"vramtape {_note}", stacklevel=4)
         return name
     _refuse("; ".join(reasons))
 

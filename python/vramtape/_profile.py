@@ -10,12 +10,11 @@ import shutil
 import sys
 import tempfile
 import threading
-import warnings
 import weakref
 from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar, Union
 
-from . import _device, _runtime
+from . import _device, _runtime, _text
 from ._ask import ask
 from ._device import Device
 from ._files import whole
@@ -279,4 +278,4 @@ def _best_effort(save: Callable[[_Path], None], path: _Path) -> None:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(f"vramtape: {text}", stacklevel=4)
+    _text.warn(f"vramtape: {text}", stacklevel=4)

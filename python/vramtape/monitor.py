@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import warnings
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
-from . import _device
+from . import _device, _text
 from ._device import Device
 from ._files import whole
 
@@ -153,7 +152,7 @@ class Monitor:
     def _warn(self, what: str, text: str) -> None:
         if what not in self._warned:
             self._warned.add(what)
-            warnings.warn(f"vramtape: {text}; training goes on", stacklevel=4)
+            _text.warn(f"vramtape: {text}; training goes on", stacklevel=4)
 
 
 def rank() -> int:
@@ -201,4 +200,4 @@ def _log(line: str) -> None:
     if _logger.hasHandlers() and _logger.isEnabledFor(logging.INFO):
         _logger.info(line)
     else:
-        print(line, file=sys.stderr, flush=True)
+        print(_text.visible(line), file=sys.stderr, flush=True)

@@ -25,6 +25,7 @@ use fingerprint::{Fingerprint, Place};
 pub use gate::after_fork_child;
 use native::Native;
 use python::{PlaceText, Python, Thread};
+pub use python::{call_program, hold_end_for_calls};
 pub use sample::is_sampled;
 use seen::Seen;
 
@@ -182,7 +183,7 @@ impl Stacks {
         if let Some(python) = python
             && !interpreted.is_empty()
         {
-            let texts = python.resolve(&interpreted);
+            let Some(texts) = python.resolve(&interpreted) else { return Some(StackId::NONE) };
             for (place, text) in interpreted.into_iter().zip(texts) {
                 self.name(place, &text, names)?;
             }

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-from harness import COMMAND, LIBRARY, ROOT, SIMCUDA, clean_environment, run_cases
+from harness import COMMAND, LAB_LIBRARY, LIBRARY, ROOT, SIMCUDA, clean_environment, run_cases
 
 SCRATCH = tempfile.TemporaryDirectory()
 PROGRAM = os.path.join(ROOT, "tests", "python", "launch", "end.py")
@@ -198,10 +199,74 @@ def a_warning_is_a_sentence_with_the_way_out(folder):
     assert all(word in line for word in words) and "record::" not in line and "error=" not in line, line
 
 
+def daemon_threads_that_want_the_interpreter_do_not_abort_its_end(folder):
+    """CPython up to 3.13 ends a thread that asks for its lock then by `pthread_exit`, which Rust must not catch.
+
+    A longer run, of other Pythons too: VRAMTAPE_END_PROCESSES=1000 VRAMTAPE_END_PYTHONS=python3.9:python3.13.
+    """
+    count = int(os.environ.get("VRAMTAPE_END_PROCESSES", "60"))
+    pythons = os.environ.get("VRAMTAPE_END_PYTHONS", sys.executable).split(os.pathsep)
+    program = os.path.join(ROOT, "tests", "python", "ffi", "daemons.py")
+    environment = clean_environment(VRAMTAPE_RINGS=folder)
+
+    def end(number):
+        kind = ("stacks", "stacks", "observer", "callback")[number // len(pythons) % 4]
+        wait_s = number % 20 * 50e-6
+        line = [pythons[number % len(pythons)], program, LIBRARY, kind, str(wait_s)]
+        done = subprocess.run(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        return None if done.returncode == 0 else (line, done.returncode, done.stdout.decode())
+
+    with ThreadPoolExecutor(2) as pool:
+        failed = [one for one in pool.map(end, range(count)) if one is not None]
+    assert not failed, f"{len(failed)} of {count} processes failed, the first: {failed[0]}"
+    return f"{count} processes"
+
+
+# Sets the title of a terminal, clears it, and turns the direction of writing.
+HOSTILE = "a\x1b]0;title\x07\x1b[2J\x9b2J\u202eb"
+
+
+def no_control_character_of_a_name_reaches_the_terminal(folder):
+    """What the launcher, the library and Python's warnings print of names of files and settings."""
+    hostile = os.path.join(folder, HOSTILE)
+    os.mkdir(hostile)
+    tape = os.path.join(hostile, "run.vtape")
+    launcher = [sys.executable, "-m", "vramtape"]
+    run = [*launcher, "run", "--route", "pluggable"]
+    lab = [sys.executable, "-c", f"import vramtape; vramtape.replay({tape + 'x'!r})"]
+    with open(tape, "wb"):
+        pass
+    conf = {"VRAMTAPE_CONF": f'tape:"{tape}"'}
+    loud = {"VRAMTAPE_LOG": "debug", "VRAMTAPE_RINGS": hostile + "x", "RANK": HOSTILE}
+    for what, line, settings, words in (
+        ("the tape's other name and the log", [*run, "-o", tape, PROGRAM, ""], loud, "the tape goes to"),
+        ("a signal", [*run, "-f", "-o", tape, PROGRAM, "SIGTERM"], {}, "SIGTERM: the tape is"),
+        ("a full disk", [*run, "-f", "-o", tape, PROGRAM, "small-disk"], {}, "ends here"),
+        ("no such program", [*run, os.path.join(hostile, "none.py")], {}, "none.py"),
+        ("no such option", [*run, f"--{HOSTILE}", PROGRAM], {}, "error: "),
+        ("no such setting", [*run, "--conf", f"{HOSTILE}:1", PROGRAM, ""], {}, "title"),
+        ("no such folder", [*run, "-o", os.path.join(hostile, "no", "x.vtape"), PROGRAM, ""], {}, "title"),
+        ("doctor", [*launcher, "doctor", "--json"], conf, "title"),
+        ("an error of the lab", lab, {}, "title"),
+    ):
+        environment = clean_environment(
+            **{**ENVIRONMENT, "VRAMTAPE_RINGS": folder, "VRAMTAPE_LAB_LIBRARY": LAB_LIBRARY, **settings}
+        )
+        done = subprocess.run(line, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for text in (done.stdout.decode(), done.stderr.decode()):
+            raw = {one for one in text if one < " " or "\x7f" <= one < "\xa0" or one == "\u202e"} - {"\n", "\t"}
+            assert not raw, f"{what}: {raw} in {text!r}"
+        said = (done.stdout + done.stderr).decode()
+        shown = ("\\u001b]0;title\\u0007", "\\u{1b}]0;title\\u{7}", "\\x1b]0;title\\x07")
+        assert words in said and any(one in said for one in shown), f"{what}: {said}"
+        if what == "doctor":
+            assert json.loads(done.stdout)["settings"]["tape"] == tape, "JSON has the name as it is"
+
+
 def in_a_folder(case):
     def within():
         with tempfile.TemporaryDirectory() as folder:
-            case(os.path.realpath(folder))
+            return case(os.path.realpath(folder))
 
     return within
 
@@ -219,6 +284,8 @@ CASES = (
     the_line_names_both_parts_of_a_limited_tape,
     info_names_the_program_and_where_it_ran,
     a_warning_is_a_sentence_with_the_way_out,
+    daemon_threads_that_want_the_interpreter_do_not_abort_its_end,
+    no_control_character_of_a_name_reaches_the_terminal,
 )
 chosen = [case for case in CASES if not sys.argv[1:] or case.__name__ in sys.argv[1:]]
 run_cases([(f"end.{case.__name__}", in_a_folder(case)) for case in chosen])

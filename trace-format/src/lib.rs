@@ -54,6 +54,7 @@ mod state;
 mod tables;
 mod time;
 mod varint;
+mod visible;
 mod write;
 
 pub use base::{BaseState, PoolState, ScopeState};
@@ -70,4 +71,5 @@ pub use state::{Problem, State, StateError};
 pub use tables::{BACKWARD_FILE, Frame, FrameText, THREAD_FILE, Tables};
 pub use time::utc;
 pub use varint::Malformed;
+pub use visible::visible;
 pub use write::{Commit, Medium, WriteCause, WriteError, Writer};

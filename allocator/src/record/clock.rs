@@ -3,6 +3,8 @@
 //! Unix time here is the wall clock as it stood when the process first looked, and steady from there on: it goes on
 //! while the machine is suspended and does not jump when somebody sets the clock.
 
+use std::fs;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -75,7 +77,8 @@ impl Calibration {
     }
 }
 
-/// The machine's clock: the time stamp counter where it is steady, else `CLOCK_MONOTONIC`.
+/// The machine's clock: the time stamp counter where it is steady and Linux itself keeps time by it, else
+/// `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     has_steady_tsc: bool,
@@ -85,7 +88,8 @@ impl SystemClock {
     /// Looks once what this machine has.
     pub fn new() -> Self {
         static STEADY: OnceLock<bool> = OnceLock::new();
-        Self { has_steady_tsc: *STEADY.get_or_init(has_steady_tsc) }
+        let is_steady = || has_steady_tsc() && is_trusted(Path::new(CLOCK_SOURCE));
+        Self { has_steady_tsc: *STEADY.get_or_init(is_steady) }
     }
 }
 
@@ -136,6 +140,16 @@ impl Clock for SystemClock {
 fn read_ns(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+/// Names what Linux keeps time by.
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+/// Whether Linux keeps time by the time stamp counter. It compares it with other clocks and between processors, and
+/// takes another source where it finds them apart. Virtual machines whose counter may change its rate have a source of
+/// their own.
+fn is_trusted(clock_source: &Path) -> bool {
+    fs::read_to_string(clock_source).is_ok_and(|name| name.trim_end() == "tsc")
 }
 
 /// Whether the time stamp counter runs at one rate in every power state ("invariant TSC").
@@ -231,8 +245,31 @@ mod tests {
     }
 
     #[test]
+    fn the_time_stamp_counter_is_trusted_only_where_linux_keeps_time_by_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("current_clocksource");
+        assert!(!is_trusted(&file), "no such file");
+        for (source, is_ours) in
+            [("tsc\n", true), ("kvm-clock\n", false), ("hpet\n", false), ("", false)]
+        {
+            fs::write(&file, source).unwrap();
+            assert_eq!(is_trusted(&file), is_ours, "{source:?}");
+        }
+    }
+
+    #[test]
+    fn without_the_time_stamp_counter_a_tick_is_a_nanosecond() {
+        let clock = SystemClock { has_steady_tsc: false };
+        keeps_unix_time(clock);
+        assert!((clock.calibration().ns_per_tick - 1.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
     fn the_system_clock_keeps_unix_time_across_a_sleep() {
-        let clock = SystemClock::new();
+        keeps_unix_time(SystemClock::new());
+    }
+
+    fn keeps_unix_time(clock: SystemClock) {
         let line = clock.calibration();
         std::thread::sleep(Duration::from_millis(20));
         let now = clock.moment();

@@ -27,7 +27,7 @@ pub struct VramtapeAutogradCall {
 /// valid until the process ends. Only the first call counts.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_set_autograd(
-    ask: Option<unsafe extern "C" fn(*mut VramtapeAutogradCall) -> c_int>,
+    ask: Option<unsafe extern "C-unwind" fn(*mut VramtapeAutogradCall) -> c_int>,
 ) {
     guard::answer((), || {
         if let Some(ask) = ask {

@@ -63,10 +63,11 @@ pub unsafe extern "C" fn vramtape_get_settings(buffer: *mut c_char, capacity: us
 /// # Safety
 ///
 /// `callback` is NULL, which is an error, or may be called with `user` on any thread until the
-/// process ends. It must not throw.
+/// process ends. It must not throw. It may wait for Python, and is not called once a Python
+/// interpreter of the process is ending.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_add_free_memory_callback(
-    callback: Option<unsafe extern "C" fn(user: *mut c_void) -> bool>,
+    callback: Option<unsafe extern "C-unwind" fn(user: *mut c_void) -> bool>,
     user: *mut c_void,
 ) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {

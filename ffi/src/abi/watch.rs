@@ -104,11 +104,12 @@ pub extern "C" fn vramtape_unwatch(number: i64) -> c_int {
 /// # Safety
 ///
 /// `observer` is NULL, which is an error, or may be called with `user` on any thread until the
-/// process ends. It must not throw.
+/// process ends. It must not throw. It may wait for Python, and is not called once a Python
+/// interpreter of the process is ending.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_add_oom_observer(
     observer: Option<
-        unsafe extern "C" fn(
+        unsafe extern "C-unwind" fn(
             user: *mut c_void,
             device: c_int,
             segment_bytes: u64,
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn vramtape_add_oom_observer(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_add_oom_rejection_observer(
     observer: Option<
-        unsafe extern "C" fn(
+        unsafe extern "C-unwind" fn(
             user: *mut c_void,
             device: c_int,
             segment_bytes: u64,

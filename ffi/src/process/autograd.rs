@@ -14,7 +14,7 @@ use trace_format::{BACKWARD_FILE, StackId};
 use crate::abi::autograd::{VRAMTAPE_BACKWARD, VRAMTAPE_FORWARD, VramtapeAutogradCall};
 
 /// What autograd does on the calling thread.
-pub(crate) type Ask = unsafe extern "C" fn(*mut VramtapeAutogradCall) -> i32;
+pub(crate) type Ask = unsafe extern "C-unwind" fn(*mut VramtapeAutogradCall) -> i32;
 
 /// Forward calls that are remembered, those of the newest nodes.
 const SLOTS: usize = 1 << 16;
@@ -32,6 +32,7 @@ struct Forward {
 
 /// From now on PyTorch is asked what it does when a stack is captured. The first who says how stays.
 pub(crate) fn ask_with(ask: Ask) {
+    stacks::hold_end_for_calls();
     let _ = ASK.set(ask); // The bridge is loaded once.
 }
 
@@ -66,8 +67,9 @@ pub(super) fn of_backward(names: &impl Names) -> Option<StackId> {
 
 fn call_of(kind: i32) -> Option<VramtapeAutogradCall> {
     let mut call = VramtapeAutogradCall { thread: 0, sequence: 0, name: [0; 64] };
-    // SAFETY: the bridge's function, which fills in what it is given and never unwinds.
-    let found = unsafe { ASK.get()?(&raw mut call) };
+    let ask = ASK.get()?;
+    // SAFETY: the bridge's function, which fills in what it is given. It may wait for Python: a node has a name there.
+    let found = stacks::call_program(|| unsafe { ask(&raw mut call) })?;
     (found == kind).then_some(call)
 }
 

@@ -7,7 +7,7 @@ use super::Heap;
 /// A caller's function, and what it is called with.
 #[derive(Clone, Copy)]
 pub(crate) struct Callback {
-    pub function: unsafe extern "C" fn(user: *mut c_void) -> bool,
+    pub function: unsafe extern "C-unwind" fn(user: *mut c_void) -> bool,
     pub user: *mut c_void,
 }
 
@@ -22,7 +22,7 @@ impl Callback {
     }
 
     fn call(self) -> bool {
-        // SAFETY: the caller promised that both stay valid until the process ends.
-        unsafe { (self.function)(self.user) }
+        // SAFETY: the caller promised that both stay valid until the process ends. It may wait for Python.
+        stacks::call_program(|| unsafe { (self.function)(self.user) }).unwrap_or(false)
     }
 }

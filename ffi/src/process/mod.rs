@@ -8,6 +8,7 @@ mod callbacks;
 pub(crate) mod descriptors;
 pub(crate) mod exit;
 mod fork;
+mod helper;
 pub(crate) mod history;
 mod metrics;
 pub(crate) mod observe;
@@ -259,6 +260,7 @@ pub(crate) fn unused_stats() -> Result<Stats, Error> {
 
 /// Adds a callback to every heap, those still to be opened included.
 pub(crate) fn add_callback(callback: Callback) -> Result<(), Error> {
+    ::stacks::hold_end_for_calls();
     with(|process| {
         process.callbacks.push(callback);
         for heap in heaps() {

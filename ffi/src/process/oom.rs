@@ -16,7 +16,8 @@ pub(crate) enum Occasion {
 }
 
 /// What is called: with the caller's word, the device, and the occasion's three numbers.
-pub(crate) type Function = unsafe extern "C" fn(user: *mut c_void, device: c_int, u64, u64, u64);
+pub(crate) type Function =
+    unsafe extern "C-unwind" fn(user: *mut c_void, device: c_int, u64, u64, u64);
 
 /// A caller's function, and when it is called.
 #[derive(Clone, Copy)]
@@ -31,6 +32,7 @@ unsafe impl Send for Observer {}
 
 /// Adds an observer, for good.
 pub(crate) fn add(observer: Observer) -> Result<(), Error> {
+    stacks::hold_end_for_calls();
     with(|process| {
         process.observers.push(observer);
         Ok(())
@@ -62,8 +64,9 @@ pub(crate) fn observed(error: AllocError) -> AllocError {
     for Observer { function, user, .. } in
         observers.into_iter().filter(|observer| observer.occasion == occasion)
     {
-        // SAFETY: the caller promised that both stay valid until the process ends.
-        unsafe { function(user, c_int::from(device.0), first, second, third) };
+        // SAFETY: the caller promised that both stay valid until the process ends. It may wait for Python.
+        let observe = || unsafe { function(user, c_int::from(device.0), first, second, third) };
+        stacks::call_program(observe);
     }
     error
 }

@@ -7,14 +7,12 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use std::{ptr, thread};
 
-use allocator::record::block_signals;
-
-use super::exit;
+use super::{exit, helper};
 use crate::log;
 
 const SIGNALS: [(c_int, &str); 2] = [(libc::SIGTERM, "SIGTERM"), (libc::SIGHUP, "SIGHUP")];
@@ -58,7 +56,18 @@ pub(super) fn arm() {
     if made != 0 {
         return;
     }
-    let started = thread::Builder::new().name("vramtape-signals".to_owned()).spawn(wait);
+    let loss = "SIGTERM and SIGHUP do not finish the tape from here on";
+    let started = helper::spawn("vramtape-signals", loss, wait, || {
+        for (signal, _) in SIGNALS {
+            if action(signal) == handler() {
+                set(signal, libc::SIG_DFL);
+            }
+        }
+        // One that arrived meanwhile woke nobody.
+        if ARRIVED.load(Ordering::Acquire) != 0 {
+            die(ARRIVED.load(Ordering::Acquire));
+        }
+    });
     if let Err(error) = started {
         tracing::debug!("SIGTERM will not finish the tape: no thread: {error}");
         return;
@@ -110,7 +119,6 @@ extern "C" fn on_signal(signal: c_int) {
 
 /// The thread: waits for a signal, finishes, and lets the signal end the process.
 fn wait() {
-    block_signals();
     // SAFETY: it was made before this thread.
     while unsafe { libc::sem_wait(WAKE.get()) } != 0 {}
     let signal = ARRIVED.load(Ordering::Acquire);
@@ -118,12 +126,12 @@ fn wait() {
         SIGNALS.iter().find(|(number, _)| *number == signal).map_or("a signal", |(_, name)| name);
     let (done, finished) = mpsc::channel();
     let work = move || {
-        block_signals();
         exit::finish_at_signal(name);
         let _ = done.send(());
     };
-    let started = thread::Builder::new().name("vramtape-end".to_owned()).spawn(work);
-    if started.is_ok() && finished.recv_timeout(FINISH_MAX).is_err() {
+    let started = helper::spawn("vramtape-end", "the tape is not finished", work, || {});
+    // A panic there was reported, and drops the channel.
+    if started.is_ok() && finished.recv_timeout(FINISH_MAX) == Err(RecvTimeoutError::Timeout) {
         log::warn_at_end(&format!(
             "{name}: the tape could not be finished within {} s; what was written of it is readable",
             FINISH_MAX.as_secs()

@@ -15,20 +15,48 @@ pub(crate) fn build(name: &str, scratch: &Path, sanitizers: &[&str]) -> PathBuf 
         .arg(tests.join("filter.cpp"))
         .arg("-o")
         .arg(&filter));
-    let program = scratch.join(name);
+    link(
+        "cc",
+        "gnu11",
+        &tests.join(format!("{name}.c")),
+        sanitizers,
+        &[&filter],
+        &scratch.join(name),
+    )
+}
+
+/// Builds `tests/c/NAME.cpp` with the library and the bridge's headers.
+#[allow(dead_code, reason = "not all tests have C++ programs")]
+pub(crate) fn build_cpp(name: &str, scratch: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.cpp"));
+    link("c++", "gnu++17", &source, &[], &[], &scratch.join(name))
+}
+
+fn link(
+    compiler: &str,
+    standard: &str,
+    source: &Path,
+    sanitizers: &[&str],
+    objects: &[&Path],
+    program: &Path,
+) -> PathBuf {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = library();
     let folder = library.parent().expect("a library lies in a folder");
-    run(Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g"])
+    run(Command::new(compiler)
+        .args([&format!("-std={standard}"), "-Wall", "-Wextra", "-Werror", "-g"])
         .args(sanitizers)
         .args(["-fno-sanitize-recover=undefined", "-pthread", "-I"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"))
-        .arg(tests.join(format!("{name}.c")))
-        .args([&filter, &library])
+        .arg(ours.join("include"))
+        .arg("-I")
+        .arg(ours.join("../python/vramtape/_bridge/cpp"))
+        .arg(source)
+        .args(objects)
+        .arg(&library)
         .arg(format!("-Wl,-rpath,{}", folder.display()))
         .args(["-lstdc++", "-o"])
-        .arg(&program));
-    program
+        .arg(program));
+    program.to_owned()
 }
 
 fn run(command: &mut Command) {

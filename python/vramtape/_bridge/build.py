@@ -12,13 +12,12 @@ import fcntl
 import hashlib
 import os
 import subprocess
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterator
 
-from .. import _runtime
+from .. import _runtime, _text
 from . import toolchain, trust
 
 _HERE = Path(__file__).parent
@@ -109,8 +108,7 @@ def _build_in_cache(torch: Any, built: Path) -> None:
     missing = toolchain.find(torch).missing
     if missing:  # Not remembered: it is found at once, and soon put right.
         raise BuildFailed("; ".join(missing))
-    line = f"vramtape: compiling its bridge for torch {torch.__version__}, once (about 20 s)"
-    print(line, file=sys.stderr, flush=True)
+    _text.say(f"compiling its bridge for torch {torch.__version__}, once (about 20 s)")
     try:
         _compile(torch, built)
     except _Disturbed:

@@ -14,6 +14,7 @@ from typing import NoReturn, Optional
 
 from .. import _runtime, _tape
 from .._ask import Error
+from .._text import Parser
 from ..routes import ALL
 from . import simulated, tapes
 from .program import command_line
@@ -50,7 +51,7 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"vramtape {verb}",
         usage=f"vramtape {verb} [OPTIONS] PROGRAM ARGS...\n       vramtape {verb} [OPTIONS] -m MODULE ARGS...",
         description=_ABOUT[verb],

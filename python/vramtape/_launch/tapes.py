@@ -11,7 +11,7 @@ import json
 import os
 import sys
 
-from .. import _runtime
+from .. import _runtime, _text
 
 # `quiet` keeps a run from saying anything but errors.
 RUN = "VRAMTAPE_RUN"
@@ -120,10 +120,7 @@ def _noted() -> list[str]:
 def say(text: str, is_important: bool = False) -> None:
     """One line to whoever started the run."""
     if is_important or os.environ.get(RUN) != "quiet":
-        try:
-            print(f"vramtape: {text}", file=sys.stderr, flush=True)
-        except (OSError, ValueError):
-            pass  # Standard error is closed.
+        _text.say(text)
 
 
 def say_why_none(text: str) -> None:

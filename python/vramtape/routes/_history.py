@@ -10,12 +10,11 @@ import json
 import os
 import pickle
 import tempfile
-import warnings
 from multiprocessing import util
 from pathlib import Path
 from typing import Any, Optional
 
-from .. import _runtime, _tape
+from .. import _runtime, _tape, _text
 from .._ask import ask
 from .._launch import tapes
 from . import Unavailable
@@ -65,9 +64,9 @@ def _make_tape(torch: Any, tape: str, is_replaced: bool) -> None:
             path = Path(tape if is_replaced else _tape.claim(tape))
             ask(["import", "--json", "--force", "--meta", meta, "-o", path, "--", snapshot], None, None)
         if path != Path(tape):
-            warnings.warn(f"vramtape: the tape is {path}: {tape} exists", stacklevel=1)
+            _text.warn(f"vramtape: the tape is {path}: {tape} exists", stacklevel=1)
         tapes.note(str(path))
     except Exception as error:  # The program has ended, and well perhaps.
         if path.is_file() and not path.is_symlink() and not path.stat().st_size:
             path.unlink()  # It was to hold the name.
-        warnings.warn(f"vramtape: PyTorch's history did not become the tape {path}: {error}", stacklevel=1)
+        _text.warn(f"vramtape: PyTorch's history did not become the tape {path}: {error}", stacklevel=1)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import warnings
 from typing import Any, Callable, Optional
 
-from .. import _runtime
+from .. import _runtime, _text
 from .._bridge import BuildFailed, library
 from . import _history
 
@@ -55,7 +54,7 @@ def activate() -> Optional[str]:
 def _attach(bridge: ctypes.CDLL, c: Any) -> None:
     refusal = bridge.vramtape_bridge_observe()
     if refusal is not None:  # The program is not to end for that.
-        warnings.warn(f"vramtape records nothing: {refusal.decode(errors='replace')}", stacklevel=2)
+        _text.warn(f"vramtape records nothing: {refusal.decode(errors='replace')}", stacklevel=2)
         return
     for name in ("_cuda_emptyCache", "_accelerator_emptyCache"):
         _wrap(c, name, _around_empty_cache)
@@ -87,7 +86,7 @@ def _then(call: Callable[..., Any], export: str, more: tuple[Any, ...]) -> Calla
         try:
             _runtime.call(export, *arguments, *more)
         except RuntimeError as error:  # PyTorch did what was asked; the tape does not have it.
-            warnings.warn(f"vramtape did not record that: {error}", stacklevel=2)
+            _text.warn(f"vramtape did not record that: {error}", stacklevel=2)
         return answer
 
     return told

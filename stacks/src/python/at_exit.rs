@@ -20,8 +20,8 @@ static HOOK: Hook = Hook(Method {
     doc: ptr::null(),
 });
 
-/// Registers with Python's `atexit`; false where that fails.
-pub(super) fn register(api: &Api, gil: &Gil) -> bool {
+/// Registers with Python's `atexit`; false where that fails, or where `atexit` may not call it any more.
+pub(super) fn register(api: &Api, gil: &Gil<'_>) -> bool {
     let hook = (&raw const HOOK.0).cast_mut();
     // SAFETY: with the lock; the definition lives for ever.
     let function = unsafe { (api.PyCFunction_NewEx)(hook, ptr::null_mut(), ptr::null_mut()) };
@@ -40,7 +40,30 @@ pub(super) fn register(api: &Api, gil: &Gil) -> bool {
         // SAFETY: with the lock.
         unsafe { (api.PyErr_Clear)() };
     }
-    !result.is_null()
+    !result.is_null() && !is_late(api, gil)
+}
+
+/// Whether Python's threads are being shut down, which precedes `atexit`.
+fn is_late(api: &Api, gil: &Gil<'_>) -> bool {
+    // SAFETY: with the lock; borrowed.
+    let modules = unsafe { (api.PyImport_GetModuleDict)() };
+    // SAFETY: with the lock; borrowed, or NULL where nothing imported it. An import here would take this thread for
+    // the main one.
+    let threading = unsafe { (api.PyDict_GetItemString)(modules, c"threading".as_ptr()) };
+    if threading.is_null() {
+        return false;
+    }
+    // SAFETY: a live object and a terminated name; a new reference or NULL.
+    let flag = unsafe { (api.PyObject_GetAttrString)(threading, c"_SHUTTING_DOWN".as_ptr()) };
+    if flag.is_null() {
+        // SAFETY: with the lock.
+        unsafe { (api.PyErr_Clear)() };
+        return true;
+    }
+    // SAFETY: a live object.
+    let is_late = unsafe { (api.PyObject_IsTrue)(flag) } != 0;
+    gil.drop_ref(flag);
+    is_late
 }
 
 /// Closes the gate, and lets those inside out, who may be waiting for the interpreter's lock.

@@ -1,9 +1,10 @@
 //! What needs the interpreter's lock: naming what is new, and the walk through CPython's own functions.
 
 use std::ffi::{CStr, c_int};
-use std::{ptr, slice};
+use std::{mem, ptr, slice, thread};
 
 use super::api::{Api, Object};
+use super::end;
 use super::layout::DEPTH_MAX;
 use crate::fingerprint::Place;
 
@@ -26,9 +27,29 @@ pub(crate) struct PlaceText {
 }
 
 impl<'a> Gil<'a> {
+    /// Runs `body` with the lock; `None` where the interpreter is ending.
+    ///
+    /// A thread that CPython ends in there never comes back.
+    ///
     /// # Safety
-    /// The calling thread has a state, and the interpreter does not end meanwhile.
-    pub(super) unsafe fn take(api: &'a Api) -> Self {
+    /// The thread's state, which it gets here if it has none, is one of the main interpreter.
+    pub(super) unsafe fn with<T>(api: &'static Api, body: impl FnOnce(&Self) -> T) -> Option<T> {
+        if end::is_ending(api) {
+            return None;
+        }
+        end::park_if_ended(api, || {
+            // SAFETY: as the caller promises.
+            let gil = unsafe { Self::take(api) };
+            let answer = body(&gil);
+            gil.give_back();
+            mem::forget(gil);
+            Some(answer)
+        })
+    }
+
+    /// # Safety
+    /// The calling thread has a state.
+    unsafe fn take(api: &'a Api) -> Self {
         // SAFETY: as the caller promises.
         let state = unsafe { (api.PyGILState_Ensure)() };
         let mut exception = [ptr::null_mut(); 3];
@@ -121,6 +142,14 @@ impl<'a> Gil<'a> {
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
 
+    fn give_back(&self) {
+        let [kind, value, traceback] = self.exception;
+        // SAFETY: with the lock; it takes our references.
+        unsafe { (self.api.PyErr_Restore)(kind, value, traceback) };
+        // SAFETY: the state is what taking it returned.
+        unsafe { (self.api.PyGILState_Release)(self.state) };
+    }
+
     /// Gives a reference back; NULL is none.
     pub(super) fn drop_ref(&self, object: Object) {
         // SAFETY: with the lock; the reference was ours.
@@ -129,11 +158,10 @@ impl<'a> Gil<'a> {
 }
 
 impl Drop for Gil<'_> {
+    /// After a panic. A thread that CPython ends does not have the lock, and gives nothing back.
     fn drop(&mut self) {
-        let [kind, value, traceback] = self.exception;
-        // SAFETY: with the lock; it takes our references.
-        unsafe { (self.api.PyErr_Restore)(kind, value, traceback) };
-        // SAFETY: the state is what taking it returned.
-        unsafe { (self.api.PyGILState_Release)(self.state) };
+        if thread::panicking() {
+            self.give_back();
+        }
     }
 }

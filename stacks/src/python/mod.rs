@@ -7,14 +7,16 @@
 mod api;
 mod at_exit;
 mod debug_offsets;
+mod end;
 mod gil;
 mod layout;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::fingerprint::{Fingerprint, Place};
 use api::{Api, Object};
+pub use end::{call_program, hold_end_for_calls};
 use gil::Gil;
 pub(crate) use gil::PlaceText;
 use layout::Layout;
@@ -27,8 +29,12 @@ pub(crate) struct Python {
     trust: AtomicU8,
 }
 
-/// Whether somebody saw to it that the interpreter's end is heard of.
-static IS_EXIT_HOOK_SET: AtomicBool = AtomicBool::new(false);
+/// Whether Python's `atexit` closes the gate: frames are walked without the lock only where it does.
+static EXIT_HOOK: AtomicU8 = AtomicU8::new(UNSET);
+const UNSET: u8 = 0;
+/// A thread is registering it, or could not.
+const TRIED: u8 = 1;
+const SET: u8 = 2;
 
 /// The layout agreed with CPython's own functions.
 const TRUSTED: u8 = u8::MAX;
@@ -39,6 +45,16 @@ const DISAGREEMENTS_MAX: u8 = 8;
 fn api() -> Option<&'static Api> {
     static API: OnceLock<Option<Api>> = OnceLock::new();
     API.get_or_init(Api::find).as_ref()
+}
+
+/// Registers with Python's `atexit`, once in a process. Other threads do not wait for it: Python may change threads in
+/// there, for ever if it is ending.
+fn set_exit_hook(api: &Api, gil: &Gil<'_>) {
+    if EXIT_HOOK.compare_exchange(UNSET, TRIED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        && at_exit::register(api, gil)
+    {
+        EXIT_HOOK.store(SET, Ordering::Release);
+    }
 }
 
 /// The calling thread's state, which exists as long as the gate is open.
@@ -91,15 +107,19 @@ impl Python {
         if self.trust.load(Ordering::Relaxed) == TRUSTED {
             return self.places_without_lock(thread);
         }
-        // SAFETY: the thread has a state, and the gate is open.
-        let gil = unsafe { Gil::take(self.api) };
-        // SAFETY: it is this thread's.
-        let places = unsafe { gil.walk(thread.0) };
-        let disagreements = self.trust.load(Ordering::Relaxed);
-        if self.layout.is_some() && disagreements < DISAGREEMENTS_MAX && !places.is_empty() {
-            self.check(&gil, thread, &places);
-        }
-        places
+        let under_lock = |gil: &Gil<'_>| {
+            set_exit_hook(self.api, gil);
+            // SAFETY: it is this thread's.
+            let places = unsafe { gil.walk(thread.0) };
+            let disagreements = self.trust.load(Ordering::Relaxed);
+            let is_open = self.layout.is_some() && EXIT_HOOK.load(Ordering::Acquire) == SET;
+            if is_open && disagreements < DISAGREEMENTS_MAX && !places.is_empty() {
+                self.check(gil, thread, &places);
+            }
+            places
+        };
+        // SAFETY: the thread has a state.
+        unsafe { Gil::with(self.api, under_lock) }.unwrap_or_default()
     }
 
     fn places_without_lock(&self, thread: Thread) -> Vec<Place> {
@@ -112,7 +132,7 @@ impl Python {
     }
 
     /// Compares the layout's walk with CPython's.
-    fn check(&self, gil: &Gil, thread: Thread, expected: &[Place]) {
+    fn check(&self, gil: &Gil<'_>, thread: Thread, expected: &[Place]) {
         let found = self.places_without_lock(thread);
         let agrees = |(found, expected): (&Place, &Place)| {
             found.code == expected.code && {
@@ -132,19 +152,14 @@ impl Python {
         }
     }
 
-    /// What the places of the thread's stack are, and keeps their code alive. Waits for the interpreter's lock; to be
-    /// called without any lock of ours.
-    pub(crate) fn resolve(&self, places: &[Place]) -> Vec<PlaceText> {
-        // SAFETY: whoever has places of a thread's stack has the thread, and the gate is open.
-        let gil = unsafe { Gil::take(self.api) };
-        // Nobody waits for who does it: that could be for ever, as Python may change threads in there.
-        if !IS_EXIT_HOOK_SET.swap(true, Ordering::Relaxed) && !at_exit::register(self.api, &gil) {
-            tracing::warn!(
-                "cannot register with Python's atexit: the program may end while a stack is being read; set \
-                 stacks:none in VRAMTAPE_CONF if its end fails"
-            );
-        }
-        // SAFETY: the caller is where it was when it took the places.
-        places.iter().map(|place| unsafe { gil.resolve(*place) }).collect()
+    /// What the places of the thread's stack are, and keeps their code alive; `None` where the interpreter is ending.
+    /// Waits for the interpreter's lock; to be called without any lock of ours.
+    pub(crate) fn resolve(&self, places: &[Place]) -> Option<Vec<PlaceText>> {
+        let under_lock = |gil: &Gil<'_>| {
+            // SAFETY: the caller is where it was when it took the places.
+            places.iter().map(|place| unsafe { gil.resolve(*place) }).collect()
+        };
+        // SAFETY: a thread with Python's places has a state.
+        unsafe { Gil::with(self.api, under_lock) }
     }
 }

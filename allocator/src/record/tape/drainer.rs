@@ -1,5 +1,6 @@
 //! The tape's thread: from the rings into the file, until it is told to stop.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +15,8 @@ use super::source::Feed;
 use super::{TapeError, TapeSummary};
 use crate::record::clock::Clock;
 
+const PANICKED: &str = "internal error in vramtape";
+
 /// What the thread works with.
 pub(super) struct Drainer<C> {
     pub(super) parts: Parts,
@@ -23,8 +26,25 @@ pub(super) struct Drainer<C> {
 }
 
 impl<C: Clock> Drainer<C> {
+    /// [Writes](Self::run). A panic, which is a mistake of ours, ends the tape where it is: readable, without an index.
+    pub(super) fn run_to_end(self) -> Result<TapeSummary, TapeError> {
+        let (shared, clock) = (Arc::clone(&self.shared), self.clock.clone());
+        let path = self.parts.path().to_owned();
+        // The drainer is gone then; its owner looks at what they share, which is whole at any time.
+        let run = AssertUnwindSafe(|| self.run());
+        catch_unwind(run).unwrap_or_else(|_| {
+            let cause = TapeError::Panicked { path };
+            tracing::warn!("{cause}; please report it. The program goes on without a tape");
+            let failure = TapeFailure { reason: PANICKED.to_owned(), time_ns: clock.unix_ns() };
+            *shared.failure() = Some(failure);
+            shared.has_failed.store(true, Ordering::Release);
+            shared.flushes().clear(); // Their owners see that the tape has failed.
+            Err(cause)
+        })
+    }
+
     /// Writes until it is to stop. Where the tape cannot be written any more, it counts what is missing until then.
-    pub(super) fn run(mut self) -> Result<TapeSummary, TapeError> {
+    fn run(mut self) -> Result<TapeSummary, TapeError> {
         match self.write() {
             Ok(()) => {
                 let end = self.shared.end().take();

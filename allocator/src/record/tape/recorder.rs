@@ -224,7 +224,7 @@ impl TapeRecorder {
                 let drainer = Drainer { parts, feeds: Vec::new(), shared, clock };
                 // Nobody but a panicking caller would not listen.
                 let _ = started.send(());
-                drainer.run()
+                drainer.run_to_end()
             }
         };
         let builder = thread::Builder::new().name("vramtape-tape".to_owned());

@@ -116,6 +116,25 @@ fn a_tape_begun_in_full_flight_is_cut_exactly_at_its_base() {
 }
 
 #[test]
+fn a_panic_of_the_tapes_thread_ends_the_tape_and_keeps_nobody_waiting() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.vtape");
+    let model = SharedModel::new(dir.path(), 1 << 16);
+    let tape = start_tape(&path);
+    let base = Box::new(|| panic!("in the middle of a base state"));
+    tape.add_with_bases(TapeSource { base, ..model.source() }, 500);
+    model.run(2_000);
+    assert!(!tape.flush());
+    assert!(!tape.is_recording());
+    let failure = tape.failure().unwrap();
+    assert_eq!(failure.reason, "internal error in vramtape");
+    model.run(100);
+    assert!(!tape.flush());
+    assert!(matches!(tape.stop(), Err(TapeError::Panicked { path: named }) if named == path));
+    assert!(Reader::open(&path).unwrap().all(|item| item.is_ok()), "what was written is readable");
+}
+
+#[test]
 fn a_tape_gets_a_base_state_again_and_again() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");

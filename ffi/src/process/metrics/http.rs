@@ -20,12 +20,14 @@ pub(super) enum Asked {
     Elsewhere,
     /// A method that changes things.
     Method,
+    /// A host that is another machine's or site's.
+    Foreign,
     /// No HTTP request.
     Malformed,
 }
 
-/// Reads the request that `bytes` begin.
-pub(super) fn asked(bytes: &[u8]) -> Asked {
+/// Reads the request that `bytes` begin. Its hosts, if it names any, have to be ours.
+pub(super) fn asked(bytes: &[u8], is_ours: impl Fn(&[u8]) -> bool) -> Asked {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
@@ -34,6 +36,10 @@ pub(super) fn asked(bytes: &[u8]) -> Asked {
             return Asked::Incomplete;
         }
         Ok(httparse::Status::Partial) | Err(_) => return Asked::Malformed,
+    }
+    let mut hosts = request.headers.iter().filter(|one| one.name.eq_ignore_ascii_case("host"));
+    if !hosts.all(|host| is_ours(host.value)) {
+        return Asked::Foreign;
     }
     let is_head = match request.method {
         Some("GET") => false,
@@ -55,6 +61,12 @@ pub(super) fn answer(asked: Asked, metrics: impl FnOnce() -> String) -> Vec<u8> 
         Asked::Root => ("200 OK", "vramtape: the metrics are at /metrics\n".to_owned()),
         Asked::Elsewhere => ("404 Not Found", "there is only /metrics\n".to_owned()),
         Asked::Method => ("405 Method Not Allowed", "GET it\n".to_owned()),
+        Asked::Foreign => (
+            "403 Forbidden",
+            "the request names another host: ask for localhost, 127.0.0.1, [::1] or the host of metrics: in \
+             VRAMTAPE_CONF\n"
+                .to_owned(),
+        ),
         Asked::Malformed | Asked::Incomplete => {
             ("400 Bad Request", "no HTTP request of a usual size\n".to_owned())
         }
@@ -80,14 +92,38 @@ pub(super) fn answer(asked: Asked, metrics: impl FnOnce() -> String) -> Vec<u8> 
 mod tests {
     use super::*;
 
+    fn any(_: &[u8]) -> bool {
+        true
+    }
+
+    #[test]
+    fn a_request_with_a_foreign_host_among_its_hosts_is_refused() {
+        let ours = |host: &[u8]| host == b"localhost";
+        for (headers, is_refused) in [
+            ("Host: localhost\r\n", false),
+            ("", false),
+            ("Host: evil.example\r\n", true),
+            ("hOST: evil.example\r\n", true),
+            ("Host: localhost\r\nHost: evil.example\r\n", true),
+            ("Host:\r\n", true),
+        ] {
+            let request = format!("GET /metrics HTTP/1.1\r\n{headers}\r\n");
+            let asked = asked(request.as_bytes(), ours);
+            assert_eq!(asked == Asked::Foreign, is_refused, "{headers:?}");
+        }
+        let answered = String::from_utf8(answer(Asked::Foreign, || panic!("no metrics"))).unwrap();
+        assert!(answered.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answered}");
+    }
+
     #[test]
     fn a_scrape_is_answered_with_the_metrics() {
         let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: text/plain\r\n\r\n";
-        assert_eq!(asked(request), Asked::Metrics { is_head: false });
+        assert_eq!(asked(request, any), Asked::Metrics { is_head: false });
         for part in 0..request.len() {
-            assert_eq!(asked(&request[..part]), Asked::Incomplete, "{part} bytes");
+            assert_eq!(asked(&request[..part], any), Asked::Incomplete, "{part} bytes");
         }
-        let answered = String::from_utf8(answer(asked(request), || "a 1\n".to_owned())).unwrap();
+        let answered =
+            String::from_utf8(answer(asked(request, any), || "a 1\n".to_owned())).unwrap();
         assert!(answered.starts_with("HTTP/1.1 200 OK\r\n"), "{answered}");
         assert!(answered.contains("\r\nContent-Length: 4\r\n"), "{answered}");
         assert!(answered.ends_with("\r\n\r\na 1\n"), "{answered}");
@@ -102,7 +138,7 @@ mod tests {
             (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "400"),
             (&[b'a'; REQUEST_MAX_BYTES], "400"),
         ] {
-            let answered = answer(asked(request), || panic!("nobody asked for metrics"));
+            let answered = answer(asked(request, any), || panic!("nobody asked for metrics"));
             let line = answered.split(|byte| *byte == b'\r').next().unwrap();
             assert!(String::from_utf8_lossy(line).contains(status), "{request:?}");
         }
@@ -111,7 +147,7 @@ mod tests {
     #[test]
     fn only_the_headers_are_sent_to_one_who_asks_for_them_only() {
         let request = b"HEAD /metrics?x=1 HTTP/1.1\r\n\r\n";
-        let answered = answer(asked(request), || "a 1\n".to_owned());
+        let answered = answer(asked(request, any), || "a 1\n".to_owned());
         assert!(answered.ends_with(b"\r\n\r\n"));
     }
 }

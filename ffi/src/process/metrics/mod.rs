@@ -1,9 +1,11 @@
 //! Metrics in Prometheus' text format, for those who ask: an endpoint of this process, or a file
 //! that node exporter reads. Nothing of it runs unless `metrics` is in `VRAMTAPE_CONF`.
 
+mod caller;
 mod collect;
 mod endpoint;
 mod family;
+mod host;
 mod http;
 mod render;
 mod text_file;

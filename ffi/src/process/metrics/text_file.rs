@@ -8,12 +8,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, mem};
 
-use allocator::record::block_signals;
 use trace_format::Commit;
 
 use super::collect::{self, Context};
 use super::family::Label;
 use super::render::render;
+use crate::process::helper;
 
 /// Prometheus itself asks less often.
 const EVERY: Duration = Duration::from_secs(5);
@@ -34,14 +34,16 @@ impl TextFile {
     ) -> Result<Self, String> {
         let writer = Writer { path, labels, context, has_warned: false };
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let builder = thread::Builder::new().name("vramtape-metrics".to_owned());
-        let thread = builder.spawn({
+        let work = {
             let is_stopping = Arc::clone(&is_stopping);
-            move || {
-                block_signals();
-                writer.run(&is_stopping);
-            }
-        });
+            move || writer.run(&is_stopping)
+        };
+        let thread = helper::spawn(
+            "vramtape-metrics",
+            "the metrics are not written from here on",
+            work,
+            || {},
+        );
         let thread = thread.map_err(|error| format!("cannot start their thread: {error}"))?;
         Ok(Self { thread, is_stopping })
     }
@@ -50,7 +52,7 @@ impl TextFile {
     pub(super) fn finish(self) {
         self.is_stopping.store(true, Ordering::Release);
         self.thread.thread().unpark();
-        // A panic there was reported by its thread.
+        // A panic there was reported.
         let _ = self.thread.join();
     }
 

@@ -1,6 +1,8 @@
 // What autograd does on a thread whose stack is captured: a backward pass has no Python frames, but its node has the
 // number of the forward call that made it.
 
+#include <cxxabi.h>
+
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -13,7 +15,7 @@ namespace vramtape {
 
 namespace {
 
-int ask_autograd(VramtapeAutogradCall* call) noexcept {
+int ask_autograd(VramtapeAutogradCall* call) {
     try {
         if (const auto node = torch::autograd::get_current_node()) {
             call->thread = node->thread_id();
@@ -33,6 +35,8 @@ int ask_autograd(VramtapeAutogradCall* call) noexcept {
         call->thread = at::RecordFunction::currentThreadId();
         call->sequence = next - 1;
         return VRAMTAPE_FORWARD;
+    } catch (const abi::__forced_unwind&) {
+        throw;  // Python ends the thread, which the library parks.
     } catch (...) {
         return 0;
     }

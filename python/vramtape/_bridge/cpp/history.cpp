@@ -116,11 +116,23 @@ void History::watch_if_needed() {
     }
 }
 
-void History::see(void* self, const VramtapeTraceEntry* entry) {
+// Under the device's lock.
+void History::see(void* user, const VramtapeTraceEntry* entry) noexcept {
+    auto* const self = static_cast<History*>(user);
     try {
-        static_cast<History*>(self)->take(*entry);
-    } catch (const std::exception& error) {
-        TORCH_WARN_ONCE("vramtape: the memory history lost an entry: ", error.what());
+        self->take(*entry);
+    } catch (...) {
+        self->lost_.fetch_add(1, std::memory_order_relaxed);
+    }
+}
+
+void History::warn_of_loss() const noexcept {
+    if (const auto lost = lost_.exchange(0, std::memory_order_relaxed)) {
+        const char* const why = "the process is out of memory, or a tracker of allocations throws";
+        try {
+            TORCH_WARN("vramtape: the memory history lost ", lost, " entries: ", why);
+        } catch (...) {  // There is no memory for a warning either.
+        }
     }
 }
 
@@ -241,6 +253,7 @@ void History::annotate_block(std::size_t address, const VramtapeAllocation& bloc
 #endif
 
 std::vector<std::vector<TraceEntry>> History::traces(int device_count) const {
+    warn_of_loss();
     std::vector<std::vector<TraceEntry>> all(static_cast<std::size_t>(device_count));
     auto clock = clock_;
     const auto to_ns = clock.makeConverter();

@@ -124,7 +124,8 @@ class History {
         Ring<TraceEntry> entries;
     };
 
-    static void see(void* self, const VramtapeTraceEntry* entry);
+    static void see(void* user, const VramtapeTraceEntry* entry) noexcept;
+    void warn_of_loss() const noexcept;
     void take(const VramtapeTraceEntry& entry);
     Context follow(Device& device, const VramtapeTraceEntry& entry);
     void keep(Device& device, TraceEntry entry);
@@ -133,6 +134,8 @@ class History {
 
     std::atomic<RecordContext> level_{RecordContext::NEVER};
     std::atomic<CreateContextFn> recorder_{nullptr};
+    // Entries that could not be kept, since the last warning.
+    mutable std::atomic<std::size_t> lost_{0};
     // Guards what follows. Taken under the library's lock of a device, never the other way around.
     mutable std::mutex mutex_;
     bool recording_ = false;

@@ -6,6 +6,8 @@ namespace vramtape {
 
 namespace {
 
+constexpr const char* kUnknown = "an exception of an unknown kind";
+
 // Whom to ask for a segment, or to give one back to. 2.7 does not keep a pool's allocator: its own asks that of the
 // pool that is open on the thread, and the runtime where none is; the allocator may be gone by then.
 CUDAAllocator* allocator_of([[maybe_unused]] void* user) {
@@ -17,7 +19,7 @@ CUDAAllocator* allocator_of([[maybe_unused]] void* user) {
 #endif
 }
 
-void* allocate_segment(std::size_t size, void* user) {
+void* allocate_segment(std::size_t size, void* user) noexcept {
     try {
         if (auto* const allocator = allocator_of(user)) {
             return allocator->raw_alloc(size);
@@ -26,12 +28,14 @@ void* allocate_segment(std::size_t size, void* user) {
         C10_CUDA_CHECK(cudaMalloc(&ptr, size));
         return ptr;
     } catch (const std::exception& error) {
-        TORCH_WARN("vramtape: the pool's own allocator failed, taken as out of memory: ", error.what());
-        return nullptr;
+        warn("the pool's own allocator failed, taken as out of memory", error.what());
+    } catch (...) {
+        warn("the pool's own allocator failed, taken as out of memory", kUnknown);
     }
+    return nullptr;
 }
 
-bool free_segment(void* ptr, void* user) {
+bool free_segment(void* ptr, void* user) noexcept {
     try {
         if (auto* const allocator = allocator_of(user)) {
             allocator->raw_delete(ptr);
@@ -40,9 +44,11 @@ bool free_segment(void* ptr, void* user) {
         }
         return true;
     } catch (const std::exception& error) {
-        TORCH_WARN("vramtape: the pool's own allocator could not free a segment: ", error.what());
-        return false;
+        warn("the pool's own allocator could not free a segment", error.what());
+    } catch (...) {
+        warn("the pool's own allocator could not free a segment", kUnknown);
     }
+    return false;
 }
 
 void drop_source(void* user) {
@@ -67,8 +73,24 @@ struct Checkpoint final : AllocatorState {
     VramtapeCheckpoint* taken;
 };
 
-void put_pointer(void* ptr, void* user) {
-    static_cast<std::unordered_set<void*>*>(user)->insert(ptr);
+using Pointers = std::unordered_set<void*>;
+
+void put_pointer(void* ptr, void* user) noexcept {
+    Visited<Pointers>::run(user, [&](Pointers& pointers) { pointers.insert(ptr); });
+}
+
+// What the restoring of a checkpoint changes.
+struct Restored {
+    std::vector<void*> freed;
+    std::vector<void*> created;
+};
+
+void put_freed(void* ptr, void* user) noexcept {
+    Visited<Restored>::run(user, [&](Restored& restored) { restored.freed.push_back(ptr); });
+}
+
+void put_created(void* ptr, void* user) noexcept {
+    Visited<Restored>::run(user, [&](Restored& restored) { restored.created.push_back(ptr); });
 }
 
 }  // namespace
@@ -166,8 +188,9 @@ void Allocator::releasePool(DeviceIndex device, MempoolId_t pool) {
 bool Allocator::checkPoolLiveAllocations(
     DeviceIndex device, MempoolId_t pool, const std::unordered_set<void*>& expected) {
     require(device);
-    std::unordered_set<void*> live;
-    check(vramtape_pool_allocations(device, pool.first, pool.second, &put_pointer, &live));
+    Pointers live;
+    Visited<Pointers> visited{live, {}};
+    check(vramtape_pool_allocations(device, pool.first, pool.second, &put_pointer, &visited), visited.visits);
     return live == expected;
 }
 
@@ -186,15 +209,12 @@ CheckpointDelta Allocator::setCheckpointPoolState(
     TORCH_CHECK(checkpoint, "the state is no checkpoint of vramtape's; expected one of getCheckpointState");
     const History::Call call(history_, RecordContext::STATE);
     CheckpointDelta delta;
-    struct Told {
-        CheckpointDelta& delta;
-        std::vector<void*> created;
-    } told{delta, {}};
-    check(vramtape_checkpoint_restore(
-        device, checkpoint->taken,
-        [](void* ptr, void* user) { static_cast<Told*>(user)->delta.ptrs_freed.push_back(ptr); },
-        [](void* ptr, void* user) { static_cast<Told*>(user)->created.push_back(ptr); }, &told));
-    for (void* ptr : told.created) {
+    Restored restored;
+    Visited<Restored> visited{restored, {}};
+    const int answer = vramtape_checkpoint_restore(device, checkpoint->taken, &put_freed, &put_created, &visited);
+    check(answer, visited.visits);
+    delta.ptrs_freed = std::move(restored.freed);
+    for (void* ptr : restored.created) {
         delta.dataptrs_allocd.emplace_back(ptr, ptr, &delete_tensor, c10::Device(c10::kCUDA, device));
     }
     return delta;

@@ -1,6 +1,7 @@
 // The beginning, the name, and settings at run time.
 
 #include <c10/core/Allocator.h>
+#include <cxxabi.h>
 
 #include <limits>
 
@@ -19,13 +20,19 @@ void never_free(void*, std::size_t, int, cudaStream_t) {}
 // Has PyTorch free what it can where the pools have no memory: what other processes no longer use of ours, above all.
 bool free_memory(void*) {
     bool freed = false;
-    auto* const callbacks = c10::FreeCudaMemoryCallbacksRegistry();
-    for (const auto& name : callbacks->Keys()) {
-        try {
-            freed |= callbacks->Create(name)->Execute();
-        } catch (const std::exception& error) {
-            TORCH_WARN("freeing memory (", name, "): ", error.what());
+    try {
+        auto* const callbacks = c10::FreeCudaMemoryCallbacksRegistry();
+        for (const auto& name : callbacks->Keys()) {
+            try {
+                freed |= callbacks->Create(name)->Execute();
+            } catch (const std::exception& error) {
+                warn(name.c_str(), error.what());
+            }
         }
+    } catch (const abi::__forced_unwind&) {
+        throw;  // Python ends the thread, which the library parks.
+    } catch (...) {
+        warn("freeing memory", "an exception of an unknown kind");
     }
     return freed;
 }

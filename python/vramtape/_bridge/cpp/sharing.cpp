@@ -132,8 +132,8 @@ std::unordered_map<std::string, Opened>& opened() {
     return *all;
 }
 
-void put_pages(const VramtapeSharedPages* pages, void* user) {
-    auto& [offset, handle] = *static_cast<ShareableHandle*>(user);
+void put_pages_into(ShareableHandle& shared, const VramtapeSharedPages* pages) {
+    auto& [offset, handle] = shared;
     offset = static_cast<std::ptrdiff_t>(pages->offset);
     handle = {kVersion, kPages};
     put(handle, PagesHeader{getpid(), 0, pages->page_size, pages->page_count});
@@ -145,11 +145,16 @@ void put_pages(const VramtapeSharedPages* pages, void* user) {
     }
 }
 
+void put_pages(const VramtapeSharedPages* pages, void* user) noexcept {
+    Visited<ShareableHandle>::run(user, [&](ShareableHandle& shared) { put_pages_into(shared, pages); });
+}
+
 }  // namespace
 
 ShareableHandle Allocator::shareIpcHandle(void* ptr) {
     ShareableHandle shared{0, {}};
-    check(vramtape_share_pages(ptr, put_pages, &shared));
+    Visited<ShareableHandle> visited{shared, {}};
+    check(vramtape_share_pages(ptr, put_pages, &visited), visited.visits);
     if (!shared.handle.empty()) {
         return shared;
     }

@@ -25,9 +25,10 @@ void put(StatArray& out, const VramtapeStatArray& stats) {
 }
 
 #if TORCH_SINCE(13)
-void put_pool(std::uint64_t first, std::uint64_t second, const VramtapeStatArray* bytes, void* stats) {
-    auto& pools = static_cast<DeviceStats*>(stats)->reserved_bytes_by_private_pools;
-    put(pools[MempoolId_t{first, second}], *bytes);
+void put_pool(std::uint64_t first, std::uint64_t second, const VramtapeStatArray* bytes, void* user) noexcept {
+    Visited<DeviceStats>::run(user, [&](DeviceStats& stats) {
+        put(stats.reserved_bytes_by_private_pools[MempoolId_t{first, second}], *bytes);
+    });
 }
 #endif
 
@@ -38,8 +39,8 @@ struct Snapshot {
     DeviceIndex device;
 };
 
-void put_segment(const VramtapeSegment* segment, void* user) {
-    auto& [segments, history, device] = *static_cast<Snapshot*>(user);
+void put_segment_into(const Snapshot& snapshot, const VramtapeSegment* segment) {
+    const auto& [segments, history, device] = snapshot;
     SegmentInfo& info = segments.emplace_back();
     info.device = device;
     info.address = segment->addr;
@@ -67,10 +68,17 @@ void put_segment(const VramtapeSegment* segment, void* user) {
     }
 }
 
+void put_segment(const VramtapeSegment* segment, void* user) noexcept {
+    Visited<Snapshot>::run(user, [&](Snapshot& snapshot) { put_segment_into(snapshot, segment); });
+}
+
 #if TORCH_SINCE(10)
-void put_expandable(std::uint64_t stream, bool is_small, std::uint64_t mapped_bytes, void* user) {
-    auto* sizes = static_cast<std::vector<torch_api::StreamSegmentSize>*>(user);
-    sizes->emplace_back(reinterpret_cast<cudaStream_t>(stream), is_small, mapped_bytes);
+using Sizes = std::vector<torch_api::StreamSegmentSize>;
+
+void put_expandable(std::uint64_t stream, bool is_small, std::uint64_t mapped_bytes, void* user) noexcept {
+    Visited<Sizes>::run(user, [&](Sizes& sizes) {
+        sizes.emplace_back(reinterpret_cast<cudaStream_t>(stream), is_small, mapped_bytes);
+    });
 }
 #endif
 
@@ -130,7 +138,8 @@ DeviceStats Allocator::getDeviceStats(DeviceIndex device) {
     out.num_oom_rejections = stats.num_oom_rejections;
 #endif
 #if TORCH_SINCE(13)
-    check(vramtape_private_pool_stats(device, &put_pool, &out));
+    Visited<DeviceStats> visited{out, {}};
+    check(vramtape_private_pool_stats(device, &put_pool, &visited), visited.visits);
 #endif
     return out;
 }
@@ -173,7 +182,8 @@ SnapshotInfo Allocator::snapshot() {
     History::name_snapshots(pool);
     for (int device = 0; device < device_count_; ++device) {
         Snapshot snapshot{info.segments, history_, static_cast<DeviceIndex>(device)};
-        check(vramtape_visit_segments(device, pool.first, pool.second, &put_segment, &snapshot));
+        Visited<Snapshot> visited{snapshot, {}};
+        check(vramtape_visit_segments(device, pool.first, pool.second, &put_segment, &visited), visited.visits);
     }
     put_settings(info.config_metadata);
     return info;
@@ -183,7 +193,8 @@ SnapshotInfo Allocator::snapshot() {
 std::vector<torch_api::StreamSegmentSize> Allocator::getExpandableSegmentSizes(DeviceIndex device) {
     require(device);
     std::vector<torch_api::StreamSegmentSize> sizes;
-    check(vramtape_visit_expandable_segments(device, &put_expandable, &sizes));
+    Visited<Sizes> visited{sizes, {}};
+    check(vramtape_visit_expandable_segments(device, &put_expandable, &visited), visited.visits);
     return sizes;
 }
 #endif

@@ -16,6 +16,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "visit.h"
 #include "vramtape.h"
 
 namespace vramtape {
@@ -55,6 +56,20 @@ using Source = CUDAAllocator*;
 // Throws the library's last error as PyTorch's exception where a call did not go well.
 inline void check(int answer) {
     TORCH_CHECK(answer == VRAMTAPE_OK, vramtape_last_error());
+}
+
+// The same for a call that visits: what a visitor threw comes first.
+inline void check(int answer, Visits& visits) {
+    visits.end();
+    check(answer);
+}
+
+// A warning where nothing may be thrown.
+inline void warn(const char* what, const char* why) noexcept {
+    try {
+        TORCH_WARN("vramtape: ", what, ": ", why);
+    } catch (...) {  // There is no memory for it, or a handler of warnings raises.
+    }
 }
 
 }  // namespace vramtape

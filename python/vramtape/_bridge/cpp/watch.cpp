@@ -1,5 +1,7 @@
 // What PyTorch lets others watch: histories, observers, trackers, annotations.
 
+#include <cxxabi.h>
+
 #include "allocator.h"
 
 namespace vramtape {
@@ -11,6 +13,8 @@ void observe(
     std::uint64_t free_bytes) {
     try {
         (*static_cast<OutOfMemoryObserver*>(user))(device, segment_bytes, allowed_bytes, free_bytes);
+    } catch (const abi::__forced_unwind&) {
+        throw;  // Python ends the thread, which the library parks.
     } catch (...) {
         observers_failure = std::current_exception();
     }
@@ -87,9 +91,11 @@ void Allocator::attachOomRejectionObserver(torch_api::OomRejectionObserver obser
         try {
             (*static_cast<Observer*>(user))(device, segment_bytes, reserved_bytes, total_bytes);
         } catch (const std::exception& error) {
-            TORCH_WARN("Exception in OOM rejection observer: ", error.what());
+            warn("exception in an OOM rejection observer", error.what());
+        } catch (const abi::__forced_unwind&) {
+            throw;
         } catch (...) {
-            TORCH_WARN("Unknown exception in OOM rejection observer");
+            warn("exception in an OOM rejection observer", "of an unknown kind");
         }
     };
     check(vramtape_add_oom_rejection_observer(observe, new Observer(std::move(observer))));

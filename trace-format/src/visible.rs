@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// The text with every control character but line ends and tabs as `\u001b`, which JSON reads back. Characters that
 /// change the direction of writing count too: they make a line look like another one.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return text.into();
     }
