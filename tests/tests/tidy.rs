@@ -153,6 +153,23 @@ fn links_in_documents_lead_somewhere() {
 }
 
 #[test]
+fn every_promise_names_the_test_that_holds_it() {
+    let text = fs::read_to_string(root().join("SECURITY.md")).expect("a readable file");
+    let promised = text.split("\n## ").find(|part| part.starts_with("Promised")).expect("promises");
+    let points: Vec<_> = promised.split("\n- ").skip(1).collect();
+    let holds = |target: &str| {
+        let found = fs::read_to_string(root().join(target)).unwrap_or_default();
+        found.contains("#[test]") || target.starts_with("tests/python/") && !found.is_empty()
+    };
+    let names_one = |point: &&str| {
+        point.split("](").skip(1).filter_map(|rest| rest.split(')').next()).any(holds)
+    };
+    assert!(points.len() > 5, "the promises are gone");
+    let without: Vec<_> = points.iter().filter(|point| !names_one(point)).collect();
+    assert!(without.is_empty(), "no test is named by: {without:#?}");
+}
+
+#[test]
 fn the_readme_is_short_and_the_changelog_begins_with_what_is_unreleased() {
     let read = |name: &str| fs::read_to_string(root().join(name)).expect("a readable file");
     assert!(read("README.md").lines().count() <= 110);

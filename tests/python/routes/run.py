@@ -34,6 +34,8 @@ def main(route):
         except vramtape.InstallError as error:
             print(json.dumps({"unavailable": str(error)}))
             return
+    # A snapshot with stacks imports this, and 880 modules with it: once, not in every fork.
+    import torch._inductor.codecache  # noqa: F401
     from cases import CASES, has_all
     from normal import error_of, normal
 
