@@ -185,7 +185,7 @@ impl Tables {
         initial_memory_fraction: Option<f64>,
     ) -> BaseState {
         let Self { segments, manners, time_ns, next: _ } = self;
-        let Manners { mut pools, scopes, settings, memory_fraction } = manners;
+        let Manners { mut pools, scopes, settings, memory_fraction, .. } = manners;
         // A pool that nobody holds exists only for its segments.
         pools.retain(|state| {
             state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)

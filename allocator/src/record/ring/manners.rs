@@ -1,6 +1,7 @@
 //! How requests are met, besides the memory itself: pools, open scopes, settings, the memory fraction. Small and rarely
 //! changed, it is written whole, into two copies by turns, so that one of them is whole however the process ends.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trace_format::{Event, PoolId, PoolState, ScopeFilter, ScopeState, StringId};
@@ -12,6 +13,8 @@ use super::region::Region;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Manners {
     pub(super) pools: Vec<PoolState>,
+    /// The place of each pool among them.
+    places: BTreeMap<PoolId, usize>,
     /// Oldest first.
     pub(super) scopes: Vec<ScopeState>,
     /// `None` until they change.
@@ -59,7 +62,7 @@ impl Manners {
     }
 
     fn pool(&mut self, pool: PoolId) -> &mut PoolState {
-        let at = self.pools.iter().position(|state| state.pool == pool).unwrap_or_else(|| {
+        let at = *self.places.entry(pool).or_insert_with(|| {
             let (own_source, use_on_oom, no_split) = (false, false, false);
             self.pools.push(PoolState { pool, use_count: 0, own_source, use_on_oom, no_split });
             self.pools.len() - 1
@@ -74,12 +77,13 @@ impl Manners {
     /// Writes the state, of which record `next` is the first that is no part.
     pub(super) fn write(&self, region: &Region, next: u64) {
         let count = region.get(Word::MannersCount) + 1;
-        let words = self.words(next);
         let copy = copy(region, count);
-        region.set(Word::MannersMissing, u64::from(words.len() > copy.len()));
-        if words.len() > copy.len() {
+        let len = FIXED_WORDS + 3 * (self.pools.len() + self.scopes.len());
+        region.set(Word::MannersMissing, u64::from(len > copy.len()));
+        if len > copy.len() {
             return;
         }
+        let words = self.words(next);
         // Whoever sees one of the stores below sees the head behind the record.
         fence(Ordering::Release);
         for (word, value) in copy.iter().zip(words) {
@@ -89,7 +93,7 @@ impl Manners {
     }
 
     fn words(&self, next: u64) -> Vec<u64> {
-        let Self { pools, scopes, settings, memory_fraction } = self;
+        let Self { pools, scopes, settings, memory_fraction, .. } = self;
         let mut words = vec![
             next,
             settings.map_or(0, |text| u64::from(text.0) + 1),
@@ -157,8 +161,10 @@ impl Manners {
                 _ => ScopeFilter::Unknown,
             },
         };
+        let pools: Vec<PoolState> = pools.iter().map(pool).collect();
         let manners = Self {
-            pools: pools.iter().map(pool).collect(),
+            places: pools.iter().zip(0..).map(|(state, place)| (state.pool, place)).collect(),
+            pools,
             scopes: scopes.iter().map(scope).collect(),
             settings: settings.checked_sub(1).map(|id| StringId(id as u32)),
             memory_fraction: (has_fraction != 0).then(|| f64::from_bits(fraction)),
@@ -230,7 +236,7 @@ mod tests {
         }
         manners.write(&region, 3_000);
         assert_eq!(region.get(Word::MannersMissing), 1);
-        manners.pools.clear();
+        manners = Manners::default();
         manners.write(&region, 3_001);
         assert_eq!(region.get(Word::MannersMissing), 0);
         copy(&region, 1)[4].store(u64::MAX, Ordering::Relaxed);
