@@ -3,7 +3,10 @@
 //! A recorded tape takes 0.6 to 6 bytes for each record and unpacks to 2 to 20 times its size. The limits leave room
 //! for several times that, and for short tapes whatever they compress to.
 
+use std::collections::BTreeSet;
+
 use super::ReadCause;
+use crate::ids::{DeviceId, PoolId, Stream};
 
 /// What is bounded, what of it any file may hold, and how much more for each byte of the file.
 struct Bound {
@@ -15,6 +18,10 @@ struct Bound {
 const RECORDS: Bound = Bound { what: "records", any: 2 << 20, per_byte: 6 };
 const UNPACKED: Bound = Bound { what: "unpacked bytes", any: 64 << 20, per_byte: 256 };
 const TABLES: Bound = Bound { what: "bytes of strings and stacks", any: 64 << 20, per_byte: 64 };
+/// Distinct pairs of a stream and a pool. A replay keeps a free list for each that holds memory.
+const PLACES: Bound = Bound { what: "pairs of a stream and a pool", any: 8 << 10, per_byte: 1 };
+/// One more pair for so many bytes of the file.
+const PLACE_BYTES: u64 = 64;
 /// Of one chunk, for its stored bytes: a chunk's dictionaries take many times its unpacked bytes.
 const CHUNK: Bound = Bound { what: "unpacked bytes in one chunk", any: 4 << 20, per_byte: 1024 };
 
@@ -25,12 +32,14 @@ pub(super) struct Budget {
     file_bytes: u64,
     records: u64,
     unpacked_bytes: u64,
+    places: BTreeSet<(DeviceId, Stream, PoolId)>,
 }
 
 impl Budget {
     /// The usual limits times `factor`.
     pub(super) fn new(factor: u64) -> Self {
-        Self { factor: factor.max(1), file_bytes: 0, records: 0, unpacked_bytes: 0 }
+        let places = BTreeSet::new();
+        Self { factor: factor.max(1), file_bytes: 0, records: 0, unpacked_bytes: 0, places }
     }
 
     /// Takes in a chunk before it is unpacked.
@@ -51,6 +60,16 @@ impl Budget {
     /// Whether the tables may be as large as they have become.
     pub(super) fn tables(&self, size_bytes: u64) -> Result<(), ReadCause> {
         self.check(&TABLES, size_bytes, self.file_bytes)
+    }
+
+    /// Takes in the streams and pools that a chunk names.
+    pub(super) fn places(
+        &mut self,
+        device: DeviceId,
+        places: impl Iterator<Item = (Stream, PoolId)>,
+    ) -> Result<(), ReadCause> {
+        self.places.extend(places.map(|(stream, pool)| (device, stream, pool)));
+        self.check(&PLACES, self.places.len() as u64, self.file_bytes / PLACE_BYTES)
     }
 
     fn check(&self, bound: &Bound, held: u64, of_bytes: u64) -> Result<(), ReadCause> {

@@ -164,6 +164,7 @@ impl<R: Read> Reader<R> {
                     stacks: self.tables.stacks_len(),
                 };
                 self.events.start(header.items, defined).map_err(ReadCause::Malformed)?;
+                self.budget.places(header.device, self.events.places())?;
                 return Ok(None);
             }
             ChunkKind::Meta
@@ -175,6 +176,10 @@ impl<R: Read> Reader<R> {
         self.chunks.unpack(header, &mut self.payload)?;
         let item = self.contents(header).map_err(ReadCause::Malformed)?;
         self.budget.tables(self.tables.size_bytes())?;
+        if let Some(Item::Base(device, base)) = &item {
+            let places = base.segments.iter().map(|segment| (segment.stream, segment.pool));
+            self.budget.places(*device, places)?;
+        }
         Ok(item)
     }
 
