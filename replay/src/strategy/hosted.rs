@@ -30,6 +30,8 @@ pub struct Hosted<M: Model> {
     memory: Memory,
     /// The first is the default pool. Those of pools that ended are empty.
     rooms: Vec<Room<M>>,
+    /// The place of each pool that has users.
+    room_of: BTreeMap<PoolId, usize>,
     /// Deferred frees in the order of their tickets, and when each was.
     waiting: BTreeMap<u64, (Held, u64)>,
     next_ticket: u64,
@@ -76,6 +78,7 @@ impl<M: Model> Hosted<M> {
             settings,
             memory,
             rooms: vec![room],
+            room_of: BTreeMap::from([(PoolId::DEFAULT, 0)]),
             waiting: BTreeMap::new(),
             next_ticket: 0,
             has_waited: false,
@@ -100,16 +103,28 @@ impl<M: Model> Hosted<M> {
     }
 
     fn room(&self, pool: PoolId) -> Option<usize> {
-        self.rooms.iter().position(|room| room.pool == pool && room.users > 0)
+        self.room_of.get(&pool).copied()
     }
 
-    fn add_user(&mut self, pool: PoolId) -> usize {
+    fn add_users(&mut self, pool: PoolId, count: u32) -> usize {
         if let Some(at) = self.room(pool) {
-            self.rooms[at].users += 1;
+            self.rooms[at].users = self.rooms[at].users.saturating_add(count);
             return at;
         }
-        self.rooms.push(Room { pool, users: 1, blocks: 0, model: None });
-        self.rooms.len() - 1
+        let at = self.rooms.len();
+        self.rooms.push(Room { pool, users: count, blocks: 0, model: None });
+        self.room_of.insert(pool, at);
+        at
+    }
+
+    /// Takes users off a pool, which ends with its last block once it has none.
+    fn drop_users(&mut self, at: usize, count: u32) {
+        let room = &mut self.rooms[at];
+        room.users -= count;
+        if room.users == 0 {
+            self.room_of.remove(&room.pool);
+            self.end_if_over(at);
+        }
     }
 
     fn ask(&mut self, at: usize, ask: Ask) -> Option<Piece> {
@@ -195,8 +210,8 @@ impl<M: Model> Strategy for Hosted<M> {
             self.memory.limit(fraction);
         }
         for state in &base.pools {
-            for _ in 0..state.use_count {
-                self.add_user(state.pool);
+            if state.use_count > 0 {
+                self.add_users(state.pool, state.use_count);
             }
         }
         self.now_ns = base.time_ns;
@@ -224,8 +239,7 @@ impl<M: Model> Strategy for Hosted<M> {
         // Whoever has no users left ends with its last block, as at any other time.
         for state in base.pools.iter().filter(|state| state.use_count == 0) {
             if let Some(at) = self.room(state.pool) {
-                self.rooms[at].users = 0;
-                self.end_if_over(at);
+                self.drop_users(at, self.rooms[at].users);
             }
         }
         // A tape from the beginning of a run has what the model begins with.
@@ -247,7 +261,7 @@ impl<M: Model> Strategy for Hosted<M> {
         };
         let at = match self.room(pool) {
             Some(at) => at,
-            None => self.add_user(pool),
+            None => self.add_users(pool, 1),
         };
         let ask = Ask {
             size_bytes: request.requested_bytes.max(1),
@@ -303,13 +317,12 @@ impl<M: Model> Strategy for Hosted<M> {
     fn input(&mut self, event: &Event) -> Result<(), HeapError> {
         match *event {
             Event::PoolCreate { pool, .. } | Event::PoolBegin { pool, .. } => {
-                self.add_user(pool);
+                self.add_users(pool, 1);
             }
             Event::PoolRelease { pool } => {
                 let room = self.room(pool).filter(|_| !pool.is_default());
                 let at = room.ok_or(HeapError::UnknownPool { pool })?;
-                self.rooms[at].users -= 1;
-                self.end_if_over(at);
+                self.drop_users(at, 1);
             }
             Event::MemoryFraction { fraction } => {
                 if !(0.0..=1.0).contains(&fraction) {
