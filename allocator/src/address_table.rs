@@ -37,7 +37,8 @@ impl AddressTable {
     }
 
     /// Enters a block by its address, which must not be there.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, blocks: &Blocks, addr: Addr, id: BlockId) {
         if 2 * (self.len + 1) > self.ids.len() {
             self.grow(blocks);
@@ -58,7 +59,8 @@ impl AddressTable {
     }
 
     /// Takes an address out. Its block is as it was entered.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, blocks: &Blocks, addr: Addr) -> Option<BlockId> {
         let (mut gap, id) = self.find(blocks, addr)?;
         self.len -= 1;
@@ -78,7 +80,8 @@ impl AddressTable {
         Some(id)
     }
 
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     fn find(&self, blocks: &Blocks, addr: Addr) -> Option<(usize, BlockId)> {
         let mut at = self.home(addr);
         while let Some(id) = self.ids[at] {

@@ -174,7 +174,8 @@ impl Blocks {
 
     /// Cuts `front_bytes` off the front of a free block and hands them out. Returns the front; the rest keeps its id,
     /// and became free when its pool's search count was this.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(crate) fn split(
         &mut self,
         id: BlockId,
@@ -222,7 +223,8 @@ impl Blocks {
     }
 
     /// Makes `front` a part of `back`, the block behind it.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(crate) fn join_ahead(&mut self, front: BlockId, back: BlockId) {
         let Block { addr, size_bytes, segment_stack, prev, .. } = self[front];
         debug_assert_eq!(self[back].prev, Some(front));

@@ -9,6 +9,7 @@ pub mod heap;
 mod lane;
 mod lock;
 pub mod observe;
+mod ordered_set;
 mod pool;
 pub mod record;
 pub mod shared;

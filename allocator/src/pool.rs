@@ -1,5 +1,6 @@
 //! Pools: the default pair (small, large), and a pair for each private pool of a graph or a `MemPool`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trace_format::{Addr, PoolId, Stream};
@@ -7,6 +8,7 @@ use trace_format::{Addr, PoolId, Stream};
 use crate::block::BlockId;
 use crate::device::DeviceError;
 use crate::lane::{Lane, LaneId};
+use crate::ordered_set::OrderedSet;
 
 /// Which list of blocks: 0 and 1 are the default pool's small and large, then two for each private pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,13 +53,38 @@ pub(crate) fn lock(source: &SharedSource) -> MutexGuard<'_, dyn SegmentSource + 
     source.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Lanes of a half that are found by a scan.
+const RECENT_LANES: usize = 8;
+
 /// One half of a pool (`BlockPool`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockPool {
-    /// One for each stream that ever allocated here, in the order of streams.
-    lanes: Vec<(Stream, LaneId)>,
+    /// Some of its lanes, [`RECENT_LANES`] at most: with few streams, a scan is the fastest search.
+    recent: Vec<(Stream, LaneId)>,
+    /// The next of them to be replaced.
+    oldest: usize,
+    /// One lane for each stream that holds memory here.
+    lanes: BTreeMap<Stream, LaneId>,
     /// How often a block was searched here; counted only while garbage collection is on.
     pub(crate) search_count: u64,
+}
+
+impl BlockPool {
+    /// Keeps a lane among the recent ones.
+    fn remember(&mut self, stream: Stream, lane: LaneId) {
+        if self.recent.len() < RECENT_LANES {
+            self.recent.push((stream, lane));
+            return;
+        }
+        self.recent[self.oldest] = (stream, lane);
+        self.oldest = (self.oldest + 1) % RECENT_LANES;
+    }
+
+    fn forget(&mut self, stream: Stream) {
+        self.lanes.remove(&stream);
+        self.recent.retain(|(other, _)| *other != stream);
+        self.oldest = 0;
+    }
 }
 
 /// A pool apart from the default one (`PrivatePool`).
@@ -76,13 +103,19 @@ pub(crate) struct PrivatePool {
 pub(crate) struct Pools {
     lists: Vec<BlockPool>,
     lanes: Vec<Lane>,
+    /// Lanes that ended, whose ids are used again.
+    vacant_lanes: Vec<LaneId>,
     private: Vec<Option<PrivatePool>>,
-    /// Private pools without users, in the order in which they lost the last one.
-    pub(crate) freeable: Vec<usize>,
+    /// The slot of each private pool.
+    slots: BTreeMap<PoolId, usize>,
+    /// Slots without a pool: the first is used next.
+    vacant_slots: BTreeSet<usize>,
+    /// Slots of private pools without users, in the order in which they lost the last one.
+    pub(crate) freeable: OrderedSet<usize>,
     /// Pools that may serve others before out of memory.
-    pub(crate) use_on_oom: Vec<PoolId>,
+    pub(crate) use_on_oom: OrderedSet<PoolId>,
     /// Pools that never split a segment.
-    pub(crate) no_split: Vec<PoolId>,
+    pub(crate) no_split: OrderedSet<PoolId>,
 }
 
 impl Pools {
@@ -97,7 +130,7 @@ impl Pools {
 
     /// The slot of a private pool.
     pub(crate) fn find(&self, id: PoolId) -> Option<usize> {
-        self.private.iter().position(|pool| pool.as_ref().is_some_and(|pool| pool.id == id))
+        self.slots.get(&id).copied()
     }
 
     pub(crate) fn get(&self, slot: usize) -> &PrivatePool {
@@ -113,23 +146,27 @@ impl Pools {
         self.private.iter().flatten()
     }
 
-    /// Adds a private pool with one user.
+    /// Adds a private pool, which does not exist yet, with one user.
     pub(crate) fn insert(&mut self, id: PoolId, source: Option<SharedSource>) -> usize {
         let pool = Some(PrivatePool { id, use_count: 1, segment_count: 0, source });
-        if let Some(slot) = self.private.iter().position(Option::is_none) {
-            self.private[slot] = pool;
-            return slot;
-        }
-        self.private.push(pool);
-        self.lists.extend([BlockPool::default(), BlockPool::default()]);
-        self.private.len() - 1
+        let slot = self.vacant_slots.pop_first().unwrap_or_else(|| {
+            self.private.push(None);
+            self.lists.extend([BlockPool::default(), BlockPool::default()]);
+            self.private.len() - 1
+        });
+        self.private[slot] = pool;
+        self.slots.insert(id, slot);
+        slot
     }
 
     /// Ends a freeable private pool that holds nothing.
     pub(crate) fn remove(&mut self, slot: usize) {
         assert_eq!(self.get(slot).segment_count, 0, "a pool ends empty");
+        let id = self.get(slot).id;
         self.private[slot] = None;
-        self.freeable.retain(|other| *other != slot);
+        self.slots.remove(&id);
+        self.vacant_slots.insert(slot);
+        self.freeable.remove(slot);
     }
 
     /// The name of the pool that a half belongs to.
@@ -143,29 +180,68 @@ impl Pools {
         (0..self.lists.len()).map(|at| PoolIndex(at as u32))
     }
 
-    /// The lane of a stream, if it ever allocated here.
-    #[inline]
-    pub(crate) fn lane(&self, pool: PoolIndex, stream: Stream) -> Option<LaneId> {
-        // One or a few streams: a scan is the fast search.
-        let lanes = &self[pool].lanes;
-        lanes.iter().find(|(other, _)| *other == stream).map(|(_, lane)| *lane)
+    /// Both halves of a private pool, the small one first.
+    pub(crate) fn halves_of(slot: usize) -> impl Iterator<Item = PoolIndex> {
+        [true, false].into_iter().map(move |is_small| Self::index(Some(slot), is_small))
     }
 
-    /// The lane of a stream, which begins with the first such call.
-    pub(crate) fn lane_for(&mut self, pool: PoolIndex, stream: Stream) -> LaneId {
-        self.lane(pool, stream).unwrap_or_else(|| {
-            let id = LaneId(self.lanes.len() as u32);
-            self.lanes.push(Lane::new(pool, stream));
-            let lanes = &mut self[pool].lanes;
-            let at = lanes.partition_point(|(other, _)| *other < stream);
-            lanes.insert(at, (stream, id));
+    /// The lane of a stream, if it holds memory here.
+    #[inline]
+    pub(crate) fn lane(&mut self, pool: PoolIndex, stream: Stream) -> Option<LaneId> {
+        let recent = &self[pool].recent;
+        match recent.iter().find(|(other, _)| *other == stream) {
+            Some((_, lane)) => Some(*lane),
+            None => self.other_lane(pool, stream),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn other_lane(&mut self, pool: PoolIndex, stream: Stream) -> Option<LaneId> {
+        let half = &mut self[pool];
+        let lane = *half.lanes.get(&stream)?;
+        half.remember(stream, lane);
+        Some(lane)
+    }
+
+    /// The lane of a stream for one more segment. It ends with the last ([`drop_segment`](Self::drop_segment)).
+    pub(crate) fn lane_for_segment(&mut self, pool: PoolIndex, stream: Stream) -> LaneId {
+        let id = self.lane(pool, stream).unwrap_or_else(|| self.begin_lane(pool, stream));
+        self[id].segment_count += 1;
+        id
+    }
+
+    fn begin_lane(&mut self, pool: PoolIndex, stream: Stream) -> LaneId {
+        let lane = Lane::new(pool, stream);
+        let id = if let Some(id) = self.vacant_lanes.pop() {
+            self[id] = lane;
             id
-        })
+        } else {
+            self.lanes.push(lane);
+            LaneId(self.lanes.len() as u32 - 1)
+        };
+        let half = &mut self[pool];
+        half.lanes.insert(stream, id);
+        half.remember(stream, id);
+        id
+    }
+
+    /// Takes a segment off its lane. A lane without segments ends, so that a stream without memory costs none.
+    pub(crate) fn drop_segment(&mut self, id: LaneId) {
+        let lane = &mut self[id];
+        lane.segment_count -= 1;
+        if lane.segment_count > 0 {
+            return;
+        }
+        let (pool, stream) = (lane.pool, lane.stream);
+        *lane = Lane::new(pool, stream);
+        self[pool].forget(stream);
+        self.vacant_lanes.push(id);
     }
 
     /// The lanes of a half, in the order of streams.
     pub(crate) fn lanes(&self, pool: PoolIndex) -> impl Iterator<Item = &Lane> {
-        self[pool].lanes.iter().map(|(_, lane)| &self[*lane])
+        self[pool].lanes.values().map(|lane| &self[*lane])
     }
 
     /// The free blocks of a half in PyTorch's order: stream, size, segment rank, address.

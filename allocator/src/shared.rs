@@ -9,7 +9,7 @@ use trace_format::{Addr, StackId};
 use crate::device::Device;
 use crate::heap::{AllocError, Heap, Miss, Request};
 pub use crate::lock::Guard;
-use crate::lock::{Broken, Lock};
+use crate::lock::{Lock, Poisoned};
 use crate::record::Recorder;
 
 /// Frees memory that others hold on to when the pool has none; true if it freed any (`FreeMemoryCallback`).
@@ -83,8 +83,8 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     /// Holds the heap and its callbacks still, so that a fork in between finds both whole.
     pub fn freeze(&self) -> Frozen<'_, D, R> {
         let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
-        // A heap that a panic broke stays so: the lock remembers it.
-        let heap = self.heap.lock_anyhow();
+        // The lock stays poisoned where a panic left the heap in the middle of a change.
+        let heap = self.heap.lock_ignoring_poison();
         Frozen { heap, _callbacks: callbacks }
     }
 
@@ -114,8 +114,8 @@ impl<D: Device, R: Recorder> Frozen<'_, D, R> {
     }
 }
 
-impl From<Broken> for AllocError {
-    fn from(_: Broken) -> Self {
+impl From<Poisoned> for AllocError {
+    fn from(_: Poisoned) -> Self {
         Self::Broken
     }
 }

@@ -5,6 +5,10 @@
 //! and unpacks to 20 to 40 times its size as a pickle, to 360 as JSON. The limits leave room for more than that, and
 //! for short files whatever they compress to.
 
+use std::collections::BTreeSet;
+
+use crate::ids::{DeviceId, PoolId, Stream};
+
 /// What is bounded, what of it any file may hold, and how much more for each byte of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
@@ -42,6 +46,11 @@ impl Bound {
     pub(crate) const CHUNK: Self =
         Self { what: "unpacked bytes in one chunk", any: 4 << 20, per_byte: 1024 };
 
+    /// Distinct pairs of a stream and a pool, for each 64 bytes of a tape. A replay keeps a free list for each pair that
+    /// holds memory.
+    pub(crate) const PLACES: Self =
+        Self { what: "pairs of a stream and a pool", any: 8 << 10, per_byte: 1 };
+
     /// How much a file of `file_bytes` may hold that is trusted `factor` times as much as any; 0 and 1 are as much.
     pub fn limit(&self, file_bytes: u64, factor: u64) -> u64 {
         let limit = file_bytes.saturating_mul(self.per_byte).saturating_add(self.any);
@@ -65,12 +74,14 @@ pub(crate) struct Budget {
     file_bytes: u64,
     records: u64,
     unpacked_bytes: u64,
+    places: BTreeSet<(DeviceId, Stream, PoolId)>,
 }
 
 impl Budget {
     /// The usual limits times `factor`.
     pub(crate) fn new(factor: u64) -> Self {
-        Self { factor, file_bytes: 0, records: 0, unpacked_bytes: 0 }
+        let places = BTreeSet::new();
+        Self { factor, file_bytes: 0, records: 0, unpacked_bytes: 0, places }
     }
 
     /// Takes in a chunk before it is unpacked.
@@ -86,6 +97,18 @@ impl Budget {
         self.records += records;
         Bound::UNPACKED.check(self.unpacked_bytes, self.file_bytes, self.factor)?;
         Bound::RECORDS.check(self.records, self.file_bytes, self.factor)
+    }
+
+    /// Takes in the streams and pools that a chunk names.
+    pub(crate) fn places(
+        &mut self,
+        device: DeviceId,
+        places: impl Iterator<Item = (Stream, PoolId)>,
+    ) -> Result<(), TooMuch> {
+        const FILE_BYTES_PER_PLACE: u64 = 64;
+        self.places.extend(places.map(|(stream, pool)| (device, stream, pool)));
+        let of_bytes = self.file_bytes / FILE_BYTES_PER_PLACE;
+        Bound::PLACES.check(self.places.len() as u64, of_bytes, self.factor)
     }
 
     /// Whether the tables may be as large as they have become.

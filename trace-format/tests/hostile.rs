@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use exercise::{chunk, exercise, file_header, read, tape_with};
 use trace_format::{
-    DeviceId, Event, Item, Malformed, Meta, ReadCause, Reader, Record, StackId, ThreadId, TooMuch,
-    VERSION, Writer,
+    Addr, DeviceId, Event, Item, Malformed, Meta, PoolId, ReadCause, Reader, Record, StackId,
+    Stream, ThreadId, TooMuch, VERSION, Writer,
 };
 
 /// Rounds over all chunks of the golden tape; about three seconds unoptimised.
@@ -142,6 +142,34 @@ fn more_records_than_a_file_of_its_size_has_are_refused_unless_it_is_trusted() {
     let short =
         Reader::new(&monotone(1 << 20)[..], "a short one").unwrap().all(|item| item.is_ok());
     assert!(short, "a short tape is read whatever it compresses to");
+}
+
+/// A tape of this many allocations, each on a stream of its own.
+fn streams(count: u64) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), "many streams", &Meta::default()).unwrap();
+    let (time_ns, thread, stack) = (1, ThreadId(1), StackId::NONE);
+    for stream in 0..count {
+        let event = Event::Alloc {
+            addr: Addr(0),
+            requested_bytes: 512,
+            size_bytes: 512,
+            stream: Stream(stream),
+            pool: PoolId::DEFAULT,
+        };
+        writer.push(DeviceId(0), &Record { time_ns, thread, stack, event }).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+#[test]
+fn more_streams_than_a_file_of_its_size_has_are_refused_unless_it_is_trusted() {
+    let tape = streams(60_000);
+    assert!(tape.len() < 500_000, "{} bytes", tape.len());
+    let cause = cause_of(&tape);
+    assert!(matches!(cause, ReadCause::TooMuch(TooMuch { held: 60_000, .. })), "{cause}");
+    let trusted = Reader::with_limits(&tape[..], "a trusted tape", 10).unwrap();
+    assert_eq!(trusted.filter(|item| matches!(item, Ok(Item::Event(..)))).count(), 60_000);
+    assert!(Reader::new(&streams(8_000)[..], "a short one").unwrap().all(|item| item.is_ok()));
 }
 
 #[test]

@@ -57,8 +57,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             pool: pool.id,
             use_count: pool.use_count,
             own_source: pool.source.is_some(),
-            use_on_oom: self.pools.use_on_oom.contains(&pool.id),
-            no_split: self.pools.no_split.contains(&pool.id),
+            use_on_oom: self.pools.use_on_oom.contains(pool.id),
+            no_split: self.pools.no_split.contains(pool.id),
         }
     }
 }

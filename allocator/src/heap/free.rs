@@ -14,7 +14,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// # Errors
     /// [`AllocError::Heap`] for an address that is not handed out, the heap unchanged; [`AllocError::Device`] when no
     /// event could be recorded, the block then waits for the next flush.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub fn free(&mut self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
         let id = self.take_address(addr)?;
         let pending = self.begin_free(id, stack, false);
@@ -53,14 +54,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.pending.put_last(ticket);
     }
 
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     fn take_address(&mut self, addr: Addr) -> Result<BlockId, HeapError> {
         self.allocated.remove(&self.blocks, addr).ok_or(HeapError::UnknownPointer { addr })
     }
 
     /// The half of a free that the caller asks for; whether the other half is still to come. The address is in the
     /// table no more.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     fn begin_free(&mut self, id: BlockId, stack: StackId, is_deferred: bool) -> bool {
         self.stack = stack;
         let block = &mut self.blocks[id];
@@ -83,7 +86,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The half that makes the block reusable: merges it with its free neighbours into its pool (`free_block`). The
     /// neighbour is what remains, so that the free list has nothing to do unless the order changes.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(super) fn finish_free(&mut self, id: BlockId) {
         let block = self.blocks[id];
         assert!(block.is_idle(), "a reusable block is nobody's");

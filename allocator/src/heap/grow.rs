@@ -93,7 +93,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         });
         let segment_stack = self.stack;
         let segment_rank = self.next_segment_rank(addr);
-        let lane = self.pools.lane_for(want.pool, want.stream);
+        let lane = self.pools.lane_for_segment(want.pool, want.stream);
         Ok(Some(self.blocks.insert(Block {
             segment_rank,
             segment_stack,
@@ -163,8 +163,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if want.pool.private().is_some() {
             return None;
         }
-        for at in 0..self.pools.use_on_oom.len() {
-            let Some(slot) = self.pools.find(self.pools.use_on_oom[at]) else { continue };
+        let lending: Vec<PoolId> = self.pools.use_on_oom.iter().collect();
+        for pool in lending {
+            let Some(slot) = self.pools.find(pool) else { continue };
             let pool = Pools::index(Some(slot), is_small(want.size_bytes));
             let borrowed = Want { pool, expandable: false, ..*want };
             if let Some(block) = self.best_fit(&borrowed) {

@@ -19,7 +19,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(false);
         }
         let users = self.pending.uses.get(&id).cloned().unwrap_or_default();
-        for stream in std::iter::once(self.stream_of(id)).chain(users) {
+        for stream in std::iter::once(self.stream_of(id)).chain(users.streams) {
             if self.stream_in_capture(stream)? {
                 return Ok(true);
             }
@@ -38,7 +38,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if let Some(captured) = self.pending.captured_uses.remove(&id)
                 && let Some(uses) = self.pending.uses.get_mut(&id)
             {
-                uses.retain(|stream| !captured.contains(stream));
+                uses.streams.retain(|stream| !captured.streams.contains(stream));
             }
             self.insert_events(id)?;
             self.pending.held.remove(0);
@@ -119,7 +119,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let own = self.stream_of(id);
         let others = self.pending.uses.get(&id).cloned().unwrap_or_default();
         let mut nodes = Vec::new();
-        for stream in std::iter::once(own).chain(others) {
+        for stream in std::iter::once(own).chain(others.streams) {
             for node in self.device.capture(stream).ok()??.terminals {
                 if !nodes.contains(&node) {
                     nodes.push(node);

@@ -106,7 +106,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.stack = miss.0.stack;
         let want = self.want(&miss.0, false);
         match self.best_fit(&want) {
-            Some(block) => Ok(self.hand_out(block, &want)),
+            Some(block) => Ok(self.hand_out_after_miss(block, &want)),
             None => Err(miss),
         }
     }
@@ -124,12 +124,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let mut want = self.want(&request, in_capture);
         self.collect_garbage()?;
         match self.grow(&mut want)? {
-            Some(block) => Ok(self.hand_out(block, &want)),
+            Some(block) => Ok(self.hand_out_after_miss(block, &want)),
             None => Err(self.out_of_memory(&want)?),
         }
     }
 
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(super) fn want(&self, request: &Request, in_capture: bool) -> Want {
         let size_bytes = size::round(request.requested_bytes, &self.config);
         let private = self.private_pool_for(request.pool, request.stream);
@@ -144,15 +145,24 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
+    /// As [`hand_out`](Self::hand_out), out of line.
+    #[cold]
+    #[inline(never)]
+    fn hand_out_after_miss(&mut self, found: Found, want: &Want) -> Addr {
+        self.hand_out(found, want)
+    }
+
     /// Makes a free block the caller's: splits, counts, records (`alloc_found_block`).
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(super) fn hand_out(&mut self, found: Found, want: &Want) -> Addr {
         let rest_bytes = found.size_bytes - want.size_bytes;
         self.hand_out_part(found, want, self.should_split(rest_bytes, want))
     }
 
     /// The same with the split decided: the block's front, or all of it.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(super) fn hand_out_part(&mut self, found: Found, want: &Want, splits: bool) -> Addr {
         let is_small = want.pool.is_small();
         let block = &self.blocks[found.id];
@@ -197,7 +207,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Cuts the wanted size off the front of a block; the rest keeps its place as a free block, if the order allows.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     fn split_front(&mut self, found: Found, want: &Want) -> BlockId {
         let handed = (want.requested_bytes, self.stack);
         let search_count = self.pools[want.pool].search_count as u32;

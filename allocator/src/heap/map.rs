@@ -7,8 +7,7 @@ use super::malloc::Want;
 use crate::block::{Block, BlockId};
 use crate::device::{Device, DeviceError};
 use crate::expandable::{Range, RangeId};
-use crate::lane::LaneId;
-use crate::pool::PoolIndex;
+use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
 use crate::size::page_bytes;
 
@@ -41,8 +40,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The lowest run of free and unmapped blocks with enough addresses; a new segment where there is none.
     fn find_expandable_block(&mut self, want: &Want) -> Result<Option<BlockId>, DeviceError> {
-        let lane = self.pools.lane_for(want.pool, want.stream);
-        for id in self.pools[lane].unmapped() {
+        let lane = self.pools.lane(want.pool, want.stream);
+        for id in lane.into_iter().flat_map(|lane| self.pools[lane].unmapped()) {
             let start = match self.blocks[id].prev {
                 Some(prev) if self.blocks[prev].is_idle() => prev,
                 _ => id,
@@ -58,7 +57,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let (total_bytes, share) = (self.device_total_bytes, self.page_sharing());
         match Range::reserve(&mut self.device, want.stream, page, total_bytes, share) {
-            Ok(range) => Ok(Some(self.add_range(range, want.pool, lane))),
+            Ok(range) => Ok(Some(self.add_range(range, want.pool))),
             Err(DeviceError::OutOfMemory { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -75,12 +74,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Enters a new range as one unmapped block.
-    fn add_range(&mut self, mut range: Range, pool: PoolIndex, lane: LaneId) -> BlockId {
+    fn add_range(&mut self, mut range: Range, pool: PoolIndex) -> BlockId {
+        let lane = self.pools.lane_for_segment(pool, range.stream());
         range.lane = Some(lane);
         let segment_rank = self.next_segment_rank(range.addr);
         let block = Block { segment_rank, ..Block::new(range.addr, range.size_bytes(), lane) };
         let addr = range.addr;
-        let slot = self.ranges.iter().position(Option::is_none).unwrap_or_else(|| {
+        let slot = self.vacant_ranges.pop_first().unwrap_or_else(|| {
             self.ranges.push(None);
             self.ranges.len() - 1
         });
@@ -228,8 +228,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Gives up the segments of a pool (of all, for the default) that never got a page, or whose addresses the
     /// device did not take back.
     pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<(), DeviceError> {
-        let in_pool = |id| pool.is_default() || self.pools.id_of(self.pool_of(id)) == pool;
-        let empty: Vec<BlockId> = self.empty_ranges().filter(|id| in_pool(*id)).collect();
+        let empty: Vec<BlockId> = if pool.is_default() {
+            self.empty_ranges(self.pools.halves()).collect()
+        } else {
+            let slot = self.pools.find(pool);
+            slot.into_iter().flat_map(|slot| self.empty_ranges(Pools::halves_of(slot))).collect()
+        };
         for id in empty {
             let range = self.blocks[id].range.expect("only expandable blocks are unmapped");
             self.give_up_range(id, range)?;
@@ -239,13 +243,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Whether a private pool has memory: a segment that never got a page has none.
     pub(super) fn holds_memory(&self, slot: usize) -> bool {
-        let empty = self.empty_ranges().filter(|id| self.pool_of(*id).private() == Some(slot));
-        self.pools.get(slot).segment_count as usize > empty.count()
+        let empty_count = self.empty_ranges(Pools::halves_of(slot)).count();
+        self.pools.get(slot).segment_count as usize > empty_count
     }
 
     /// The segments without a mapped page, each one unmapped block.
-    fn empty_ranges(&self) -> impl Iterator<Item = BlockId> {
-        let unmapped = self.pools.halves().flat_map(|half| self.pools.unmapped(half));
+    fn empty_ranges(
+        &self,
+        halves: impl Iterator<Item = PoolIndex>,
+    ) -> impl Iterator<Item = BlockId> {
+        let unmapped = halves.flat_map(|half| self.pools.unmapped(half));
         unmapped.filter(|id| !self.blocks[*id].is_split())
     }
 
@@ -254,11 +261,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let slot = range_id.slot();
         self.ranges[slot].as_mut().expect("a block's range exists").unreserve(&mut self.device)?;
         self.ranges[slot] = None;
+        self.vacant_ranges.insert(slot);
         self.count_segments(self.pool_of(id), -1);
         let block = &self.blocks[id];
         let (addr, lane) = (block.addr, block.lane);
         self.begun.remove(&block.segment_rank);
         self.pools[lane].remove_unmapped(addr, id);
+        self.pools.drop_segment(lane);
         self.blocks.remove(id);
         Ok(())
     }

@@ -26,6 +26,8 @@ mod search;
 mod share;
 mod snapshot;
 
+use std::collections::BTreeSet;
+
 pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
 pub use error::{AllocError, HeapError};
 pub use malloc::{Miss, PoolChoice, Request};
@@ -66,6 +68,8 @@ pub struct Heap<D, R> {
     scopes: Vec<Scope>,
     pending: Pending,
     ranges: Vec<Option<Range>>,
+    /// Places among them without a range: the first is used next.
+    vacant_ranges: BTreeSet<usize>,
     /// Memory of other processes that is open here.
     opened: Vec<Range>,
     /// What was closed of that, or never quite opened, and the device did not take back yet.
@@ -116,6 +120,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             scopes: Vec::new(),
             pending: Pending::default(),
             ranges: Vec::new(),
+            vacant_ranges: BTreeSet::new(),
             opened: Vec::new(),
             leaving: Vec::new(),
             peers: Vec::new(),

@@ -21,9 +21,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             ranges: self.range_states(),
             ages: self.ages(),
             pending: self.flush_order(),
-            released_pools: pools.freeable.iter().map(|slot| pools.get(*slot).id).collect(),
-            lending_pools: pools.use_on_oom.clone(),
-            unsplit_pools: pools.no_split.clone(),
+            released_pools: pools.freeable.iter().map(|slot| pools.get(slot).id).collect(),
+            lending_pools: pools.use_on_oom.iter().collect(),
+            unsplit_pools: pools.no_split.iter().collect(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! An event on each using stream tells (`insert_events`, `process_events`). What a graph capture holds back is in
 //! `held.rs`.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -14,7 +14,32 @@ use crate::block::BlockId;
 use crate::device::{CaptureId, Device, DeviceError, EventId, GraphNode};
 use crate::record::Recorder;
 
-type StreamsOf = HashMap<BlockId, Vec<Stream>, FxBuildHasher>;
+type StreamsOf = HashMap<BlockId, Users, FxBuildHasher>;
+
+/// The streams that used a block, in the order in which they came.
+#[derive(Clone, Default)]
+pub(super) struct Users {
+    pub(super) streams: Vec<Stream>,
+    /// The same, where they are too many for a scan.
+    known: BTreeSet<Stream>,
+}
+
+impl Users {
+    fn add(&mut self, stream: Stream) {
+        const SCANNED: usize = 32;
+        let is_new = if self.streams.len() < SCANNED {
+            !self.streams.contains(&stream)
+        } else {
+            if self.known.is_empty() {
+                self.known.extend(&self.streams);
+            }
+            self.known.insert(stream)
+        };
+        if is_new {
+            self.streams.push(stream);
+        }
+    }
+}
 
 /// A free whose completion the caller tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +48,17 @@ pub struct Ticket(u64);
 /// Frees in waiting, and what they wait for.
 #[derive(Clone, Default)]
 pub(super) struct Pending {
-    /// Events by stream, oldest first: a slow stream holds up nobody else's.
+    /// Events by stream, oldest first: a slow stream delays no other.
     queues: Vec<(Stream, VecDeque<(EventId, BlockId)>)>,
-    /// Blocks whose completion the caller tells (a replay: the tape knows).
-    told: Vec<(Ticket, BlockId)>,
+    /// The place of each stream among them.
+    queue_of: BTreeMap<Stream, usize>,
+    /// Events in all of them.
+    awaited: usize,
+    /// Blocks whose completion the caller tells (a replay: the tape knows), in the order in which a flush completes
+    /// them.
+    told: BTreeMap<u64, BlockId>,
+    /// The places of tickets that were moved; the place of any other is its number.
+    moved: HashMap<u64, u64, FxBuildHasher>,
     next_ticket: u64,
     /// Blocks held back by a capture, each with the graph nodes that end its uses; without nodes, until the end.
     pub(super) held: Vec<(BlockId, Vec<GraphNode>)>,
@@ -43,35 +75,59 @@ impl Pending {
     pub(super) fn await_word(&mut self, id: BlockId) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.told.push((ticket, id));
+        self.told.insert(ticket.0, id);
         ticket
     }
 
     /// Moves a ticket behind all others, in which order a flush completes them.
     pub(super) fn put_last(&mut self, ticket: Ticket) {
-        if let Some(at) = self.told.iter().position(|(other, _)| *other == ticket) {
-            self.told[at..].rotate_left(1);
+        if let Some(id) = self.take_word(ticket) {
+            self.moved.insert(ticket.0, self.next_ticket);
+            self.told.insert(self.next_ticket, id);
+            self.next_ticket += 1;
         }
     }
 
     /// The block of a ticket, unless a flush completed it.
     pub(super) fn take_word(&mut self, ticket: Ticket) -> Option<BlockId> {
-        let at = self.told.iter().position(|(other, _)| *other == ticket)?;
-        Some(self.told.remove(at).1)
+        let place = self.moved.remove(&ticket.0).unwrap_or(ticket.0);
+        self.told.remove(&place)
     }
 
     /// Whether every use of the block was captured.
     pub(super) fn only_captured_uses(&self, id: BlockId) -> bool {
         let captured = self.captured_uses.get(&id);
         self.uses.get(&id).is_none_or(|uses| {
-            uses.iter().all(|stream| captured.is_some_and(|captured| captured.contains(stream)))
+            let is_captured =
+                |stream| captured.is_some_and(|captured| captured.streams.contains(stream));
+            uses.streams.iter().all(is_captured)
         })
     }
 
     /// Whether a free waits for a stream, or for the end of a capture.
     #[inline]
     pub(super) fn awaits_streams(&self) -> bool {
-        !self.held.is_empty() || self.queues.iter().any(|(_, queue)| !queue.is_empty())
+        !self.held.is_empty() || self.awaited > 0
+    }
+
+    /// Lets a block wait for an event of a stream.
+    fn await_event(&mut self, stream: Stream, event: EventId, id: BlockId) {
+        let at = *self.queue_of.entry(stream).or_insert_with(|| {
+            self.queues.push((stream, VecDeque::new()));
+            self.queues.len() - 1
+        });
+        self.queues[at].1.push_back((event, id));
+        self.awaited += 1;
+    }
+
+    /// Drops queues without events where there are many: each allocation looks at all of them.
+    fn prune_queues(&mut self) {
+        const KEPT: usize = 32;
+        if self.queues.len() > KEPT {
+            self.queues.retain(|(_, queue)| !queue.is_empty());
+            let places = self.queues.iter().enumerate();
+            self.queue_of = places.map(|(at, (stream, _))| (*stream, at)).collect();
+        }
     }
 
     /// Drops what is known about a block's uses.
@@ -94,9 +150,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         self.record(Event::RecordStream { addr, stream });
         self.blocks[id].used_by_others = true;
-        note(&mut self.pending.uses, id, stream);
+        self.pending.uses.entry(id).or_default().add(stream);
         if self.stream_in_capture(stream)? {
-            note(&mut self.pending.captured_uses, id, stream);
+            self.pending.captured_uses.entry(id).or_default().add(stream);
         }
         Ok(())
     }
@@ -122,16 +178,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Records an event on each stream that used the block.
     pub(super) fn insert_events(&mut self, id: BlockId) -> Result<(), DeviceError> {
-        while let Some(&stream) = self.pending.uses.get(&id).and_then(|streams| streams.last()) {
+        while let Some(&stream) = self.pending.uses.get(&id).and_then(|users| users.streams.last())
+        {
             let event = self.device.event_record(stream)?;
             self.blocks[id].event_count += 1;
-            let queues = &mut self.pending.queues;
-            let at = queues.iter().position(|(other, _)| *other == stream).unwrap_or_else(|| {
-                queues.push((stream, VecDeque::new()));
-                queues.len() - 1
-            });
-            queues[at].1.push_back((event, id));
-            self.pending.uses.get_mut(&id).expect("looked up above").pop();
+            self.pending.await_event(stream, event, id);
+            self.pending.uses.get_mut(&id).expect("looked up above").streams.pop();
         }
         self.pending.forget_uses(id);
         self.blocks[id].used_by_others = false;
@@ -151,10 +203,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     break;
                 }
                 self.pending.queues[at].1.pop_front();
+                self.pending.awaited -= 1;
                 self.device.event_release(event);
                 self.complete_event(id);
             }
         }
+        self.pending.prune_queues();
         Ok(())
     }
 
@@ -180,17 +234,24 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 }
                 self.device.event_synchronize(event)?;
                 self.pending.queues[at].1.remove(place);
+                self.pending.awaited -= 1;
                 self.device.event_release(event);
                 self.complete_event(id);
             }
         }
-        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending.told)
-            .into_iter()
-            .partition(|(_, id)| concerns(self, *id));
+        let (now, later): (Vec<_>, BTreeMap<_, _>) = {
+            let told = std::mem::take(&mut self.pending.told).into_iter();
+            let (now, later): (Vec<_>, Vec<_>) = told.partition(|(_, id)| concerns(self, *id));
+            (now, later.into_iter().collect())
+        };
+        if later.is_empty() {
+            self.pending.moved.clear();
+        }
         self.pending.told = later;
         for (_, id) in now {
             self.complete_event(id);
         }
+        self.pending.prune_queues();
         Ok(())
     }
 
@@ -219,13 +280,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn pending_blocks(&self) -> impl Iterator<Item = BlockId> {
         let queued = self.pending.queues.iter().flat_map(|(_, queue)| queue).map(|(_, id)| *id);
         let held = self.pending.held.iter().map(|(id, _)| *id);
-        queued.chain(held).chain(self.pending.told.iter().map(|(_, id)| *id))
-    }
-}
-
-fn note(streams_of: &mut StreamsOf, id: BlockId, stream: Stream) {
-    let streams = streams_of.entry(id).or_default();
-    if !streams.contains(&stream) {
-        streams.push(stream);
+        queued.chain(held).chain(self.pending.told.values().copied())
     }
 }

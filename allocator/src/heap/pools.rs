@@ -116,7 +116,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let users = &mut self.pools.get_mut(slot).use_count;
         *users = users.checked_sub(1).ok_or(HeapError::Released { pool })?;
         if *users == 0 {
-            self.pools.freeable.push(slot);
+            self.pools.freeable.insert(slot);
         }
         self.recorder.record(StackId::NONE, Event::PoolRelease { pool });
         Ok(())
@@ -133,18 +133,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Lets the pool's free blocks serve others as a last resort, or no longer (`setUseOnOOM`).
     pub fn set_use_on_oom(&mut self, pool: PoolId, enabled: bool) {
-        self.pools.use_on_oom.retain(|other| *other != pool);
+        self.pools.use_on_oom.remove(pool);
         if enabled {
-            self.pools.use_on_oom.push(pool);
+            self.pools.use_on_oom.insert(pool);
         }
         self.recorder.record(StackId::NONE, Event::PoolUseOnOom { pool, enabled });
     }
 
     /// Keeps the pool's segments whole from here on (`setNoSplit`).
     pub fn set_no_split(&mut self, pool: PoolId) {
-        if !self.pools.no_split.contains(&pool) {
-            self.pools.no_split.push(pool);
-        }
+        self.pools.no_split.insert(pool);
         self.recorder.record(StackId::NONE, Event::PoolNoSplit { pool });
     }
 

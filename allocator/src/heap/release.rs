@@ -52,14 +52,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         pool: PoolId,
         asking: Option<usize>,
     ) -> Result<(), DeviceError> {
-        for slot in self.pools.freeable.clone() {
-            if !pool.is_default() {
-                if self.pools.get(slot).id != pool {
-                    continue;
-                }
-                if !self.holds_back_flush() {
-                    self.synchronize_and_free_events(Some(slot))?;
-                }
+        let freeable: Vec<usize> = if pool.is_default() {
+            self.pools.freeable.iter().collect()
+        } else {
+            let slot = self.pools.find(pool);
+            slot.filter(|slot| self.pools.freeable.contains(*slot)).into_iter().collect()
+        };
+        for slot in freeable {
+            if !pool.is_default() && !self.holds_back_flush() {
+                self.synchronize_and_free_events(Some(slot))?;
             }
             self.release_blocks(Pools::index(Some(slot), true))?;
             self.release_blocks(Pools::index(Some(slot), false))?;
@@ -90,12 +91,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn release_block(&mut self, id: BlockId) -> Result<(), DeviceError> {
         assert!(self.is_whole_segment(id), "a whole segment is released");
         let block = &self.blocks[id];
-        let (addr, size_bytes) = (block.addr, block.size_bytes);
+        let (addr, size_bytes, lane) = (block.addr, block.size_bytes, block.lane);
         let (stream, pool) = (self.stream_of(id), self.pool_of(id));
         self.relaxed(|heap| heap.give_back_segment(pool, addr))?;
         let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
         self.take_free(id);
         self.begun.remove(&self.blocks[id].segment_rank);
+        self.pools.drop_segment(lane);
         self.blocks.remove(id);
         self.reserved_bytes -= size_bytes;
         self.count_segments(pool, -1);

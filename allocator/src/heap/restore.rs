@@ -1,5 +1,6 @@
 //! Starting from a recorded state: a tape that begins in the middle of a run brings what was there.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -69,7 +70,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.stats.rare.oversize_segments.increase(1);
             }
             self.count_run(segment);
-            let lane = self.pools.lane_for(pool, segment.stream);
+            let lane = self.pools.lane_for_segment(pool, segment.stream);
             let rank = self.restored_rank(&restoring, segment.addr, addr);
             self.chain((lane, None, rank), addr, &[(addr, Some(segment))], &mut restoring);
         }
@@ -86,31 +87,33 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     fn restore_pools(&mut self, base: &BaseState) {
         for state in &base.pools {
+            if self.pools.find(state.pool).is_some() {
+                continue; // A hostile state may have it twice.
+            }
             let slot = self.pools.insert(state.pool, None);
             self.pools.get_mut(slot).use_count = state.use_count;
             if state.use_count == 0 {
-                self.pools.freeable.push(slot);
+                self.pools.freeable.insert(slot);
             }
             if state.use_on_oom {
-                self.pools.use_on_oom.push(state.pool);
+                self.pools.use_on_oom.insert(state.pool);
             }
             if state.no_split {
-                self.pools.no_split.push(state.pool);
+                self.pools.no_split.insert(state.pool);
             }
         }
         let order = &base.order;
-        let place = |slot: &usize| {
-            let id = self.pools.get(*slot).id;
-            order.released_pools.iter().position(|pool| *pool == id)
-        };
-        let mut freeable = self.pools.freeable.clone();
-        freeable.sort_by_key(place);
-        self.pools.freeable = freeable;
+        let released = order.released_pools.iter().rev(); // Of those named twice, the first place counts.
+        let places: BTreeMap<PoolId, usize> =
+            released.copied().zip((0..order.released_pools.len()).rev()).collect();
+        let mut freeable: Vec<usize> = self.pools.freeable.iter().collect();
+        freeable.sort_by_key(|slot| places.get(&self.pools.get(*slot).id));
+        self.pools.freeable = freeable.into_iter().collect();
         if !order.lending_pools.is_empty() {
-            self.pools.use_on_oom.clone_from(&order.lending_pools);
+            self.pools.use_on_oom = order.lending_pools.iter().copied().collect();
         }
         if !order.unsplit_pools.is_empty() {
-            self.pools.no_split.clone_from(&order.unsplit_pools);
+            self.pools.no_split = order.unsplit_pools.iter().copied().collect();
         }
         for scope in &base.scopes {
             // Whom the scope took is not on the tape: its requests name their pool.
@@ -192,7 +195,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let pool = self.pool_for(recorded.pool, recorded.is_large);
         self.count_segments(pool, 1);
-        let lane = self.pools.lane_for(pool, stream);
+        let lane = self.pools.lane_for_segment(pool, stream);
         range.lane = Some(lane);
         self.ranges.push(Some(range));
         let id = RangeId::new(self.ranges.len() - 1);

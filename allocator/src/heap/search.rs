@@ -10,12 +10,14 @@ use crate::size;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// The best fitting free block of the wanted pool and stream.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(super) fn best_fit(&mut self, want: &Want) -> Option<Found> {
         if self.collects_garbage() {
             self.pools[want.pool].search_count += 1;
         }
-        let lane = &self.pools[self.pools.lane(want.pool, want.stream)?];
+        let lane = self.pools.lane(want.pool, want.stream)?;
+        let lane = &self.pools[lane];
         let (mut place, mut id) = lane.first_fit(&self.blocks, want.size_bytes)?;
         let mut block = &self.blocks[id];
         if block.range.is_some() {
@@ -72,7 +74,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     #[inline]
     pub(super) fn should_split(&self, rest_bytes: u64, want: &Want) -> bool {
         if !self.pools.no_split.is_empty()
-            && self.pools.no_split.contains(&self.pools.id_of(want.pool))
+            && self.pools.no_split.contains(self.pools.id_of(want.pool))
         {
             return false;
         }

@@ -34,6 +34,8 @@ pub(crate) struct Lane {
     /// The half of a pool.
     pub(crate) pool: PoolIndex,
     pub(crate) stream: Stream,
+    /// Segments and address ranges whose blocks these are.
+    pub(crate) segment_count: u32,
     /// The classes that hold a block.
     occupied: Bitmap,
     classes: Classes,
@@ -46,6 +48,7 @@ impl Lane {
         Self {
             pool,
             stream,
+            segment_count: 0,
             occupied: Bitmap::new(),
             classes: Classes::new(),
             unmapped: Vec::new(),

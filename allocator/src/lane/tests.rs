@@ -55,12 +55,35 @@ fn streams_follow_each_other_in_their_order() {
     let (arena, ids) = arena(&[(1, 0, 3), (9, 0, 1), (5, 0, 2)]);
     let (mut pools, half) = (Pools::new(), Pools::index(None, true));
     for (stream, id) in [32, 0, 16].into_iter().zip(ids) {
-        let lane = pools.lane_for(half, Stream(stream));
-        assert_eq!(pools.lane_for(half, Stream(stream)), lane, "a stream has one lane");
+        let lane = pools.lane_for_segment(half, Stream(stream));
+        assert_eq!(pools.lane_for_segment(half, Stream(stream)), lane, "a stream has one lane");
         pools[lane].insert(&arena, id);
     }
     assert_eq!(addresses(&arena, pools.free(half)), [1, 2, 3]);
     assert!(pools.lane(half, Stream(7)).is_none(), "a stream without blocks");
+}
+
+/// More streams than a scan goes through; some end and others take their lanes.
+#[test]
+fn a_stream_has_a_lane_as_long_as_it_has_a_segment() {
+    let (mut pools, half) = (Pools::new(), Pools::index(None, false));
+    let lanes: Vec<_> =
+        (0..100).map(|stream| pools.lane_for_segment(half, Stream(stream))).collect();
+    for (stream, lane) in (0..).zip(&lanes) {
+        assert_eq!(pools.lane(half, Stream(stream)), Some(*lane));
+        assert_eq!((pools[*lane].stream, pools[*lane].pool), (Stream(stream), half));
+    }
+    assert_eq!(pools.lane_for_segment(half, Stream(7)), lanes[7], "one more segment");
+    for lane in &lanes {
+        pools.drop_segment(*lane);
+    }
+    let left: Vec<_> = pools.lanes(half).map(|lane| lane.stream).collect();
+    assert_eq!(left, [Stream(7)]);
+    let held = (0..100).filter(|stream| pools.lane(half, Stream(*stream)).is_some());
+    assert!(held.eq([7]));
+    let again = pools.lane_for_segment(half, Stream(500));
+    assert!(lanes.contains(&again) && again != lanes[7], "memory of a lane that ended");
+    assert_eq!(pools.lane(half, Stream(500)), Some(again));
 }
 
 #[test]

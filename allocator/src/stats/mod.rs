@@ -6,6 +6,8 @@ mod keys;
 mod stat;
 mod tally;
 
+use std::collections::BTreeMap;
+
 pub use byte_size::ByteSize;
 pub(crate) use counters::Counters;
 pub use stat::{Stat, StatArray};
@@ -53,6 +55,8 @@ pub struct Stats {
     pub num_oom_rejections: i64,
     /// Bytes obtained from the device for each private pool, in order of creation (since 2.13).
     reserved_bytes_by_private_pools: Vec<(PoolId, StatArray)>,
+    /// The place of each pool among them.
+    place_of_private_pool: BTreeMap<PoolId, usize>,
     /// Bytes, latched when the allocator starts as PyTorch does.
     max_split_size_bytes: u64,
     compat: Compat,
@@ -82,6 +86,7 @@ impl Stats {
             num_device_free: 0,
             num_oom_rejections: 0,
             reserved_bytes_by_private_pools: Vec::new(),
+            place_of_private_pool: BTreeMap::new(),
             max_split_size_bytes,
             compat,
         }
@@ -92,11 +97,11 @@ impl Stats {
     /// allocates.
     pub fn private_pool_reserved_bytes(&mut self, pool: PoolId) -> &mut StatArray {
         let pools = &mut self.reserved_bytes_by_private_pools;
-        let index = pools.iter().position(|(known, _)| *known == pool).unwrap_or_else(|| {
+        let place = *self.place_of_private_pool.entry(pool).or_insert_with(|| {
             pools.push((pool, StatArray::default()));
             pools.len() - 1
         });
-        &mut pools[index].1
+        &mut pools[place].1
     }
 
     /// The reserved bytes of every private pool that held memory since the beginning, in order of creation.

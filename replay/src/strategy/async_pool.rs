@@ -35,6 +35,8 @@
 //! tape holds no waits. A private pool is a pool of its own, destroyed at its end. What `cudaMallocAsync` itself costs
 //! is not priced.
 
+use std::collections::BTreeMap;
+
 use trace_format::{Addr, Stream};
 
 use super::chunks::{ChunkId, Chunks, List};
@@ -135,7 +137,8 @@ pub struct AsyncPool {
     /// Where addresses begin that were never used.
     fresh: u64,
     chunks: Chunks,
-    streams: Vec<Stream>,
+    /// The place of each stream, in the order in which they came.
+    streams: BTreeMap<Stream, u32>,
     held_bytes: u64,
     synchronised_ns: Option<u64>,
     /// When passed frees are looked for next.
@@ -144,12 +147,9 @@ pub struct AsyncPool {
 
 impl AsyncPool {
     fn list(&mut self, stream: Stream) -> List {
-        let known = self.streams.iter().position(|other| *other == stream);
-        let at = known.unwrap_or_else(|| {
-            self.streams.push(stream);
-            self.streams.len() - 1
-        });
-        List(at as u32 + 1)
+        let next = self.streams.len() as u32;
+        let at = *self.streams.entry(stream).or_insert(next);
+        List(at + 1)
     }
 
     fn stream_lists(&self) -> impl Iterator<Item = List> + use<> {
@@ -320,7 +320,7 @@ impl Model for AsyncPool {
             range: (addr, range_bytes),
             fresh: addr.0,
             chunks: Chunks::default(),
-            streams: Vec::new(),
+            streams: BTreeMap::new(),
             held_bytes: 0,
             synchronised_ns: None,
             look_ns: 0,

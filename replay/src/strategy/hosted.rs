@@ -8,13 +8,12 @@
 //!   request is tried once more. Where that fails too, memory is out.
 //! - **Captures** are not seen: what they hold back is on the tape as deferred frees.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use allocator::config::ConfigError;
 use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
-use rustc_hash::FxBuildHasher;
 use trace_format::{Addr, BaseState, BlockStatus, Event, PoolId, Record, StackId, Stream};
 
 use super::memory::Memory;
@@ -31,8 +30,8 @@ pub struct Hosted<M: Model> {
     memory: Memory,
     /// The first is the default pool. Those of pools that ended are empty.
     rooms: Vec<Room<M>>,
-    /// The rooms of pools with users: requests name their pool, and a tape may have any number of them.
-    room_of: HashMap<PoolId, usize, FxBuildHasher>,
+    /// The place of each pool that has users.
+    room_of: BTreeMap<PoolId, usize>,
     /// Deferred frees in the order of their tickets, and when each was.
     waiting: BTreeMap<u64, (Held, u64)>,
     next_ticket: u64,
@@ -43,6 +42,7 @@ pub struct Hosted<M: Model> {
 }
 
 struct Room<M> {
+    pool: PoolId,
     users: u32,
     /// Blocks handed out or awaited.
     blocks: u64,
@@ -73,12 +73,12 @@ impl<M: Model> Hosted<M> {
         let mut memory = Memory::new(device)?;
         let model = M::new(&settings, &mut memory, false)
             .map_err(|reason| DriveError::Start { strategy: M::NAME, reason })?;
-        let room = Room { users: 1, blocks: 0, model: Some(model) };
+        let room = Room { pool: PoolId::DEFAULT, users: 1, blocks: 0, model: Some(model) };
         Ok(Self {
             settings,
             memory,
             rooms: vec![room],
-            room_of: [(PoolId::DEFAULT, 0)].into_iter().collect(),
+            room_of: BTreeMap::from([(PoolId::DEFAULT, 0)]),
             waiting: BTreeMap::new(),
             next_ticket: 0,
             has_waited: false,
@@ -108,13 +108,23 @@ impl<M: Model> Hosted<M> {
 
     fn add_users(&mut self, pool: PoolId, count: u32) -> usize {
         if let Some(at) = self.room(pool) {
-            let users = &mut self.rooms[at].users;
-            *users = users.saturating_add(count);
+            self.rooms[at].users = self.rooms[at].users.saturating_add(count);
             return at;
         }
-        self.room_of.insert(pool, self.rooms.len());
-        self.rooms.push(Room { users: count, blocks: 0, model: None });
-        self.rooms.len() - 1
+        let at = self.rooms.len();
+        self.rooms.push(Room { pool, users: count, blocks: 0, model: None });
+        self.room_of.insert(pool, at);
+        at
+    }
+
+    /// Takes users off a pool, which ends with its last block once it has none.
+    fn drop_users(&mut self, at: usize, count: u32) {
+        let room = &mut self.rooms[at];
+        room.users -= count;
+        if room.users == 0 {
+            self.room_of.remove(&room.pool);
+            self.end_if_over(at);
+        }
     }
 
     fn ask(&mut self, at: usize, ask: Ask) -> Option<Piece> {
@@ -199,8 +209,10 @@ impl<M: Model> Strategy for Hosted<M> {
         if let Some(fraction) = base.memory_fraction {
             self.memory.limit(fraction);
         }
-        for state in base.pools.iter().filter(|state| state.use_count > 0) {
-            self.add_users(state.pool, state.use_count);
+        for state in &base.pools {
+            if state.use_count > 0 {
+                self.add_users(state.pool, state.use_count);
+            }
         }
         self.now_ns = base.time_ns;
         let mut starts = Vec::new();
@@ -226,9 +238,8 @@ impl<M: Model> Strategy for Hosted<M> {
         }
         // Whoever has no users left ends with its last block, as at any other time.
         for state in base.pools.iter().filter(|state| state.use_count == 0) {
-            if let Some(at) = self.room_of.remove(&state.pool) {
-                self.rooms[at].users = 0;
-                self.end_if_over(at);
+            if let Some(at) = self.room(state.pool) {
+                self.drop_users(at, self.rooms[at].users);
             }
         }
         // A tape from the beginning of a run has what the model begins with.
@@ -311,11 +322,7 @@ impl<M: Model> Strategy for Hosted<M> {
             Event::PoolRelease { pool } => {
                 let room = self.room(pool).filter(|_| !pool.is_default());
                 let at = room.ok_or(HeapError::UnknownPool { pool })?;
-                self.rooms[at].users -= 1;
-                if self.rooms[at].users == 0 {
-                    self.room_of.remove(&pool);
-                }
-                self.end_if_over(at);
+                self.drop_users(at, 1);
             }
             Event::MemoryFraction { fraction } => {
                 if !(0.0..=1.0).contains(&fraction) {

@@ -26,6 +26,8 @@
 //! Not seen: threads (an arena for each thread's default stream, with `cudaStreamPerThread`, which PyTorch does not
 //! use).
 
+use std::collections::BTreeMap;
+
 use trace_format::{Addr, Stream};
 
 use super::memory::{Memory, PAGE_BYTES};
@@ -76,12 +78,13 @@ pub struct RmmArena {
     ground: Ground,
     global: Shelf,
     arenas: Vec<(Stream, Shelf)>,
+    /// The place of each stream's arena among them.
+    places: BTreeMap<Stream, usize>,
 }
 
 impl RmmArena {
     fn arena(&mut self, stream: Stream) -> usize {
-        let known = self.arenas.iter().position(|(of, _)| *of == stream);
-        known.unwrap_or_else(|| {
+        *self.places.entry(stream).or_insert_with(|| {
             self.arenas.push((stream, Shelf::default()));
             self.arenas.len() - 1
         })
@@ -200,7 +203,7 @@ impl Model for RmmArena {
         };
         let mut global = Shelf::default();
         global.insert(Superblock::new(addr.0, size_bytes));
-        Ok(Self { ground, global, arenas: Vec::new() })
+        Ok(Self { ground, global, arenas: Vec::new(), places: BTreeMap::new() })
     }
 
     /// `arena_memory_resource_impl::allocate`.

@@ -23,6 +23,8 @@
 //! half of the free memory, and neither says anything about a run: set `initial_pool_size` for it. `empty_cache`: there
 //! is no such call. A private pool is a second resource, which begins empty; a maximum is one for each.
 
+use std::collections::BTreeMap;
+
 use trace_format::{Addr, Stream};
 
 use super::chunks::{ChunkId, Chunks, List};
@@ -76,17 +78,14 @@ pub struct RmmPool {
     pool_bytes: u64,
     chunks: Chunks,
     /// The streams, each with the list of its place.
-    streams: Vec<Stream>,
+    streams: BTreeMap<Stream, u32>,
 }
 
 impl RmmPool {
     fn list(&mut self, stream: Stream) -> List {
-        let known = self.streams.iter().position(|other| *other == stream);
-        let at = known.unwrap_or_else(|| {
-            self.streams.push(stream);
-            self.streams.len() - 1
-        });
-        List(at as u32)
+        let next = self.streams.len() as u32;
+        let at = *self.streams.entry(stream).or_insert(next);
+        List(at)
     }
 
     fn others(&self, own: List) -> impl Iterator<Item = List> + use<> {
@@ -152,8 +151,12 @@ impl Model for RmmPool {
 
     fn new(settings: &PoolSettings, memory: &mut Memory, is_private: bool) -> Result<Self, String> {
         let maximum_bytes = settings.maximum_bytes;
-        let mut pool =
-            Self { maximum_bytes, pool_bytes: 0, chunks: Chunks::default(), streams: Vec::new() };
+        let mut pool = Self {
+            maximum_bytes,
+            pool_bytes: 0,
+            chunks: Chunks::default(),
+            streams: BTreeMap::new(),
+        };
         let initial_bytes = settings.initial_bytes;
         if initial_bytes > 0 && !is_private {
             let list = pool.list(Stream(0));

@@ -76,6 +76,11 @@ impl EventsDecoder {
         Err(if end < self.payload.len() { Malformed::Long } else { Malformed::Short })
     }
 
+    /// The streams and pools that the chunk's records may name.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (Stream, PoolId)> {
+        self.dictionaries.places.iter().copied()
+    }
+
     /// The next record of the chunk; `None` at its end.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Record>, Malformed> {

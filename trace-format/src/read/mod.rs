@@ -171,6 +171,8 @@ impl<R: Read> Reader<R> {
                     stacks: self.tables.stacks_len(),
                 };
                 self.events.start(header.items, defined).map_err(ReadCause::Malformed)?;
+                let places = self.events.places();
+                self.budget.places(header.device, places).map_err(ReadCause::TooMuch)?;
                 return Ok(None);
             }
             ChunkKind::Meta
@@ -181,10 +183,12 @@ impl<R: Read> Reader<R> {
         }
         self.chunks.unpack(header, &mut self.payload)?;
         let item = self.contents(header).map_err(ReadCause::Malformed)?;
-        if let Some(Item::Base(_, base)) = &item {
-            check_segments(&base.segments).map_err(ReadCause::Contradiction)?;
-        }
         self.budget.tables(self.tables.size_bytes()).map_err(ReadCause::TooMuch)?;
+        if let Some(Item::Base(device, base)) = &item {
+            check_segments(&base.segments).map_err(ReadCause::Contradiction)?;
+            let places = base.segments.iter().map(|segment| (segment.stream, segment.pool));
+            self.budget.places(*device, places).map_err(ReadCause::TooMuch)?;
+        }
         Ok(item)
     }
 

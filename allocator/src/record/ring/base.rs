@@ -124,7 +124,7 @@ impl Tables {
         initial_memory_fraction: Option<f64>,
     ) -> Option<BaseState> {
         let Self { segments, pools_state, time_ns, next: _ } = self;
-        let PoolsState { mut pools, scopes, settings, memory_fraction } = pools_state;
+        let PoolsState { mut pools, scopes, settings, memory_fraction, .. } = pools_state;
         // A pool that nobody holds exists only for its segments.
         pools.retain(|state| {
             state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)

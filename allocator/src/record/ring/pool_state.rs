@@ -1,5 +1,6 @@
 //! Pools, scopes, settings and memory fraction, double-buffered so that one copy survives a crash.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trace_format::{Event, PoolId, PoolState, ScopeFilter, ScopeState, StringId};
@@ -12,6 +13,8 @@ use super::region::Region;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PoolsState {
     pub(super) pools: Vec<PoolState>,
+    /// The place of each pool among them.
+    places: BTreeMap<PoolId, usize>,
     /// Oldest first.
     pub(super) scopes: Vec<ScopeState>,
     /// `None` until they change.
@@ -61,7 +64,7 @@ impl PoolsState {
     }
 
     fn pool(&mut self, pool: PoolId) -> &mut PoolState {
-        let at = self.pools.iter().position(|state| state.pool == pool).unwrap_or_else(|| {
+        let at = *self.places.entry(pool).or_insert_with(|| {
             let (own_source, use_on_oom, no_split) = (false, false, false);
             self.pools.push(PoolState { pool, use_count: 0, own_source, use_on_oom, no_split });
             self.pools.len() - 1
@@ -76,13 +79,14 @@ impl PoolsState {
     /// Writes the state, of which record `next` is the first that is no part.
     pub(super) fn write(&self, region: &Region, next: u64) {
         let count = region.get(Word::PoolsCount) + 1;
-        let words = self.words(next);
         let copy = copy(region, count);
-        let missing_words = words.len().saturating_sub(copy.len());
+        let len = FIXED_WORDS + ROW_WORDS * (self.pools.len() + self.scopes.len());
+        let missing_words = len.saturating_sub(copy.len());
         region.set(Word::PoolsMissing, missing_words.div_ceil(ROW_WORDS) as u64);
         if missing_words > 0 {
             return;
         }
+        let words = self.words(next);
         // Whoever sees one of the stores below sees the head behind the record.
         fence(Ordering::Release);
         for (word, value) in copy.iter().zip(words) {
@@ -92,7 +96,7 @@ impl PoolsState {
     }
 
     fn words(&self, next: u64) -> Vec<u64> {
-        let Self { pools, scopes, settings, memory_fraction } = self;
+        let Self { pools, scopes, settings, memory_fraction, .. } = self;
         let mut words = vec![
             next,
             settings.map_or(0, |text| u64::from(text.0) + 1),
@@ -161,8 +165,10 @@ impl PoolsState {
                 _ => ScopeFilter::Unknown,
             },
         };
+        let pools: Vec<PoolState> = pools.iter().map(pool).collect();
         let pools_state = Self {
-            pools: pools.iter().map(pool).collect(),
+            places: pools.iter().zip(0..).map(|(state, place)| (state.pool, place)).collect(),
+            pools,
             scopes: scopes.iter().map(scope).collect(),
             settings: settings.checked_sub(1).map(|id| StringId(id as u32)),
             memory_fraction: (has_fraction != 0).then(|| f64::from_bits(fraction)),
@@ -235,7 +241,7 @@ mod tests {
         pools_state.write(&region, 3_000);
         let capacity = (Shape::new(64, 0).pools_words - FIXED_WORDS) / ROW_WORDS;
         assert_eq!(region.get(Word::PoolsMissing), 2_999 - capacity as u64);
-        pools_state.pools.clear();
+        pools_state = PoolsState::default();
         pools_state.write(&region, 3_001);
         assert_eq!(region.get(Word::PoolsMissing), 0);
         copy(&region, 1)[4].store(u64::MAX, Ordering::Relaxed);
