@@ -251,7 +251,7 @@ fn a_ring_that_is_cut_off_ends_the_attach_and_the_tape_has_what_was_read() {
     until_begun(folder.path());
     thread::sleep(std::time::Duration::from_secs(1)); // It reads the state.
     // From here on this process must not touch the pages, which it has mapped.
-    std::fs::OpenOptions::new().write(true).open(&ring).unwrap().set_len(4_096).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&ring).unwrap().set_len(0).unwrap();
     let ended = child.wait_with_output().unwrap();
     std::fs::remove_file(&ring).unwrap();
     std::mem::forget(device);

@@ -165,8 +165,8 @@ pub(super) fn open(path: &Path, whose: Whose) -> io::Result<File> {
     if !found.is_file() {
         return Err(refused("it is a folder, a device or a pipe".to_owned()));
     }
-    let is_own = found.uid() == geteuid().as_raw();
-    if !is_own && !(whose == Whose::Named && geteuid().is_root()) {
+    let may_be_others = whose == Whose::Named && geteuid().is_root();
+    if found.uid() != geteuid().as_raw() && !may_be_others {
         return Err(refused(format!("it belongs to user {}", found.uid())));
     }
     if whose == Whose::Own && found.mode() & WRITABLE_BY_OTHERS != 0 {

@@ -95,7 +95,8 @@ impl RingFile {
             let offset = (at as u64).saturating_mul(8).saturating_add((chunk * N) as u64);
             self.file.read_exact_at(bytes, offset)?;
             for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-                *word = u64::from_ne_bytes(*bytes);
+                // As the writer's processor has it: rings are made on little-endian ones only.
+                *word = u64::from_le_bytes(*bytes);
             }
         }
         Ok(())
@@ -141,7 +142,9 @@ impl Look for RingFile {
             let (first, others) = (&mut first[..count], &mut others[..count]);
             self.load_all(start + from * N, first.as_flattened_mut());
             if first.iter().all(|row| row[0] == 0) {
-                first.iter().for_each(|row| take(*row));
+                for row in &*first {
+                    take(*row);
+                }
                 continue;
             }
             fence(Ordering::Acquire);

@@ -197,7 +197,9 @@ mod tests {
             Entry::Meta(vec![7; 9 * WORDS_AT_ONCE]),
             string(2, &vec![b'x'; 4 * WORDS_AT_ONCE]),
         ];
-        entries.iter().for_each(|entry| append(&region, entry));
+        for entry in &entries {
+            append(&region, entry);
+        }
         let mut seen = Vec::new();
         read(&region, &mut 0, |entry| seen.push(entry));
         assert_eq!(seen, entries);
