@@ -236,7 +236,7 @@ def no_control_character_of_a_name_reaches_the_terminal(folder):
     lab = [sys.executable, "-c", f"import vramtape; vramtape.replay({tape + 'x'!r})"]
     with open(tape, "wb"):
         pass
-    conf = {"VRAMTAPE_CONF": f'tape:"{tape}"'}
+    conf = {"VRAMTAPE_CONF": f'route:pluggable,tape:"{tape}"'}
     loud = {"VRAMTAPE_LOG": "debug", "VRAMTAPE_RINGS": hostile + "x", "RANK": HOSTILE}
     for what, line, settings, words in (
         ("the tape's other name and the log", [*run, "-o", tape, PROGRAM, ""], loud, "the tape goes to"),
