@@ -105,8 +105,10 @@ fn sentence(tape: &Path, device: &Made, is_joined: bool) -> String {
         (_, false) => "no state to replay them from: its tables were too small or are damaged; set ring_events higher"
             .to_owned(),
     };
-    let missing: String = missing.iter().map(|what| format!("  {what}\n")).collect();
-    format!("{}: device {device}, {records} records, and {before}\n{missing}", tape.display())
+    let mut lines =
+        vec![format!("{}: device {device}, {records} records, and {before}\n", tape.display())];
+    lines.extend(missing.iter().map(|what| format!("  {what}\n")));
+    lines.concat()
 }
 
 fn list(options: &Options) -> Result<()> {

@@ -44,8 +44,8 @@ impl Commit {
         Ok((commit.file.as_file().try_clone()?, commit))
     }
 
-    /// Waits until the file is on its disk, then gives it its name. A link of that name is replaced, not followed. After
-    /// a crash of the machine the name leads to the old file or to the new one, both whole: the folder is not synced.
+    /// Waits until the file is on its disk, then gives it its name. A link of that name is replaced, not followed.
+    /// After a crash of the machine the name leads to the old file or to the new one, both whole: the folder is not synced.
     ///
     /// # Errors
     /// Where the system refuses either. The old file is still there then.

@@ -337,7 +337,7 @@ impl Flush {
         loop {
             match self.flushed.recv_timeout(FLUSH_EVERY) {
                 Ok(()) => return Ok(()),
-                // Nobody answers who ended before the question came.
+                // A thread that ended before the request does not answer.
                 Err(RecvTimeoutError::Timeout) if !self.shared.is_over() => {}
                 Err(_) => return Err(self.shared.failure().clone()),
             }
