@@ -1,4 +1,4 @@
-//! What PyTorch loads: `libvramtape.so` and the simulated driver, built for release.
+//! What PyTorch loads: `libvramtape.so` and the simulated driver, built for release; and the command beside them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo;
 
-/// What cargo builds for them. Whatever is built beside them is asked for together with them: then both share what
-/// they depend on, which has one set of features.
-pub(crate) const PACKAGES: [&str; 8] = ["-p", "ffi", "-p", "simcuda", "-p", "cli", "-p", "python"];
+/// The packages of the libraries, which are those of the wheel. Whatever is built beside them is asked for together
+/// with them: then both share what they depend on, which has one set of features.
+pub(crate) const LIBRARIES: [&str; 6] = ["-p", "ffi", "-p", "simcuda", "-p", "python"];
 
 /// The built files, by absolute path.
 pub(crate) struct Artefacts {
@@ -26,19 +26,27 @@ pub(crate) struct Artefacts {
 impl Artefacts {
     /// Builds them all; cargo shows its own progress.
     pub(crate) fn build() -> Result<Self> {
-        cargo::require_compiler()?;
-        let mut build = cargo::command(&["build", "--release"])?;
-        let status = build.args(PACKAGES).status().context("cannot start cargo")?;
-        if !status.success() {
-            bail!("the build failed; its errors are above");
-        }
+        run(&["build", "--release", "-p", "cli"], &LIBRARIES)?;
+        Self::assembled(cargo::target()?.join("release/vramtape"))
+    }
+
+    /// The same with the command that the Rust tests ran. Its code is in the lab's library too, which is what the wheel
+    /// has; to optimise it a second time would take a minute.
+    pub(crate) fn build_for_tests() -> Result<Self> {
+        run(&["build", "--release"], &LIBRARIES)?;
+        // Of the workspace, as everything was built for that: for one package alone features differ.
+        run(&["build", "--workspace", "--bin", "vramtape"], &[])?;
+        Self::assembled(cargo::target()?.join("debug/vramtape"))
+    }
+
+    fn assembled(vramtape: PathBuf) -> Result<Self> {
         let release = cargo::target()?.join("release");
         assemble(&release.join("libsimcuda.so"), &release.join("simcuda"))?;
         let artefacts = Self {
             library: release.join("libvramtape.so"),
             lab: release.join("libvramtape_lab.so"),
             simcuda: release.join("simcuda"),
-            vramtape: release.join("vramtape"),
+            vramtape,
         };
         let driver = artefacts.simcuda.join("libcuda.so.1");
         for file in [&artefacts.library, &artefacts.lab, &driver, &artefacts.vramtape] {
@@ -59,6 +67,17 @@ impl Artefacts {
     pub(crate) fn announce_to_installed(&self, command: &mut Command) {
         command.env("VRAMTAPE_SIMCUDA", &self.simcuda).env("VRAMTAPE_COMMAND", &self.vramtape);
     }
+}
+
+/// `cargo ARGS MORE`, which has to succeed.
+fn run(args: &[&str], more: &[&str]) -> Result<()> {
+    cargo::require_compiler()?;
+    let mut build = cargo::command(args)?;
+    let status = build.args(more).status().context("cannot start cargo")?;
+    if !status.success() {
+        bail!("the build failed; its errors are above");
+    }
+    Ok(())
 }
 
 /// Puts the simulated driver together under the names that programs load.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::artefacts::{Artefacts, PACKAGES};
+use crate::artefacts::{Artefacts, LIBRARIES};
 use crate::progress::Step;
 use crate::tally::{Counts, Outcome};
 use crate::venv::Venv;
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(10 * 60);
 pub(crate) fn command(venv: &Venv, artefacts: &Artefacts, features: &str) -> Result<Command> {
     venv.ensure_cuda_headers()?;
     let mut build = cargo::command(&["build", "--release", "-q", "-p", "peers"])?;
-    let status = build.args(PACKAGES).args(["--features", features]).status()?;
+    let status = build.args(LIBRARIES).args(["--features", features]).status()?;
     if !status.success() {
         bail!("the build of the peers bench failed; its errors are above");
     }

@@ -46,6 +46,11 @@ impl Group {
         });
         Self { name: name.to_owned(), outcome, seconds: started.elapsed().as_secs_f64() }
     }
+
+    /// Whether a test of it failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.outcome.counts.failed > 0
+    }
 }
 
 /// Sums up, one printed line a group.

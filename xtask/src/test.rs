@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every test, with one line a group and the sum at the end.
 
+mod advisories;
 mod browser;
 mod lanes;
 mod package;

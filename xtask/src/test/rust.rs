@@ -10,6 +10,7 @@ use crate::progress::Step;
 use crate::tally::{Counts, Outcome, Tally};
 use crate::{cargo, exec};
 
+use super::advisories;
 use super::rings::Rings;
 
 /// A cold build of everything on two cores takes a fraction of this.
@@ -39,6 +40,7 @@ pub(super) fn run(tally: &mut Tally) {
     if cargo::has("deny") {
         let deny = ["deny", "check", "licenses", "bans", "sources"];
         lint(tally, "licences and sources", &deny, &[]);
+        advisories::run(tally);
     } else {
         tally
             .skip("licences and sources", "cargo-deny is not installed (cargo install cargo-deny)");

@@ -37,7 +37,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     let scripts = find(&folder)?;
     let mut artefacts = None;
     tally.group("release build", || {
-        artefacts = Some(Artefacts::build()?);
+        artefacts = Some(Artefacts::build_for_tests()?);
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });
     let Some(artefacts) = artefacts else { return Ok(()) };
@@ -45,6 +45,12 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     package::add(&mut lanes, tally, &artefacts)?;
     instructions::test(tally, &artefacts);
     let with_bridges = package::with_bridges(tally);
+    // Not last: one of them takes long, and a lane would wait for it alone.
+    for kit in [&TABLES, &TRAINING] {
+        let Some(venv) = environment(tally, kit.name, kit) else { continue };
+        let scripts = find(&folder.join(kit.name))?;
+        add(&mut lanes, scripts, kit.name, || of_checkout(&venv, &artefacts));
+    }
     for torch in &torch::ALL {
         let with = format!("torch {}", torch.version);
         let Some(venv) = environment(tally, &with, &torch.kit) else { continue };
@@ -73,11 +79,6 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
                 add(&mut lanes, find(&folder.join("first_hour"))?, &with, python);
             }
         }
-    }
-    for kit in [&TABLES, &TRAINING] {
-        let Some(venv) = environment(tally, kit.name, kit) else { continue };
-        let scripts = find(&folder.join(kit.name))?;
-        add(&mut lanes, scripts, kit.name, || of_checkout(&venv, &artefacts));
     }
     lanes.run(tally);
     Ok(())
