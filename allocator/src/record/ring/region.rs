@@ -1,8 +1,8 @@
 //! The ring's memory, as words that several processes may look at.
 //!
 //! Everything is an atomic 64-bit word, so that the writer, the drainer and readers of other processes may look at
-//! the same pages without undefined behaviour. Only [`Region::words`] and [`Region::row_at`] are unsafe. Other processes
-//! read the file ([`RingFile`](super::ring_file::RingFile)) and never map it.
+//! the same pages without undefined behaviour. Only [`Region::words`] and [`Region::row_at`] are unsafe. Other
+//! processes read the file ([`RingFile`](super::ring_file::RingFile)) and never map it.
 
 use std::fs::File;
 use std::io;
