@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use trace_format::{Addr, PoolId, StackId, Stream};
 
-use super::malloc::{Found, Want};
+use super::malloc::{COLD, Found, Want};
 use super::{AllocError, Heap, HeapError};
 use crate::block::BlockId;
 use crate::device::Device;
@@ -69,7 +69,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.require_users(checkpoint.pool)?;
         let freed = self.allocations_of(checkpoint.pool)?;
         for addr in &freed {
-            self.free(*addr, stack)?;
+            self.free_copy::<COLD>(*addr, stack)?;
         }
         let heads = self.heads_of(checkpoint.pool)?;
         let heads: HashMap<Addr, BlockId> =
@@ -84,7 +84,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 if piece.allocated {
                     created.push(piece.addr);
                 } else {
-                    self.free(piece.addr, stack)?;
+                    self.free_copy::<COLD>(piece.addr, stack)?;
                 }
             }
         }
@@ -139,7 +139,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 expandable: false,
                 in_capture: false,
             };
-            self.hand_out_part(Found { id, size_bytes, place: None }, &want, has_rest);
+            self.hand_out_part::<COLD>(Found { id, size_bytes, place: None }, &want, has_rest);
             at = if has_rest { Some(id) } else { self.blocks[id].next };
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use trace_format::{Addr, Event, StackId};
 
+use super::malloc::{COLD, HOT};
 use super::pending::Ticket;
 use super::{AllocError, Heap, HeapError};
 use crate::block::BlockId;
@@ -14,15 +15,23 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// # Errors
     /// [`AllocError::Heap`] for an address that is not handed out, the heap unchanged; [`AllocError::Device`] when no
     /// event could be recorded, the block then waits for the next flush.
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
+    #[inline]
     pub fn free(&mut self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
+        self.free_copy::<HOT>(addr, stack)
+    }
+
+    #[inline]
+    pub(super) fn free_copy<const COPY: bool>(
+        &mut self,
+        addr: Addr,
+        stack: StackId,
+    ) -> Result<(), AllocError> {
         let id = self.take_address(addr)?;
-        let pending = self.begin_free(id, stack, false);
+        let pending = self.begin_free::<COPY>(id, stack, false);
         if pending {
             return self.await_other_streams(id);
         }
-        self.finish_free(id);
+        self.finish_free::<COPY>(id);
         Ok(())
     }
 
@@ -33,7 +42,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// When the address is not handed out.
     pub fn free_deferred(&mut self, addr: Addr, stack: StackId) -> Result<Ticket, HeapError> {
         let id = self.take_address(addr)?;
-        self.begin_free(id, stack, true);
+        self.begin_free::<COLD>(id, stack, true);
         self.pending.forget_uses(id);
         let block = &mut self.blocks[id];
         block.used_by_others = false;
@@ -54,17 +63,20 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.pending.put_last(ticket);
     }
 
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
+    #[inline]
     fn take_address(&mut self, addr: Addr) -> Result<BlockId, HeapError> {
         self.allocated.remove(&self.blocks, addr).ok_or(HeapError::UnknownPointer { addr })
     }
 
     /// The half of a free that the caller asks for; whether the other half is still to come. The address is in the
     /// table no more.
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
-    fn begin_free(&mut self, id: BlockId, stack: StackId, is_deferred: bool) -> bool {
+    #[inline]
+    fn begin_free<const COPY: bool>(
+        &mut self,
+        id: BlockId,
+        stack: StackId,
+        is_deferred: bool,
+    ) -> bool {
         self.stack = stack;
         let block = &mut self.blocks[id];
         let pending = block.used_by_others | is_deferred;
@@ -86,9 +98,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The half that makes the block reusable: merges it with its free neighbours into its pool (`free_block`). The
     /// neighbour is what remains, so that the free list has nothing to do unless the order changes.
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
-    pub(super) fn finish_free(&mut self, id: BlockId) {
+    #[inline]
+    pub(super) fn finish_free<const COPY: bool>(&mut self, id: BlockId) {
         let block = self.blocks[id];
         assert!(block.is_idle(), "a reusable block is nobody's");
         let pool = self.pools[block.lane].pool;

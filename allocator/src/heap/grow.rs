@@ -2,7 +2,7 @@
 
 use trace_format::{Addr, Event, PoolId};
 
-use super::malloc::{Found, Want};
+use super::malloc::{COLD, Found, Want};
 use super::{AllocError, Heap, OomReport};
 use crate::block::{Block, BlockId};
 use crate::config::Compat;
@@ -38,7 +38,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if let Some(block) = self.allocate_block(want, true)? {
             return Ok(Some(block));
         }
-        Ok(if self.config.search_after_flush { self.best_fit(want) } else { None })
+        Ok(if self.config.search_after_flush { self.best_fit::<COLD>(want) } else { None })
     }
 
     /// The size of the segment that the request would get.
@@ -167,7 +167,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let Some(slot) = self.pools.find(pool) else { continue };
             let pool = Pools::index(Some(slot), is_small(want.size_bytes));
             let borrowed = Want { pool, expandable: false, ..*want };
-            if let Some(block) = self.best_fit(&borrowed) {
+            if let Some(block) = self.best_fit::<COLD>(&borrowed) {
                 *want = borrowed;
                 return Some(block);
             }

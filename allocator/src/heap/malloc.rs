@@ -32,6 +32,12 @@ pub enum PoolChoice {
     Exactly(PoolId),
 }
 
+/// Functions of the hot path that others call too exist twice, so that the hot copy has one caller: the compiler then
+/// inlines it, however it divides the crate.
+pub(super) const HOT: bool = true;
+/// The copy of all other callers.
+pub(super) const COLD: bool = false;
+
 /// A request that the cache cannot serve.
 #[derive(Debug)]
 pub struct Miss(Request);
@@ -91,9 +97,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         } else if self.pending.awaits_streams() {
             self.process_events()?;
         }
-        let want = self.want(request, in_capture);
-        Ok(match self.best_fit(&want) {
-            Some(block) => Ok(self.hand_out(block, &want)),
+        let want = self.want::<HOT>(request, in_capture);
+        Ok(match self.best_fit::<HOT>(&want) {
+            Some(block) => Ok(self.hand_out::<HOT>(block, &want)),
             None => Err(Miss(*request)),
         })
     }
@@ -104,9 +110,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// The miss itself, when the cache still has nothing that fits.
     pub fn malloc_again(&mut self, miss: Miss) -> Result<Addr, Miss> {
         self.stack = miss.0.stack;
-        let want = self.want(&miss.0, false);
-        match self.best_fit(&want) {
-            Some(block) => Ok(self.hand_out_after_miss(block, &want)),
+        let want = self.want::<COLD>(&miss.0, false);
+        match self.best_fit::<COLD>(&want) {
+            Some(block) => Ok(self.hand_out::<COLD>(block, &want)),
             None => Err(miss),
         }
     }
@@ -121,17 +127,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let request = miss.0;
         self.stack = request.stack;
         let in_capture = self.in_capture(request.pool, request.stream)?;
-        let mut want = self.want(&request, in_capture);
+        let mut want = self.want::<COLD>(&request, in_capture);
         self.collect_garbage()?;
         match self.grow(&mut want)? {
-            Some(block) => Ok(self.hand_out_after_miss(block, &want)),
+            Some(block) => Ok(self.hand_out::<COLD>(block, &want)),
             None => Err(self.out_of_memory(&want)?),
         }
     }
 
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
-    pub(super) fn want(&self, request: &Request, in_capture: bool) -> Want {
+    #[inline]
+    pub(super) fn want<const COPY: bool>(&self, request: &Request, in_capture: bool) -> Want {
         let size_bytes = size::round(request.requested_bytes, &self.config);
         let private = self.private_pool_for(request.pool, request.stream);
         let own_source = private.is_some_and(|slot| self.pools.get(slot).source.is_some());
@@ -145,25 +150,21 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    /// As [`hand_out`](Self::hand_out), out of line.
-    #[cold]
-    #[inline(never)]
-    fn hand_out_after_miss(&mut self, found: Found, want: &Want) -> Addr {
-        self.hand_out(found, want)
-    }
-
     /// Makes a free block the caller's: splits, counts, records (`alloc_found_block`).
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
-    pub(super) fn hand_out(&mut self, found: Found, want: &Want) -> Addr {
+    #[inline]
+    pub(super) fn hand_out<const COPY: bool>(&mut self, found: Found, want: &Want) -> Addr {
         let rest_bytes = found.size_bytes - want.size_bytes;
-        self.hand_out_part(found, want, self.should_split(rest_bytes, want))
+        self.hand_out_part::<COPY>(found, want, self.should_split(rest_bytes, want))
     }
 
     /// The same with the split decided: the block's front, or all of it.
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
-    pub(super) fn hand_out_part(&mut self, found: Found, want: &Want, splits: bool) -> Addr {
+    #[inline]
+    pub(super) fn hand_out_part<const COPY: bool>(
+        &mut self,
+        found: Found,
+        want: &Want,
+        splits: bool,
+    ) -> Addr {
         let is_small = want.pool.is_small();
         let block = &self.blocks[found.id];
         let (was_split, counts_inactive) = (block.is_split(), block.range.is_none());
@@ -175,7 +176,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             } else if counts_inactive {
                 self.stats.on_inactive_split(is_small, (1, 0), (rest_bytes, 0));
             }
-            (self.split_front(found, want), want.size_bytes)
+            (self.split_front::<COPY>(found, want), want.size_bytes)
         } else {
             if counts_inactive && was_split {
                 self.stats.on_inactive_split(is_small, (0, 1), (0, found.size_bytes));
@@ -207,9 +208,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Cuts the wanted size off the front of a block; the rest keeps its place as a free block, if the order allows.
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
-    fn split_front(&mut self, found: Found, want: &Want) -> BlockId {
+    #[inline]
+    fn split_front<const COPY: bool>(&mut self, found: Found, want: &Want) -> BlockId {
         let handed = (want.requested_bytes, self.stack);
         let search_count = self.pools[want.pool].search_count as u32;
         let front = self.blocks.split(found.id, want.size_bytes, handed, search_count);

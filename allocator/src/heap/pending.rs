@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use trace_format::{Addr, Event, Stream};
 
+use super::malloc::COLD;
 use super::{AllocError, Heap};
 use crate::block::BlockId;
 use crate::device::{CaptureId, Device, DeviceError, EventId, GraphNode};
@@ -273,7 +274,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let (is_small, size_bytes) = (self.pool_of(id).is_small(), block.size_bytes);
         self.stats.on_waited(is_small, size_bytes);
         self.record_block(id, event);
-        self.finish_free(id);
+        self.finish_free::<COLD>(id);
     }
 
     /// The blocks given back and not reusable yet.

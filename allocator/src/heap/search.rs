@@ -10,9 +10,8 @@ use crate::size;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// The best fitting free block of the wanted pool and stream.
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
-    pub(super) fn best_fit(&mut self, want: &Want) -> Option<Found> {
+    #[inline]
+    pub(super) fn best_fit<const COPY: bool>(&mut self, want: &Want) -> Option<Found> {
         if self.collects_garbage() {
             self.pools[want.pool].search_count += 1;
         }

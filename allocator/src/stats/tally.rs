@@ -62,15 +62,13 @@ impl Pool {
 }
 
 impl Tally {
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
+    #[inline]
     pub(super) fn increase(&mut self, pool_is_small: bool, amount: i64) {
         self.pools[usize::from(!pool_is_small)].level.rise(amount);
         self.all.rise(amount);
     }
 
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
+    #[inline]
     pub(super) fn decrease(&mut self, pool_is_small: bool, amount: i64) {
         let pool = &mut self.pools[usize::from(!pool_is_small)];
         pool.level.fall(amount);
@@ -79,8 +77,7 @@ impl Tally {
     }
 
     /// Adds and takes away in one step: only the difference moves the counter, as PyTorch nets a free's merges.
-    #[allow(clippy::inline_always, reason = "the hot path is one function")]
-    #[inline(always)]
+    #[inline]
     pub(super) fn change(&mut self, pool_is_small: bool, added: i64, removed: i64) {
         if added > removed {
             self.increase(pool_is_small, added - removed);
