@@ -669,8 +669,7 @@ int64_t vramtape_get_settings(char *buffer, size_t capacity);
 // `callback` is NULL, which is an error, or may be called with `user` on any thread until the
 // process ends. It must not throw. It may wait for Python, and is not called once a Python
 // interpreter of the process is ending.
-int vramtape_add_free_memory_callback(bool (*callback)(void *user),
-                                      void *user);
+int vramtape_add_free_memory_callback(bool (*callback)(void *user), void *user);
 
 // Calls `visit` with the pages of the expandable segment that the allocation at `ptr` lies in; not
 // at all for an allocation in a segment of another kind, which is shared as one piece from its
@@ -879,8 +878,7 @@ int vramtape_add_oom_observer(void (*observer)(void *user,
                                                int device,
                                                uint64_t segment_bytes,
                                                uint64_t allowed_bytes,
-                                               uint64_t device_free_bytes),
-                              void *user);
+                                               uint64_t device_free_bytes), void *user);
 
 // As `vramtape_add_oom_observer`, for requests refused before the device was asked
 // (`throw_on_cudamalloc_oom`, PyTorch's `OomRejectionObserver`): the device, bytes of the segment
