@@ -30,8 +30,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    /// Appends the blocks that are not free, of at most `max` places of the arena from `place` on, and returns the place
-    /// to go on from; `None` at the end. Between two calls blocks may come and go, but none changes its place.
+    /// Appends the blocks that are not free, of at most `max` places of the arena from `place` on, and returns the
+    /// place to go on from; `None` at the end. Between two calls blocks may come and go, but none changes its place.
     pub fn live_blocks_from(
         &self,
         place: usize,

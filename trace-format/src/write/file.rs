@@ -45,7 +45,8 @@ impl Commit {
     }
 
     /// Waits until the file is on its disk, then gives it its name. A link of that name is replaced, not followed.
-    /// After a crash of the machine the name leads to the old file or to the new one, both whole: the folder is not synced.
+    /// After a crash of the machine the name leads to the old file or to the new one, both whole: the folder is not
+    /// synced.
     ///
     /// # Errors
     /// Where the system refuses either. The old file is still there then.
