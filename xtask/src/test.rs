@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every test, with one line a group and the sum at the end.
 
 mod advisories;
+mod asan;
 mod browser;
 mod lanes;
 mod package;
@@ -34,6 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         thread::spawn(scripts::prepare); // Downloads while the compiler works.
     }
     rust::run(&mut tally);
+    asan::run(&mut tally);
     browser::run(&mut tally);
     if options.quick {
         tally.skip("real PyTorch", "left out by --quick");

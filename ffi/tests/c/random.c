@@ -3,7 +3,7 @@
 
 #include "check.h"
 
-enum { kCalls = 60000, kKnown = 64, kPools = 4 };
+enum { kKnown = 64, kPools = 4 };
 
 static uint64_t state;
 
@@ -136,9 +136,11 @@ static void call(void) {
 }
 
 int main(int count, char **arguments) {
-    CHECK(count == 2);
+    CHECK(count == 3);
     state = strtoull(arguments[1], NULL, 10) | 1;
-    for (int i = 0; i < kCalls; ++i) {
+    const int calls = atoi(arguments[2]);
+    CHECK(calls > 0);
+    for (int i = 0; i < calls; ++i) {
         call();
         if (i % 500 == 0 && (vramtape_check(0) != VRAMTAPE_OK || vramtape_check(1) != VRAMTAPE_OK)) {
             fprintf(stderr, "seed %s, call %d: %s\n", arguments[1], i, vramtape_last_error());

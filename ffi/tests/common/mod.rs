@@ -1,12 +1,21 @@
 //! C programs that use `libvramtape.so`.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds `tests/c/NAME.c` with the library, with sanitizers if any are named.
+/// The AddressSanitizer that the library was built with, where it was (`xtask/src/test/asan.rs`).
+pub(crate) fn runtime() -> Option<OsString> {
+    env::var_os("VRAMTAPE_ASAN_RUNTIME")
+}
+
+/// Builds `tests/c/NAME.c` with the library, with sanitizers if any are named: those of the C compiler; or, for a
+/// library that was built with AddressSanitizer, that one alone, as a process can have only one.
 pub(crate) fn build(name: &str, scratch: &Path, sanitizers: &[&str]) -> PathBuf {
+    let runtime = runtime();
+    let sanitizers = if runtime.is_some() { &[] } else { sanitizers };
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
     let filter = scratch.join("filter.o");
     run(Command::new("c++")
@@ -43,7 +52,8 @@ fn link(
     let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = library();
     let folder = library.parent().expect("a library lies in a folder");
-    run(Command::new(compiler)
+    let mut compile = Command::new(compiler);
+    compile
         .args([&format!("-std={standard}"), "-Wall", "-Wextra", "-Werror", "-g"])
         .args(sanitizers)
         .args(["-fno-sanitize-recover=undefined", "-pthread", "-I"])
@@ -55,7 +65,16 @@ fn link(
         .arg(&library)
         .arg(format!("-Wl,-rpath,{}", folder.display()))
         .args(["-lstdc++", "-o"])
-        .arg(program));
+        .arg(program);
+    if let Some(runtime) = runtime() {
+        // The program has all of it and shows it to the library, which has only calls of it.
+        compile
+            .arg("-Wl,--whole-archive")
+            .arg(runtime)
+            .args(["-Wl,--no-whole-archive", "-rdynamic"]);
+        compile.args(["-lm", "-ldl", "-lrt"]);
+    }
+    run(&mut compile);
     program.to_owned()
 }
 
