@@ -208,7 +208,7 @@ fn a_small_file_that_holds_much_is_refused_and_the_error_says_what_to_do() {
     let event = b"\x80\x04}(X\x08\0\0\0segments]X\x0d\0\0\0device_traces](](}(X\x06\0\0\0action\
         X\x08\0\0\0snapshotX\x04\0\0\0sizeK\x01u\x94"
         .to_vec();
-    let events = [event, b"h\0".repeat(5 << 20), b"eeu.".to_vec()].concat();
+    let events = [event, b"h\0".repeat(5 << 19), b"eeu.".to_vec()].concat();
     let rows = [b"id,lower,upper,size\n".to_vec(), b"a,0,1,1\n".repeat(4 << 20)].concat();
     for (what, bytes) in [
         ("bytes", lists(30 << 20)),

@@ -262,8 +262,11 @@ fn bytes_behind_the_end_are_told() {
     assert_eq!(report, format!("complete; {half} bytes behind its end at byte {half} ignored"));
 }
 
-/// The reader's answer to a tape with a base of these segments: (address, size, blocks of (size, requested)).
-fn base_of(segments: &[(u64, u64, &[(u64, u64)])]) -> Option<String> {
+/// Address, size, and the blocks by their sizes and what was requested of them.
+type Segment<'s> = (u64, u64, &'s [(u64, u64)]);
+
+/// The reader's answer to a tape with a base of these segments.
+fn base_of(segments: &[Segment<'_>]) -> Option<String> {
     let put = |out: &mut Vec<u8>, mut value: u64| {
         while value >= 0x80 {
             out.push(value as u8 | 0x80);
@@ -295,10 +298,9 @@ fn base_of(segments: &[(u64, u64, &[(u64, u64)])]) -> Option<String> {
 
 #[test]
 fn a_state_that_no_allocator_can_be_in_is_refused() {
-    let good: [(u64, u64, &[(u64, u64)]); 2] =
-        [(4096, 1024, &[(512, 512), (512, 1)]), (5120, 512, &[(512, 0)])];
+    let good: [Segment<'_>; 2] = [(4096, 1024, &[(512, 512), (512, 1)]), (5120, 512, &[(512, 0)])];
     assert_eq!(base_of(&good), None);
-    let cases: [(&[(u64, u64, &[(u64, u64)])], &str); 6] = [
+    let cases: [(&[Segment<'_>], &str); 6] = [
         (&[(4096, 512, &[(512, 513)])], "has 512 bytes, fewer than the 513 requested"),
         (&[(4096, 512, &[(1024, 1)])], "no segment holds 1024 bytes"),
         (&[(4096, 1024, &[(512, 1)])], "do not tile it"),

@@ -1,6 +1,7 @@
 //! Files that try to cost as much as they can for their size, which is up to 1 MB.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
 use serde_json::{Value, json};
 use trace_format::{
@@ -131,7 +132,7 @@ fn tape(what: usize, count: usize) -> Vec<u8> {
         }
     }
     let tape = writer.finish().expect("memory");
-    if what != 10 { tape } else { with_states(&tape, count) }
+    if what == 10 { with_states(&tape, count) } else { tape }
 }
 
 /// The tape behind states of many segments and blocks.
@@ -176,7 +177,8 @@ fn snapshot(dice: &mut Dice, count: usize) -> Vec<u8> {
         match what {
             0 => events.push(event("alloc", addr, 512)),
             1 => {
-                events.extend([event("alloc", 1 << 21, 512), event("free_requested", 1 << 21, 512)])
+                events
+                    .extend([event("alloc", 1 << 21, 512), event("free_requested", 1 << 21, 512)]);
             }
             2 => events.push(event("segment_map", addr, 2 << 20)),
             3 => {
@@ -240,15 +242,13 @@ fn log(dice: &mut Dice, count: usize) -> Vec<u8> {
     if dice.once_in(2) {
         text.push_str("id,lower,upper,size\n");
         for at in 0..count {
-            text.push_str(&format!(
-                "{at},{at},{},4096\n",
-                if dice.once_in(2) { at + 1 } else { count + 1 }
-            ));
+            let upper = if dice.once_in(2) { at + 1 } else { count + 1 };
+            let _ = writeln!(text, "{at},{at},{upper},4096");
         }
     } else {
         text.push_str("Thread,Time,Action,Pointer,Size,Stream\n");
         for at in 0..count {
-            text.push_str(&format!("1,10:00:00.1,allocate,{:#x},512,{}\n", at + 1, at % 3));
+            let _ = writeln!(text, "1,10:00:00.1,allocate,{:#x},512,{}", at + 1, at % 3);
         }
     }
     zst(text.as_bytes())

@@ -130,7 +130,7 @@ impl Run {
             match answer {
                 Ok(Ok(_)) => count.answered += 1,
                 Ok(Err(error)) if error.trim().is_empty() => {
-                    drop(self.found.insert(format!("{}: an empty error", verb.name()), what))
+                    drop(self.found.insert(format!("{}: an empty error", verb.name()), what));
                 }
                 Ok(Err(_)) => count.refused += 1,
                 Err(_) => {

@@ -35,19 +35,17 @@ fn put(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => out.push(b'N'),
         Value::Bool(value) => out.push(if *value { 0x88 } else { 0x89 }),
-        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
-            Some(float) => {
+        Value::Number(number) => {
+            if let Some(float) = number.as_f64().filter(|_| number.is_f64()) {
                 out.push(b'G');
                 out.extend(float.to_bits().swap_bytes().to_le_bytes());
-            }
-            None => {
-                let wide = number
-                    .as_i64()
-                    .map_or_else(|| i128::from(number.as_u64().unwrap_or_default()), i128::from);
+            } else {
+                let positive = || i128::from(number.as_u64().unwrap_or_default());
+                let wide = number.as_i64().map_or_else(positive, i128::from);
                 out.extend([0x8a, 9]);
                 out.extend(&wide.to_le_bytes()[..9]);
             }
-        },
+        }
         Value::String(text) => {
             out.push(b'X');
             out.extend((text.len() as u32).to_le_bytes());
@@ -55,7 +53,9 @@ fn put(out: &mut Vec<u8>, value: &Value) {
         }
         Value::Array(values) => {
             out.extend(b"](");
-            values.iter().for_each(|value| put(out, value));
+            for value in values {
+                put(out, value);
+            }
             out.push(b'e');
         }
         Value::Object(entries) => {

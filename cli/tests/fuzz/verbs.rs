@@ -89,8 +89,7 @@ fn value(verb: &str, arg: &Arg, dice: &mut Dice, files: &Files<'_>) -> OsString 
         ("RUN" | "FILE" | "EXPECTED" | "SNAPSHOT" | "PID|RING" | "TAPE", _) => {
             return files.run.into();
         }
-        ("ACTUAL", _) => return (*dice.pick(&[files.run, files.other])).into(),
-        ("META.json", _) => return (*dice.pick(&[files.run, files.other])).into(),
+        ("ACTUAL" | "META.json", _) => return (*dice.pick(&[files.run, files.other])).into(),
         ("EDIT", _) => &[
             "scale:0.5",
             "scale:1e30",

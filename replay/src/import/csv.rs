@@ -21,8 +21,9 @@ pub(super) struct Rows<'a> {
     heads: Vec<String>,
     row: ByteRecord,
     bytes: &'a [u8],
-    rows_left: u64,
-    rows_max: u64,
+    /// Rows that may still come, of this many.
+    left: u64,
+    most: u64,
 }
 
 impl<'a> Rows<'a> {
@@ -34,7 +35,7 @@ impl<'a> Rows<'a> {
         let heads = reader.byte_headers().map_err(|error| CsvError::of(&error))?;
         let heads = heads.iter().map(|head| String::from_utf8_lossy(head).trim().to_owned());
         let (heads, row) = (heads.collect(), ByteRecord::new());
-        Ok(Self { heads, reader, row, bytes, rows_left: rows_max, rows_max })
+        Ok(Self { heads, reader, row, bytes, left: rows_max, most: rows_max })
     }
 
     /// The column with one of these names, spelt with any capitals.
@@ -73,15 +74,15 @@ impl<'a> Rows<'a> {
             let blank = from.iter().take_while(|&&byte| matches!(byte, b'\n' | b'\r'));
             start.line() + blank.filter(|&&byte| byte == b'\n').count() as u64
         });
-        let left = self.rows_left.checked_sub(1).ok_or_else(|| CsvError {
+        let left = self.left.checked_sub(1).ok_or_else(|| CsvError {
             line,
             problem: format!(
                 "{} rows so far, as many as are expected of a file of this size; if you trust it, raise the limit \
                  (--trust-factor 10)",
-                self.rows_max
+                self.most
             ),
         });
-        self.rows_left = left?;
+        self.left = left?;
         let is_last = self.reader.position().byte() as usize >= self.bytes.len();
         let is_cut = is_last && self.bytes.last() != Some(&b'\n') && self.row.len() < self.width();
         Ok(Some(Row { fields: &self.row, line, is_cut }))
