@@ -33,6 +33,8 @@ pub(crate) struct Range {
     pub(crate) page_bytes: u64,
     /// The free list of its blocks; `None` for memory of another process.
     pub(crate) lane: Option<LaneId>,
+    /// Whether memory stays behind that the device did not take back.
+    has_leftovers: bool,
     stream: Stream,
     page_count: usize,
     /// How other processes may be given its pages.
@@ -81,12 +83,27 @@ impl Range {
         let addr = device.reserve(size_bytes)?;
         let page_count = (size_bytes / page_bytes) as usize;
         let (pages, shared) = (Vec::new(), Vec::new());
-        Ok(Self { addr, page_bytes, lane: None, stream, page_count, share, pages, shared })
+        Ok(Self {
+            addr,
+            page_bytes,
+            lane: None,
+            has_leftovers: false,
+            stream,
+            page_count,
+            share,
+            pages,
+            shared,
+        })
     }
 
     /// Whether other processes can be given its pages.
     pub(crate) fn is_shareable(&self) -> bool {
         self.share != HandleType::None
+    }
+
+    /// Whether [`take_back`](Self::take_back) has something to give back.
+    pub(crate) const fn has_leftovers(&self) -> bool {
+        self.has_leftovers
     }
 
     /// The stream that its blocks serve.
@@ -176,6 +193,7 @@ impl Range {
 
     /// Gives back what earlier failures left behind, as far as the device lets it.
     pub(crate) fn take_back<D: Device>(&mut self, device: &mut D) {
+        self.has_leftovers = false;
         self.strip_or_log(device, 0, self.pages.len());
     }
 
@@ -248,6 +266,7 @@ impl Range {
 
     fn strip_or_log<D: Device>(&mut self, device: &mut D, begin: usize, end: usize) {
         if let Err(error) = self.strip(device, begin, end) {
+            self.has_leftovers = true;
             tracing::error!(
                 "memory at {} could not be given back, and stays reserved: {error}",
                 self.addr

@@ -52,7 +52,17 @@ impl Range {
         let addr = device.reserve((page_count as u64).saturating_mul(page_bytes))?;
         let (stream, share) = (Stream(0), HandleType::None);
         let (pages, shared) = (Vec::new(), Vec::new());
-        Ok(Self { addr, page_bytes, lane: None, stream, page_count, share, pages, shared })
+        Ok(Self {
+            addr,
+            page_bytes,
+            lane: None,
+            has_leftovers: false,
+            stream,
+            page_count,
+            share,
+            pages,
+            shared,
+        })
     }
 
     /// Maps what another process shares, in order. The handles stay the caller's.

@@ -100,7 +100,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let (addr, lane) = (block.addr, block.lane);
         let range_id = block.range.expect("only expandable blocks are unmapped");
         let range = self.ranges[range_id.slot()].as_mut().expect("a block's range exists");
-        let span = range.map(&mut self.device, addr, size_bytes, &self.peers)?;
+        let span = range.map(&mut self.device, addr, size_bytes, &self.peers);
+        if range.has_leftovers() {
+            self.leftovers.insert(range_id.slot());
+        }
+        let span = span?;
         if span.size_bytes == 0 {
             return Ok(false);
         }
@@ -161,6 +165,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let range_id = block.range.expect("only expandable blocks are unmapped");
         let range = self.ranges[range_id.slot()].as_mut().expect("a block's range exists");
         let (span, result) = range.unmap(&mut self.device, addr, size_bytes);
+        if range.has_leftovers() {
+            self.leftovers.insert(range_id.slot());
+        }
         if span.size_bytes == 0 {
             return result;
         }
@@ -219,8 +226,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Tries once more to give back the memory of pages that an earlier failure left behind.
     pub(super) fn take_back_pages(&mut self) {
-        for range in self.ranges.iter_mut().flatten() {
+        for slot in std::mem::take(&mut self.leftovers) {
+            let Some(range) = &mut self.ranges[slot] else { continue };
             range.take_back(&mut self.device);
+            if range.has_leftovers() {
+                self.leftovers.insert(slot);
+            }
         }
         self.let_leave_or_log();
     }

@@ -70,6 +70,8 @@ pub struct Heap<D, R> {
     ranges: Vec<Option<Range>>,
     /// Places among them without a range: the first is used next.
     vacant_ranges: BTreeSet<usize>,
+    /// Places of ranges with memory that the device did not take back.
+    leftovers: BTreeSet<usize>,
     /// Memory of other processes that is open here.
     opened: Vec<Range>,
     /// What was closed of that, or never quite opened, and the device did not take back yet.
@@ -121,6 +123,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             pending: Pending::default(),
             ranges: Vec::new(),
             vacant_ranges: BTreeSet::new(),
+            leftovers: BTreeSet::new(),
             opened: Vec::new(),
             leaving: Vec::new(),
             peers: Vec::new(),

@@ -59,7 +59,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     }
                     known.source = source;
                 }
-                known.use_count += 1;
+                known.use_count = known.use_count.saturating_add(1);
             }
         }
         Ok(())

@@ -47,9 +47,10 @@ use super::settings::{Key, Settings, duration, flag, size};
 /// The unit of blocks.
 const GRANULE_BYTES: u64 = 512;
 
-/// Addresses of a pool: more than any run uses up, remapped pages included.
+/// Addresses of a pool: more than any run uses up, remapped pages included. Thirty thousand private pools fit beside
+/// the default one.
 const DEFAULT_RANGE_BYTES: u64 = 1 << 56;
-const PRIVATE_RANGE_BYTES: u64 = 1 << 48;
+const PRIVATE_RANGE_BYTES: u64 = 1 << 45;
 
 /// Free for every stream. The list of a stream is one more than its place among the streams.
 const DONE: List = List(0);

@@ -1,6 +1,6 @@
 //! Pools, scopes, settings and memory fraction, double-buffered so that one copy survives a crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trace_format::{Event, PoolId, PoolState, ScopeFilter, ScopeState, StringId};
@@ -60,16 +60,31 @@ impl PoolsState {
     fn hold(&mut self, pool: PoolId, own_source: bool) {
         let state = self.pool(pool);
         state.own_source = own_source || (state.use_count > 0 && state.own_source);
-        state.use_count += 1;
+        state.use_count = state.use_count.saturating_add(1);
     }
 
     fn pool(&mut self, pool: PoolId) -> &mut PoolState {
         let at = *self.places.entry(pool).or_insert_with(|| {
-            let (own_source, use_on_oom, no_split) = (false, false, false);
-            self.pools.push(PoolState { pool, use_count: 0, own_source, use_on_oom, no_split });
+            self.pools.push(new_pool(pool));
             self.pools.len() - 1
         });
         &mut self.pools[at]
+    }
+
+    /// Forgets what it had of a pool before it ended. A pool has ended that has no users and no segments.
+    pub(super) fn begin_anew(&mut self, pool: PoolId, has_segments: impl FnOnce() -> bool) {
+        if let Some(at) = self.places.get(&pool).copied()
+            && self.pools[at].use_count == 0
+            && !has_segments()
+        {
+            self.pools[at] = new_pool(pool);
+        }
+    }
+
+    /// Drops the pools that ended.
+    pub(super) fn drop_ended(&mut self, with_segments: &BTreeSet<PoolId>) {
+        self.pools.retain(|state| state.use_count > 0 || with_segments.contains(&state.pool));
+        self.places = places(&self.pools);
     }
 
     fn set_filter(&mut self, pool: PoolId, filter: ScopeFilter) {
@@ -167,7 +182,7 @@ impl PoolsState {
         };
         let pools: Vec<PoolState> = pools.iter().map(pool).collect();
         let pools_state = Self {
-            places: pools.iter().zip(0..).map(|(state, place)| (state.pool, place)).collect(),
+            places: places(&pools),
             pools,
             scopes: scopes.iter().map(scope).collect(),
             settings: settings.checked_sub(1).map(|id| StringId(id as u32)),
@@ -175,6 +190,14 @@ impl PoolsState {
         };
         Some((pools_state, next))
     }
+}
+
+fn new_pool(pool: PoolId) -> PoolState {
+    PoolState { pool, use_count: 0, own_source: false, use_on_oom: false, no_split: false }
+}
+
+fn places(pools: &[PoolState]) -> BTreeMap<PoolId, usize> {
+    pools.iter().zip(0..).map(|(state, place)| (state.pool, place)).collect()
 }
 
 fn copy(region: &Region, count: u64) -> &[AtomicU64] {

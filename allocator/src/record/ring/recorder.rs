@@ -38,11 +38,17 @@ pub struct RingRecorder<C: Clock = SystemClock> {
     rare: Box<Rare>,
 }
 
+/// Pools that ended are dropped once there are more than twice as many pools as this, or as were left the last time.
+/// So the table has room, and the amortized cost of a pool is constant.
+const POOLS_KEPT: usize = 32;
+
 /// What few records need.
 #[derive(Debug, Default)]
 struct Rare {
     segments: segments::Table,
     pools_state: PoolsState,
+    /// Pools that were left when those that ended were dropped last.
+    pools_left: usize,
 }
 
 impl<C: Clock> RingRecorder<C> {
@@ -224,14 +230,18 @@ impl<C: Clock> RingRecorder<C> {
     #[inline(never)]
     fn enter(&mut self, stack: StackId, event: &Event) {
         let region = &self.ring.region;
-        let Rare { segments, pools_state } = &mut *self.rare;
+        let Rare { segments, pools_state, pools_left } = &mut *self.rare;
         if let Some(change) = Change::of(event, stack) {
             segments.apply(region, change);
             return;
         }
-        if matches!(event, Event::PoolCreate { .. } | Event::PoolBegin { .. }) {
-            // Released pools end when their last segment goes, which nothing else says.
-            pools_state.pools.retain(|state| state.use_count > 0 || segments.any_of(state.pool));
+        if let Event::PoolCreate { pool, .. } | Event::PoolBegin { pool, .. } = *event {
+            // A released pool ends with its last segment, which no record says.
+            pools_state.begin_anew(pool, || segments.any_of(pool));
+            if pools_state.pools.len() > 2 * (*pools_left).max(POOLS_KEPT) {
+                pools_state.drop_ended(&segments.pools());
+                *pools_left = pools_state.pools.len();
+            }
         }
         if pools_state.apply(event) {
             pools_state.write(region, self.next);

@@ -3,7 +3,7 @@
 //! The header's version is odd while rows change. What is added is written before what it replaces is cut, so that a
 //! process killed in between leaves rows that hold too much, never too little; the last record says what to cut.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trace_format::{Addr, Event, PoolId, SegmentState, StackId, Stream};
@@ -101,6 +101,11 @@ impl Runs {
         self.0.values().any(|run| run.pool == pool)
     }
 
+    /// The pools that have some.
+    pub(super) fn pools(&self) -> BTreeSet<PoolId> {
+        self.0.values().map(|run| run.pool).collect()
+    }
+
     /// Makes memory mapped or unmapped whatever it was before; says how, additions first.
     pub(super) fn apply(&mut self, change: Change, edit: &mut impl FnMut(Edit)) {
         match change {
@@ -177,6 +182,11 @@ impl Table {
     /// Whether the pool has segments.
     pub(super) fn any_of(&self, pool: PoolId) -> bool {
         self.runs.any_of(pool)
+    }
+
+    /// The pools that have segments.
+    pub(super) fn pools(&self) -> BTreeSet<PoolId> {
+        self.runs.pools()
     }
 
     /// Enters a change whose record was published.

@@ -142,7 +142,10 @@ impl Rewind {
             Event::PoolEnd { pool } => {
                 base.scopes.push(ScopeState { pool, filter: ScopeFilter::Unknown });
             }
-            Event::PoolRelease { pool } => self.pool(pool).use_count += 1,
+            Event::PoolRelease { pool } => {
+                let users = &mut self.pool(pool).use_count;
+                *users = users.saturating_add(1);
+            }
             Event::PoolUseOnOom { pool, enabled } => self.pool(pool).use_on_oom = !enabled,
             Event::PoolNoSplit { pool } => self.pool(pool).no_split = false,
             Event::CaptureBegin { pool } => base.captures.retain(|capture| *capture != pool),
