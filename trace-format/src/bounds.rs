@@ -46,8 +46,8 @@ impl Bound {
     pub(crate) const CHUNK: Self =
         Self { what: "unpacked bytes in one chunk", any: 4 << 20, per_byte: 1024 };
 
-    /// Distinct pairs of a stream and a pool, for each 64 bytes of a tape. A replay keeps a free list for each pair that
-    /// holds memory.
+    /// Distinct pairs of a stream and a pool, for each 64 bytes of a tape. A replay keeps a free list for each pair
+    /// that holds memory.
     pub(crate) const PLACES: Self =
         Self { what: "pairs of a stream and a pool", any: 8 << 10, per_byte: 1 };
 
