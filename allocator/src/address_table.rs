@@ -37,7 +37,7 @@ impl AddressTable {
     }
 
     /// Enters a block by its address, which must not be there.
-    #[allow(clippy::inline_always, reason = "a call costs the hot path a tenth")]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
     pub(crate) fn insert(&mut self, blocks: &Blocks, addr: Addr, id: BlockId) {
         if 2 * (self.len + 1) > self.ids.len() {
@@ -59,7 +59,7 @@ impl AddressTable {
     }
 
     /// Takes an address out. Its block is as it was entered.
-    #[allow(clippy::inline_always, reason = "a call costs the hot path a tenth")]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
     pub(crate) fn remove(&mut self, blocks: &Blocks, addr: Addr) -> Option<BlockId> {
         let (mut gap, id) = self.find(blocks, addr)?;
@@ -80,7 +80,8 @@ impl AddressTable {
         Some(id)
     }
 
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     fn find(&self, blocks: &Blocks, addr: Addr) -> Option<(usize, BlockId)> {
         let mut at = self.home(addr);
         while let Some(id) = self.ids[at] {

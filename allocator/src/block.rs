@@ -174,7 +174,7 @@ impl Blocks {
 
     /// Cuts `front_bytes` off the front of a free block and hands them out. Returns the front; the rest keeps its id,
     /// and became free when its pool's search count was this.
-    #[allow(clippy::inline_always, reason = "a call costs the hot path a tenth")]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
     pub(crate) fn split(
         &mut self,
@@ -223,7 +223,7 @@ impl Blocks {
     }
 
     /// Makes `front` a part of `back`, the block behind it.
-    #[allow(clippy::inline_always, reason = "a call costs the hot path a tenth")]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
     pub(crate) fn join_ahead(&mut self, front: BlockId, back: BlockId) {
         let Block { addr, size_bytes, segment_stack, prev, .. } = self[front];

@@ -53,37 +53,28 @@ pub(crate) fn lock(source: &SharedSource) -> MutexGuard<'_, dyn SegmentSource + 
     source.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lanes of a half that are found by a scan.
-const RECENT_LANES: usize = 8;
+/// Lanes of a half among which a scan is the fastest search.
+const SCANNED_LANES: usize = 8;
 
 /// One half of a pool (`BlockPool`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockPool {
-    /// Some of its lanes, [`RECENT_LANES`] at most: with few streams, a scan is the fastest search.
-    recent: Vec<(Stream, LaneId)>,
-    /// The next of them to be replaced.
-    oldest: usize,
-    /// One lane for each stream that holds memory here.
-    lanes: BTreeMap<Stream, LaneId>,
+    /// One lane for each stream that holds memory here, in the order of streams.
+    lanes: Vec<(Stream, LaneId)>,
     /// How often a block was searched here; counted only while garbage collection is on.
     pub(crate) search_count: u64,
 }
 
 impl BlockPool {
-    /// Keeps a lane among the recent ones.
-    fn remember(&mut self, stream: Stream, lane: LaneId) {
-        if self.recent.len() < RECENT_LANES {
-            self.recent.push((stream, lane));
-            return;
-        }
-        self.recent[self.oldest] = (stream, lane);
-        self.oldest = (self.oldest + 1) % RECENT_LANES;
+    /// The place of a stream's lane, or the place where it belongs.
+    fn place_of(&self, stream: Stream) -> Result<usize, usize> {
+        self.lanes.binary_search_by_key(&stream, |(other, _)| *other)
     }
 
-    fn forget(&mut self, stream: Stream) {
-        self.lanes.remove(&stream);
-        self.recent.retain(|(other, _)| *other != stream);
-        self.oldest = 0;
+    #[cold]
+    #[inline(never)]
+    fn lane_of_many(&self, stream: Stream) -> Option<LaneId> {
+        self.place_of(stream).ok().map(|place| self.lanes[place].1)
     }
 }
 
@@ -187,21 +178,12 @@ impl Pools {
 
     /// The lane of a stream, if it holds memory here.
     #[inline]
-    pub(crate) fn lane(&mut self, pool: PoolIndex, stream: Stream) -> Option<LaneId> {
-        let recent = &self[pool].recent;
-        match recent.iter().find(|(other, _)| *other == stream) {
-            Some((_, lane)) => Some(*lane),
-            None => self.other_lane(pool, stream),
+    pub(crate) fn lane(&self, pool: PoolIndex, stream: Stream) -> Option<LaneId> {
+        let half = &self[pool];
+        if half.lanes.len() > SCANNED_LANES {
+            return half.lane_of_many(stream);
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn other_lane(&mut self, pool: PoolIndex, stream: Stream) -> Option<LaneId> {
-        let half = &mut self[pool];
-        let lane = *half.lanes.get(&stream)?;
-        half.remember(stream, lane);
-        Some(lane)
+        half.lanes.iter().find(|(other, _)| *other == stream).map(|(_, lane)| *lane)
     }
 
     /// The lane of a stream for one more segment. It ends with the last ([`drop_segment`](Self::drop_segment)).
@@ -221,8 +203,8 @@ impl Pools {
             LaneId(self.lanes.len() as u32 - 1)
         };
         let half = &mut self[pool];
-        half.lanes.insert(stream, id);
-        half.remember(stream, id);
+        let place = half.place_of(stream).expect_err("a stream has one lane");
+        half.lanes.insert(place, (stream, id));
         id
     }
 
@@ -235,13 +217,15 @@ impl Pools {
         }
         let (pool, stream) = (lane.pool, lane.stream);
         *lane = Lane::new(pool, stream);
-        self[pool].forget(stream);
+        let half = &mut self[pool];
+        let place = half.place_of(stream).expect("a lane is among those of its half");
+        half.lanes.remove(place);
         self.vacant_lanes.push(id);
     }
 
     /// The lanes of a half, in the order of streams.
     pub(crate) fn lanes(&self, pool: PoolIndex) -> impl Iterator<Item = &Lane> {
-        self[pool].lanes.values().map(|lane| &self[*lane])
+        self[pool].lanes.iter().map(|(_, lane)| &self[*lane])
     }
 
     /// The free blocks of a half in PyTorch's order: stream, size, segment rank, address.

@@ -15,8 +15,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.collects_garbage() {
             self.pools[want.pool].search_count += 1;
         }
-        let lane = self.pools.lane(want.pool, want.stream)?;
-        let lane = &self.pools[lane];
+        let lane = &self.pools[self.pools.lane(want.pool, want.stream)?];
         let (mut place, mut id) = lane.first_fit(&self.blocks, want.size_bytes)?;
         let mut block = &self.blocks[id];
         if block.range.is_some() {

@@ -56,7 +56,8 @@ impl Lane {
     }
 
     /// The smallest free block of at least `size_bytes`.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(crate) fn first_fit(&self, blocks: &Blocks, size_bytes: u64) -> Option<(Place, BlockId)> {
         let own = class_of(size_bytes);
         if let Some((at, id)) = self.classes.first_fit(blocks, own, size_bytes) {
@@ -87,7 +88,8 @@ impl Lane {
         self.insert_into(class_of(blocks[id].size_bytes), blocks, id);
     }
 
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     fn insert_into(&mut self, class: usize, blocks: &Blocks, id: BlockId) {
         self.occupied.set(class);
         self.classes.insert(blocks, class, id);
@@ -101,7 +103,8 @@ impl Lane {
     }
 
     /// Takes the free block at a place out.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(crate) fn take(&mut self, Place { class, at }: Place) {
         if self.classes.remove(class, at) {
             self.occupied.clear(class);
@@ -109,7 +112,8 @@ impl Lane {
     }
 
     /// Where a free block stands.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(crate) fn find(&self, blocks: &Blocks, id: BlockId) -> Place {
         let class = class_of(blocks[id].size_bytes);
         let at = self.classes.place_of(blocks, class, id);

@@ -40,7 +40,7 @@ impl Counters {
     }
 
     /// A block was handed out.
-    #[allow(clippy::inline_always, reason = "a call costs the hot path a tenth")]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
     pub(crate) fn on_alloc(&mut self, pool_is_small: bool, size_bytes: u64, requested_bytes: u64) {
         self.allocation.increase(pool_is_small, 1);
@@ -52,7 +52,8 @@ impl Counters {
     }
 
     /// A block was given back.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(crate) fn on_free_requested(&mut self, pool_is_small: bool, size_bytes: u64) {
         self.allocation.decrease(pool_is_small, 1);
         self.allocated_bytes.decrease(pool_is_small, size_bytes as i64);
@@ -71,13 +72,15 @@ impl Counters {
     }
 
     /// A block became reusable.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(crate) fn on_free_completed(&mut self, pool_is_small: bool, requested_bytes: u64) {
         self.requested_bytes.decrease(pool_is_small, requested_bytes as i64);
     }
 
     /// Free parts of segments came and went: counts, then bytes, each with what was added and taken away.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(crate) fn on_inactive_split(
         &mut self,
         pool_is_small: bool,

@@ -62,13 +62,15 @@ impl Pool {
 }
 
 impl Tally {
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(super) fn increase(&mut self, pool_is_small: bool, amount: i64) {
         self.pools[usize::from(!pool_is_small)].level.rise(amount);
         self.all.rise(amount);
     }
 
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(super) fn decrease(&mut self, pool_is_small: bool, amount: i64) {
         let pool = &mut self.pools[usize::from(!pool_is_small)];
         pool.level.fall(amount);
@@ -77,7 +79,8 @@ impl Tally {
     }
 
     /// Adds and takes away in one step: only the difference moves the counter, as PyTorch nets a free's merges.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(super) fn change(&mut self, pool_is_small: bool, added: i64, removed: i64) {
         if added > removed {
             self.increase(pool_is_small, added - removed);

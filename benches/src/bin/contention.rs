@@ -124,7 +124,7 @@ fn hammer(heap: &impl Shared, threads: usize, time: Duration) -> Round {
         let begin = Instant::now();
         thread::sleep(time);
         is_over.store(true, Ordering::Relaxed);
-        let done: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        let done: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         (begin.elapsed(), done)
     });
     let done: Vec<_> = done.into_iter().map(|one| one.expect("a worker's result")).collect();
@@ -167,11 +167,15 @@ fn main() -> ExitCode {
     });
     let ratios: [f64; 7] = std::array::from_fn(|column| medians[0][column] / medians[1][column]);
     print!("{:<12}", format!("{threads} threads"));
-    COLUMNS.iter().for_each(|column| print!("{column:>13}"));
+    for column in COLUMNS {
+        print!("{column:>13}");
+    }
     println!();
     for (name, row) in [("heap's lock", medians[0]), ("std Mutex", medians[1]), ("ratio", ratios)] {
         print!("{name:<12}");
-        row.iter().for_each(|number: &f64| print!("{number:>13.3}"));
+        for number in row {
+            print!("{number:>13.3}");
+        }
         println!();
     }
     ExitCode::SUCCESS
