@@ -53,28 +53,25 @@ pub(crate) fn lock(source: &SharedSource) -> MutexGuard<'_, dyn SegmentSource + 
     source.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lanes of a half among which a scan is the fastest search.
+/// Lanes of a half that are found by a scan.
 const SCANNED_LANES: usize = 8;
 
 /// One half of a pool (`BlockPool`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockPool {
-    /// One lane for each stream that holds memory here, in the order of streams.
-    lanes: Vec<(Stream, LaneId)>,
+    /// One lane for each stream that holds memory here.
+    lanes: BTreeMap<Stream, LaneId>,
+    /// Some of them, [`SCANNED_LANES`] at most: with few streams, a scan is the fastest search.
+    scanned: Vec<(Stream, LaneId)>,
     /// How often a block was searched here; counted only while garbage collection is on.
     pub(crate) search_count: u64,
 }
 
 impl BlockPool {
-    /// The place of a stream's lane, or the place where it belongs.
-    fn place_of(&self, stream: Stream) -> Result<usize, usize> {
-        self.lanes.binary_search_by_key(&stream, |(other, _)| *other)
-    }
-
     #[cold]
     #[inline(never)]
-    fn lane_of_many(&self, stream: Stream) -> Option<LaneId> {
-        self.place_of(stream).ok().map(|place| self.lanes[place].1)
+    fn other_lane(&self, stream: Stream) -> Option<LaneId> {
+        self.lanes.get(&stream).copied()
     }
 }
 
@@ -180,10 +177,10 @@ impl Pools {
     #[inline]
     pub(crate) fn lane(&self, pool: PoolIndex, stream: Stream) -> Option<LaneId> {
         let half = &self[pool];
-        if half.lanes.len() > SCANNED_LANES {
-            return half.lane_of_many(stream);
+        match half.scanned.iter().find(|(other, _)| *other == stream) {
+            Some((_, lane)) => Some(*lane),
+            None => half.other_lane(stream),
         }
-        half.lanes.iter().find(|(other, _)| *other == stream).map(|(_, lane)| *lane)
     }
 
     /// The lane of a stream for one more segment. It ends with the last ([`drop_segment`](Self::drop_segment)).
@@ -203,8 +200,10 @@ impl Pools {
             LaneId(self.lanes.len() as u32 - 1)
         };
         let half = &mut self[pool];
-        let place = half.place_of(stream).expect_err("a stream has one lane");
-        half.lanes.insert(place, (stream, id));
+        half.lanes.insert(stream, id);
+        if half.scanned.len() < SCANNED_LANES {
+            half.scanned.push((stream, id));
+        }
         id
     }
 
@@ -218,14 +217,14 @@ impl Pools {
         let (pool, stream) = (lane.pool, lane.stream);
         *lane = Lane::new(pool, stream);
         let half = &mut self[pool];
-        let place = half.place_of(stream).expect("a lane is among those of its half");
-        half.lanes.remove(place);
+        half.lanes.remove(&stream);
+        half.scanned.retain(|(other, _)| *other != stream);
         self.vacant_lanes.push(id);
     }
 
     /// The lanes of a half, in the order of streams.
     pub(crate) fn lanes(&self, pool: PoolIndex) -> impl Iterator<Item = &Lane> {
-        self[pool].lanes.iter().map(|(_, lane)| &self[*lane])
+        self[pool].lanes.values().map(|lane| &self[*lane])
     }
 
     /// The free blocks of a half in PyTorch's order: stream, size, segment rank, address.

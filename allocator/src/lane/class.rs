@@ -24,7 +24,8 @@ pub(super) const fn class_of(size_bytes: u64) -> usize {
 /// The ids of every class in order.
 #[derive(Clone, Debug)]
 pub(super) struct Classes {
-    classes: Box<[Class; CLASSES]>,
+    /// As many as were ever needed: most streams hold small blocks only.
+    classes: Vec<Class>,
     /// What classes hold behind their first, the last in front, so that the next is taken off the end. The first list
     /// is nobody's and stays empty.
     others: Vec<Vec<BlockId>>,
@@ -40,15 +41,13 @@ struct Class {
 
 impl Classes {
     pub(super) fn new() -> Self {
-        let classes = vec![Class { first: None, others: 0 }; CLASSES].into_boxed_slice();
-        let classes = classes.try_into().expect("a slice of as many");
-        Self { classes, others: vec![Vec::new()] }
+        Self { classes: Vec::new(), others: Vec::new() }
     }
 
     /// The first of a class.
     #[inline]
     pub(super) fn first(&self, class: usize) -> Option<BlockId> {
-        self.classes[class].first
+        self.classes.get(class)?.first
     }
 
     /// The id at a place of a class.
@@ -112,16 +111,24 @@ impl Classes {
     /// Enters an id where it belongs.
     #[inline]
     pub(super) fn insert(&mut self, blocks: &Blocks, class: usize, id: BlockId) {
-        match self.classes[class].first {
-            None => self.classes[class].first = Some(id),
-            Some(first) => self.insert_beside(blocks, class, first, id),
+        match self.classes.get_mut(class) {
+            Some(Class { first: first @ None, .. }) => *first = Some(id),
+            _ => self.insert_beside(blocks, class, id),
         }
     }
 
+    /// Enters an id into a class that holds others, or that is larger than any before.
     #[inline(never)]
-    fn insert_beside(&mut self, blocks: &Blocks, class: usize, first: BlockId, id: BlockId) {
-        assert!(first != id, "a block is freed once");
+    fn insert_beside(&mut self, blocks: &Blocks, class: usize, id: BlockId) {
+        if class >= self.classes.len() {
+            self.grow(class);
+        }
         let class = &mut self.classes[class];
+        let Some(first) = class.first else {
+            class.first = Some(id);
+            return;
+        };
+        assert!(first != id, "a block is freed once");
         if class.others == 0 {
             class.others = self.others.len() as u32;
             self.others.push(Vec::new());
@@ -135,6 +142,17 @@ impl Classes {
         let behind = others.partition_point(|other| blocks[id].precedes(&blocks[*other]));
         assert!(others.get(behind) != Some(&id), "a block is freed once");
         others.insert(behind, id);
+    }
+
+    /// Makes room for a class, and for the others of its power of two.
+    #[cold]
+    fn grow(&mut self, class: usize) {
+        let len = (class + 1).next_multiple_of(STEPS as usize);
+        self.classes.reserve_exact(len - self.classes.len());
+        self.classes.resize(len, Class { first: None, others: 0 });
+        if self.others.is_empty() {
+            self.others.push(Vec::new());
+        }
     }
 
     /// Takes the id at a place of a class out. Whether the class is empty now.
@@ -178,6 +196,6 @@ impl Classes {
 
     #[inline]
     fn others(&self, class: usize) -> &[BlockId] {
-        &self.others[self.classes[class].others as usize]
+        self.classes.get(class).map_or(&[], |class| &self.others[class.others as usize])
     }
 }
