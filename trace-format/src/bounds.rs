@@ -34,7 +34,7 @@ pub struct TooMuch {
 
 impl Bound {
     /// Records of a tape; events, blocks and rows of other files.
-    pub const RECORDS: Self = Self { what: "records", any: 2 << 20, per_byte: 6 };
+    pub const RECORDS: Self = Self { what: "records", any: 2 << 20, per_byte: 3 };
     /// Everything, unpacked.
     pub const UNPACKED: Self = Self { what: "unpacked bytes", any: 64 << 20, per_byte: 256 };
     /// Values of a pickle or a JSON document, in units of eight bytes.

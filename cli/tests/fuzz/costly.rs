@@ -21,7 +21,7 @@ const TAPES: usize = 16;
 
 /// One of them: of some size, so that the costs of its like show.
 pub(crate) fn costly(dice: &mut Dice) -> Vec<u8> {
-    let count = 1 << (8 + dice.roll(14)); // Up to two million.
+    let count = 1 << (8 + dice.roll(16)); // Up to eight million.
     let mut bytes = match dice.roll(5) {
         0 => snapshot(dice, count.min(1 << 17)),
         1 => bomb(dice, count),
@@ -111,8 +111,8 @@ fn tape(what: usize, count: usize) -> Vec<u8> {
                 vec![alloc(n, 3 << 30, 0, 0), Event::ResetPeak, Event::Snapshot { active_bytes: n }]
             }
             // Streams and pools without end: the allocator's part of the work.
-            14 if at < 3000 => vec![alloc(n, 1, n, 0)],
-            15 if at < 3000 => vec![
+            14 if at < 30_000 => vec![alloc(n, 1, n, 0)],
+            15 if at < 30_000 => vec![
                 Event::PoolCreate { pool, own_source: false },
                 alloc(n, 1, 0, n + 1),
                 Event::PoolRelease { pool },
