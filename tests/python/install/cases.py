@@ -98,8 +98,14 @@ def a_tape_that_is_there_stays():
         said = python(code.replace("CONF", "None")).stderr
         assert said.count("the tape goes to ") == 1 and "run-2.vtape: run.vtape exists" in said, said
         assert (folder / "run.vtape").read_text() == "another run's" and events(folder / "run-2.vtape") == 1
-        said = python(code.replace("CONF", "'tape_replace:True'")).stderr
+        replaces = code.replace("CONF", "'tape_replace:True'")
+        said = python(replaces).stderr
+        assert "it is not a tape" in said and (folder / "run.vtape").read_text() == "another run's", said
+        (folder / "run-2.vtape").rename(folder / "run.vtape")
+        before = (folder / "run.vtape").stat().st_mtime_ns
+        said = python(replaces).stderr
         assert said == "" and events(folder / "run.vtape") == 1, said
+        assert (folder / "run.vtape").stat().st_mtime_ns > before
 
 
 def other_settings_come_too_late():
