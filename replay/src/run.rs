@@ -18,7 +18,7 @@ use crate::strategy::table::Visitor;
 use crate::strategy::{Choice, Hosted, Native, Strategy};
 use crate::timeline::{Timeline, Witness};
 
-/// A device that nobody could fill: the capacity where none is known or asked for, and the largest there is.
+/// The largest device, and the capacity where none is known or requested: no run fills it.
 pub const UNLIMITED_CAPACITY_BYTES: u64 = 1 << 44;
 
 /// Addresses of the simulated device. More than any processor has: a large device reserves 9/8 of itself for every
@@ -307,7 +307,7 @@ pub(crate) fn scripted_device(
     device
 }
 
-/// Memory of the device; no more than where nobody could fill it, whatever was asked for or recorded.
+/// Memory of the device; no more than of the largest device, whatever was requested or recorded.
 fn capacity_bytes(options: &Options) -> u64 {
     options
         .capacity_bytes

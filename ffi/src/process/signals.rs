@@ -63,7 +63,7 @@ pub(super) fn arm() {
                 set(signal, libc::SIG_DFL);
             }
         }
-        // One that arrived meanwhile woke nobody.
+        // A signal that arrived meanwhile woke no thread.
         if ARRIVED.load(Ordering::Acquire) != 0 {
             die(ARRIVED.load(Ordering::Acquire));
         }

@@ -52,7 +52,7 @@ def loop(first):
 go = threading.Event()
 for one in range(THREADS):
     threading.Thread(target=loop, args=(one * 1_000_000,), daemon=True).start()
-# Whoever has the interpreter keeps it until it waits: the main thread ends while the others ask for it.
+# A thread keeps the interpreter until it waits: the main thread ends while the others ask for it.
 sys.setswitchinterval(100)
 go.set()
 time.sleep(wait_s)

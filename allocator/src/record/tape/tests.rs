@@ -116,7 +116,7 @@ fn a_tape_begun_in_full_flight_is_cut_exactly_at_its_base() {
 }
 
 #[test]
-fn a_panic_of_the_tapes_thread_ends_the_tape_and_keeps_nobody_waiting() {
+fn a_panic_of_the_tapes_thread_ends_the_tape_and_no_caller_waits() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
     let model = SharedModel::new(dir.path(), 1 << 16);

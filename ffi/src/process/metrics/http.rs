@@ -138,7 +138,7 @@ mod tests {
             (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "400"),
             (&[b'a'; REQUEST_MAX_BYTES], "400"),
         ] {
-            let answered = answer(asked(request, any), || panic!("nobody asked for metrics"));
+            let answered = answer(asked(request, any), || panic!("no metrics are rendered"));
             let line = answered.split(|byte| *byte == b'\r').next().unwrap();
             assert!(String::from_utf8_lossy(line).contains(status), "{request:?}");
         }
