@@ -255,6 +255,34 @@ mod tests {
     }
 
     #[test]
+    fn pools_that_ended_are_dropped_and_begin_anew_under_their_name() {
+        let pool = |id| PoolId(0, id);
+        let events = (1..=3).flat_map(|id| {
+            [
+                Event::PoolCreate { pool: pool(id), own_source: false },
+                Event::PoolNoSplit { pool: pool(id) },
+            ]
+        });
+        let mut pools_state = after(&events.collect::<Vec<_>>());
+        for id in [1, 2] {
+            pools_state.apply(&Event::PoolRelease { pool: pool(id) });
+        }
+        pools_state.begin_anew(pool(2), || true);
+        assert!(pools_state.pools[1].no_split, "a pool with segments has not ended");
+        pools_state.begin_anew(pool(2), || false);
+        assert!(!pools_state.pools[1].no_split, "a new pool has nothing of the one before");
+
+        pools_state.drop_ended(&BTreeSet::from([pool(2)]));
+        let left: Vec<_> = pools_state.pools.iter().map(|state| state.pool).collect();
+        assert_eq!(left, [pool(2), pool(3)]);
+        for id in [1, 3] {
+            pools_state.apply(&Event::PoolCreate { pool: pool(id), own_source: false });
+        }
+        let counts: Vec<_> = pools_state.pools.iter().map(|state| state.use_count).collect();
+        assert_eq!(counts, [0, 2, 1], "each event finds its own pool");
+    }
+
+    #[test]
     fn more_pools_than_fit_are_missing_and_damage_is_no_panic() {
         let region = Region::anonymous(Shape::new(64, 0)).unwrap();
         let mut pools_state = PoolsState::default();
