@@ -245,12 +245,18 @@ fn a_file_is_there_while_the_process_runs_and_has_its_end() {
     let pid = program.child.id();
     let path = folder.path().join(format!("3-{pid}.prom"));
     let labels = format!("{{rank=\"3\",pid=\"{pid}\",device=\"0\",pool=\"large\"}}");
-    while !path.exists() {
-        std::thread::yield_now();
-    }
-    let early = fs::read_to_string(&path).expect("the file");
+    let held = format!("vramtape_allocated_bytes{labels} 31457280");
+    // The first text may be older than the allocation; the next one comes after 5 s.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let early = loop {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        if text.contains(&held) || Instant::now() > deadline {
+            break text;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
     well_formed(&early);
-    has(&early, &format!("vramtape_allocated_bytes{labels} 31457280"));
+    has(&early, &held);
     assert_eq!(program.end(), "");
     let late = fs::read_to_string(&path).expect("the file");
     well_formed(&late);

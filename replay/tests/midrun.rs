@@ -229,6 +229,30 @@ fn difference(
     found.difference.map(|difference| difference.to_string()).or(end)
 }
 
+#[test]
+fn addresses_that_were_reserved_in_vain_move_no_later_segment() {
+    let pool = PoolId::DEFAULT;
+    let malloc = |mib, stream| Call::Malloc { bytes: mib * MIB, stream, pool };
+    let [first, second, third] = STREAMS;
+    let calls = [
+        malloc(39, second),
+        malloc(1, first),
+        malloc(1, first),
+        malloc(1, third),
+        malloc(59, third), // Refused: its addresses never get a page.
+        Call::Free(0),
+        malloc(59, first), // The next segment.
+        malloc(79, first),
+        malloc(19, first),
+        malloc(1, second),
+    ];
+    for compat in [Compat::V2_11, Compat::V2_15] {
+        for cut in 0..calls.len() {
+            assert_eq!(difference(&calls, cut, 96 * MIB, "expandable_segments:True", compat), None);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, max_shrink_iters: 3_000, failure_persistence: None,
         ..ProptestConfig::default() })]
@@ -242,7 +266,7 @@ proptest! {
         compat in prop_oneof![Just(Compat::V2_11), Just(Compat::V2_15)],
     ) {
         let capacity_bytes = capacity_mib * MIB;
-        // A few whole tapes do not replay exactly either; what is lost by cutting is the question here.
+        // About one whole tape in 1,000 does not replay exactly (docs/limits.md); a cut loses nothing more.
         if difference(&calls, 0, capacity_bytes, text, compat).is_none() {
             let cut = cut % calls.len();
             prop_assert_eq!(difference(&calls, cut, capacity_bytes, text, compat), None);

@@ -19,6 +19,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if let Some(block) = self.allocate_block(want, false)? {
             return Ok(Some(block));
         }
+        let found = self.grow_after_refusal(want);
+        // The tape has no record of addresses without pages, so none outlive the request.
+        if let Err(error) = self.relaxed(|heap| heap.give_up_empty_ranges(PoolId::DEFAULT)) {
+            tracing::warn!(%error, "unused addresses stay reserved until the next flush");
+        }
+        found
+    }
+
+    fn grow_after_refusal(&mut self, want: &mut Want) -> Result<Option<Found>, AllocError> {
         if let Some(block) = self.borrow_from_lending_pool(want) {
             return Ok(Some(block));
         }

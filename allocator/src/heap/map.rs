@@ -236,8 +236,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.let_leave_or_log();
     }
 
-    /// Gives up the segments of a pool (of all, for the default) that never got a page, or whose addresses the
-    /// device did not take back.
+    /// Gives up the segments of a pool (of all, for the default) that got no page, or whose addresses the device did
+    /// not take back.
     pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<(), DeviceError> {
         let empty: Vec<BlockId> = if pool.is_default() {
             self.empty_ranges(self.pools.halves()).collect()
@@ -252,7 +252,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    /// Whether a private pool has memory: a segment that never got a page has none.
+    /// Whether a private pool has memory: a segment whose addresses the device did not take back has none.
     pub(super) fn holds_memory(&self, slot: usize) -> bool {
         let empty_count = self.empty_ranges(Pools::halves_of(slot)).count();
         self.pools.get(slot).segment_count as usize > empty_count

@@ -42,6 +42,8 @@ pub(super) struct Memory {
     exported: i64,
     malloc_script: VecDeque<Addr>,
     reserve_script: VecDeque<Addr>,
+    /// The reservation that took the last scripted address, until something is mapped there; with that address.
+    untouched: Option<(Addr, Addr)>,
 }
 
 impl Memory {
@@ -64,6 +66,7 @@ impl Memory {
             exported: 0,
             malloc_script: config.malloc_addresses.clone(),
             reserve_script: config.reserve_addresses.clone(),
+            untouched: None,
         }
     }
 
@@ -145,6 +148,7 @@ impl Memory {
         let start = place(&mut self.space, scripted, size_bytes)
             .ok_or(DeviceError::OutOfMemory { call, size_bytes })?;
         self.reservations.insert(start, size_bytes);
+        self.untouched = scripted.map(|scripted| (Addr(start), scripted));
         Ok(Addr(start))
     }
 
@@ -160,6 +164,10 @@ impl Memory {
         }
         self.reservations.remove(&addr.0);
         self.space.give(addr.0, size_bytes);
+        // A script has only the reservations that were used.
+        if let Some((_, scripted)) = self.untouched.take_if(|(start, _)| *start == addr) {
+            self.reserve_script.push_front(scripted);
+        }
         Ok(())
     }
 
@@ -259,15 +267,17 @@ impl Memory {
             return Err(refuse(call, code::INVALID_VALUE, message));
         }
         let reserved = self.reservations.range(..=addr.0).next_back();
-        if reserved.is_none_or(|(&start, &length)| addr.0 + size_bytes > start + length) {
+        let inside = reserved.filter(|(start, length)| addr.0 + size_bytes <= **start + **length);
+        let Some((&reserved, _)) = inside else {
             let message = format!("{addr} + {size_bytes} is not inside a reservation");
             return Err(refuse(call, code::INVALID_VALUE, message));
-        }
+        };
         if let Some(start) = self.mappings.first_in(addr.0, size_bytes) {
             let message = format!("{} is mapped already", Addr(start));
             return Err(refuse(call, code::ALREADY_MAPPED, message));
         }
         self.held(call, handle)?.mappings += 1;
+        self.untouched.take_if(|(start, _)| start.0 == reserved);
         self.mappings.insert(addr.0, Mapping::new(size_bytes, handle));
         Ok(())
     }

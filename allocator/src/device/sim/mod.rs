@@ -126,7 +126,8 @@ impl SimDevice {
     }
 
     /// The addresses that the next calls of `malloc` and of `reserve` shall answer, in order. One that is taken when
-    /// its turn comes is skipped: that call falls back to first fit.
+    /// its turn comes is skipped: that call falls back to first fit. An address that is reserved and given back before
+    /// anything is mapped there is the next answer again.
     pub fn set_scripts(&mut self, malloc: VecDeque<Addr>, reserve: VecDeque<Addr>) {
         self.memory.set_scripts(malloc, reserve);
     }

@@ -197,6 +197,23 @@ fn scripted_addresses_come_in_order_and_give_way_when_taken() {
 }
 
 #[test]
+fn a_scripted_reservation_that_was_never_used_is_the_next_answer_again() {
+    let mut sim = device(100 * GRANULE);
+    let [first, second] = [30, 60].map(|at| Addr(0x7a00_0000_0000 + at * GRANULE));
+    sim.set_scripts([].into(), [first, second].into());
+    for _ in 0..2 {
+        assert_eq!(sim.reserve(GRANULE).unwrap(), first);
+        sim.unreserve(first, GRANULE).unwrap();
+    }
+    assert_eq!(sim.reserve(GRANULE).unwrap(), first);
+    let handle = sim.create(GRANULE, HandleType::None).unwrap();
+    sim.map(first, GRANULE, handle).unwrap();
+    sim.unmap(first, GRANULE).unwrap();
+    sim.unreserve(first, GRANULE).unwrap();
+    assert_eq!(sim.reserve(GRANULE).unwrap(), second, "the first was used");
+}
+
+#[test]
 fn events_are_done_at_once_by_default() {
     let mut sim = device(GRANULE);
     let event = sim.event_record(Stream(0)).unwrap();

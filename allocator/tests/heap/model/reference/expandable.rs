@@ -1,7 +1,7 @@
 //! Expandable segments: ranges of pages, mapped where a block needs them.
 
 use allocator::device::{Device, DeviceError, HandleType};
-use trace_format::{Addr, DeviceId, PoolId};
+use trace_format::{Addr, DeviceId};
 
 use super::{Block, MIB, Range, Reference, Want};
 
@@ -173,14 +173,8 @@ impl Reference {
         Ok(())
     }
 
-    pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<(), DeviceError> {
-        for number in 0..self.ranges.len() {
-            let part = self.blocks.iter().find(|block| block.range == Some(number));
-            if part.is_some_and(|block| pool.is_default() || block.pool == pool) {
-                self.drop_range_if_empty(number)?;
-            }
-        }
-        Ok(())
+    pub(super) fn give_up_empty_ranges(&mut self) -> Result<(), DeviceError> {
+        (0..self.ranges.len()).try_for_each(|number| self.drop_range_if_empty(number))
     }
 
     pub(crate) fn add_peer(&mut self, peer: DeviceId) -> Result<(), DeviceError> {

@@ -183,6 +183,8 @@ impl Reference {
                 found = self.free_block_for(&want);
             }
         }
+        // PyTorch keeps ranges that never got a page.
+        self.give_up_empty_ranges()?;
         match found {
             Some(addr) => Ok(self.hand_out(addr, &want)),
             None => Err(self.out_of_memory(&want)?),

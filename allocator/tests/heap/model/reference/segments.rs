@@ -146,9 +146,8 @@ impl Reference {
         Ok(released >= needed)
     }
 
-    /// `emptyCache`. Ranges that never got a page go too, which PyTorch keeps.
+    /// `emptyCache`.
     pub(crate) fn empty_cache(&mut self, pool: PoolId) -> Result<(), DeviceError> {
-        self.give_up_empty_ranges(pool)?;
         if pool.is_default() && self.somebody_captures() {
             return self.release_freeable(pool, None);
         }
