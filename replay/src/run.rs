@@ -19,7 +19,7 @@ use crate::strategy::{Choice, Hosted, Native, Strategy};
 use crate::timeline::{Timeline, Witness};
 
 /// The largest device, and the capacity where none is known or requested: no run fills it.
-pub const UNLIMITED_CAPACITY_BYTES: u64 = 1 << 44;
+pub const UNLIMITED_CAPACITY_BYTES: u64 = 1 << 41;
 
 /// Addresses of the simulated device. More than any processor has: a large device reserves 9/8 of itself for every
 /// stream and pool.

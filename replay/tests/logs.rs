@@ -148,12 +148,12 @@ fn a_wrong_line_is_an_error_that_names_it() {
         (format!("{rmm}1,10:00:00.1,free,0x1,-4,0\n"), "line 2: Size: \"-4\" is not"),
         (
             format!("{rmm}1,10:00:00.1,allocate,0x1,99999999999999,0\n"),
-            "line 2: with this allocation more than 16 TiB are live",
+            "line 2: with this allocation more than 2 TiB are live",
         ),
         ("Thread,Time,Action,Pointer\n".to_owned(), "line 1: no column Size or Size (bytes)"),
         (format!("{problem}b2,3,3,4\n"), "line 3: upper: \"3\" is not after"),
         (format!("{problem}b2,3,9223372036854775808,4\n"), "line 3: upper: \"922"),
-        (format!("{problem}b2,0,9,99999999999999\n"), "line 3: with this buffer more than 16 TiB"),
+        (format!("{problem}b2,0,9,99999999999999\n"), "line 3: with this buffer more than 2 TiB"),
         ("id,lower,size\n".to_owned(), "line 1: no column upper or end"),
         ("these are notes\n".to_owned(), "begins with \"these are notes\\n\""),
     ];

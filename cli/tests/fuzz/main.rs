@@ -2,7 +2,8 @@
 //!
 //! A file is made from its number alone, which each message names: `VRAMTAPE_FUZZ_FIRST=NUMBER` begins with it.
 //! `VRAMTAPE_FUZZ_SECONDS=3600 cargo test --release -p cli --test fuzz -- --nocapture` goes on for an hour. Several
-//! runs share a series: `VRAMTAPE_FUZZ_FIRST` is where each begins.
+//! runs share a series: `VRAMTAPE_FUZZ_FIRST` is where each begins. With `VRAMTAPE_FUZZ_COSTLY=1` each file tries to cost
+//! as much as it can.
 
 mod chunks;
 mod costly;
@@ -29,7 +30,7 @@ use watch::Watch;
 /// How long the test command's run takes.
 const SECONDS: u64 = 5;
 /// One file in so many is costly, where a run of some length was asked for.
-const COSTLY: usize = 2000;
+const ONE_COSTLY_IN: usize = 2000;
 
 /// A caller that shows nothing.
 struct Silent;
@@ -39,15 +40,15 @@ impl cli::Caller for Silent {
     fn warn(&self, _: &str) {}
 }
 
-/// Whether the file with this number is a costly one.
-fn is_costly(number: u64) -> bool {
-    Dice::of(number).once_in(COSTLY)
+/// Whether the file with this number is a costly one; rolled with its dice.
+fn is_costly(dice: &mut Dice) -> bool {
+    dice.once_in(ONE_COSTLY_IN) || number_of("VRAMTAPE_FUZZ_COSTLY").is_some()
 }
 
 /// The file with this number.
 fn file(number: u64) -> Vec<u8> {
     let dice = &mut Dice::of(number);
-    if dice.once_in(COSTLY) {
+    if is_costly(dice) {
         return costly::costly(dice);
     }
     let mut bytes = match dice.roll(16) {
@@ -174,7 +175,7 @@ fn every_verb_answers_or_refuses_files_with_wrong_meanings() {
     let (mut files, mut reported) = (0, Instant::now());
     while begun.elapsed() < end && files < most {
         // Unoptimised, as in the test command, these take too long.
-        if seconds.is_some() || !is_costly(first + files) {
+        if seconds.is_some() || !is_costly(&mut Dice::of(first + files)) {
             run.give(first + files);
         }
         files += 1;

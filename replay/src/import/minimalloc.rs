@@ -134,7 +134,7 @@ fn in_order(buffers: &[Buffer]) -> Result<Vec<Record>, CsvError> {
             live_bytes = live_bytes.saturating_add(size_bytes);
             if live_bytes > UNLIMITED_CAPACITY_BYTES {
                 // The header is a line, and lines count from 1; blank ones do not count.
-                let problem = "with this buffer more than 16 TiB are live at once".to_owned();
+                let problem = "with this buffer more than 2 TiB are live at once".to_owned();
                 return Err(CsvError { line: at as u64 + 2, problem });
             }
             alloc(name, size_bytes, Stream(0))

@@ -99,7 +99,7 @@ impl At<'_> {
         }
         *live_bytes += size_bytes;
         if *live_bytes > UNLIMITED_CAPACITY_BYTES {
-            let problem = "with this allocation more than 16 TiB are live at once".to_owned();
+            let problem = "with this allocation more than 2 TiB are live at once".to_owned();
             return Err(CsvError { line, problem });
         }
         records.push(at(alloc(Addr(pointer), size_bytes, stream)));
