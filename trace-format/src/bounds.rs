@@ -33,8 +33,10 @@ pub struct TooMuch {
 }
 
 impl Bound {
-    /// Records of a tape; events, blocks and rows of other files.
-    pub const RECORDS: Self = Self { what: "records", any: 2 << 20, per_byte: 3 };
+    /// Records of a tape.
+    pub(crate) const RECORDS: Self = Self { what: "records", any: 2 << 20, per_byte: 3 };
+    /// Events, blocks and rows of other files, each of which becomes up to two records.
+    pub const ROWS: Self = Self { what: "events, blocks or rows", any: 512 << 10, per_byte: 1 };
     /// Everything, unpacked.
     pub const UNPACKED: Self = Self { what: "unpacked bytes", any: 64 << 20, per_byte: 256 };
     /// Values of a pickle or a JSON document, in units of eight bytes.

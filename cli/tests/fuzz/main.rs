@@ -16,10 +16,13 @@ mod verbs;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -70,6 +73,39 @@ fn file(number: u64) -> Vec<u8> {
     }
 }
 
+/// What came of a command line.
+enum Answer {
+    Given,
+    Refused(String),
+    /// A panic, or a bound that was passed.
+    Found(String),
+}
+
+/// The answer of the command itself: memory that an earlier answer left to this process does not count.
+fn costly_answer(line: &[OsString], folder: &Path) -> Answer {
+    let printed = folder.join("printed");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_vramtape"))
+        .args(line)
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&printed).unwrap())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let passed = watch::passes_a_bound(&mut child);
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    let status = child.wait().unwrap();
+    // A run that differs from what was expected is an answer with a status of 1.
+    let is_answer = fs::metadata(&printed).unwrap().len() > 0;
+    match (passed, status.code()) {
+        (Some(bound), _) => Answer::Found(format!("{line:?}: {bound}")),
+        (None, Some(0 | 1)) if is_answer => Answer::Given,
+        (None, Some(0)) => Answer::Given,
+        (None, Some(1 | 2)) => Answer::Refused(errors),
+        (None, _) => Answer::Found(format!("{status}: {errors}")),
+    }
+}
+
 /// What came of a verb's command lines.
 #[derive(Default)]
 struct Count {
@@ -115,34 +151,46 @@ impl Run {
         if dice.once_in(16) || !other.exists() {
             fs::write(&other, file(number.wrapping_add(1))).unwrap();
         }
-        for verb in &self.verbs {
-            let mut line = verb.line(dice, &Files { run: &run, other: &other, out: &out });
+        let is_costly = is_costly(&mut Dice::of(number));
+        for at in 0..self.verbs.len() {
+            let verb = &self.verbs[at];
+            let line = verb.line(dice, &Files { run: &run, other: &other, out: &out }, is_costly);
+            let name = verb.name().to_owned();
             let what = format!("file {number}: {line:?}");
-            self.watch.begin(what.clone());
             let begun = Instant::now();
-            let lines = std::mem::take(&mut line);
             let answer =
-                panic::catch_unwind(AssertUnwindSafe(|| cli::ask(Arc::new(Silent), 1, lines)));
+                if is_costly { costly_answer(&line, &self.folder) } else { self.ask(line, &what) };
             let taken = begun.elapsed();
-            self.watch.end();
-            let count = self.counts.entry(verb.name().to_owned()).or_default();
+            let count = self.counts.entry(name.clone()).or_default();
             count.taken += taken;
             count.slowest = count.slowest.max((taken, number));
             match answer {
-                Ok(Ok(_)) => count.answered += 1,
-                Ok(Err(error)) if error.trim().is_empty() => {
-                    drop(self.found.insert(format!("{}: an empty error", verb.name()), what));
+                Answer::Given => count.answered += 1,
+                Answer::Refused(error) if error.trim().is_empty() => {
+                    drop(self.found.insert(format!("{name}: an empty error"), what));
                 }
-                Ok(Err(_)) => count.refused += 1,
-                Err(_) => {
-                    let place = self.last.lock().unwrap().clone();
-                    let place = place.lines().next().unwrap_or_default().to_owned();
-                    if !self.found.contains_key(&place) {
-                        println!("FOUND: {what}: {}", self.last.lock().unwrap());
-                        self.found.insert(place, what);
+                Answer::Refused(_) => count.refused += 1,
+                Answer::Found(place) => {
+                    if let Entry::Vacant(entry) = self.found.entry(place) {
+                        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(number.to_string());
+                        fs::copy(&run, &kept).unwrap();
+                        println!("FOUND: {what}: {}; kept as {}", entry.key(), kept.display());
+                        entry.insert(what);
                     }
                 }
             }
+        }
+    }
+
+    /// The answer within this process.
+    fn ask(&self, line: Vec<OsString>, what: &str) -> Answer {
+        self.watch.begin(what.to_owned());
+        let answer = panic::catch_unwind(AssertUnwindSafe(|| cli::ask(Arc::new(Silent), 1, line)));
+        self.watch.end();
+        match answer {
+            Ok(Ok(_)) => Answer::Given,
+            Ok(Err(error)) => Answer::Refused(error),
+            Err(_) => Answer::Found(self.last.lock().unwrap().clone()),
         }
     }
 

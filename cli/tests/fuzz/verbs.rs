@@ -37,13 +37,21 @@ impl Verb {
         self.command.get_name()
     }
 
-    /// A command line, with some of the verb's flags.
-    pub(crate) fn line(&self, dice: &mut Dice, files: &Files<'_>) -> Vec<OsString> {
+    /// A command line, with some of the verb's flags; without the one that raises the bounds where these are the
+    /// question.
+    pub(crate) fn line(
+        &self,
+        dice: &mut Dice,
+        files: &Files<'_>,
+        keeps_bounds: bool,
+    ) -> Vec<OsString> {
         let mut line = vec![self.name().into()];
         for arg in self.command.get_arguments() {
             let id = arg.get_id().as_str();
             let is_needed = arg.is_positional() || arg.is_required_set() || is_always(id);
-            if matches!(id, "help" | "version" | "force") || (!is_needed && !dice.once_in(12)) {
+            let is_left_out = matches!(id, "help" | "version" | "force");
+            let raises_bounds = keeps_bounds && arg.get_long() == Some("trust-factor");
+            if is_left_out || raises_bounds || (!is_needed && !dice.once_in(12)) {
                 continue;
             }
             if matches!(id, "output" | "html" | "snapshot") && !arg.is_positional() {

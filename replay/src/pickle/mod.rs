@@ -36,7 +36,7 @@ impl Limits {
     /// The limits of a file of this size, trusted `factor` times as much as any.
     pub fn of_file(stored_bytes: u64, factor: u64) -> Self {
         let values = Bound::VALUES.limit(stored_bytes, factor).min(Self::default().values);
-        Self { values, records: Bound::RECORDS.limit(stored_bytes, factor) }
+        Self { values, records: Bound::ROWS.limit(stored_bytes, factor) }
     }
 
     /// The limit for an input of `len` bytes.
