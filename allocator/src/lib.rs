@@ -2,7 +2,6 @@
 
 mod address_table;
 mod block;
-pub mod config;
 pub mod device;
 mod expandable;
 pub mod heap;

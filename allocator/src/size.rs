@@ -3,7 +3,7 @@
 //! Source: `c10/core/AllocatorConfig.h` (constants) and `DeviceCachingAllocator::round_size`,
 //! `roundup_power2_next_division` and `get_allocation_size` in `c10/cuda/CUDACachingAllocator.cpp`.
 
-use crate::config::{Config, UNLIMITED};
+use settings::{Config, UNLIMITED};
 
 /// Every block is a multiple of this (`kMinBlockSize`).
 pub const MIN_BLOCK_BYTES: u64 = 512;
@@ -93,16 +93,6 @@ pub const fn page_bytes(is_small: bool, config: &Config) -> u64 {
     if is_small { SMALL_SEGMENT_BYTES } else { config.large_segment_size_bytes }
 }
 
-impl Config {
-    /// The number of divisions for a request (`AcceleratorAllocatorConfig::roundup_power2_divisions`): intervals start
-    /// at 1 MiB; smaller requests use the first, larger than 32 GiB the last.
-    #[inline]
-    pub fn roundup_divisions(&self, requested_bytes: u64) -> u64 {
-        let interval = requested_bytes.max(1).ilog2().saturating_sub(20) as usize;
-        self.roundup_power2_divisions[interval.min(self.roundup_power2_divisions.len() - 1)]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,19 +116,6 @@ mod tests {
         assert_eq!(round(1_200_000, &config), 1_310_720, "floor 1 MiB, step 256 KiB");
         assert_eq!(round(1 << 21, &config), 1 << 21);
         assert_eq!(round_to_division(1200, 4), 1280, "PyTorch's own example");
-    }
-
-    #[test]
-    fn the_interval_is_the_power_of_two_below_from_1_mib_on() {
-        let mut config = Config::default();
-        for (index, divisions) in config.roundup_power2_divisions.iter_mut().enumerate() {
-            *divisions = index as u64;
-        }
-        for (requested, interval) in
-            [(1, 0), (1 << 20, 0), ((2 << 20) - 1, 0), (2 << 20, 1), (32 << 30, 15), (1 << 40, 15)]
-        {
-            assert_eq!(config.roundup_divisions(requested), interval);
-        }
     }
 
     #[test]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use allocator::config::Config;
 use allocator::record::{
     AnyRecorder, AttachedTape, PER_HOLD, Recorder, Ring, RingPart, RingReader, SystemClock,
     TapeRecorder, TapeSource, TapeSummary, base_in_slices, recover_rings, save_rings,
 };
+use settings::Config;
 use trace_format::{
     BaseOrder, BaseState, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record, ScopeFilter,
     StackId, State,

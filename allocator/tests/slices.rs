@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use allocator::config::{Compat, Config};
 use allocator::record::{StateView, base_in_slices};
+use settings::{Compat, Config};
 use trace_format::{BaseState, PoolId, StackId, State};
 use workload::{POOL, Shared, Workload, heap_with};
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use allocator::config::Compat;
 use benches::{Trace, training_records};
 use replay::compare::compare;
 use replay::driver::Follow;
 use replay::run::DeviceTape;
 use replay::strategy::Choice;
+use settings::Compat;
 use trace_format::{Addr, BaseState, Event, Record};
 
 /// Events of a tape; fewer where cargo only tests the benches.

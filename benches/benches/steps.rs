@@ -3,10 +3,10 @@
 
 use std::hint::black_box;
 
-use allocator::config::{Compat, Config};
 use allocator::size;
 use benches::{Random, Recording, Subject, mixed_sizes};
 use criterion::{Criterion, criterion_group, criterion_main};
+use settings::{Compat, Config};
 use trace_format::{Addr, DeviceId, Stream};
 
 const DEVICE: DeviceId = DeviceId(0);

@@ -6,11 +6,11 @@ mod workload;
 
 use std::sync::Arc;
 
-use allocator::config::{Config, Settings};
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{AnyRecorder, Off, Ring, RingOptions, RingRecorder, SystemClock, ring_dir};
 use allocator::shared::SharedHeap;
+use settings::{Config, Settings};
 use trace_format::{Addr, DeviceId, StackId, Stream};
 
 pub use traces::Trace;

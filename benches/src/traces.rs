@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allocator::config::Config;
 use replay::run::DeviceTape;
 use replay::tape::Tape;
 use replay::verify::RecordedRun;
+use settings::Config;
 use trace_format::StringId;
 
 /// One recorded run.

@@ -1,9 +1,9 @@
 //! Requests that a seed reproduces.
 
-use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::Memory;
+use settings::Config;
 use trace_format::{Record, StackId, Stream, ThreadId};
 
 /// SplitMix64: small, and the same on every machine.

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allocator::config::{Compat, Config, parse_bytes_with_unit};
 use anyhow::{Context, Error, Result, bail};
 use clap::ValueEnum;
 use replay::driver::Follow;
@@ -15,6 +14,7 @@ use replay::start::{Departure, Effects, Start, cold};
 use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
 use replay::verify::{RecordedRun, recorded_config};
+use settings::{Compat, Config, parse_bytes_with_unit};
 use trace_format::StringId;
 
 use crate::input::TrustFlag;

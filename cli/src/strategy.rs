@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use allocator::config::Compat;
 use replay::strategy::table::{row, split};
 use replay::strategy::{Choice, StrategyError, TABLE};
+use settings::Compat;
 
 /// A strategy of the table; a model's settings are good.
 #[derive(Clone, Debug)]

@@ -6,9 +6,9 @@ use std::fmt::Display;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use allocator::config::{ConfigError, PyException};
 use allocator::device::DeviceError;
 use allocator::heap::{AllocError, HeapError};
+use settings::{ConfigError, PyException};
 use trace_format::visible;
 
 /// The Python exception that PyTorch makes of an error.

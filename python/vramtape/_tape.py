@@ -49,7 +49,7 @@ def check_place(tape: str, is_replaced: bool = False) -> None:
 
 def expand(tape: str) -> str:
     """The path of this process, with ``{rank}``, ``{pid}`` and ``{device}`` filled in, as the library fills them in
-    (``allocator/src/config/tape_path.rs``).
+    (``settings/src/tape_path.rs``).
 
     :raises ValueError: where ``RANK`` is no number, which could lead anywhere
     """

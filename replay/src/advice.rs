@@ -4,10 +4,10 @@
 //! The candidates are the settings that `compare` has rows for, and our search after the last flush; each of them is
 //! replayed. `tune` searches further, and prints what it finds beside the advice.
 
-use allocator::config::{Compat, Config};
 use allocator::stats::ByteSize;
 use rayon::prelude::*;
 use serde::Serialize;
+use settings::{Compat, Config};
 use trace_format::{BlockStatus, Event};
 
 use crate::compare::USUAL_SETTINGS;

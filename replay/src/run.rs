@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::record::Off;
 use allocator::size;
+use settings::Config;
 use trace_format::{Addr, BaseState, PoolId, Record, SegmentState, StringId};
 
 use crate::driver::{DriveError, Driver, Follow};

@@ -8,7 +8,7 @@ mod write;
 
 use std::io::Read;
 
-use allocator::config::Compat;
+use settings::Compat;
 use trace_format::{
     BaseState, DeviceId, DeviceMeta, FrameId, Item, Meta, ReadError, Reader, Record, Recovery,
     StackId, StringId, Tables,

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use allocator::config::{Compat, Config, ConfigError};
 use serde::{Deserialize, Serialize};
+use settings::{Compat, Config, ConfigError};
 use trace_format::{DeviceId, Event, Record, SegmentState};
 
 use crate::diff;

@@ -5,13 +5,13 @@ mod common;
 use std::fs::File;
 use std::io::Read;
 
-use allocator::config::Config;
 use replay::check::{Demand, Report, Rule, check};
 use replay::driver::Follow;
 use replay::export::{Format, SnapshotDevice, SnapshotSource, write_to};
 use replay::import::import_file;
 use replay::run::{DeviceTape, Options, run_recording};
 use serde_json::{Value, json};
+use settings::Config;
 
 #[test]
 fn every_export_is_good() {

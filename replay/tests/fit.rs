@@ -2,7 +2,6 @@
 
 mod common;
 
-use allocator::config::{Compat, Config};
 use common::builder::{MIB, Program, options, random_program, random_steps};
 use proptest::prelude::*;
 use replay::driver::Follow;
@@ -11,6 +10,7 @@ use replay::report::Report;
 use replay::run::{DeviceTape, Options, run};
 use replay::strategy::Choice;
 use replay::tape::Tape;
+use settings::{Compat, Config};
 use trace_format::Event;
 
 const SEARCH: Search = Search {

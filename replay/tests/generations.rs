@@ -4,12 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
-use allocator::config::Config;
 use replay::driver::Follow;
 use replay::import::Known;
 use replay::run::{DeviceTape, Options, run};
 use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
+use settings::Config;
 use trace_format::{Event, MarkKind, State};
 
 const MIB: u64 = 1 << 20;

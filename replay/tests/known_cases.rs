@@ -8,7 +8,6 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allocator::config::{Compat, Config};
 use common::builder::{MIB, Program, options};
 use replay::driver::Follow;
 use replay::edit::edit;
@@ -18,6 +17,7 @@ use replay::run::{DeviceTape, Options, run};
 use replay::tape::{Device, Tape};
 use replay::tune::{Member, Tuning, tune};
 use replay::waste::{Waste, waste};
+use settings::{Compat, Config};
 use trace_format::{BaseState, DeviceId, DeviceMeta, Meta, Source, Writer};
 
 /// A case: what the program asks for, and what it ran under.

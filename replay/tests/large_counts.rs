@@ -5,11 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use allocator::config::Compat;
 use replay::driver::Follow;
 use replay::run::{DeviceTape, Options, run};
 use replay::strategy::{Choice, Row, TABLE};
 use replay::tape::Tape;
+use settings::Compat;
 use trace_format::{
     Addr, BaseOrder, BaseState, DeviceId, Event, Meta, PoolId, PoolState, Record, ScopeFilter,
     StackId, Stream, ThreadId, Writer,

@@ -24,7 +24,7 @@ fn peak_live(tape: &Tape, device: usize) -> u64 {
         state.apply(record).unwrap();
     }
     let options = Options {
-        strategy: allocator::config::Config::default().into(),
+        strategy: settings::Config::default().into(),
         capacity_bytes: None,
         memory_fraction: None,
         recorded_addresses: false,

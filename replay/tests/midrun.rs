@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use allocator::config::{Compat, Config};
 use allocator::device::Device;
 use allocator::device::sim::{EventPolicy, SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
@@ -15,6 +14,7 @@ use replay::diff::{Run, diff};
 use replay::driver::Follow;
 use replay::run::{DeviceTape, Options, Outcome, run_recording};
 use replay::tape::Tape;
+use settings::{Compat, Config};
 use trace_format::{
     Addr, BaseState, DeviceId, Meta, PoolId, Record, ScopeFilter, SegmentState, StackId, Stream,
     ThreadId, Writer,

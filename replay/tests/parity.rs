@@ -7,12 +7,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use allocator::config::Config;
 use replay::diff::{Run, diff};
 use replay::driver::Follow;
 use replay::import::{self, DeviceImport, Import};
 use replay::run::{DeviceTape, Options, Outcome, run_recording};
 use replay::verify::{RecordedRun, verify};
+use settings::Config;
 use trace_format::{Addr, Event};
 
 /// A snapshot, with its run's description where there is one.

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{
@@ -13,6 +12,7 @@ use allocator::record::{
 use allocator::shared::SharedHeap;
 use replay::import::Known;
 use replay::tape::{Device, Tape};
+use settings::Config;
 use trace_format::{
     Addr, DeviceId, DeviceMeta, Event, Frame, MarkKind, Meta, StackId, State, Stream,
 };

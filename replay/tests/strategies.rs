@@ -2,12 +2,12 @@
 
 mod common;
 
-use allocator::config::Compat;
 use replay::compare::compare;
 use replay::driver::Follow;
 use replay::import;
 use replay::run::DeviceTape;
 use replay::strategy::{Choice, TABLE};
+use settings::Compat;
 
 #[test]
 fn every_recorded_run_replays_under_every_strategy_and_none_reserves_less_than_lives() {

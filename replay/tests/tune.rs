@@ -2,12 +2,12 @@
 
 mod common;
 
-use allocator::config::Compat;
 use common::builder::{MIB, Program, options};
 use replay::driver::Follow;
 use replay::run::{Options, run};
 use replay::tape::Tape;
 use replay::tune::{Member, TuneError, Tuning, tune};
+use settings::Compat;
 
 const FOLLOW: Follow = Follow { settings: true, inferred_empty_cache: true };
 
@@ -69,7 +69,7 @@ fn what_it_recommends_is_what_a_replay_of_it_does() {
                 gains += 1;
                 let after = &proof.runs[0];
                 let config = options(&proof.settings, None).native_config().unwrap().clone();
-                let config = allocator::config::Config {
+                let config = settings::Config {
                     compat: tape.compat(),
                     search_after_flush: proof.search_after_flush,
                     ..config

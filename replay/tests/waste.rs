@@ -2,12 +2,12 @@
 
 mod common;
 
-use allocator::config::Config;
 use common::builder::{MIB, Program, options, random_program, random_steps};
 use proptest::prelude::*;
 use replay::run::{DeviceTape, Options, run};
 use replay::tape::Tape;
 use replay::waste::{Moment, Waste, waste};
+use settings::Config;
 use trace_format::PoolId;
 
 /// Fails unless the parts of every moment add up to what the heap itself counts as reserved.

@@ -2,8 +2,8 @@
 
 use std::env;
 
-use allocator::config::parse_bytes_with_unit;
 use allocator::device::sim::SimConfig;
+use settings::parse_bytes_with_unit;
 
 /// What the simulated machine is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

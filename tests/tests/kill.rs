@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{
@@ -24,6 +23,7 @@ use replay::driver::Follow;
 use replay::import::Known;
 use replay::run::{DeviceTape, Options, run_recording};
 use replay::tape::Tape;
+use settings::Config;
 use trace_format::{
     Addr, BlockStatus, DeviceId, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record,
     SegmentState, StackId, State, Stream, ThreadId,

@@ -5,11 +5,11 @@ use trace_format::{Addr, Event, PoolId};
 use super::malloc::{COLD, Found, Want};
 use super::{AllocError, Heap, OomReport};
 use crate::block::{Block, BlockId};
-use crate::config::Compat;
 use crate::device::{CaptureMode, Device, DeviceCall, DeviceError};
 use crate::pool::{PoolIndex, Pools, lock};
 use crate::record::Recorder;
 use crate::size::{self, is_small};
+use settings::Compat;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// A block for the request, or `None` when memory is out. Each step is tried only if the one

@@ -44,7 +44,6 @@ use trace_format::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
 
 use crate::address_table::AddressTable;
 use crate::block::{BlockId, Blocks};
-use crate::config::{Compat, Config};
 use crate::device::{Device, DeviceError};
 use crate::expandable::Range;
 use crate::pool::{PoolIndex, Pools};
@@ -52,6 +51,7 @@ use crate::record::Recorder;
 use crate::stats::{Counters, Stats};
 use pending::Pending;
 use pools::Scope;
+use settings::{Compat, Config};
 
 /// The caching allocator of one device. A clone over a cloned device is a what-if: it shares nothing with the original.
 #[derive(Clone)]

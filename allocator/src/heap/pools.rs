@@ -6,10 +6,10 @@ use trace_format::{Event, PoolId, ScopeFilter, StackId, Stream};
 
 use super::malloc::PoolChoice;
 use super::{Heap, HeapError};
-use crate::config::Compat;
 use crate::device::{Device, DeviceError};
 use crate::pool::SharedSource;
 use crate::record::Recorder;
+use settings::Compat;
 
 /// Whether a stream's allocations go to the scope's pool.
 pub type Filter = Arc<dyn Fn(Stream) -> bool + Send + Sync>;

@@ -5,10 +5,10 @@ use trace_format::{Addr, Event, PoolId, StackId};
 use super::Heap;
 use super::malloc::Want;
 use crate::block::BlockId;
-use crate::config::UNLIMITED;
 use crate::device::{Device, DeviceError};
 use crate::pool::{PoolIndex, Pools, lock};
 use crate::record::Recorder;
+use settings::UNLIMITED;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Returns what is cached: everything for the default pool, one released private pool otherwise

@@ -11,12 +11,12 @@ use super::pools::Scope;
 use super::runs::{BaseRange, base_ranges};
 use super::{AllocError, Heap};
 use crate::block::{Block, BlockId};
-use crate::config::Compat;
 use crate::device::{Device, DeviceCall, DeviceError};
 use crate::expandable::{Range, RangeId};
 use crate::lane::LaneId;
 use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
+use settings::Compat;
 
 /// What became of a recorded block that somebody holds or awaits.
 #[derive(Clone, Copy, Debug)]

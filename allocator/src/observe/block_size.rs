@@ -2,8 +2,8 @@
 
 use trace_format::{Addr, State};
 
-use crate::config::Config;
 use crate::size;
+use settings::Config;
 
 /// The block that a request gets at `addr` in this state: rounded, or all of the free block if what would remain
 /// is too small to split off (`should_split`).

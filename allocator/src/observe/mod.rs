@@ -17,11 +17,11 @@ use trace_format::{
     StateError, StringId,
 };
 
-use crate::config::Config;
 use crate::record::{Recorder, TraceAction, TraceEntry};
 use crate::size;
 use books::Books;
 use pools::Pools;
+use settings::Config;
 
 /// The pool of an entry that names none: PyTorch before 2.8.
 pub const UNKNOWN_POOL: PoolId = PoolId(u64::MAX, u64::MAX);

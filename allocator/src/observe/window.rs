@@ -5,9 +5,9 @@
 
 use trace_format::{Event, PoolId};
 
-use crate::config::Config;
 use crate::record::{TraceAction, TraceEntry};
 use crate::size;
+use settings::Config;
 
 /// What else the cause depends on.
 pub(super) struct Known<'a> {

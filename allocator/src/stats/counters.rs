@@ -8,7 +8,7 @@ use trace_format::PoolId;
 
 use super::tally::Tally;
 use super::{Stat, StatArray, Stats};
-use crate::config::Compat;
+use settings::Compat;
 
 /// All counters of a heap.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use trace_format::PoolId;
 
 use super::{Stat, StatArray, Stats};
-use crate::config::Compat;
+use settings::Compat;
 
 /// Since 2.13; the pools' ids follow.
 const BY_PRIVATE_POOLS: &str = "reserved_bytes_by_private_pools";
@@ -122,7 +122,7 @@ fn flatten_stat(flat: &mut Vec<(String, i64)>, name: &str, stat: &Stat) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::UNLIMITED;
+    use settings::UNLIMITED;
 
     /// Keys recorded from each PyTorch, one per line, in the order of its dictionary.
     fn recorded(compat: Compat) -> Vec<&'static str> {

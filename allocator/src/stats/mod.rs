@@ -13,7 +13,7 @@ pub(crate) use counters::Counters;
 pub use stat::{Stat, StatArray};
 use trace_format::PoolId;
 
-use crate::config::{Compat, UNLIMITED};
+use settings::{Compat, UNLIMITED};
 
 /// What one device's allocator did (PyTorch's `DeviceStats`). Counts, or bytes where the name says
 /// so.

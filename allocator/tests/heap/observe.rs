@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use allocator::config::Config;
 use allocator::device::Device;
 use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, Heap, PoolChoice, Request};
@@ -10,6 +9,7 @@ use allocator::observe::{Observer, UNKNOWN_POOL};
 use allocator::record::{
     AnyRecorder, BlockSlot, Memory, Off, Recorder, TraceEntry, WatchId, Watcher,
 };
+use settings::Config;
 use trace_format::{Addr, BaseState, Event, PoolId, StackId, Stream, StringId};
 
 use crate::support::{Dice, MIB, device, seed};

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allocator::config::Config;
 use allocator::device::DeviceCall;
 use allocator::device::sim::{EventPolicy, Fault, SimConfig, SimDevice};
 use allocator::heap::{AllocError, Heap, Request};
 use allocator::record::{Memory, Off};
 use allocator::shared::SharedHeap;
+use settings::Config;
 use trace_format::{Addr, Event, PoolId, StackId, Stream};
 
 use crate::support::{Calls, Dice, GIB, MIB, heap, request, seed};

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use allocator::SegmentSource;
-use allocator::config::Config;
 use allocator::device::sim::{EventPolicy, SimConfig, SimDevice};
 use allocator::device::{DeviceCall, DeviceError};
 use allocator::heap::{AllocError, Heap, PoolChoice, Request};
 use allocator::record::Memory;
+use settings::Config;
 use trace_format::{Addr, DeviceId, StackId, Stream};
 
 pub(crate) const KIB: u64 = 1 << 10;

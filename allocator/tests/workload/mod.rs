@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{AnyRecorder, RingOptions, RingRecorder, SystemClock};
 use allocator::shared::SharedHeap;
+use settings::Config;
 use trace_format::{Addr, DeviceId, PoolId, StackId, Stream};
 
 pub(crate) const POOL: PoolId = PoolId(0, 1);

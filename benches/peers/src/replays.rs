@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use allocator::config::{Compat, Config};
 use anyhow::{Context, Result, bail, ensure};
 use benches::{Trace, training_records};
 use replay::driver::Follow;
 use replay::run::{DeviceTape, Options as Setting, run};
 use serde::Serialize;
+use settings::{Compat, Config};
 use trace_format::{Addr, BaseState, Event, Record, StringId};
 
 use crate::machine::Machine;

@@ -13,11 +13,11 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{AnyRecorder, Off};
 use allocator::shared::SharedHeap;
+use settings::Config;
 use trace_format::{Addr, StackId, Stream};
 
 const SIZE_BYTES: u64 = 4 << 20;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
 use allocator::record::{
@@ -17,6 +16,7 @@ use allocator::record::{
     base_in_slices,
 };
 use allocator::shared::SharedHeap;
+use settings::Config;
 use trace_format::{BaseState, DeviceId, DeviceMeta, Meta, PoolId, StackId, Stream};
 
 const RUN: Duration = Duration::from_secs(15);

@@ -1,8 +1,8 @@
 //! The worst moment of a run in a sentence, and what to try next.
 
-use allocator::config::Config;
 use replay::advice::{Advice, Kind};
 use replay::waste::{Moment, Parts, Reference, Waste};
+use settings::Config;
 
 use crate::bytes;
 

@@ -5,7 +5,6 @@ mod ranks;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use allocator::config::Config;
 use anyhow::Result;
 use replay::advice::{Advice, Measured, REPLAYS_MAX, choose};
 use replay::categories::{Categories, Held};
@@ -13,6 +12,7 @@ use replay::holders::{HOLDER_OOMS_MAX, RunHolders, holders_at};
 use replay::tape::Device;
 use replay::waste::{Moment, Parts, Waste, waste};
 use serde::Serialize;
+use settings::Config;
 
 use crate::advice::measured;
 use crate::runs::{RunsFlags, Share, concluded};

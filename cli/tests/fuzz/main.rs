@@ -2,8 +2,8 @@
 //!
 //! A file is made from its number alone, which each message names: `VRAMTAPE_FUZZ_FIRST=NUMBER` begins with it.
 //! `VRAMTAPE_FUZZ_SECONDS=3600 cargo test --release -p cli --test fuzz -- --nocapture` goes on for an hour. Several
-//! runs share a series: `VRAMTAPE_FUZZ_FIRST` is where each begins. With `VRAMTAPE_FUZZ_COSTLY=1` each file tries to cost
-//! as much as it can.
+//! runs share a series: `VRAMTAPE_FUZZ_FIRST` is where each begins. With `VRAMTAPE_FUZZ_COSTLY=1` each file tries to
+//! cost as much as it can.
 
 mod chunks;
 mod costly;

@@ -3,8 +3,8 @@
 use std::env;
 use std::ffi::c_char;
 
-use allocator::config::{Settings, merge};
 use serde_json::json;
+use settings::{Settings, merge};
 
 use super::text::{copy_out, read};
 use crate::error::Error;

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::MutexGuard;
 
-use allocator::config::RecordMode;
 use allocator::record::AnyRecorder;
 use allocator::shared::Frozen;
+use settings::RecordMode;
 use trace_format::Addr;
 
 use super::{Heap, Process, exit, heaps, lock, observe, stacks, uncached};

@@ -26,11 +26,11 @@ pub(crate) mod watch;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use allocator::config::{Config, Environment, RecordMode, Settings, TapePath};
 use allocator::heap::{AllocError, HeapError};
 use allocator::record::AnyRecorder;
 use allocator::shared::SharedHeap;
 use allocator::stats::Stats;
+use settings::{Config, Environment, RecordMode, Settings, TapePath};
 use trace_format::Addr;
 
 pub(crate) use callbacks::Callback;

@@ -8,9 +8,9 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use allocator::config::Config;
 use allocator::observe::Observer;
 use allocator::record::{AnyRecorder, TraceAction, TraceEntry};
+use settings::Config;
 use trace_format::{
     Addr, BaseState, Category, DeviceId, DeviceMeta, Meta, PoolId, PoolState, SegmentState, StackId,
 };

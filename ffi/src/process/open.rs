@@ -3,11 +3,11 @@
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
-use allocator::config::DeviceKind;
 use allocator::device::cuda::CudaDevice;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::device::{Device, DeviceError};
 use allocator::shared::SharedHeap;
+use settings::DeviceKind;
 use trace_format::{Addr, DeviceId, DeviceMeta, Meta, Stream};
 
 use super::recorder::{self, Recording, Subject};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs};
 
-use allocator::config::{DeviceKind, Settings};
 use serde::Deserialize;
+use settings::{DeviceKind, Settings};
 use trace_format::{EndKind, Meta, ProgramEnd};
 
 use super::with;

@@ -3,11 +3,11 @@
 use std::env;
 use std::sync::Arc;
 
-use allocator::config::{RecordMode, Settings};
 use allocator::record::{
     AnyRecorder, Off, PER_HOLD, RING_DIR_VARIABLE, Recorder, Ring, RingOptions, RingRecorder,
     SystemClock, TapeSource, base_in_slices, ring_dir,
 };
+use settings::{RecordMode, Settings};
 use trace_format::{BaseState, DeviceId, DeviceMeta, Event, MarkKind, Meta, StackId, StringId};
 
 use super::observe::Observed;

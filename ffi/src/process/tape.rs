@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, mem, process};
 
-use allocator::config::{RecordMode, TapePath};
 use allocator::record::{Flush, RingPart, TapeError, TapeFailure, TapeRecorder, save_rings};
 use serde::Serialize;
+use settings::{RecordMode, TapePath};
 use trace_format::{Addr, Category, DeviceId, EndKind, MarkKind, Meta, ProgramEnd, Source, utc};
 
 use super::recorder::Recording;

@@ -1,8 +1,8 @@
 //! The memory history and the settings, as a snapshot has them.
 
-use allocator::config::{Config, UNLIMITED};
 use serde::Serialize;
 use serde::ser::Serializer;
+use settings::{Config, UNLIMITED};
 
 use super::segments::{Names, Segment};
 use crate::process::history::Entry;

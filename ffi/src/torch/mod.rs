@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char};
 pub(crate) use filter::Filter;
 pub(crate) use hooks::set_hooks;
 
-use allocator::config::Compat;
+use settings::Compat;
 
 use crate::error::Exception;
 

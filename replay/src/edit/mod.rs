@@ -11,8 +11,8 @@ mod rule;
 
 use std::fmt;
 
-use allocator::config::Config;
 use serde::Serialize;
+use settings::Config;
 use trace_format::{EndKind, Event, MarkKind, ProgramEnd, Record, Stream, StringId};
 
 use crate::driver::{DriveError, Driver, Follow};

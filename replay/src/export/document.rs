@@ -2,8 +2,8 @@
 
 use std::io;
 
-use allocator::config::{Config, UNLIMITED};
 use hashbrown::HashMap;
+use settings::{Config, UNLIMITED};
 use trace_format::{
     Addr, BlockStatus, Category, DeviceId, Event, Frame, MarkKind, PoolId, Record, SegmentState,
     StackId, Stream,
@@ -290,7 +290,7 @@ impl<E: Encode> Document<'_, '_, E> {
 }
 
 /// The keys of `roundup_power2_divisions`.
-const ROUNDUP_MIB: [&str; allocator::config::ROUNDUP_INTERVALS] = [
+const ROUNDUP_MIB: [&str; settings::ROUNDUP_INTERVALS] = [
     "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192",
     "16384", "32768",
 ];

@@ -9,7 +9,7 @@ mod pickler;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use allocator::config::Config;
+use settings::Config;
 use thiserror::Error;
 use trace_format::{Commit, DeviceId, Record, SegmentState, State, StateError};
 

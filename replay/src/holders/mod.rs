@@ -10,9 +10,9 @@ mod names;
 
 use std::collections::BTreeMap;
 
-use allocator::config::Settings;
 use hashbrown::HashMap;
 use serde::Serialize;
+use settings::Settings;
 use trace_format::{Addr, BlockStatus, Event, Record, Source, StackId};
 
 use crate::categories::Categories;

@@ -18,8 +18,8 @@
 
 use std::ops::Range;
 
-use allocator::config::Config;
 use allocator::size;
+use settings::Config;
 use trace_format::{Event, PoolId};
 
 use super::insert::Insert;

@@ -1,6 +1,6 @@
 //! What is known about a recorded run from outside its snapshot.
 
-use allocator::config::Compat;
+use settings::Compat;
 
 /// The limits a run had. Without them, flushes are told apart by what the trace itself shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -22,7 +22,7 @@ mod walk_back;
 
 use std::path::Path;
 
-use allocator::config::{Compat, Config, UNLIMITED};
+use settings::{Compat, Config, UNLIMITED};
 use thiserror::Error;
 use trace_format::{BaseState, BlockState, DeviceId, Record, SegmentState, StateError};
 

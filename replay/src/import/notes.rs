@@ -1,6 +1,6 @@
 //! What a whole snapshot leaves open; what single events leave open is said where it is worked out.
 
-use allocator::config::Compat;
+use settings::Compat;
 
 use crate::snapshot::{Action, Entry, Snapshot};
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use allocator::config::Config;
 use allocator::device::sim::{SimConfig, SimDevice};
+use settings::Config;
 use thiserror::Error;
 use trace_format::{Addr, BaseState, DeviceId, Event, PoolId, Record, StackId, Stream, ThreadId};
 

@@ -1,6 +1,6 @@
 //! What a PyTorch memory snapshot says, typed. Sizes are bytes, times microseconds since the Unix epoch.
 
-use allocator::config::{Compat, ROUNDUP_INTERVALS};
+use settings::{Compat, ROUNDUP_INTERVALS};
 use trace_format::{BlockStatus, Frame, FrameId, PoolId, StackId, Stream, StringId};
 
 /// A whole snapshot.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use allocator::config::Compat;
+use settings::Compat;
 use trace_format::PoolId;
 
 use super::fields::Fields;

@@ -11,9 +11,9 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use allocator::config::ConfigError;
 use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
+use settings::ConfigError;
 use trace_format::{Addr, BaseState, BlockStatus, Event, PoolId, Record, StackId, Stream};
 
 use super::memory::Memory;

@@ -28,7 +28,7 @@ mod tests;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use allocator::config::ConfigError;
+use ::settings::ConfigError;
 use allocator::heap::{AllocError, HeapError, Request};
 use trace_format::{Addr, BaseState, Category, Event, PoolId, Record, StackId, Stream};
 

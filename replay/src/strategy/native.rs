@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use allocator::config::{Config, ConfigError};
 use allocator::device::sim::SimDevice;
 use allocator::device::{Device, DeviceCall};
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request, RestoredBlock, Ticket};
 use allocator::size::page_bytes;
+use settings::{Config, ConfigError};
 use trace_format::{
     Addr, BaseState, Category, Event, PoolId, Record, SegmentState, StackId, Stream,
 };

@@ -79,7 +79,7 @@ pub fn flag(value: &str) -> Result<bool, String> {
 /// # Errors
 /// What is no size.
 pub fn size(value: &str) -> Result<u64, String> {
-    allocator::config::parse_bytes(value)
+    settings::parse_bytes(value)
 }
 
 /// A time as people write it, in nanoseconds: `500us`.

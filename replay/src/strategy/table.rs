@@ -1,6 +1,6 @@
 //! The table of strategies: a row each. [Adding one](../../../docs/adding-a-strategy.md) is a file and a row.
 
-use allocator::config::{Compat, Config, ConfigError};
+use ::settings::{Compat, Config, ConfigError};
 
 use super::async_pool::AsyncPool;
 use super::bfc::Bfc;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use allocator::config::Compat;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{PoolChoice, Request};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use settings::Compat;
 use trace_format::{
     Addr, BaseState, Event, PoolId, Record, ScopeFilter, StackId, Stream, ThreadId,
 };
@@ -191,7 +191,7 @@ impl Visitor for Placements<'_> {
     type Output = Result<(), TestCaseError>;
 
     /// The heap checks itself (`Heap::check`).
-    fn native(self, _config: &allocator::config::Config) -> Self::Output {
+    fn native(self, _config: &settings::Config) -> Self::Output {
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! A line of settings as the search sees it: a value or none for each knob it turns, and what it leaves alone.
 
-use allocator::config::{Compat, Config};
+use settings::{Compat, Config};
 
 /// A setting that the search turns, and the values it tries besides leaving it out and what was recorded.
 pub(crate) struct Knob {

@@ -14,8 +14,8 @@ mod search;
 
 use std::collections::HashMap;
 
-use allocator::config::Compat;
 use serde::Serialize;
+use settings::Compat;
 
 use crate::advice::{Advice, choose, measure};
 use crate::driver::{DriveError, Follow};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use allocator::config::{Compat, Config};
 use rayon::prelude::*;
+use settings::{Compat, Config};
 use trace_format::Event;
 
 use super::line::{KNOBS, Line};

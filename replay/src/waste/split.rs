@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use allocator::config::{Config, UNLIMITED};
 use allocator::size;
 use serde::Serialize;
+use settings::{Config, UNLIMITED};
 use trace_format::{BlockState, BlockStatus, PoolId, SegmentState, Stream};
 
 use super::misses::References;
@@ -171,11 +171,11 @@ fn room_behind(segments: &[SegmentState], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use allocator::config::Compat;
     use allocator::device::sim::{SimConfig, SimDevice};
     use allocator::heap::{Heap, PoolChoice, Request};
     use allocator::record::Off;
     use proptest::prelude::*;
+    use settings::Compat;
     use trace_format::StackId;
 
     use super::*;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use allocator::config::{Compat, Config};
 use proptest::prelude::*;
 use replay::driver::Follow;
 use replay::run::{DeviceTape, Options, Outcome, run_recording};
+use settings::{Compat, Config};
 use trace_format::{
     Addr, BaseState, Event, PoolId, Record, ScopeFilter, StackId, Stream, ThreadId,
 };

@@ -10,8 +10,8 @@ mod weather;
 use std::env;
 use std::time::{Duration, Instant};
 
-use allocator::config::Settings;
 use allocator::record::{SystemClock, TapeRecorder};
+use settings::Settings;
 use trace_format::Meta;
 
 use dice::{Dice, seed};

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use allocator::config::{Compat, Config};
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::record::Off;
 use replay::driver::{Driver, Follow};
 use replay::run::UNLIMITED_CAPACITY_BYTES;
 use replay::strategy::Native;
+use settings::{Compat, Config};
 use trace_format::{Addr, BaseState, Event, Item, Reader, State};
 
 /// What a tape tells.

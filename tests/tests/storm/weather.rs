@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allocator::config::{Compat, Config};
 use allocator::device::DeviceCall;
 use allocator::device::sim::{EventPolicy, Fault, Faults, SimConfig, SimDevice};
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request};
 use allocator::record::{AnyRecorder, Ring, RingOptions, RingRecorder, SystemClock, TapeSource};
 use allocator::shared::SharedHeap;
+use settings::{Compat, Config};
 use trace_format::{Addr, DeviceId, DeviceMeta, PoolId, ScopeFilter, StackId, Stream};
 
 use crate::dice::Dice;

@@ -1,6 +1,6 @@
 //! Which block serves a request.
 
-use allocator::config::{Compat, Config};
+use settings::{Compat, Config};
 use trace_format::{BlockStatus, PoolId};
 
 use crate::support::{Calls, GIB, MIB, TestHeap, heap};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use allocator::config::{Compat, Config};
 use allocator::device::{CaptureMode, Device};
 use allocator::heap::AllocError;
+use settings::{Compat, Config};
 use trace_format::{Addr, PoolId, ScopeFilter, Stream};
 
 use crate::support::{Calls, GIB, MIB, TestHeap, heap};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use allocator::config::Config;
 use allocator::heap::{AllocError, CheckpointDelta, HeapError};
+use settings::Config;
 use trace_format::{Addr, PoolId, ScopeFilter, SegmentState, StackId, Stream};
 
 use crate::support::{Calls, Dice, GIB, MIB, TestHeap, heap, seed};

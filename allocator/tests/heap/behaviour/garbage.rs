@@ -1,6 +1,6 @@
 //! Garbage collection: which cached segments go before memory is short.
 
-use allocator::config::Config;
+use settings::Config;
 use trace_format::Addr;
 
 use crate::support::{Calls, GIB, MIB, TestHeap, heap};

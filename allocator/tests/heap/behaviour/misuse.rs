@@ -1,7 +1,7 @@
 //! Calls that make no sense change nothing.
 
-use allocator::config::Config;
 use allocator::heap::{AllocError, HeapError};
+use settings::Config;
 use trace_format::{Addr, PoolId, StackId, Stream};
 
 use crate::support::{Calls, GIB, MIB, TestHeap, heap};

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use allocator::config::{Compat, Config};
 use allocator::device::ProcessMemory;
 use allocator::heap::{AllocError, Heap};
 use allocator::record::{AnyRecorder, Off, TraceEntry, WatchId, Watcher};
 use allocator::size::MAX_REQUEST_BYTES;
+use settings::{Compat, Config};
 use trace_format::{Event, Stream};
 
 use crate::support::{Calls, MIB, device, heap, request};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use allocator::config::Config;
 use allocator::heap::{AllocError, Filter, PoolChoice, Request};
+use settings::Config;
 use trace_format::{Addr, PoolId, ScopeFilter, Stream};
 
 use crate::support::{Calls, GIB, MIB, Source, TestHeap, heap, request};

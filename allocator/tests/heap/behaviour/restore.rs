@@ -1,7 +1,7 @@
 //! Starting from a recorded state.
 
-use allocator::config::{Compat, Config};
 use allocator::heap::RestoredBlock;
+use settings::{Compat, Config};
 use trace_format::{
     Addr, BaseOrder, PoolId, RangeState, ScopeFilter, SegmentState, StackId, Stream,
 };

@@ -1,8 +1,8 @@
 //! What is tried, and counted, when the device has no memory.
 
-use allocator::config::Config;
 use allocator::device::DeviceCall;
 use allocator::heap::AllocError;
+use settings::Config;
 use trace_format::{Event, Stream};
 
 use crate::support::{Calls, MIB, TestHeap, heap};

@@ -1,9 +1,9 @@
 //! Memory of expandable segments between processes: two heaps on one device stand for two of them.
 
-use allocator::config::Config;
 use allocator::device::DeviceCall;
 use allocator::device::sim::Fault;
 use allocator::heap::{AllocError, HeapError};
+use settings::Config;
 use trace_format::{Addr, DeviceId};
 
 use crate::support::{Calls, GIB, MIB, TestHeap, heap};

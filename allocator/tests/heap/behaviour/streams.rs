@@ -1,7 +1,7 @@
 //! Blocks that other streams used.
 
-use allocator::config::Config;
 use allocator::device::{Device, DeviceCall};
+use settings::Config;
 use trace_format::{BlockStatus, Event, PoolId, StackId, Stream};
 
 use crate::support::{Calls, GIB, MIB, TestHeap, heap};

@@ -5,11 +5,11 @@ mod run;
 mod scenario;
 mod source;
 
-use allocator::config::Config;
 use allocator::device::DeviceCall;
 use allocator::device::sim::{Fault, Faults};
 use allocator::heap::{AllocError, Heap};
 use allocator::record::Memory;
+use settings::Config;
 
 use crate::support::device;
 use run::Run;

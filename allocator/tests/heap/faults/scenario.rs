@@ -1,7 +1,7 @@
 //! A scripted run that makes every call the heap can make of its device.
 
-use allocator::config::Config;
 use allocator::heap::AllocError;
+use settings::Config;
 use trace_format::{DeviceId, Stream};
 
 use super::run::Run;

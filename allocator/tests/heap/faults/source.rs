@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use allocator::SegmentSource;
-use allocator::config::Config;
 use allocator::device::{DeviceCall, DeviceError};
 use allocator::heap::AllocError;
+use settings::Config;
 use trace_format::{Addr, PoolId, ScopeFilter, StackId};
 
 use crate::support::{Calls, GIB, MIB, Source, heap};

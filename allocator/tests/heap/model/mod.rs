@@ -6,9 +6,9 @@ mod ops;
 mod pair;
 mod reference;
 
-use allocator::config::Config;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, RngAlgorithm, TestError, TestRng, TestRunner};
+use settings::Config;
 
 use crate::support::{GIB, MIB, seed};
 use ops::{Mix, compat};

@@ -1,7 +1,7 @@
 //! What can happen to a heap, and how often.
 
-use allocator::config::{Compat, Config};
 use proptest::prelude::*;
+use settings::{Compat, Config};
 use trace_format::{PoolId, ScopeFilter, Stream};
 
 use crate::support::{KIB, MIB};

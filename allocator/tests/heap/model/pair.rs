@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use allocator::config::Config;
 use allocator::device::{CaptureMode, Device, DeviceError};
 use allocator::heap::{AllocError, PoolChoice, Request};
 use proptest::prelude::*;
+use settings::Config;
 use trace_format::{Addr, DeviceId, PoolId, ScopeFilter, StackId, State, Stream};
 
 use super::ops::Op;

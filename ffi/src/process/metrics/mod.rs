@@ -12,7 +12,7 @@ mod text_file;
 
 use std::{env, process};
 
-use allocator::config::{MetricsTarget, PortOffset};
+use settings::{MetricsTarget, PortOffset};
 
 use super::Process;
 use endpoint::Endpoint;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allocator::config::{Compat, Config};
+use settings::{Compat, Config};
 use trace_format::{Addr, BlockState, BlockStatus, PoolId, SegmentState, StackId};
 
 use super::{NO_LIMIT, Reference};

@@ -12,10 +12,10 @@ mod waiting;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use allocator::config::{Compat, Config};
 use allocator::device::sim::SimDevice;
 use allocator::device::{Device, EventId, GraphNode, PhysicalHandle};
 use allocator::heap::{AllocError, HeapError, OomReport};
+use settings::{Compat, Config};
 use trace_format::{Addr, DeviceId, PoolId, ScopeFilter, Stream};
 
 use crate::support::Source;

@@ -3,8 +3,8 @@
 //!
 //! `tests/python/config/record.py` asks PyTorch and writes the golden files.
 
-use allocator::config::{Compat, Config, ConfigError, UNLIMITED};
 use serde::Deserialize;
+use settings::{Compat, Config, ConfigError, UNLIMITED};
 
 #[derive(Deserialize)]
 struct Case {

@@ -1,7 +1,7 @@
 //! No settings string, however broken, panics or hangs; what is refused says where.
 
-use allocator::config::{Compat, Config, ConfigError, Environment, Settings, Warning};
 use proptest::prelude::*;
+use settings::{Compat, Config, ConfigError, Environment, Settings, Warning};
 
 /// Strings of the parts that the parsers look for, in any order.
 fn settings() -> impl Strategy<Value = String> {
@@ -38,7 +38,7 @@ fn settings() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 0..24).prop_map(|parts| parts.concat())
 }
 
-fn check_place(place: &allocator::config::Place, text: &str) {
+fn check_place(place: &settings::Place, text: &str) {
     assert_eq!(place.text, text);
     assert!(place.at <= text.chars().count(), "{place}");
 }

@@ -1,8 +1,18 @@
 //! `roundup_power2_divisions`: one number for all sizes, or `[MiB:divisions,...,>:divisions]`.
 
-use super::ROUNDUP_INTERVALS;
 use super::cursor::Cursor;
 use super::error::ConfigError;
+use super::{Config, ROUNDUP_INTERVALS};
+
+impl Config {
+    /// The number of divisions for a request (`AcceleratorAllocatorConfig::roundup_power2_divisions`): intervals start
+    /// at 1 MiB; smaller requests use the first, larger than 32 GiB the last.
+    #[inline]
+    pub fn roundup_divisions(&self, requested_bytes: u64) -> u64 {
+        let interval = requested_bytes.max(1).ilog2().saturating_sub(20) as usize;
+        self.roundup_power2_divisions[interval.min(self.roundup_power2_divisions.len() - 1)]
+    }
+}
 
 /// More than this and the divisions are smaller than a block for every size there is.
 const SENSIBLE_DIVISIONS: u64 = 1 << 32;
@@ -84,5 +94,23 @@ fn interval(cursor: &mut Cursor, i: usize) -> Result<usize, ConfigError> {
 fn warn_if_senseless(cursor: &mut Cursor, i: usize, value: u64) {
     if value > SENSIBLE_DIVISIONS {
         cursor.warn(i, format!("{value} divisions are more than any size has blocks"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_the_power_of_two_below_from_1_mib_on() {
+        let mut config = Config::default();
+        for (index, divisions) in config.roundup_power2_divisions.iter_mut().enumerate() {
+            *divisions = index as u64;
+        }
+        for (requested, interval) in
+            [(1, 0), (1 << 20, 0), ((2 << 20) - 1, 0), (2 << 20, 1), (32 << 30, 15), (1 << 40, 15)]
+        {
+            assert_eq!(config.roundup_divisions(requested), interval);
+        }
     }
 }

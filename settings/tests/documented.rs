@@ -1,6 +1,6 @@
 //! docs/settings.md says what the parser does.
 
-use allocator::config::{Settings, TapePath};
+use settings::{Settings, TapePath};
 
 #[test]
 fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
