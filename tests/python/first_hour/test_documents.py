@@ -75,8 +75,9 @@ def pattern(lines):
             parts.append(r"(?:.*\n)*?")
             continue
         is_cut = bool(words) and words[-1] == "..."
-        shown = r"[ \t]+".join(re.escape(word) for word in (words[:-1] if is_cut else words))
-        parts.append(rf"[ \t]*{shown}{'.*' if is_cut else '[ \t]*'}\n")
+        shown = " +".join(re.escape(word) for word in (words[:-1] if is_cut else words))
+        end = ".*" if is_cut else " *"
+        parts.append(f" *{shown}{end}\\n")
     return "".join(parts)
 
 
