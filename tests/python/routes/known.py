@@ -47,13 +47,15 @@ NEWER = {
     "torch.cuda.memory._record_memory_history(global_record_annotations=True)": "`external_annotations` is empty",
 }
 
-# What holds under one torch only.
+INNER_POOL = "the inner pool is used, as in PyTorch since 2.10; PyTorch 2.7 uses the outer one"
+
+# Differences under one version of PyTorch only.
 KNOWN_UNDER = {
     ("2.7", "pluggable"): {
-        "torch.cuda.use_mem_pool, nested": "the inner pool is used, as in PyTorch since 2.10; PyTorch 2.7 uses the outer one"
+        "torch.cuda.use_mem_pool, nested": INNER_POOL,
     },
     ("2.7", "bridge"): {
-        "torch.cuda.use_mem_pool, nested": "the inner pool is used, as in PyTorch since 2.10; PyTorch 2.7 uses the outer one",
+        "torch.cuda.use_mem_pool, nested": INNER_POOL,
     },
     ("2.7", "observe"): {  # As PyTorch's there.
         "torch.cuda.memory._record_memory_history(skip_actions=...)": None,
