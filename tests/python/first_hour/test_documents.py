@@ -1,10 +1,11 @@
-"""Commands and outputs in the documents are real: each `console` block runs, and each `vramtape` command has help.
+"""Commands and outputs in the documents are real: `console` blocks run, and verbs, options and names exist.
 
 A document's `console` blocks run in order in one folder, with the installed wheel and the simulated driver. A line
 after `$ ` is a command; the lines behind it are its output, in order. `...` stands for any lines, at the end of a line
 for the rest of the line, and white space counts as one space. The folder has `train.py`, the GPT of `examples`, and
 `snapshot.pickle`, a memory snapshot of PyTorch 2.15. A `python` block that calls `vramtape.install` goes to the top of
-`train.py`. `sh` blocks do not run: their verbs and options are looked up in `--help`.
+`train.py`. `sh` blocks do not run: their verbs and options are looked up in `--help`. Names of the package in `python`
+blocks exist.
 """
 
 import os
@@ -20,6 +21,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 SNAPSHOT = os.path.join(ROOT, "tests/data/traces/gpt2_train-default.pickle.zst")
 LIMIT_SECONDS = 300
+# The results and tapes of recordings, by command line and script.
+RECORDED = {}
 
 
 def documents():
@@ -39,6 +42,7 @@ def environment():
     """Nothing of the caller's that steers an allocator, and the simulated driver."""
     steering = ("VRAMTAPE_CONF", "VRAMTAPE_SIM_", "PYTORCH_", "CUDA_VISIBLE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
+    kept["PYTHONUNBUFFERED"] = "1"
     if "VRAMTAPE_SIMCUDA" not in kept:
         import vramtape
 
@@ -64,6 +68,26 @@ def run(line, folder):
         timeout=LIMIT_SECONDS,
     )
     return done.returncode, done.stdout
+
+
+def record(line, folder):
+    """The same for a recording, which is made once for each script, because several documents begin with it."""
+    with open(os.path.join(folder, "train.py"), encoding="utf-8") as file:
+        key = line, file.read()
+    if key not in RECORDED:
+        before = set(os.listdir(folder))
+        result = run(line, folder)
+        made = sorted(name for name in set(os.listdir(folder)) - before if name.endswith(".vtape"))
+        files = {}
+        for name in made:
+            with open(os.path.join(folder, name), "rb") as file:
+                files[name] = file.read()
+        RECORDED[key] = result, files
+    result, files = RECORDED[key]
+    for name, content in files.items():
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(content)
+    return result
 
 
 def pattern(lines):
@@ -98,7 +122,7 @@ def shown_output_is_real(name):
             if kind != "console":
                 continue
             for line, output in console(lines):
-                code, text = run(line, folder)
+                code, text = record(line, folder) if line.startswith("vramtape run ") else run(line, folder)
                 assert code == 0, f"{name}: `{line}` ended with {code}:\n{text}"
                 if output:
                     assert re.fullmatch(pattern(output), text), f"{name}: `{line}` prints otherwise:\n{text}"
@@ -147,17 +171,30 @@ def commands_have_help(name, helps):
     return commands
 
 
+def names_exist(name):
+    """Each `vramtape.NAME` of a document's `python` blocks is in the package."""
+    import vramtape
+
+    names = set()
+    for kind, lines in blocks(name):
+        if kind == "python":
+            names.update(re.findall(r"(?<!import )(?<!from )\bvramtape\.(\w+)", "\n".join(lines)))
+    missing = sorted(one for one in names - {"integrations"} if not hasattr(vramtape, one))
+    assert not missing, f"{name}: the package has no {missing}"
+    return len(names)
+
+
 def main():
     """A case for each document that shows a command."""
     failed, shown, looked_up, helps = 0, 0, 0, {}
     for name in documents():
         begun = time.monotonic()
         try:
-            ran, found = shown_output_is_real(name), commands_have_help(name, helps)
+            ran, found, names = shown_output_is_real(name), commands_have_help(name, helps), names_exist(name)
             shown, looked_up = shown + ran, looked_up + found
-            if ran or found:
-                seconds = time.monotonic() - begun
-                print(f"PASS documents.{name} {seconds:.1f} s ({ran} run, {found} in --help)", flush=True)
+            if ran or found or names:
+                counts = f"{ran} run, {found} in --help, {names} names"
+                print(f"PASS documents.{name} {time.monotonic() - begun:.1f} s ({counts})", flush=True)
         except Exception as error:  # A document reports; the others are still read.
             failed += 1
             print(f"FAIL documents.{name}: {error}", flush=True)
