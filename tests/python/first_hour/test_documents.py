@@ -4,8 +4,8 @@ A document's `console` blocks run in order in one folder, with the installed whe
 after `$ ` is a command; the lines behind it are its output, in order. `...` stands for any lines, at the end of a line
 for the rest of the line, and white space counts as one space. The folder has `train.py`, the GPT of `examples`, and
 `snapshot.pickle`, a memory snapshot of PyTorch 2.15. A `python` block that calls `vramtape.install` goes to the top of
-`train.py`. `sh` blocks do not run: their verbs and options are looked up in `--help`. Names of the package in `python`
-blocks exist.
+`train.py`. Verbs and options of `sh` blocks, and of commands in the text, are looked up in `--help`, and names of the
+package in `python` blocks must exist.
 """
 
 import os
@@ -143,14 +143,20 @@ def console(lines):
 
 
 def command_lines(name):
-    """The `vramtape` commands of a document's `sh` and `console` blocks, without comments."""
+    """The `vramtape` commands of a document, in its `sh` and `console` blocks, without comments, and in its text."""
+    command = re.compile(r"(?:\w+=\S+ )*(?:python -m )?vramtape ([a-z].*)")
     for kind, lines in blocks(name):
         if kind in ("sh", "console"):
             for line in lines:
-                line = re.sub(r"\s#.*", "", line[2:] if line.startswith("$ ") else line)
-                found = re.match(r"(?:\w+=\S+ )*(?:python -m )?vramtape (.*)", line)
+                found = command.match(re.sub(r"\s#.*", "", line[2:] if line.startswith("$ ") else line))
                 if found:
                     yield found.group(1)
+    with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+        text = re.sub(r"(?ms)^```.*?^```$", "", file.read())
+    for code in re.findall(r"`([^`]+)`", text):
+        found = command.fullmatch(" ".join(code.split()))
+        if found:
+            yield found.group(1)
 
 
 def commands_have_help(name, helps):
