@@ -1,4 +1,4 @@
-"""vramtape: PyTorch's GPU memory, allocated with less waste, recorded, and replayed.
+"""vramtape: an allocator for PyTorch's GPU memory that records every allocation, and replays of the records.
 
 >>> import vramtape
 >>> vramtape.install()  # Before CUDA is used; or start with ``python -m vramtape run train.py``.

@@ -142,14 +142,34 @@ fn links_in_documents_lead_somewhere() {
     let mut faults = Vec::new();
     for Source { name, text } in sources(&[".md"]) {
         let folder = root().join(&name).parent().expect("a folder").to_owned();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let path = target.split('#').next().unwrap_or_default();
-            if !target.contains("://") && !path.is_empty() && !folder.join(path).exists() {
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let pictures = ["src=\"", "srcset=\""]
+            .into_iter()
+            .flat_map(|key| text.split(key).skip(1).filter_map(|rest| rest.split('"').next()));
+        for target in links.chain(pictures).filter(|target| !target.contains("://")) {
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let document = if path.is_empty() { root().join(&name) } else { folder.join(path) };
+            if !document.exists() {
                 faults.push(format!("{name}: {target} is not there"));
+            } else if !anchor.is_empty() && !anchors(&document).contains(&anchor.to_owned()) {
+                faults.push(format!("{name}: {target}: no such heading"));
             }
         }
     }
     none(&faults);
+}
+
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(document: &Path) -> Vec<String> {
+    let text = fs::read_to_string(document).expect("a readable document");
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let heading = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
 }
 
 #[test]
@@ -182,8 +202,10 @@ fn the_readme_is_short_and_the_changelog_begins_with_what_is_unreleased() {
 fn the_commands_in_the_documents_exist() {
     let mut faults = Vec::new();
     let mut commands = 0;
-    for name in ["README.md", "CONTRIBUTING.md"] {
-        let text = fs::read_to_string(root().join(name)).expect("a readable file");
+    for Source { name, text } in sources(&[".md"]) {
+        if name.starts_with("docs/results/") {
+            continue; // They have the commands of their day.
+        }
         for line in text.lines().filter_map(|line| line.split('#').next()) {
             let words: Vec<_> =
                 line.split([' ', '`', ';', '(']).filter(|w| !w.is_empty()).collect();

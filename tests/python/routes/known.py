@@ -7,12 +7,12 @@ row has become equal fails the test.
 NEEDS_BRIDGE = "needs the bridge"
 
 PLUGGABLE = {
-    "torch.cuda.get_allocator_backend": "`'pluggable'`, as PyTorch names it",
+    "torch.cuda.get_allocator_backend": "returns `'pluggable'`, PyTorch's name for such an allocator",
     "torch.cuda.memory._record_memory_history(record_pinned_host_memory=True)": (
-        "the device's part only; `host_segments` and `host_traces` are empty"
+        "records device memory only; `host_segments` and `host_traces` are empty"
     ),
     "torch._C._cuda_attach_out_of_memory_observer(one that raises)": (
-        "the observer's exception is shown on stderr, and `torch.OutOfMemoryError` follows"
+        "the observer's exception is printed, and `torch.OutOfMemoryError` is raised"
     ),
     "torch._C._cuda_checkPoolLiveAllocations": NEEDS_BRIDGE,
     "torch._C._cuda_getCheckpointState": NEEDS_BRIDGE,
@@ -22,7 +22,7 @@ PLUGGABLE = {
 
 BRIDGE: dict = {}
 
-TAKES_A_SNAPSHOT = "the history begins with the entry of the snapshot that the observer takes when CUDA begins"
+TAKES_A_SNAPSHOT = "the history's first entry is the snapshot that the observer takes when CUDA starts"
 OBSERVE = {
     "torch.cuda.memory._snapshot of expandable segments": TAKES_A_SNAPSHOT,
     "torch.cuda.memory._dump_snapshot": TAKES_A_SNAPSHOT,
@@ -36,7 +36,7 @@ OBSERVE = {
     "torch.cuda.memory._set_memory_metadata": TAKES_A_SNAPSHOT,
     "torch.cuda.MemPool in the history": TAKES_A_SNAPSHOT,
     "torch.cuda.memory._record_memory_history(clear_history=True)": (
-        "the stack of an emptied cache has a frame of the observer's"
+        "the stack of `empty_cache` has a frame of the observer"
     ),
 }
 
@@ -47,13 +47,15 @@ NEWER = {
     "torch.cuda.memory._record_memory_history(global_record_annotations=True)": "`external_annotations` is empty",
 }
 
-# What holds under one torch only.
+INNER_POOL = "the inner pool is used, as in PyTorch since 2.10; PyTorch 2.7 uses the outer one"
+
+# Differences under one version of PyTorch only.
 KNOWN_UNDER = {
     ("2.7", "pluggable"): {
-        "torch.cuda.use_mem_pool, nested": "the inner pool serves, as in PyTorch since 2.10; in 2.7 the outer one did"
+        "torch.cuda.use_mem_pool, nested": INNER_POOL,
     },
     ("2.7", "bridge"): {
-        "torch.cuda.use_mem_pool, nested": "the inner pool serves, as in PyTorch since 2.10; in 2.7 the outer one did",
+        "torch.cuda.use_mem_pool, nested": INNER_POOL,
     },
     ("2.7", "observe"): {  # As PyTorch's there.
         "torch.cuda.memory._record_memory_history(skip_actions=...)": None,

@@ -1,4 +1,4 @@
-"""The table of docs/pytorch.md: a section for each torch, a row for each function, a column for each route."""
+"""The tables of docs/pytorch.md: a section for each torch, a row for each difference between a route and PyTorch."""
 
 import re
 
@@ -7,13 +7,21 @@ EQUAL, ABSENT = "=", "-"
 
 
 def section(version, rows):
-    """The section's text; `rows` are (function, what each route does)."""
+    """The section's text; `rows` are (function, the answer of each route). Equal answers are counted only."""
+    functions = {}
+    for name, cells in rows:
+        for route, cell in zip(ROUTES, cells):
+            if cell not in (EQUAL, ABSENT):
+                functions.setdefault((route, cell), []).append(code(name))
+    groups = sorted(functions.items(), key=lambda group: ROUTES.index(group[0][0]))
     lines = [
         f"## PyTorch {version}",
         "",
-        f"| function | {' | '.join(ROUTES)} |",
-        f"|---|{'---|' * len(ROUTES)}",
-        *(f"| {code(name)} | {' | '.join(cells)} |" for name, cells in rows),
+        f"{len(rows)} calls compared under each route.",
+        "",
+        "| route | difference | calls |",
+        "|---|---|---|",
+        *(f"| {route} | {cell} | {', '.join(names)} |" for (route, cell), names in groups),
         "",
     ]
     return "\n".join(lines)
@@ -36,11 +44,11 @@ def title(text):
     return text.splitlines()[0]
 
 
-def columns(text):
-    """The cells of a section by (function, route)."""
+def differences(text):
+    """The differences of a section by (function, route), and how many calls were compared."""
     cells = {}
     for line in text.splitlines():
-        if line.startswith("| `"):
-            name, *answers = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-            cells.update({(name, route): answer for route, answer in zip(ROUTES, answers)})
-    return cells
+        if line.startswith("| ") and not line.startswith("| route |"):
+            route, difference, names = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            cells.update({(name, route): difference for name in re.findall(r"`([^`]+)`", names)})
+    return cells, re.findall(r"(?m)^\d+ calls", text)
