@@ -7,9 +7,9 @@ use std::io::Cursor;
 
 use trace_format::{Index, Item, Reader, StackId, State};
 
-/// The file header of version 1.
+/// The file header.
 pub(crate) fn file_header() -> Vec<u8> {
-    sealed(b"\x89VTP\r\n\x1a\n\x01\0\0\0")
+    sealed(b"\x89VTP\r\n\x1a\n\x02\0\0\0")
 }
 
 /// A chunk with a right checksum over whatever it holds.

@@ -7,7 +7,7 @@ use crate::ids::DeviceId;
 /// First bytes of every tape. The high bit, the line ends and the end-of-file mark show damage done by transfers
 /// that take it for text, as in PNG.
 pub const MAGIC: [u8; 8] = [0x89, b'V', b'T', b'P', 0x0d, 0x0a, 0x1a, 0x0a];
-/// The version of the format that this crate writes; it reads this one and those before.
+/// The version of the format that this crate writes and reads. Version 1 was never released.
 pub const VERSION: u32 = 2;
 /// Bytes of the file header.
 pub const FILE_HEADER_BYTES: usize = 16;
@@ -122,7 +122,7 @@ impl ChunkHeader {
         bytes
     }
 
-    /// `None` where the mark or the checksum is wrong, or a length is beyond what version 1 allows.
+    /// `None` where the mark or the checksum is wrong, or a length is beyond what the format allows.
     pub(crate) fn decode(bytes: &[u8; CHUNK_HEADER_BYTES]) -> Option<Self> {
         if bytes[..4] != CHUNK_MARK || u32_at(bytes, 28) != crc32fast::hash(&bytes[..28]) {
             return None;

@@ -12,7 +12,7 @@ pub enum Malformed {
     /// A number does not fit its type.
     #[error("a number is too large")]
     Range,
-    /// A code that version 1 does not know.
+    /// A code that this version does not know.
     #[error("it holds a code that this version does not know")]
     Code,
     /// A reference to something that was not defined before.

@@ -17,7 +17,7 @@ use trace_format::{
 const ROUNDS: u64 = 1500;
 
 fn golden() -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1.vtape");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v2.vtape");
     std::fs::read(path).unwrap()
 }
 
@@ -204,10 +204,14 @@ fn chunks_of_later_versions_are_skipped_and_counted() {
 #[test]
 fn each_fault_is_told_apart_and_says_what_to_do() {
     let whole = golden();
-    let mut later = whole.clone();
-    later[8] = VERSION as u8 + 1;
-    let crc = crc32fast::hash(&later[..12]).to_le_bytes();
-    later[12..16].copy_from_slice(&crc);
+    let of_version = |version: u32| {
+        let mut tape = whole.clone();
+        tape[8] = version as u8;
+        let crc = crc32fast::hash(&tape[..12]).to_le_bytes();
+        tape[12..16].copy_from_slice(&crc);
+        tape
+    };
+    let (earlier, later) = (of_version(VERSION - 1), of_version(VERSION + 1));
     let mut header = whole.clone();
     header[9] = 1;
     let mut text = whole.clone();
@@ -220,17 +224,17 @@ fn each_fault_is_told_apart_and_says_what_to_do() {
     let mut gap = file_header();
     gap.extend(chunk(1, 0, 0, 2, 1, b"{}"));
     gap.extend(chunk(2, 0, 2, 2, 1, b"\0\x01a"));
-    let too_new = format!(
-        "has version {}, and this program reads versions up to {VERSION}; use a newer vramtape",
-        VERSION + 1
-    );
+    let version = |found| format!("has version {found}, and this program reads version {VERSION};");
+    let too_old = version(VERSION - 1) + " no release wrote it: record again";
+    let too_new = version(VERSION + 1) + " use a newer vramtape";
     let packed = [tape_with(8, 0, b""), chunk(4, 9, 4, 1, 1, b"x")].concat();
-    let cases: [(&[u8], &str); 11] = [
+    let cases: [(&[u8], &str); 12] = [
         (b"", "ended before its first chunk was written; nothing can be recovered"),
         (&whole[..30], "ended before its first chunk was written"),
         (b"PK\x03\x04 is some archive", "no vramtape tape; give a .vtape file"),
         (&text, "copied as text, which destroyed it; copy it again in binary mode"),
         (&header, "file header is damaged; take another copy"),
+        (&earlier, &too_old),
         (&later, &too_new),
         (&middle, "chunk 0 at byte 16: the chunk is damaged, although more follow"),
         (&second, "keep what lies before: head -c"),

@@ -156,7 +156,7 @@ fn check_file_header(bytes: &[u8]) -> Result<(), ReadCause> {
         return Err(ReadCause::HeaderDamaged);
     }
     match u32_at(bytes, 8) {
-        1..=VERSION => Ok(()),
+        VERSION => Ok(()),
         version => Err(ReadCause::Version(version)),
     }
 }

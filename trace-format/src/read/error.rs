@@ -33,8 +33,8 @@ pub enum ReadCause {
     /// The file header's checksum is wrong.
     #[error("the file header is damaged")]
     HeaderDamaged,
-    /// The file has a version that this program does not know.
-    #[error("the tape has version {0}, and this program reads versions up to {VERSION}")]
+    /// The file has a version that this program does not read: a later one, or the unreleased version 1.
+    #[error("the tape has version {0}, and this program reads version {VERSION}")]
     Version(u32),
     /// The first chunk is not there, or not whole.
     #[error("the recording ended before its first chunk was written")]
@@ -86,6 +86,7 @@ impl fmt::Display for ReadError {
             ),
             ReadCause::CopiedAsText => f.write_str("copy it again in binary mode"),
             ReadCause::HeaderDamaged => f.write_str("take another copy of the file"),
+            ReadCause::Version(..VERSION) => f.write_str("no release wrote it: record again"),
             ReadCause::Version(_) | ReadCause::Packing => f.write_str("use a newer vramtape"),
             ReadCause::Empty => f.write_str("nothing can be recovered: record again"),
             ReadCause::Damaged { .. }
