@@ -354,4 +354,16 @@ mod tests {
         assert_eq!(region.get(Word::SegmentsMissing), 0);
         assert_eq!(as_seen(read(&region, false).unwrap()), []);
     }
+
+    #[test]
+    fn a_segment_beyond_the_table_that_grows_is_missing_once() {
+        let region = region();
+        let mut table = Table::default();
+        let rows = region.rows::<SEGMENT_WORDS>(Part::Segments).len() as u64;
+        (0..=rows).for_each(|n| table.apply(&region, change(&event(true, 3 * n, 1))));
+        table.apply(&region, change(&event(true, 3 * rows + 1, 1)));
+        assert_eq!(region.get(Word::SegmentsMissing), 1);
+        table.apply(&region, change(&event(false, 3 * rows, 2)));
+        assert_eq!(region.get(Word::SegmentsMissing), 0);
+    }
 }
