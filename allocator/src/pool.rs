@@ -155,6 +155,9 @@ impl Pools {
         self.slots.remove(&id);
         self.vacant_slots.insert(slot);
         self.freeable.remove(slot);
+        // A pool of the same name is another one.
+        self.use_on_oom.remove(id);
+        self.no_split.remove(id);
     }
 
     /// The name of the pool that a half belongs to.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use allocator::heap::{PoolChoice, Request};
 use allocator::record::{
     AnyRecorder, AttachedTape, PER_HOLD, Recorder, Ring, RingPart, RingReader, SystemClock,
     TapeRecorder, TapeSource, TapeSummary, base_in_slices, recover_rings, save_rings,
@@ -14,7 +15,7 @@ use allocator::record::{
 use settings::Config;
 use trace_format::{
     BaseOrder, BaseState, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record, ScopeFilter,
-    StackId, State,
+    StackId, State, Stream,
 };
 use workload::{POOL, Shared, Workload, heap_with};
 
@@ -333,4 +334,32 @@ fn a_ring_with_more_pools_than_it_has_room_for_says_so_everywhere() {
     let mut reader = Reader::open(&tape).unwrap();
     reader.by_ref().for_each(|item| drop(item.unwrap()));
     assert!(says_so(reader.meta()));
+}
+
+/// A pool's cycle as a `MemPool` makes it, beside so many live pools that the ring's table is nearly full.
+#[test]
+fn pools_that_ended_take_no_room_of_the_ring_beside_many_that_live() {
+    let dir = tempfile::tempdir().unwrap();
+    let (heap, ring, mut work) = prepared(dir.path(), 256, false);
+    work.run(&heap, 500);
+    let mut reader = RingReader::open(&ring.path().unwrap()).unwrap();
+    for pool in 2..1_300 {
+        heap.lock().unwrap().create_pool(PoolId(0, pool), None).unwrap();
+    }
+    for pool in (5_000..6_000).map(|number| PoolId(0, number)) {
+        let mut now = heap.lock().unwrap();
+        now.create_pool(pool, None).unwrap();
+        now.begin_pool(pool, ScopeFilter::Thread, Arc::new(|_| true)).unwrap();
+        let choice = PoolChoice::ByScope;
+        let (requested_bytes, stream, stack) = (4096, Stream(0), StackId::NONE);
+        let request = Request { requested_bytes, stream, pool: choice, stack };
+        let addr = now.malloc(&request).unwrap();
+        now.end_pool(pool).unwrap();
+        now.free(addr, stack).unwrap();
+        now.release_pool(pool).unwrap();
+        now.release_pool(pool).unwrap();
+        now.empty_cache(pool, stack).unwrap();
+        assert_eq!(reader.info().missing_pools, 0);
+    }
+    expect_base_of(&heap, &ring, &mut reader);
 }

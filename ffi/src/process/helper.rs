@@ -24,3 +24,20 @@ pub(super) fn spawn(
         }
     })
 }
+
+#[cfg(test)]
+pub(super) mod testing {
+    use std::env;
+    use std::process::{Command, Stdio};
+
+    /// A process that runs one ignored test of this program and nothing else.
+    pub(in crate::process) fn alone(test: &str) -> Command {
+        let mut process = Command::new(env::current_exe().expect("the path of this program"));
+        process
+            .args(["--ignored", "--exact", test, "--nocapture", "--test-threads=1"])
+            .env_remove("VRAMTAPE_LOG")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        process
+    }
+}

@@ -47,36 +47,47 @@ pub(crate) fn watch() {
 /// Begins, if it is wanted and this process did not. Called with the process's lock held, when a device is opened:
 /// there is nothing to finish before, and a thread more would make Python warn of a fork.
 pub(super) fn arm() {
-    let pid = std::process::id() as i32;
-    if !IS_WANTED.load(Ordering::Acquire) || OWNER.load(Ordering::Acquire) == pid {
-        return;
+    if IS_WANTED.load(Ordering::Acquire) && OWNER.load(Ordering::Acquire) != own_pid() {
+        arm_with(wait);
     }
+}
+
+fn own_pid() -> i32 {
+    std::process::id() as i32
+}
+
+fn arm_with(wait: fn()) {
     // SAFETY: its memory is static, and no thread of this process uses it yet.
     let made = unsafe { libc::sem_init(WAKE.get(), 0, 0) };
     if made != 0 {
         return;
     }
-    let loss = "SIGTERM and SIGHUP do not finish the tape from here on";
-    let started = helper::spawn("vramtape-signals", loss, wait, || {
-        for (signal, _) in SIGNALS {
-            if action(signal) == handler() {
-                set(signal, libc::SIG_DFL);
-            }
-        }
-        // A signal that arrived meanwhile woke no thread.
-        if ARRIVED.load(Ordering::Acquire) != 0 {
-            die(ARRIVED.load(Ordering::Acquire));
-        }
-    });
-    if let Err(error) = started {
-        tracing::debug!("SIGTERM will not finish the tape: no thread: {error}");
-        return;
-    }
-    OWNER.store(pid, Ordering::Release);
+    // Before the thread, which takes the handler away if it fails. A signal that comes first is not lost: the semaphore
+    // counts it.
+    OWNER.store(own_pid(), Ordering::Release);
     for (signal, _) in SIGNALS {
         if action(signal) == libc::SIG_DFL || action(signal) == handler() {
             set(signal, handler());
         }
+    }
+    let loss = "SIGTERM and SIGHUP do not finish the tape from here on";
+    if let Err(error) = helper::spawn("vramtape-signals", loss, wait, disarm) {
+        tracing::debug!("SIGTERM will not finish the tape: no thread: {error}");
+        OWNER.store(0, Ordering::Release);
+        disarm();
+    }
+}
+
+/// Lets the signals end the process at once again.
+fn disarm() {
+    for (signal, _) in SIGNALS {
+        if action(signal) == handler() {
+            set(signal, libc::SIG_DFL);
+        }
+    }
+    // A signal that arrived meanwhile woke no thread.
+    if ARRIVED.load(Ordering::Acquire) != 0 {
+        die(ARRIVED.load(Ordering::Acquire));
     }
 }
 
@@ -152,4 +163,69 @@ fn die(signal: c_int) {
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut()) };
     // SAFETY: sends a signal to this thread, which takes it with its default action.
     unsafe { libc::raise(signal) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+    use std::thread;
+
+    use super::super::helper::testing::alone;
+    use super::*;
+
+    /// How a process ends that gets SIGTERM once it has printed a line, and its last lines.
+    fn end_by_sigterm(test: &str) -> (ExitStatus, String) {
+        let mut process = alone(test).spawn().expect("a process");
+        let mut errors = BufReader::new(process.stderr.take().expect("a pipe"));
+        let mut text = String::new();
+        while !text.contains('\n') {
+            assert!(errors.read_line(&mut text).expect("its errors") > 0, "it ended by itself");
+        }
+        // SAFETY: sends a signal to a child that nothing has waited for.
+        assert_eq!(unsafe { libc::kill(process.id() as i32, libc::SIGTERM) }, 0);
+        let status = process.wait().expect("a child");
+        errors.read_to_string(&mut text).expect("its errors");
+        (status, text)
+    }
+
+    const LOSS: &str = "vramtape: SIGTERM and SIGHUP do not finish the tape from here on: internal error in vramtape";
+
+    #[test]
+    fn after_a_panic_of_the_thread_a_signal_ends_the_process_as_without_us() {
+        let (status, text) = end_by_sigterm("process::signals::tests::process_that_panics_at_once");
+        assert_eq!(status.signal(), Some(libc::SIGTERM), "{text}");
+        assert!(text.contains(LOSS) && text.contains("at once"), "{text}");
+    }
+
+    #[test]
+    fn a_signal_whose_handling_panics_ends_the_process_all_the_same() {
+        let (status, text) = end_by_sigterm("process::signals::tests::process_that_panics_later");
+        assert_eq!(status.signal(), Some(libc::SIGTERM), "{text}");
+        assert!(text.contains(LOSS) && text.contains("at the signal"), "{text}");
+    }
+
+    #[test]
+    #[ignore = "run by another test as a process to end"]
+    fn process_that_panics_at_once() {
+        crate::log::start().expect("no level is set");
+        std::panic::set_hook(Box::new(|_| {}));
+        arm_with(|| panic!("at once"));
+        thread::sleep(Duration::from_secs(30));
+    }
+
+    #[test]
+    #[ignore = "run by another test as a process to end"]
+    fn process_that_panics_later() {
+        crate::log::start().expect("no level is set");
+        std::panic::set_hook(Box::new(|_| {}));
+        arm_with(|| {
+            // SAFETY: it was made before this thread.
+            while unsafe { libc::sem_wait(WAKE.get()) } != 0 {}
+            panic!("at the signal");
+        });
+        eprintln!("ready");
+        thread::sleep(Duration::from_secs(30));
+    }
 }

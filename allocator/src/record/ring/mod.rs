@@ -16,6 +16,7 @@ mod moments;
 mod pack;
 mod place;
 mod pool_state;
+mod pool_table;
 mod reader;
 mod recorder;
 mod region;

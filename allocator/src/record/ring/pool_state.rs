@@ -1,17 +1,17 @@
-//! Pools, scopes, settings and memory fraction, double-buffered so that one copy survives a crash.
+//! Pools, scopes, settings and memory fraction, as events change them and as a ring's tables hold them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::collections::BTreeMap;
+use std::sync::atomic::{Ordering, fence};
 
 use trace_format::{Event, PoolId, PoolState, ScopeFilter, ScopeState, StringId};
 
 use super::layout::{Part, Word};
 use super::look::Look;
-use super::region::Region;
 
 /// The state after some record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PoolsState {
+    /// In no order: the last takes the place of one that ends.
     pub(super) pools: Vec<PoolState>,
     /// The place of each pool among them.
     places: BTreeMap<PoolId, usize>,
@@ -27,9 +27,9 @@ const OWN_SOURCE: u64 = 1;
 const USE_ON_OOM: u64 = 2;
 const NO_SPLIT: u64 = 4;
 /// Number of the next record, settings, fraction and whether there is one, pools, scopes.
-const FIXED_WORDS: usize = 6;
+pub(super) const FIXED_WORDS: usize = 6;
 /// Words of a pool or a scope.
-const ROW_WORDS: usize = 3;
+pub(super) const ROW_WORDS: usize = 3;
 
 impl PoolsState {
     /// What the event changes; false if nothing.
@@ -42,11 +42,12 @@ impl PoolsState {
             }
             Event::PoolEnd { pool } => self.scopes.retain(|scope| scope.pool != pool),
             Event::PoolRelease { pool } => {
-                let state = self.pool(pool);
-                state.use_count = state.use_count.saturating_sub(1);
+                self.change(pool, |state| state.use_count = state.use_count.saturating_sub(1));
             }
-            Event::PoolUseOnOom { pool, enabled } => self.pool(pool).use_on_oom = enabled,
-            Event::PoolNoSplit { pool } => self.pool(pool).no_split = true,
+            Event::PoolUseOnOom { pool, enabled } => {
+                self.change(pool, |state| state.use_on_oom = enabled);
+            }
+            Event::PoolNoSplit { pool } => self.change(pool, |state| state.no_split = true),
             Event::CaptureBegin { pool } => self.set_filter(pool, ScopeFilter::Capture),
             Event::CaptureEnd { pool } => self.set_filter(pool, ScopeFilter::Thread),
             Event::Settings { text } => self.settings = Some(text),
@@ -56,87 +57,80 @@ impl PoolsState {
         true
     }
 
-    /// Adds a user, the first of a pool that is new; a later one may bring the pool's source.
+    /// Adds a user; a later one may bring the pool's source. The first begins a new pool: a pool without users gets
+    /// none any more.
     fn hold(&mut self, pool: PoolId, own_source: bool) {
-        let state = self.pool(pool);
-        state.own_source = own_source || (state.use_count > 0 && state.own_source);
-        state.use_count = state.use_count.saturating_add(1);
-    }
-
-    fn pool(&mut self, pool: PoolId) -> &mut PoolState {
         let at = *self.places.entry(pool).or_insert_with(|| {
             self.pools.push(new_pool(pool));
             self.pools.len() - 1
         });
-        &mut self.pools[at]
+        let state = &mut self.pools[at];
+        if state.use_count == 0 {
+            *state = new_pool(pool);
+        }
+        state.own_source |= own_source;
+        state.use_count = state.use_count.saturating_add(1);
     }
 
-    /// Forgets what it had of a pool before it ended. A pool has ended that has no users and no segments.
-    pub(super) fn begin_anew(&mut self, pool: PoolId, has_segments: impl FnOnce() -> bool) {
-        if let Some(at) = self.places.get(&pool).copied()
-            && self.pools[at].use_count == 0
-            && !has_segments()
-        {
-            self.pools[at] = new_pool(pool);
+    /// Changes a pool, if there is one of this name.
+    fn change(&mut self, pool: PoolId, change: impl FnOnce(&mut PoolState)) {
+        if let Some(at) = self.place(pool) {
+            change(&mut self.pools[at]);
         }
     }
 
-    /// Drops the pools that ended.
-    pub(super) fn drop_ended(&mut self, with_segments: &BTreeSet<PoolId>) {
-        self.pools.retain(|state| state.use_count > 0 || with_segments.contains(&state.pool));
-        self.places = places(&self.pools);
+    /// The place of a pool among all.
+    pub(super) fn place(&self, pool: PoolId) -> Option<usize> {
+        self.places.get(&pool).copied()
+    }
+
+    /// Removes a pool. The last one takes its place, which is returned.
+    pub(super) fn remove(&mut self, pool: PoolId) -> Option<usize> {
+        let at = self.places.remove(&pool)?;
+        self.pools.swap_remove(at);
+        if let Some(moved) = self.pools.get(at) {
+            self.places.insert(moved.pool, at);
+        }
+        Some(at)
     }
 
     fn set_filter(&mut self, pool: PoolId, filter: ScopeFilter) {
         self.scopes.iter_mut().filter(|scope| scope.pool == pool).for_each(|s| s.filter = filter);
     }
 
-    /// Writes the state, of which record `next` is the first that is no part.
-    pub(super) fn write(&self, region: &Region, next: u64) {
-        let count = region.get(Word::PoolsCount) + 1;
-        let copy = copy(region, count);
-        let len = FIXED_WORDS + ROW_WORDS * (self.pools.len() + self.scopes.len());
-        let missing_words = len.saturating_sub(copy.len());
-        region.set(Word::PoolsMissing, missing_words.div_ceil(ROW_WORDS) as u64);
-        if missing_words > 0 {
-            return;
-        }
-        let words = self.words(next);
-        // Whoever sees one of the stores below sees the head behind the record.
-        fence(Ordering::Release);
-        for (word, value) in copy.iter().zip(words) {
-            word.store(value, Ordering::Relaxed);
-        }
-        region.word(Word::PoolsCount).store(count, Ordering::Release);
-    }
-
-    fn words(&self, next: u64) -> Vec<u64> {
+    /// What comes before the rows in a ring; record `next` is the first that is no part of the state.
+    pub(super) fn fixed_words(&self, next: u64) -> [u64; FIXED_WORDS] {
         let Self { pools, scopes, settings, memory_fraction, .. } = self;
-        let mut words = vec![
+        [
             next,
             settings.map_or(0, |text| u64::from(text.0) + 1),
             memory_fraction.map_or(0, f64::to_bits),
             u64::from(memory_fraction.is_some()),
             pools.len() as u64,
             scopes.len() as u64,
-        ];
-        for state in pools {
-            let flag = |is_set, flag| if is_set { flag } else { 0 };
-            let flags = flag(state.own_source, OWN_SOURCE)
-                | flag(state.use_on_oom, USE_ON_OOM)
-                | flag(state.no_split, NO_SPLIT);
-            let count = u64::from(state.use_count) | flags << 32;
-            words.extend([state.pool.0, state.pool.1, count]);
-        }
-        for scope in scopes {
+        ]
+    }
+
+    /// The row of the pool at a place, if there is one.
+    pub(super) fn pool_row(&self, place: usize) -> Option<[u64; ROW_WORDS]> {
+        let state = self.pools.get(place)?;
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(state.own_source, OWN_SOURCE)
+            | flag(state.use_on_oom, USE_ON_OOM)
+            | flag(state.no_split, NO_SPLIT);
+        Some([state.pool.0, state.pool.1, u64::from(state.use_count) | flags << 32])
+    }
+
+    /// The rows of the scopes, which follow those of the pools.
+    pub(super) fn scope_rows(&self) -> impl Iterator<Item = [u64; ROW_WORDS]> {
+        self.scopes.iter().map(|scope| {
             let filter = match scope.filter {
                 ScopeFilter::Capture => 0,
                 ScopeFilter::Thread => 1,
                 ScopeFilter::Unknown => 2,
             };
-            words.extend([scope.pool.0, scope.pool.1, filter]);
-        }
-        words
+            [scope.pool.0, scope.pool.1, filter]
+        })
     }
 
     /// The newest state, and the number of the first record that is no part of it. `None` where it is damaged.
@@ -200,15 +194,8 @@ fn places(pools: &[PoolState]) -> BTreeMap<PoolId, usize> {
     pools.iter().zip(0..).map(|(state, place)| (state.pool, place)).collect()
 }
 
-fn copy(region: &Region, count: u64) -> &[AtomicU64] {
-    let both = region.rows::<1>(Part::Pools).as_flattened();
-    let (even, odd) = both.split_at(both.len() / 2);
-    if count & 1 == 0 { even } else { odd }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::layout::Shape;
     use super::*;
 
     const POOL: PoolId = PoolId(0, 7);
@@ -217,26 +204,6 @@ mod tests {
         let mut pools_state = PoolsState::default();
         assert!(events.iter().all(|event| pools_state.apply(event)));
         pools_state
-    }
-
-    #[test]
-    fn what_is_written_is_read_and_the_last_write_counts() {
-        let region = Region::anonymous(Shape::new(64, 0)).unwrap();
-        assert_eq!(PoolsState::read(&region), Some((PoolsState::default(), 0)));
-        let filter = ScopeFilter::Unknown;
-        let mut pools_state = after(&[
-            Event::PoolCreate { pool: POOL, own_source: true },
-            Event::PoolUseOnOom { pool: POOL, enabled: true },
-            Event::PoolBegin { pool: PoolId(3, 0), filter },
-            Event::Settings { text: StringId(0) },
-        ]);
-        pools_state.write(&region, 4);
-        assert_eq!(PoolsState::read(&region), Some((pools_state.clone(), 4)));
-        for next in 5..8 {
-            pools_state.apply(&Event::MemoryFraction { fraction: next as f64 / 10.0 });
-            pools_state.write(&region, next);
-            assert_eq!(PoolsState::read(&region), Some((pools_state.clone(), next)));
-        }
     }
 
     #[test]
@@ -255,47 +222,30 @@ mod tests {
     }
 
     #[test]
-    fn pools_that_ended_are_dropped_and_begin_anew_under_their_name() {
-        let pool = |id| PoolId(0, id);
-        let events = (1..=3).flat_map(|id| {
-            [
-                Event::PoolCreate { pool: pool(id), own_source: false },
-                Event::PoolNoSplit { pool: pool(id) },
-            ]
-        });
-        let mut pools_state = after(&events.collect::<Vec<_>>());
-        for id in [1, 2] {
-            pools_state.apply(&Event::PoolRelease { pool: pool(id) });
+    fn a_pool_that_ended_leaves_nothing_to_another_of_its_name() {
+        let create = |pool| Event::PoolCreate { pool: PoolId(0, pool), own_source: true };
+        let mut pools_state = after(&[
+            create(1),
+            create(2),
+            Event::PoolNoSplit { pool: PoolId(0, 1) },
+            create(3),
+            Event::PoolRelease { pool: PoolId(0, 1) },
+            Event::PoolBegin { pool: PoolId(0, 1), filter: ScopeFilter::Thread },
+        ]);
+        let first = &pools_state.pools[0];
+        assert_eq!((first.use_count, first.no_split, first.own_source), (1, false, false));
+        assert_eq!(pools_state.remove(PoolId(0, 1)), Some(0));
+        assert_eq!(pools_state.remove(PoolId(0, 1)), None);
+        // None of these may bring it back.
+        for event in [
+            Event::PoolRelease { pool: PoolId(0, 1) },
+            Event::PoolUseOnOom { pool: PoolId(0, 1), enabled: true },
+            Event::PoolNoSplit { pool: PoolId(0, 1) },
+        ] {
+            pools_state.apply(&event);
         }
-        pools_state.begin_anew(pool(2), || true);
-        assert!(pools_state.pools[1].no_split, "a pool with segments has not ended");
-        pools_state.begin_anew(pool(2), || false);
-        assert!(!pools_state.pools[1].no_split, "a new pool has nothing of the one before");
-
-        pools_state.drop_ended(&BTreeSet::from([pool(2)]));
-        let left: Vec<_> = pools_state.pools.iter().map(|state| state.pool).collect();
-        assert_eq!(left, [pool(2), pool(3)]);
-        for id in [1, 3] {
-            pools_state.apply(&Event::PoolCreate { pool: pool(id), own_source: false });
-        }
-        let counts: Vec<_> = pools_state.pools.iter().map(|state| state.use_count).collect();
-        assert_eq!(counts, [0, 2, 1], "each event finds its own pool");
-    }
-
-    #[test]
-    fn more_pools_than_fit_are_missing_and_damage_is_no_panic() {
-        let region = Region::anonymous(Shape::new(64, 0)).unwrap();
-        let mut pools_state = PoolsState::default();
-        for pool in 1..3_000 {
-            pools_state.apply(&Event::PoolCreate { pool: PoolId(pool, 0), own_source: false });
-        }
-        pools_state.write(&region, 3_000);
-        let capacity = (Shape::new(64, 0).pools_words - FIXED_WORDS) / ROW_WORDS;
-        assert_eq!(region.get(Word::PoolsMissing), 2_999 - capacity as u64);
-        pools_state = PoolsState::default();
-        pools_state.write(&region, 3_001);
-        assert_eq!(region.get(Word::PoolsMissing), 0);
-        copy(&region, 1)[4].store(u64::MAX, Ordering::Relaxed);
-        assert_eq!(PoolsState::read(&region), None);
+        pools_state.apply(&create(2));
+        let left: Vec<_> = pools_state.pools.iter().map(|p| (p.pool.1, p.use_count)).collect();
+        assert_eq!(left, [(3, 1), (2, 2)], "each event finds its own pool");
     }
 }

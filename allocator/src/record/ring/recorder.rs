@@ -12,12 +12,11 @@ use super::contexts::{self, Context};
 use super::layout::{Payload, Word};
 use super::moments::{self, Noted, TICKS_BETWEEN};
 use super::pack::{self, Packed};
-use super::pool_state::PoolsState;
 use super::region::Region;
 use super::segments::{self, Change};
 use super::thread::{self, Mark};
 use super::words::{self, WIDE};
-use super::{Ring, RingOptions, TEXT_BYTES, blocks};
+use super::{Ring, RingOptions, TEXT_BYTES, blocks, pool_table};
 use crate::record::clock::{Clock, SystemClock};
 use crate::record::name_table::NameTable;
 use crate::record::{BlockSlot, Recorder};
@@ -38,17 +37,11 @@ pub struct RingRecorder<C: Clock = SystemClock> {
     rare: Box<Rare>,
 }
 
-/// Pools that ended are dropped once there are more than twice as many pools as this, or as were left the last time.
-/// So the table has room, and the amortized cost of a pool is constant.
-const POOLS_KEPT: usize = 32;
-
 /// What few records need.
 #[derive(Debug, Default)]
 struct Rare {
     segments: segments::Table,
-    pools_state: PoolsState,
-    /// Pools that were left when those that ended were dropped last.
-    pools_left: usize,
+    pools: pool_table::Table,
 }
 
 impl<C: Clock> RingRecorder<C> {
@@ -230,21 +223,24 @@ impl<C: Clock> RingRecorder<C> {
     #[inline(never)]
     fn enter(&mut self, stack: StackId, event: &Event) {
         let region = &self.ring.region;
-        let Rare { segments, pools_state, pools_left } = &mut *self.rare;
-        if let Some(change) = Change::of(event, stack) {
-            segments.apply(region, change);
-            return;
-        }
-        if let Event::PoolCreate { pool, .. } | Event::PoolBegin { pool, .. } = *event {
-            // A released pool ends with its last segment, which no record says.
-            pools_state.begin_anew(pool, || segments.any_of(pool));
-            if pools_state.pools.len() > 2 * (*pools_left).max(POOLS_KEPT) {
-                pools_state.drop_ended(&segments.pools());
-                *pools_left = pools_state.pools.len();
+        let Rare { segments, pools } = &mut *self.rare;
+        let is_changed = match Change::of(event, stack) {
+            Some(change) => {
+                segments.apply(region, change);
+                false
             }
-        }
-        if pools_state.apply(event) {
-            pools_state.write(region, self.next);
+            None => pools.apply(event),
+        };
+        // A released pool ends with its last segment, which no record says.
+        let has_ended = match *event {
+            Event::PoolRelease { pool }
+            | Event::PoolEnd { pool }
+            | Event::SegmentFree { pool, .. }
+            | Event::SegmentUnmap { pool, .. } => pools.drop_ended(pool, || segments.any_of(pool)),
+            _ => false,
+        };
+        if is_changed || has_ended {
+            pools.write(region, self.next);
         }
     }
 

@@ -3,7 +3,8 @@
 //! The header's version is odd while rows change. What is added is written before what it replaces is cut, so that a
 //! process killed in between leaves rows that hold too much, never too little; the last record says what to cut.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trace_format::{Addr, Event, PoolId, SegmentState, StackId, Stream};
@@ -96,16 +97,6 @@ impl Runs {
         self.0.into_iter()
     }
 
-    /// Whether the pool has any.
-    pub(super) fn any_of(&self, pool: PoolId) -> bool {
-        self.0.values().any(|run| run.pool == pool)
-    }
-
-    /// The pools that have some.
-    pub(super) fn pools(&self) -> BTreeSet<PoolId> {
-        self.0.values().map(|run| run.pool).collect()
-    }
-
     /// Makes memory mapped or unmapped whatever it was before; says how, additions first.
     pub(super) fn apply(&mut self, change: Change, edit: &mut impl FnMut(Edit)) {
         match change {
@@ -161,7 +152,9 @@ impl Runs {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     runs: Runs,
-    rows: BTreeMap<u64, usize>,
+    rows: BTreeMap<u64, (usize, PoolId)>,
+    /// Runs of each pool that has any.
+    counts: BTreeMap<PoolId, usize>,
     vacant: Vec<usize>,
     rows_used: usize,
 }
@@ -181,12 +174,7 @@ impl Table {
 
     /// Whether the pool has segments.
     pub(super) fn any_of(&self, pool: PoolId) -> bool {
-        self.runs.any_of(pool)
-    }
-
-    /// The pools that have segments.
-    pub(super) fn pools(&self) -> BTreeSet<PoolId> {
-        self.runs.pools()
+        self.counts.contains_key(&pool)
     }
 
     /// Enters a change whose record was published.
@@ -208,16 +196,19 @@ impl Table {
 
     fn set(&mut self, region: &Region, addr: u64, run: &Run) {
         let rows = region.rows::<SEGMENT_WORDS>(Part::Segments);
-        if let Some(row) = self.rows.get(&addr).and_then(|row| rows.get(*row)) {
+        if let Some(row) = self.rows.get(&addr) {
             // The rest stays: only a run's size changes in place.
-            row[2].store(run.size_bytes, Ordering::Relaxed);
+            if let Some(row) = rows.get(row.0) {
+                row[2].store(run.size_bytes, Ordering::Relaxed);
+            }
             return;
         }
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.rows_used += 1;
             self.rows_used - 1
         });
-        self.rows.insert(addr, at);
+        self.rows.insert(addr, (at, run.pool));
+        *self.counts.entry(run.pool).or_default() += 1;
         match rows.get(at) {
             Some(row) => store(row, addr, run),
             None => region.set(Word::SegmentsMissing, region.get(Word::SegmentsMissing) + 1),
@@ -225,7 +216,13 @@ impl Table {
     }
 
     fn remove(&mut self, region: &Region, addr: u64) {
-        let Some(at) = self.rows.remove(&addr) else { return };
+        let Some((at, pool)) = self.rows.remove(&addr) else { return };
+        if let Entry::Occupied(mut count) = self.counts.entry(pool) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
         self.vacant.push(at);
         match region.rows::<SEGMENT_WORDS>(Part::Segments).get(at) {
             Some(row) => row[0].store(0, Ordering::Relaxed),
@@ -356,5 +353,17 @@ mod tests {
         (0..rows + 3).for_each(|n| table.apply(&region, change(&event(false, 2 * n, 1))));
         assert_eq!(region.get(Word::SegmentsMissing), 0);
         assert_eq!(as_seen(read(&region, false).unwrap()), []);
+    }
+
+    #[test]
+    fn a_segment_beyond_the_table_that_grows_is_missing_once() {
+        let region = region();
+        let mut table = Table::default();
+        let rows = region.rows::<SEGMENT_WORDS>(Part::Segments).len() as u64;
+        (0..=rows).for_each(|n| table.apply(&region, change(&event(true, 3 * n, 1))));
+        table.apply(&region, change(&event(true, 3 * rows + 1, 1)));
+        assert_eq!(region.get(Word::SegmentsMissing), 1);
+        table.apply(&region, change(&event(false, 3 * rows, 2)));
+        assert_eq!(region.get(Word::SegmentsMissing), 0);
     }
 }

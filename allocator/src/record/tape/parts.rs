@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::{io, mem};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use trace_format::{
-    BaseState, DeviceId, DeviceMeta, Meta, ProgramEnd, Record, WriteCause, WriteError, Writer,
+    BaseState, DeviceId, DeviceMeta, Medium, Meta, ProgramEnd, Record, WriteCause, WriteError,
+    Writer,
 };
 
 use super::TapeError;
@@ -16,12 +18,57 @@ const SPARE_MAX_BYTES: u64 = 4 << 20;
 /// The same as a share of a small tape.
 const SPARE_SHARE: u64 = 16;
 
+/// The two names of a tape, and the files that have them; or a model of both.
+pub(super) trait Names {
+    /// A file to write to.
+    type File: Medium;
+
+    /// Gives the file at `path` the name of the older part, in place of that part.
+    fn make_older(&mut self, path: &Path) -> Result<(), TapeError>;
+
+    /// Gives the older part the tape's name, if no file has it.
+    fn make_newest(&mut self, path: &Path) -> io::Result<()>;
+
+    /// An empty file at `path`.
+    fn create(&mut self, path: &Path) -> Result<Self::File, TapeError>;
+
+    /// Removes the file at `path`.
+    fn remove(&mut self, path: &Path) -> io::Result<()>;
+}
+
+/// A folder of the system.
+pub(super) struct Folder;
+
+impl Names for Folder {
+    type File = File;
+
+    fn make_older(&mut self, path: &Path) -> Result<(), TapeError> {
+        let older = older_part(path);
+        may_be_replaced(&older)?;
+        Ok(fs::rename(path, &older).map_err(|error| io_error(&older, error))?)
+    }
+
+    fn make_newest(&mut self, path: &Path) -> io::Result<()> {
+        let older = older_part(path);
+        Ok(renameat_with(CWD, &older, CWD, path, RenameFlags::NOREPLACE)?)
+    }
+
+    fn create(&mut self, path: &Path) -> Result<File, TapeError> {
+        Ok(TapeFile::replace(path)?.into_parts().1)
+    }
+
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+}
+
 /// The file that is being written, and what came before it.
-pub(super) struct Parts {
+pub(super) struct Parts<N: Names = Folder> {
+    names: N,
     path: PathBuf,
     meta: Meta,
     max_bytes: Option<u64>,
-    writer: Writer<File>,
+    writer: Writer<N::File>,
     /// Size of the part before this one, and its records.
     previous_bytes: u64,
     previous_records: u64,
@@ -33,21 +80,44 @@ impl Parts {
     /// Begins the tape, whose file stays locked for as long as this process writes it.
     pub(super) fn begin(
         file: TapeFile,
+        meta: Meta,
+        max_bytes: Option<u64>,
+    ) -> Result<Self, TapeError> {
+        let (path, file) = file.into_parts();
+        let parts = Self::begin_in(Folder, path, file, meta, max_bytes)?;
+        if max_bytes.is_some() {
+            remove_older_part(&parts.path)?;
+        }
+        Ok(parts)
+    }
+}
+
+impl<N: Names> Parts<N> {
+    /// Begins the tape in an empty file at `path`.
+    pub(super) fn begin_in(
+        names: N,
+        path: PathBuf,
+        file: N::File,
         mut meta: Meta,
         max_bytes: Option<u64>,
     ) -> Result<Self, TapeError> {
         meta.part = max_bytes.map(|_| 1);
-        let (path, file) = file.into_parts();
         let writer = Writer::new(file, path.display().to_string(), &meta)?;
-        if max_bytes.is_some() {
-            remove_older_part(&path)?;
-        }
-        let (previous_bytes, previous_records) = (0, 0);
-        Ok(Self { path, meta, max_bytes, writer, previous_bytes, previous_records, base_bytes: 0 })
+        let (previous_bytes, previous_records, base_bytes) = (0, 0, 0);
+        Ok(Self {
+            names,
+            path,
+            meta,
+            max_bytes,
+            writer,
+            previous_bytes,
+            previous_records,
+            base_bytes,
+        })
     }
 
     /// The part that is being written.
-    pub(super) fn writer(&mut self) -> &mut Writer<File> {
+    pub(super) fn writer(&mut self) -> &mut Writer<N::File> {
         &mut self.writer
     }
 
@@ -83,19 +153,30 @@ impl Parts {
     /// Finishes this part, which has so many records, and begins the next one, which wants the state of every device.
     pub(super) fn turn(&mut self, records: u64) -> Result<(), TapeError> {
         self.writer.flush()?;
+        let size_bytes = self.writer.size_at_most_bytes();
+        self.names.make_older(&self.path)?;
         // The part before this one is replaced.
-        self.meta.dropped_bytes += self.previous_bytes;
-        self.meta.dropped_records += self.previous_records;
-        self.meta.part = self.meta.part.map(|part| part + 1);
-        (self.previous_bytes, self.previous_records) = (self.writer.size_at_most_bytes(), records);
-        let previous = older_part(&self.path);
-        may_be_replaced(&previous)?;
-        fs::rename(&self.path, &previous).map_err(|error| io_error(&previous, error))?;
-        let (path, file) = TapeFile::replace(&self.path)?.into_parts();
-        let next = Writer::new(file, path.display().to_string(), &self.meta)?;
+        self.meta.dropped_bytes += mem::take(&mut self.previous_bytes);
+        self.meta.dropped_records += mem::take(&mut self.previous_records);
+        let mut meta = self.meta.clone();
+        meta.part = meta.part.map(|part| part + 1);
+        let next = self.begin_part(&meta).inspect_err(|_| {
+            // This part is the last one then, and gets the tape's name back.
+            if let Err(error) = self.names.make_newest(&self.path) {
+                tracing::warn!("the tape is {}: {error}", older_part(&self.path).display());
+            }
+        })?;
+        self.meta = meta;
+        (self.previous_bytes, self.previous_records) = (size_bytes, records);
         let finished = mem::replace(&mut self.writer, next);
         finished.finish()?;
         Ok(())
+    }
+
+    fn begin_part(&mut self, meta: &Meta) -> Result<Writer<N::File>, TapeError> {
+        let file = self.names.create(&self.path)?;
+        let begun = Writer::new(file, self.path.display().to_string(), meta);
+        Ok(begun.inspect_err(|_| _ = self.names.remove(&self.path))?)
     }
 
     /// An error if the states of memory alone fill a part.

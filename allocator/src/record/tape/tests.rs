@@ -1,5 +1,6 @@
 //! Tapes written beside a heap that goes on, read back and followed step by step.
 
+mod crash;
 mod model;
 mod parts;
 

@@ -116,6 +116,20 @@ fn a_pool_that_does_not_split_hands_out_whole_segments() {
 }
 
 #[test]
+fn what_was_set_for_a_pool_ends_with_it() {
+    let mut heap = scoped(GIB, Config::default());
+    heap.set_no_split(POOL);
+    heap.set_use_on_oom(POOL, true);
+    heap.end_pool(POOL).expect("open");
+    heap.release_pool(POOL).expect("a user");
+    heap.flush();
+    assert_eq!((heap.base_state().pools, heap.base_state().order), <_>::default());
+    heap.begin_pool(POOL, ScopeFilter::Thread, everyone()).expect("a new pool");
+    let (first, second) = (heap.take(512), heap.take(512));
+    assert!(first.0.abs_diff(second.0) < MIB, "its segments are split");
+}
+
+#[test]
 fn a_pool_with_a_source_takes_its_segments_there_and_returns_them() {
     let mut heap = heap(GIB, Config { expandable_segments: true, ..Config::default() });
     let source = Source::shared(0, 50 * MIB);

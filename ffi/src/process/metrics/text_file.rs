@@ -32,7 +32,14 @@ impl TextFile {
         labels: Vec<Label>,
         context: Context,
     ) -> Result<Self, String> {
-        let writer = Writer { path, labels, context, has_warned: false };
+        Self::start_with(path, move || render(&context, &collect::devices(), &labels))
+    }
+
+    fn start_with(
+        path: PathBuf,
+        text: impl Fn() -> String + Send + 'static,
+    ) -> Result<Self, String> {
+        let writer = Writer { path, text, has_warned: false };
         let is_stopping = Arc::new(AtomicBool::new(false));
         let work = {
             let is_stopping = Arc::clone(&is_stopping);
@@ -62,20 +69,19 @@ impl TextFile {
     }
 }
 
-struct Writer {
+struct Writer<F> {
     path: PathBuf,
-    labels: Vec<Label>,
-    context: Context,
+    /// What to write.
+    text: F,
     has_warned: bool,
 }
 
-impl Writer {
+impl<F: Fn() -> String> Writer<F> {
     fn run(mut self, is_stopping: &AtomicBool) {
         loop {
             // Asked before writing, so that the last text is from after the stop.
             let is_last = is_stopping.load(Ordering::Acquire);
-            let text = render(&self.context, &collect::devices(), &self.labels);
-            if let Err(error) = write(&self.path, &text)
+            if let Err(error) = write(&self.path, &(self.text)())
                 && !mem::replace(&mut self.has_warned, true)
             {
                 let path = self.path.display();
@@ -96,4 +102,48 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let (mut file, commit) = Commit::begin(path)?;
     file.write_all(text.as_bytes())?;
     commit.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::{env, fs};
+
+    use super::*;
+    use crate::process::helper::testing::alone;
+
+    const PATH: &str = "VRAMTAPE_TEST_TEXT_FILE";
+
+    #[test]
+    fn a_panic_is_a_warning_and_leaves_the_last_text_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.prom");
+        let test = "process::metrics::text_file::tests::process_whose_second_text_panics";
+        let output = alone(test).env(PATH, &path).output().expect("a process");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        let loss = "vramtape: the metrics are not written from here on: internal error in vramtape";
+        assert_eq!(text.matches("vramtape: ").count(), 1, "{text}");
+        assert!(text.contains(loss) && text.contains("the second text"), "{text}");
+        assert_eq!(fs::read_to_string(&path).expect("the file"), "the first text\n");
+        assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 1, "nothing is left over");
+    }
+
+    #[test]
+    #[ignore = "run by another test as a process"]
+    fn process_whose_second_text_panics() {
+        crate::log::start().expect("no level is set");
+        std::panic::set_hook(Box::new(|_| {}));
+        let path = PathBuf::from(env::var_os(PATH).expect("a path"));
+        let texts = AtomicUsize::new(0);
+        let file = TextFile::start_with(path.clone(), move || {
+            assert_eq!(texts.fetch_add(1, Ordering::Relaxed), 0, "the second text");
+            "the first text\n".to_owned()
+        });
+        while !path.exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // As at the end of a program, which waits for the last text.
+        file.expect("a thread").finish();
+    }
 }

@@ -188,6 +188,8 @@ impl Reference {
             self.release_blocks(id, false)?;
             if asking != Some(id) && !self.blocks.iter().any(|block| block.pool == id) {
                 self.pools.retain(|pool| pool.id != id);
+                self.use_on_oom.retain(|other| *other != id);
+                self.no_split.retain(|other| *other != id);
             }
         }
         Ok(())

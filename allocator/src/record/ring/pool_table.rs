@@ -1,0 +1,214 @@
+//! The writer's table of pools, scopes and settings, double-buffered so that one copy survives a crash.
+//!
+//! A write goes to the older copy. It stores the rows that changed since that copy was written, not all of them: what a
+//! change costs does not depend on the number of pools.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use trace_format::{Event, PoolId};
+
+use super::layout::{Part, Word};
+use super::pool_state::{FIXED_WORDS, PoolsState, ROW_WORDS};
+use super::region::Region;
+
+/// The writer's side of the pools' state.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    state: PoolsState,
+    /// Places of pools that changed since each copy was written.
+    changed: [BTreeSet<usize>; 2],
+}
+
+impl Table {
+    /// What the event changes; false if nothing.
+    pub(super) fn apply(&mut self, event: &Event) -> bool {
+        let is_changed = self.state.apply(event);
+        if let Some(place) = pool_of(event).and_then(|pool| self.state.place(pool)) {
+            self.note(place);
+        }
+        is_changed
+    }
+
+    /// Drops a pool that ended: it has no users, no open scope and no segments. False if it has any.
+    pub(super) fn drop_ended(&mut self, pool: PoolId, has_segments: impl FnOnce() -> bool) -> bool {
+        let PoolsState { pools, scopes, .. } = &self.state;
+        let state = self.state.place(pool).map(|place| &pools[place]);
+        let is_unused = state.is_some_and(|state| state.use_count == 0);
+        if !is_unused || scopes.iter().any(|scope| scope.pool == pool) || has_segments() {
+            return false;
+        }
+        if let Some(place) = self.state.remove(pool) {
+            self.note(place);
+        }
+        true
+    }
+
+    fn note(&mut self, place: usize) {
+        self.changed.iter_mut().for_each(|places| _ = places.insert(place));
+    }
+
+    /// Writes the state, of which record `next` is the first that is no part.
+    pub(super) fn write(&mut self, region: &Region, next: u64) {
+        let Self { state, changed } = self;
+        let count = region.get(Word::PoolsCount) + 1;
+        let copy = copy(region, count);
+        let len = FIXED_WORDS + ROW_WORDS * (state.pools.len() + state.scopes.len());
+        let missing_words = len.saturating_sub(copy.len());
+        region.set(Word::PoolsMissing, missing_words.div_ceil(ROW_WORDS) as u64);
+        if missing_words > 0 {
+            return;
+        }
+        let (fixed, rows) = copy.split_at(FIXED_WORDS);
+        // Whoever sees one of the stores below sees the head behind the record.
+        fence(Ordering::Release);
+        store(fixed, state.fixed_words(next));
+        for place in std::mem::take(&mut changed[(count & 1) as usize]) {
+            if let Some(row) = state.pool_row(place) {
+                store(&rows[ROW_WORDS * place..], row);
+            }
+        }
+        let scopes = rows[ROW_WORDS * state.pools.len()..].chunks(ROW_WORDS);
+        scopes.zip(state.scope_rows()).for_each(|(words, row)| store(words, row));
+        region.word(Word::PoolsCount).store(count, Ordering::Release);
+    }
+}
+
+/// The pool whose row an event changes.
+fn pool_of(event: &Event) -> Option<PoolId> {
+    match *event {
+        Event::PoolCreate { pool, .. }
+        | Event::PoolBegin { pool, .. }
+        | Event::PoolRelease { pool }
+        | Event::PoolUseOnOom { pool, .. }
+        | Event::PoolNoSplit { pool } => Some(pool),
+        _ => None,
+    }
+}
+
+fn store<const COUNT: usize>(words: &[AtomicU64], values: [u64; COUNT]) {
+    for (word, value) in words.iter().zip(values) {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+fn copy(region: &Region, count: u64) -> &[AtomicU64] {
+    let both = region.rows::<1>(Part::Pools).as_flattened();
+    let (even, odd) = both.split_at(both.len() / 2);
+    if count & 1 == 0 { even } else { odd }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use trace_format::{ScopeFilter, StringId};
+
+    use super::super::layout::Shape;
+    use super::*;
+
+    /// Pools that the table has room for.
+    const ROOM: usize = (Shape::new(64, 0).pools_words - FIXED_WORDS) / ROW_WORDS;
+
+    fn region() -> Region {
+        Region::anonymous(Shape::new(64, 0)).unwrap()
+    }
+
+    fn pool(number: u64) -> PoolId {
+        PoolId(0, number)
+    }
+
+    fn create(number: u64) -> Event {
+        Event::PoolCreate { pool: pool(number), own_source: number.is_multiple_of(2) }
+    }
+
+    fn expect_read(region: &Region, table: &Table, next: u64) {
+        let (read, read_next) = PoolsState::read(region).expect("it is whole");
+        assert_eq!((&read, read_next), (&table.state, next));
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let filter = ScopeFilter::Unknown;
+        (0..10, 0..6_u64).prop_map(move |(kind, number)| match (kind, pool(number)) {
+            (0 | 1, _) => create(number),
+            (2, pool) => Event::PoolBegin { pool, filter },
+            (3, pool) => Event::PoolEnd { pool },
+            (4..7, pool) => Event::PoolRelease { pool },
+            (7, pool) => Event::PoolUseOnOom { pool, enabled: true },
+            (8, pool) => Event::CaptureBegin { pool },
+            _ => Event::MemoryFraction { fraction: number as f64 / 10.0 },
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_after_every_change(
+            events in prop::collection::vec((event(), any::<bool>()), 1..100),
+        ) {
+            let (region, mut table) = (region(), Table::default());
+            for ((event, has_segments), next) in events.into_iter().zip(1..) {
+                table.apply(&event);
+                if let Event::PoolRelease { pool } | Event::PoolEnd { pool } = event {
+                    table.drop_ended(pool, || has_segments);
+                }
+                table.write(&region, next);
+                expect_read(&region, &table, next);
+            }
+        }
+    }
+
+    #[test]
+    fn a_ring_without_a_state_has_the_first_one() {
+        let (region, mut table) = (region(), Table::default());
+        assert_eq!(PoolsState::read(&region), Some((PoolsState::default(), 0)));
+        table.apply(&Event::Settings { text: StringId(0) });
+        table.write(&region, 4);
+        expect_read(&region, &table, 4);
+    }
+
+    #[test]
+    fn a_change_of_one_pool_stores_no_row_of_another() {
+        let (region, mut table) = (region(), Table::default());
+        for number in 0..1_000 {
+            table.apply(&create(number));
+        }
+        table.write(&region, 1);
+        table.write(&region, 2);
+        let other = [0, 1].map(|count| &copy(&region, count)[FIXED_WORDS + ROW_WORDS * 500]);
+        for word in other {
+            word.store(u64::MAX, Ordering::Relaxed);
+        }
+        for (number, next) in (0..1_000).zip(3..) {
+            if number != 500 {
+                table.apply(&create(number));
+                table.write(&region, next);
+            }
+        }
+        assert!(other.iter().all(|word| word.load(Ordering::Relaxed) == u64::MAX));
+    }
+
+    #[test]
+    fn a_table_that_was_full_is_whole_once_its_pools_fit_again() {
+        let (region, mut table) = (region(), Table::default());
+        let too_many = ROOM as u64 + 5;
+        for number in 0..too_many {
+            table.apply(&create(number));
+            table.write(&region, number);
+        }
+        assert_eq!(region.get(Word::PoolsMissing), 5);
+        for number in (0..10).map(|number| number * 7) {
+            table.apply(&Event::PoolRelease { pool: pool(number) });
+            assert!(table.drop_ended(pool(number), || false));
+            table.write(&region, too_many + number);
+        }
+        assert_eq!(region.get(Word::PoolsMissing), 0);
+        expect_read(&region, &table, too_many + 63);
+    }
+
+    #[test]
+    fn damage_is_no_panic() {
+        let (region, mut table) = (region(), Table::default());
+        table.write(&region, 1);
+        copy(&region, 1)[4].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(PoolsState::read(&region), None);
+    }
+}
