@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use rustc_hash::FxHashMap;
 use trace_format::{Addr, DeviceId};
 
 use super::address_space::AddressSpace;
-use super::mapping::{Mapping, Mappings};
+use super::dense_map::DenseMap;
+use super::mapping::Mappings;
 use super::{SimConfig, code, refuse};
 use crate::device::{DeviceCall, DeviceError, HandleType, MemoryInfo, PhysicalHandle};
 
 /// A chunk of physical memory. It lives while a handle or a mapping refers to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     size_bytes: u64,
     /// How it may be shared.
@@ -20,6 +20,14 @@ struct Chunk {
     is_adopted: bool,
     handles: u32,
     mappings: u32,
+}
+
+/// Addresses that memory can be mapped at.
+#[derive(Clone, Copy, Debug)]
+struct Reservation {
+    size_bytes: u64,
+    /// Mappings that start inside.
+    mappings: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -34,8 +42,9 @@ pub(super) struct Memory {
     /// What would have been in use after the smallest of the requests that found no memory.
     least_refused_bytes: u64,
     allocations: BTreeMap<u64, u64>,
-    reservations: BTreeMap<u64, u64>,
-    chunks: FxHashMap<PhysicalHandle, Chunk>,
+    reservations: BTreeMap<u64, Reservation>,
+    /// By handle: they are numbered as they are created.
+    chunks: DenseMap<Chunk>,
     mappings: Mappings,
     next_handle: u64,
     /// Handles that were exported and not closed.
@@ -60,8 +69,8 @@ impl Memory {
             least_refused_bytes: u64::MAX,
             allocations: BTreeMap::new(),
             reservations: BTreeMap::new(),
-            chunks: FxHashMap::default(),
-            mappings: Mappings::default(),
+            chunks: DenseMap::default(),
+            mappings: Mappings::new(config.granularity_bytes),
             next_handle: 1,
             exported: 0,
             malloc_script: config.malloc_addresses.clone(),
@@ -103,7 +112,7 @@ impl Memory {
     }
 
     pub(super) fn handle_bytes(&self, handle: PhysicalHandle) -> Option<u64> {
-        self.chunks.get(&handle).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.size_bytes)
+        self.chunks.get(handle.0).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.size_bytes)
     }
 
     pub(super) fn owns(&self, addr: Addr) -> bool {
@@ -147,18 +156,21 @@ impl Memory {
         let scripted = self.reserve_script.pop_front();
         let start = place(&mut self.space, scripted, size_bytes)
             .ok_or(DeviceError::OutOfMemory { call, size_bytes })?;
-        self.reservations.insert(start, size_bytes);
+        self.reservations.insert(start, Reservation { size_bytes, mappings: 0 });
         self.untouched = scripted.map(|scripted| (Addr(start), scripted));
         Ok(Addr(start))
     }
 
     pub(super) fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
         let call = DeviceCall::Unreserve;
-        if self.reservations.get(&addr.0) != Some(&size_bytes) {
+        let reserved = self.reservations.get(&addr.0);
+        let Some(reserved) = reserved.filter(|reserved| reserved.size_bytes == size_bytes) else {
             let message = format!("{addr} + {size_bytes} is not a whole reservation");
             return Err(refuse(call, code::INVALID_VALUE, message));
-        }
-        if let Some(start) = self.mappings.first_in(addr.0, size_bytes) {
+        };
+        if reserved.mappings > 0
+            && let Some(start) = self.mappings.first_in(addr.0, size_bytes)
+        {
             let message = format!("{} inside the range is still mapped", Addr(start));
             return Err(refuse(call, code::INVALID_VALUE, message));
         }
@@ -197,13 +209,13 @@ impl Memory {
         let handle = PhysicalHandle(self.next_handle);
         self.next_handle += 1;
         let chunk = Chunk { size_bytes, share, is_adopted, handles: 1, mappings: 0 };
-        self.chunks.insert(handle, chunk);
+        self.chunks.insert(handle.0, chunk);
         handle
     }
 
     pub(super) fn release(&mut self, handle: PhysicalHandle) -> Result<(), DeviceError> {
         self.held(DeviceCall::Release, handle)?.handles -= 1;
-        self.drop_if_unused(handle);
+        self.used_bytes -= drop_if_unused(&mut self.chunks, handle);
         Ok(())
     }
 
@@ -213,7 +225,7 @@ impl Memory {
         call: DeviceCall,
         handle: PhysicalHandle,
     ) -> Result<(), DeviceError> {
-        let chunk = self.chunks.get_mut(&handle).ok_or_else(|| {
+        let chunk = self.chunks.get_mut(handle.0).ok_or_else(|| {
             refuse(call, code::INVALID_VALUE, format!("there is no memory {}", handle.0))
         })?;
         chunk.handles += 1;
@@ -245,12 +257,12 @@ impl Memory {
 
     /// Whether a handle or a mapping refers to the memory.
     pub(super) fn is_alive(&self, handle: PhysicalHandle) -> bool {
-        self.chunks.contains_key(&handle)
+        self.chunks.contains(handle.0)
     }
 
     /// How the memory of a handle that is held may be shared.
     pub(super) fn share_of(&self, handle: PhysicalHandle) -> Option<HandleType> {
-        self.chunks.get(&handle).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.share)
+        self.chunks.get(handle.0).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.share)
     }
 
     pub(super) fn map(
@@ -266,9 +278,10 @@ impl Memory {
             let message = format!("{size_bytes} bytes asked for, the handle holds {whole}");
             return Err(refuse(call, code::INVALID_VALUE, message));
         }
-        let reserved = self.reservations.range(..=addr.0).next_back();
-        let inside = reserved.filter(|(start, length)| addr.0 + size_bytes <= **start + **length);
-        let Some((&reserved, _)) = inside else {
+        let reserved = self.reservations.range_mut(..=addr.0).next_back();
+        let end = addr.0 + size_bytes;
+        let inside = reserved.filter(|(start, reserved)| end <= **start + reserved.size_bytes);
+        let Some((&start, reserved)) = inside else {
             let message = format!("{addr} + {size_bytes} is not inside a reservation");
             return Err(refuse(call, code::INVALID_VALUE, message));
         };
@@ -276,20 +289,25 @@ impl Memory {
             let message = format!("{} is mapped already", Addr(start));
             return Err(refuse(call, code::ALREADY_MAPPED, message));
         }
+        reserved.mappings += 1;
+        self.untouched.take_if(|(untouched, _)| untouched.0 == start);
         self.held(call, handle)?.mappings += 1;
-        self.untouched.take_if(|(start, _)| start.0 == reserved);
-        self.mappings.insert(addr.0, Mapping::new(size_bytes, handle));
+        self.mappings.insert(addr.0, size_bytes, handle);
         Ok(())
     }
 
     pub(super) fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
-        for start in self.whole_mappings(DeviceCall::Unmap, addr, size_bytes)? {
-            let Some(handle) = self.mappings.remove(start) else { continue };
-            if let Some(chunk) = self.chunks.get_mut(&handle) {
+        self.check_whole(DeviceCall::Unmap, addr, size_bytes)?;
+        let Self { mappings, chunks, reservations, used_bytes, .. } = self;
+        mappings.remove(addr.0, size_bytes, |start, handle| {
+            if let Some((_, reserved)) = reservations.range_mut(..=start).next_back() {
+                reserved.mappings -= 1;
+            }
+            if let Some(chunk) = chunks.get_mut(handle.0) {
                 chunk.mappings -= 1;
             }
-            self.drop_if_unused(handle);
-        }
+            *used_bytes -= drop_if_unused(chunks, handle);
+        });
         Ok(())
     }
 
@@ -299,18 +317,18 @@ impl Memory {
         size_bytes: u64,
         peer: DeviceId,
     ) -> Result<(), DeviceError> {
-        for start in self.whole_mappings(DeviceCall::SetAccess, addr, size_bytes)? {
-            self.mappings.grant(start, peer);
-        }
+        self.check_whole(DeviceCall::SetAccess, addr, size_bytes)?;
+        self.mappings.grant(addr.0, size_bytes, peer);
         Ok(())
     }
 
     pub(super) fn range_of(&self, addr: Addr) -> Option<(Addr, u64)> {
-        let before = |ranges: &BTreeMap<u64, u64>| {
-            let (&start, &length) = ranges.range(..=addr.0).next_back()?;
-            (addr.0 - start < length).then_some((Addr(start), length))
-        };
-        before(&self.allocations).or_else(|| before(&self.reservations))
+        let allocated = self.allocations.range(..=addr.0).next_back();
+        let allocated = allocated.map(|(&start, &size_bytes)| (Addr(start), size_bytes));
+        let reserved = self.reservations.range(..=addr.0).next_back();
+        let reserved = reserved.map(|(&start, reserved)| (Addr(start), reserved.size_bytes));
+        let holds = |&(start, size_bytes): &(Addr, u64)| addr.0 - start.0 < size_bytes;
+        allocated.filter(holds).or_else(|| reserved.filter(holds))
     }
 
     /// Whether `device` may use the byte at `addr`; `owner` has what it allocated.
@@ -368,36 +386,33 @@ impl Memory {
         call: DeviceCall,
         handle: PhysicalHandle,
     ) -> Result<&mut Chunk, DeviceError> {
-        self.chunks.get_mut(&handle).filter(|chunk| chunk.handles > 0).ok_or_else(|| {
+        self.chunks.get_mut(handle.0).filter(|chunk| chunk.handles > 0).ok_or_else(|| {
             refuse(call, code::INVALID_VALUE, format!("handle {} is not held", handle.0))
         })
     }
 
-    fn drop_if_unused(&mut self, handle: PhysicalHandle) {
-        if let Some(chunk) = self.chunks.get(&handle)
-            && chunk.handles == 0
-            && chunk.mappings == 0
-        {
-            if !chunk.is_adopted {
-                self.used_bytes -= chunk.size_bytes;
-            }
-            self.chunks.remove(&handle);
-        }
-    }
-
-    /// The starts of the mappings that make up the range.
-    fn whole_mappings(
+    /// Refuses a range that is not made of whole mappings.
+    fn check_whole(
         &self,
         call: DeviceCall,
         addr: Addr,
         size_bytes: u64,
-    ) -> Result<Vec<u64>, DeviceError> {
+    ) -> Result<(), DeviceError> {
         self.whole_granules(call, addr.0, size_bytes)?;
-        self.mappings.whole(addr.0, size_bytes).ok_or_else(|| {
-            let message = format!("{addr} + {size_bytes} is not made of whole mappings");
-            refuse(call, code::NOT_MAPPED, message)
-        })
+        if self.mappings.is_whole(addr.0, size_bytes) {
+            return Ok(());
+        }
+        let message = format!("{addr} + {size_bytes} is not made of whole mappings");
+        Err(refuse(call, code::NOT_MAPPED, message))
     }
+}
+
+/// Forgets a chunk that no handle and no mapping refers to any more. Returns the bytes that are no longer in use.
+fn drop_if_unused(chunks: &mut DenseMap<Chunk>, handle: PhysicalHandle) -> u64 {
+    let unused = |chunk: &&Chunk| chunk.handles == 0 && chunk.mappings == 0;
+    let Some(chunk) = chunks.get(handle.0).filter(unused).copied() else { return 0 };
+    chunks.remove(handle.0);
+    if chunk.is_adopted { 0 } else { chunk.size_bytes }
 }
 
 /// The scripted address when the range is free there, else the lowest range that fits.

@@ -8,6 +8,7 @@
 mod address_space;
 mod capture;
 mod config;
+mod dense_map;
 mod driver;
 mod event;
 mod faults;
