@@ -255,23 +255,23 @@ impl AsyncPool {
 
     /// Takes so many whole pages out of free ranges, from the largest ranges first: runs of pages.
     fn cut_pages(&mut self, lists: &[List], mut pages: u64) -> Vec<(Addr, u64)> {
-        let mut runs = Vec::new();
-        for list in lists {
-            let candidates: Vec<_> = self.with_pages(*list).collect();
-            for id in candidates {
-                let (from, to) = self.pages_in(id);
-                let here = (to.saturating_sub(from) / PAGE_BYTES).min(pages);
-                if here > 0 {
-                    self.chunks.cut_out(id, from, from + here * PAGE_BYTES);
-                    runs.push((Addr(from), here));
-                    pages -= here;
-                }
-                if pages == 0 {
-                    return runs;
-                }
+        let mut cuts = Vec::new();
+        for id in lists.iter().flat_map(|list| self.with_pages(*list)) {
+            if pages == 0 {
+                break;
+            }
+            let (from, to) = self.pages_in(id);
+            let here = (to.saturating_sub(from) / PAGE_BYTES).min(pages);
+            if here > 0 {
+                cuts.push((id, from, here));
+                pages -= here;
             }
         }
-        runs
+        let cut_out = |(id, from, here)| {
+            self.chunks.cut_out(id, from, from + here * PAGE_BYTES);
+            (Addr(from), here)
+        };
+        cuts.into_iter().map(cut_out).collect()
     }
 
     /// The free ranges that may hold a whole page, the largest first.

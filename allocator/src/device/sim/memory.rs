@@ -1,12 +1,14 @@
 //! Addresses and physical memory: what is allocated, reserved, created and mapped.
 
+mod pages;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use trace_format::{Addr, DeviceId};
 
-use super::address_space::AddressSpace;
 use super::dense_map::DenseMap;
 use super::mapping::Mappings;
+use super::range_set::RangeSet;
 use super::{SimConfig, code, refuse};
 use crate::device::{DeviceCall, DeviceError, HandleType, MemoryInfo, PhysicalHandle};
 
@@ -36,7 +38,8 @@ pub(super) struct Memory {
     length_bytes: u64,
     capacity_bytes: u64,
     granularity_bytes: u64,
-    space: AddressSpace,
+    /// Free addresses.
+    space: RangeSet,
     used_bytes: u64,
     peak_used_bytes: u64,
     /// What would have been in use after the smallest of the requests that found no memory.
@@ -46,6 +49,8 @@ pub(super) struct Memory {
     /// By handle: they are numbered as they are created.
     chunks: DenseMap<Chunk>,
     mappings: Mappings,
+    /// Where pages without handles are, for this device's use.
+    pages: RangeSet,
     next_handle: u64,
     /// Handles that were exported and not closed.
     exported: i64,
@@ -63,7 +68,7 @@ impl Memory {
             length_bytes: config.length_bytes,
             capacity_bytes: config.capacity_bytes,
             granularity_bytes: config.granularity_bytes,
-            space: AddressSpace::new(base, config.length_bytes),
+            space: RangeSet::new(base, config.length_bytes),
             used_bytes: 0,
             peak_used_bytes: 0,
             least_refused_bytes: u64::MAX,
@@ -71,6 +76,7 @@ impl Memory {
             reservations: BTreeMap::new(),
             chunks: DenseMap::default(),
             mappings: Mappings::new(config.granularity_bytes),
+            pages: RangeSet::default(),
             next_handle: 1,
             exported: 0,
             malloc_script: config.malloc_addresses.clone(),
@@ -168,9 +174,7 @@ impl Memory {
             let message = format!("{addr} + {size_bytes} is not a whole reservation");
             return Err(refuse(call, code::INVALID_VALUE, message));
         };
-        if reserved.mappings > 0
-            && let Some(start) = self.mappings.first_in(addr.0, size_bytes)
-        {
+        if let Some(start) = self.first_mapped(reserved, addr, size_bytes) {
             let message = format!("{} inside the range is still mapped", Addr(start));
             return Err(refuse(call, code::INVALID_VALUE, message));
         }
@@ -278,18 +282,10 @@ impl Memory {
             let message = format!("{size_bytes} bytes asked for, the handle holds {whole}");
             return Err(refuse(call, code::INVALID_VALUE, message));
         }
-        let reserved = self.reservations.range_mut(..=addr.0).next_back();
-        let end = addr.0 + size_bytes;
-        let inside = reserved.filter(|(start, reserved)| end <= **start + reserved.size_bytes);
-        let Some((&start, reserved)) = inside else {
-            let message = format!("{addr} + {size_bytes} is not inside a reservation");
-            return Err(refuse(call, code::INVALID_VALUE, message));
-        };
-        if let Some(start) = self.mappings.first_in(addr.0, size_bytes) {
-            let message = format!("{} is mapped already", Addr(start));
-            return Err(refuse(call, code::ALREADY_MAPPED, message));
+        let start = self.check_vacant(call, addr, size_bytes)?;
+        if let Some(reserved) = self.reservations.get_mut(&start) {
+            reserved.mappings += 1;
         }
-        reserved.mappings += 1;
         self.untouched.take_if(|(untouched, _)| untouched.0 == start);
         self.held(call, handle)?.mappings += 1;
         self.mappings.insert(addr.0, size_bytes, handle);
@@ -337,14 +333,15 @@ impl Memory {
         if allocated.is_some_and(|(&start, &length)| addr.0 - start < length) {
             return device == owner;
         }
-        self.mappings.accessible(addr.0, device)
+        let is_page = self.pages.first_in(addr.0, 1).is_some();
+        (is_page && device == owner) || self.mappings.accessible(addr.0, device)
     }
 
     pub(super) fn leftovers(&self) -> Vec<String> {
         [
             (self.allocations.len(), "allocations not freed"),
             (self.reservations.len(), "address ranges still reserved"),
-            (self.mappings.len(), "ranges still mapped"),
+            (self.mappings.len() + self.pages.len(), "ranges still mapped"),
             (self.chunks.len(), "physical handles not released"),
             (self.exported.unsigned_abs() as usize, "exported handles not closed, or closed twice"),
         ]
@@ -381,6 +378,27 @@ impl Memory {
         Err(refuse(call, code::INVALID_VALUE, message))
     }
 
+    /// The start of the reservation that the range is inside of. Refuses a range outside, and one where memory is.
+    fn check_vacant(
+        &self,
+        call: DeviceCall,
+        addr: Addr,
+        size_bytes: u64,
+    ) -> Result<u64, DeviceError> {
+        let reserved = self.reservations.range(..=addr.0).next_back();
+        let end = addr.0 + size_bytes;
+        let inside = reserved.filter(|(start, reserved)| end <= **start + reserved.size_bytes);
+        let Some((&start, reserved)) = inside else {
+            let message = format!("{addr} + {size_bytes} is not inside a reservation");
+            return Err(refuse(call, code::INVALID_VALUE, message));
+        };
+        if let Some(start) = self.first_mapped(reserved, addr, size_bytes) {
+            let message = format!("{} is mapped already", Addr(start));
+            return Err(refuse(call, code::ALREADY_MAPPED, message));
+        }
+        Ok(start)
+    }
+
     fn held(
         &mut self,
         call: DeviceCall,
@@ -389,6 +407,14 @@ impl Memory {
         self.chunks.get_mut(handle.0).filter(|chunk| chunk.handles > 0).ok_or_else(|| {
             refuse(call, code::INVALID_VALUE, format!("handle {} is not held", handle.0))
         })
+    }
+
+    /// Where the first mapping, or the first page without a handle, is in a range inside this reservation.
+    fn first_mapped(&self, reserved: &Reservation, addr: Addr, size_bytes: u64) -> Option<u64> {
+        let is_mapped = reserved.mappings > 0;
+        let mapped = is_mapped.then(|| self.mappings.first_in(addr.0, size_bytes)).flatten();
+        let page = self.pages.first_in(addr.0, size_bytes);
+        mapped.into_iter().chain(page).min()
     }
 
     /// Refuses a range that is not made of whole mappings.
@@ -416,7 +442,7 @@ fn drop_if_unused(chunks: &mut DenseMap<Chunk>, handle: PhysicalHandle) -> u64 {
 }
 
 /// The scripted address when the range is free there, else the lowest range that fits.
-fn place(space: &mut AddressSpace, scripted: Option<Addr>, length: u64) -> Option<u64> {
+fn place(space: &mut RangeSet, scripted: Option<Addr>, length: u64) -> Option<u64> {
     if let Some(addr) = scripted
         && space.take_at(addr.0, length)
     {
