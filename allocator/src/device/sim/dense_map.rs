@@ -53,48 +53,89 @@ impl<T: Copy + Default> DenseMap<T> {
 
     /// Adds a value; the key must be absent.
     pub(super) fn insert(&mut self, key: u64, value: T) {
-        let (leaf, at) = place(key);
-        let spare = &mut self.spare;
-        let leaf = self.leaves.entry(leaf).or_insert_with(|| {
-            let empty = || Box::new(Leaf { present: 0, values: [T::default(); _] });
-            spare.take().unwrap_or_else(empty)
-        });
-        debug_assert!(!leaf.has(at), "a key is inserted once");
-        leaf.present |= 1 << at;
-        leaf.values[at] = value;
-        self.len += 1;
+        self.insert_run(key..key + 1, value);
+    }
+
+    /// Adds one value for all keys of the range, which must be absent.
+    pub(super) fn insert_run(&mut self, range: Range<u64>, value: T) {
+        for (index, part) in parts(range) {
+            let spare = &mut self.spare;
+            let leaf = self.leaves.entry(index).or_insert_with(|| {
+                let empty = || Box::new(Leaf { present: 0, values: [T::default(); _] });
+                spare.take().unwrap_or_else(empty)
+            });
+            debug_assert!(leaf.present & mask(&part) == 0, "a key is inserted once");
+            leaf.present |= mask(&part);
+            self.len += part.len();
+            leaf.values[part].fill(value);
+        }
     }
 
     pub(super) fn remove(&mut self, key: u64) -> Option<T> {
-        let (index, at) = place(key);
-        let leaf = self.leaves.get_mut(&index).filter(|leaf| leaf.has(at))?;
-        leaf.present &= !(1 << at);
-        let value = leaf.values[at];
-        self.len -= 1;
-        if leaf.present == 0 {
-            self.spare = self.leaves.remove(&index);
+        let mut value = None;
+        self.remove_run(key..key + 1, |_, removed| value = Some(removed));
+        value
+    }
+
+    /// Removes what the map has of the range. `removed` gets the keys in order, with their values.
+    pub(super) fn remove_run(&mut self, range: Range<u64>, mut removed: impl FnMut(u64, T)) {
+        for (index, part) in parts(range) {
+            let Some(leaf) = self.leaves.get_mut(&index) else { continue };
+            let gone = leaf.present & mask(&part);
+            for at in bits(gone) {
+                removed(index * LEAF_VALUES + at as u64, leaf.values[at]);
+            }
+            leaf.present &= !gone;
+            self.len -= gone.count_ones() as usize;
+            if leaf.present == 0 {
+                self.spare = self.leaves.remove(&index);
+            }
         }
-        Some(value)
+    }
+
+    /// Changes what the map has of the range.
+    pub(super) fn change_run(&mut self, range: Range<u64>, mut change: impl FnMut(&mut T)) {
+        for (index, part) in parts(range) {
+            let Some(leaf) = self.leaves.get_mut(&index) else { continue };
+            for at in bits(leaf.present & mask(&part)) {
+                change(&mut leaf.values[at]);
+            }
+        }
+    }
+
+    /// Whether the map has all keys of the range.
+    pub(super) fn has_run(&self, range: Range<u64>) -> bool {
+        parts(range).all(|(index, part)| {
+            let leaf = self.leaves.get(&index);
+            leaf.is_some_and(|leaf| leaf.present & mask(&part) == mask(&part))
+        })
+    }
+
+    /// The greatest key up to `key` that is in the map. Takes time in proportion to the distance.
+    pub(super) fn last_up_to(&self, key: u64) -> Option<u64> {
+        let (last, at) = place(key);
+        (0..=last).rev().find_map(|index| {
+            let through = if index == last { at } else { LEAF_VALUES as usize - 1 };
+            let present = self.leaves.get(&index)?.present & mask(&(0..through + 1));
+            let at = present.checked_ilog2()?;
+            Some(index * LEAF_VALUES + u64::from(at))
+        })
     }
 
     /// The lowest key of the range that is in the map. Takes time in proportion to the range or the map.
     pub(super) fn first_in(&self, range: Range<u64>) -> Option<u64> {
-        if range.is_empty() {
-            return None;
-        }
-        let leaves = range.start / LEAF_VALUES..=(range.end - 1) / LEAF_VALUES;
-        let first_of = |index: u64| {
-            let keys = index * LEAF_VALUES..=index * LEAF_VALUES + (LEAF_VALUES - 1);
-            let leaf = self.leaves.get(&index)?;
-            keys.zip(0..)
-                .find(|&(key, at)| range.contains(&key) && leaf.has(at))
-                .map(|(key, _)| key)
+        let first_of = |(index, part): (u64, Range<usize>)| {
+            let present = self.leaves.get(&index)?.present & mask(&part);
+            bits(present).next().map(|at| index * LEAF_VALUES + at as u64)
         };
-        if leaves.end() - leaves.start() < self.leaves.len() as u64 {
-            return leaves.into_iter().find_map(first_of);
+        if range.end.saturating_sub(range.start) / LEAF_VALUES <= self.leaves.len() as u64 {
+            return parts(range).find_map(first_of);
         }
-        let indexes = self.leaves.keys().copied().filter(|index| leaves.contains(index));
-        indexes.filter_map(first_of).min()
+        let near = self.leaves.keys().map(|index| {
+            let (start, end) = (index * LEAF_VALUES, index * LEAF_VALUES + LEAF_VALUES);
+            range.start.max(start)..range.end.min(end)
+        });
+        near.flat_map(parts).filter_map(first_of).min()
     }
 }
 
@@ -107,6 +148,31 @@ impl<T> Leaf<T> {
 /// The leaf of a key, and the place in it.
 fn place(key: u64) -> (u64, usize) {
     (key / LEAF_VALUES, (key % LEAF_VALUES) as usize)
+}
+
+/// The leaves that a range of keys touches, and the places in each.
+fn parts(range: Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> {
+    let end = if range.is_empty() { 0 } else { range.end.div_ceil(LEAF_VALUES) };
+    (range.start / LEAF_VALUES..end).map(move |index| {
+        let begin = index * LEAF_VALUES;
+        let from = range.start.max(begin) - begin;
+        let to = (range.end - begin).min(LEAF_VALUES);
+        (index, from as usize..to as usize)
+    })
+}
+
+/// The bits of places, at least one, in a leaf.
+fn mask(part: &Range<usize>) -> u64 {
+    (u64::MAX >> (LEAF_VALUES as usize - part.len())) << part.start
+}
+
+/// The places of the bits that are set.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = (word != 0).then(|| word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(at)
+    })
 }
 
 #[cfg(test)]
@@ -125,6 +191,23 @@ mod tests {
             assert_eq!(map.remove(key * LEAF_VALUES), Some(key));
         }
         assert_eq!((map.len(), map.leaves.len()), (0, 0));
+    }
+
+    #[test]
+    fn runs_reach_over_leaves() {
+        let mut map = DenseMap::default();
+        map.insert_run(60..200, 7_u32);
+        assert!(map.has_run(60..200) && !map.has_run(59..61) && !map.has_run(100..201));
+        map.change_run(0..65, |value| *value += 1);
+        assert_eq!((map.get(64), map.get(65), map.len()), (Some(&8), Some(&7), 140));
+        let mut removed = Vec::new();
+        map.remove_run(63..67, |key, value| removed.push((key, value)));
+        assert_eq!(removed, [(63, 8), (64, 8), (65, 7), (66, 7)]);
+        assert_eq!((map.first_in(61..62), map.first_in(63..u64::MAX / 2)), (Some(61), Some(67)));
+        assert_eq!((map.last_up_to(62), map.last_up_to(66)), (Some(62), Some(62)));
+        assert_eq!((map.last_up_to(1_000), map.last_up_to(59)), (Some(199), None));
+        map.remove_run(0..1_000, |_, _| ());
+        assert_eq!((map.len(), map.leaves.len(), map.first_in(5..5)), (0, 0, None));
     }
 
     proptest! {

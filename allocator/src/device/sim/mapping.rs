@@ -1,6 +1,6 @@
 //! Which chunk of physical memory is at which address, and which devices may use it.
 //!
-//! A page table: one entry for each granule that is mapped.
+//! A page table: which granules have memory, and what is mapped at those where a mapping starts.
 
 use std::ops::Range;
 
@@ -10,43 +10,40 @@ use trace_format::DeviceId;
 use super::dense_map::DenseMap;
 use crate::device::PhysicalHandle;
 
-/// A granule with memory.
+/// A chunk at an address.
 #[derive(Clone, Copy, Debug, Default)]
-struct Granule {
+struct Mapping {
     handle: u64,
     /// The devices that may use it, as a number of [`DeviceSets`].
     access: u32,
-    /// Whether its mapping starts here, else one granule before or more.
-    is_start: bool,
 }
 
 /// Mappings of whole chunks; they never overlap. Addresses and sizes are whole granules unless said otherwise.
 #[derive(Clone, Debug)]
 pub(super) struct Mappings {
     granularity_bytes: u64,
-    granules: DenseMap<Granule>,
-    mapping_count: usize,
+    /// The granules that are mapped.
+    mapped: DenseMap<()>,
+    /// By the first granule.
+    starts: DenseMap<Mapping>,
     sets: DeviceSets,
 }
 
 impl Mappings {
     pub(super) fn new(granularity_bytes: u64) -> Self {
-        let (granules, sets) = (DenseMap::default(), DeviceSets::default());
-        Self { granularity_bytes, granules, mapping_count: 0, sets }
+        let (mapped, starts) = (DenseMap::default(), DenseMap::default());
+        Self { granularity_bytes, mapped, starts, sets: DeviceSets::default() }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.mapping_count
+        self.starts.len()
     }
 
     /// Maps a whole chunk where nothing is mapped; no device may use it yet.
     pub(super) fn insert(&mut self, start: u64, size_bytes: u64, handle: PhysicalHandle) {
-        let numbers = self.numbers(start, size_bytes);
-        for number in numbers.clone() {
-            let is_start = number == numbers.start;
-            self.granules.insert(number, Granule { handle: handle.0, access: 0, is_start });
-        }
-        self.mapping_count += 1;
+        let granules = self.granules(start, size_bytes);
+        self.starts.insert(granules.start, Mapping { handle: handle.0, access: 0 });
+        self.mapped.insert_run(granules, ());
     }
 
     /// Unmaps a range of [whole](Self::is_whole) mappings. `unmapped` gets the start and the chunk of each.
@@ -56,50 +53,47 @@ impl Mappings {
         size_bytes: u64,
         mut unmapped: impl FnMut(u64, PhysicalHandle),
     ) {
-        for number in self.numbers(start, size_bytes) {
-            if let Some(granule) = self.granules.remove(number)
-                && granule.is_start
-            {
-                self.mapping_count -= 1;
-                unmapped(number * self.granularity_bytes, PhysicalHandle(granule.handle));
-            }
-        }
+        let granules = self.granules(start, size_bytes);
+        self.mapped.remove_run(granules.clone(), |_, ()| ());
+        self.starts.remove_run(granules, |granule, mapping| {
+            unmapped(granule * self.granularity_bytes, PhysicalHandle(mapping.handle));
+        });
     }
 
     /// Lets `device` use a range of [whole](Self::is_whole) mappings.
     pub(super) fn grant(&mut self, start: u64, size_bytes: u64, device: DeviceId) {
-        for number in self.numbers(start, size_bytes) {
-            if let Some(granule) = self.granules.get_mut(number) {
-                granule.access = self.sets.with(granule.access, device);
-            }
-        }
+        let granules = self.granules(start, size_bytes);
+        let sets = &mut self.sets;
+        self.starts.change_run(granules, |mapping| {
+            mapping.access = sets.with(mapping.access, device);
+        });
     }
 
     /// Whether `device` may use the byte at `addr`, which may be any.
     pub(super) fn accessible(&self, addr: u64, device: DeviceId) -> bool {
-        let granule = self.granules.get(addr / self.granularity_bytes);
-        granule.is_some_and(|granule| self.sets.contains(granule.access, device))
+        let granule = addr / self.granularity_bytes;
+        let start =
+            self.mapped.contains(granule).then(|| self.starts.last_up_to(granule)).flatten();
+        let mapping = start.and_then(|start| self.starts.get(start));
+        mapping.is_some_and(|mapping| self.sets.contains(mapping.access, device))
     }
 
     /// The start of the first mapping that touches the range.
     pub(super) fn first_in(&self, start: u64, size_bytes: u64) -> Option<u64> {
-        let mut number = self.granules.first_in(self.numbers(start, size_bytes))?;
-        while self.granules.get(number).is_some_and(|granule| !granule.is_start) {
-            number -= 1;
-        }
-        Some(number * self.granularity_bytes)
+        let granule = self.mapped.first_in(self.granules(start, size_bytes))?;
+        Some(self.starts.last_up_to(granule)? * self.granularity_bytes)
     }
 
     /// Whether mappings cover the range without a hole and without reaching out of it.
     pub(super) fn is_whole(&self, start: u64, size_bytes: u64) -> bool {
-        let mut numbers = self.numbers(start, size_bytes);
-        let starts_at = |number| self.granules.get(number).map(|granule| granule.is_start);
-        starts_at(numbers.start) == Some(true)
-            && starts_at(numbers.end) != Some(false)
-            && numbers.all(|number| self.granules.contains(number))
+        let granules = self.granules(start, size_bytes);
+        let ends_at = |granule| !self.mapped.contains(granule) || self.starts.contains(granule);
+        self.starts.contains(granules.start)
+            && ends_at(granules.end)
+            && self.mapped.has_run(granules)
     }
 
-    fn numbers(&self, start: u64, size_bytes: u64) -> Range<u64> {
+    fn granules(&self, start: u64, size_bytes: u64) -> Range<u64> {
         start / self.granularity_bytes..(start + size_bytes) / self.granularity_bytes
     }
 }
