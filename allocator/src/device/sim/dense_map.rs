@@ -178,6 +178,7 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::collections::btree_map::Entry;
 
     use proptest::prelude::*;
 
@@ -222,9 +223,9 @@ mod tests {
                 let key = if key < 150 { key } else { key << 40 };
                 if !inserts {
                     prop_assert_eq!(map.remove(key), model.remove(&key));
-                } else if !model.contains_key(&key) {
+                } else if let Entry::Vacant(vacant) = model.entry(key) {
+                    vacant.insert(step);
                     map.insert(key, step);
-                    model.insert(key, step);
                 }
                 prop_assert_eq!(map.get(key), model.get(&key));
                 prop_assert_eq!(map.get_mut(key).copied(), model.get(&key).copied());
