@@ -464,6 +464,29 @@ mod tests {
         }
     }
 
+    /// A billion pages move: one by one that takes minutes.
+    #[test]
+    fn pages_that_move_side_by_side_take_the_time_of_a_few_calls_and_count_one_by_one() {
+        const ROUNDS: u64 = 2_000;
+        let device = SimDevice::new(SimConfig {
+            length_bytes: 1 << 60,
+            ..SimConfig::with_capacity(1 << 41)
+        });
+        let mut memory = Memory::new(device).unwrap();
+        let mut pool = AsyncPool::new(&AsyncSettings::default(), &mut memory, false).unwrap();
+        for _ in 0..ROUNDS {
+            // The first page of what was free stays in use, so that all the others move.
+            pool.malloc(&mut memory, ask(PAGE_BYTES, 1, 0)).unwrap();
+            let large = pool.malloc(&mut memory, ask(1 << 40, 1, 0)).unwrap();
+            pool.free(&mut memory, large, Stream(1), 0);
+        }
+        let pages = (1 << 40) / PAGE_BYTES;
+        assert_eq!(memory.reserved_bytes(), (1 << 40) + ROUNDS * PAGE_BYTES);
+        assert_eq!(memory.counts().of(DeviceCall::Create), pages + ROUNDS);
+        assert_eq!(memory.counts().of(DeviceCall::Map), 1 + ROUNDS * pages);
+        assert_eq!(memory.counts().of(DeviceCall::Unmap), (ROUNDS - 1) * (pages - 1));
+    }
+
     #[test]
     fn an_emptied_cache_keeps_nothing_and_a_synchronisation_keeps_the_threshold() {
         let (mut pool, mut memory) = begin("release_threshold:5MiB,synchronises_every:10ms");
