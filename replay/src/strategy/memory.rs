@@ -4,9 +4,7 @@
 use std::ops::RangeInclusive;
 
 use allocator::device::sim::{Counts, SimConfig, SimDevice};
-use allocator::device::{Device, DeviceCall, DeviceError, HandleType, PhysicalHandle};
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
+use allocator::device::{Device, DeviceCall, DeviceError};
 use trace_format::{Addr, Stream};
 
 /// Physical memory that is mapped comes in pages of this size.
@@ -27,8 +25,6 @@ pub struct Memory {
     returned: i64,
     /// What open blocks cost beyond the calls that stand for theirs.
     open_ns: u64,
-    /// What is mapped at which address.
-    pages: HashMap<u64, PhysicalHandle, FxBuildHasher>,
 }
 
 impl Memory {
@@ -49,7 +45,6 @@ impl Memory {
             obtained: 0,
             returned: 0,
             open_ns: 0,
-            pages: HashMap::default(),
         })
     }
 
@@ -155,12 +150,17 @@ impl Memory {
     /// New pages from `addr` on, a page after the other; how many until the limit or the device refuses. A run of pages
     /// counts as one call that obtained memory.
     pub fn map(&mut self, addr: Addr, pages: u64) -> u64 {
-        let mut mapped = 0;
-        while mapped < pages && self.has_available(PAGE_BYTES) {
-            let Ok(handle) = self.device.create(PAGE_BYTES, HandleType::None) else { break };
-            self.attach(Addr(addr.0 + mapped * PAGE_BYTES), handle);
-            self.hold(PAGE_BYTES);
-            mapped += 1;
+        let allowed = self.allowed_bytes.saturating_sub(self.reserved_bytes) / PAGE_BYTES;
+        let tried = pages.min(allowed);
+        let mapped = if tried > 0 {
+            let mapped = self.device.map_pages(addr, PAGE_BYTES, tried);
+            mapped.expect("a model maps where nothing is")
+        } else {
+            0
+        };
+        self.hold(mapped * PAGE_BYTES);
+        if mapped == tried && tried < pages {
+            self.has_available(PAGE_BYTES); // It is refused, and noted as such.
         }
         self.obtained += i64::from(mapped > 0);
         mapped
@@ -168,20 +168,18 @@ impl Memory {
 
     /// Takes the pages from `addr` on back to the device. A run of pages counts as one call that returned memory.
     pub fn unmap(&mut self, addr: Addr, pages: u64) {
-        for page in 0..pages {
-            let handle = self.detach(Addr(addr.0 + page * PAGE_BYTES));
-            self.device.release(handle).expect("a page is released once");
-            self.reserved_bytes -= PAGE_BYTES;
+        if pages > 0 {
+            let unmapped = self.device.unmap_pages(addr, PAGE_BYTES, pages);
+            unmapped.expect("a model unmaps what it mapped");
+            self.reserved_bytes -= pages * PAGE_BYTES;
+            self.returned += 1;
         }
-        self.returned += i64::from(pages > 0);
     }
 
     /// Moves pages to other addresses.
     pub fn remap(&mut self, from: Addr, to: Addr, pages: u64) {
-        for page in 0..pages {
-            let handle = self.detach(Addr(from.0 + page * PAGE_BYTES));
-            self.attach(Addr(to.0 + page * PAGE_BYTES), handle);
-        }
+        let moved = self.device.move_pages(from, to, PAGE_BYTES, pages);
+        moved.expect("a model moves what it mapped to where nothing is");
     }
 
     /// An open block: one `cudaMalloc` at the start, of as much as turns out to be used; nothing is held yet. `None`
@@ -229,18 +227,6 @@ impl Memory {
     /// `cudaDeviceSynchronize`.
     pub fn synchronize(&mut self) {
         self.device.device_synchronize().expect("nothing captures on the device of a model");
-    }
-
-    fn attach(&mut self, addr: Addr, handle: PhysicalHandle) {
-        let id = self.device.id();
-        self.device.map(addr, PAGE_BYTES, handle).expect("a model maps where nothing is");
-        self.device.set_access(addr, PAGE_BYTES, id).expect("what is mapped can be reached");
-        self.pages.insert(addr.0, handle);
-    }
-
-    fn detach(&mut self, addr: Addr) -> PhysicalHandle {
-        self.device.unmap(addr, PAGE_BYTES).expect("a model unmaps what it mapped");
-        self.pages.remove(&addr.0).expect("what is mapped has a handle")
     }
 
     fn hold(&mut self, size_bytes: u64) {

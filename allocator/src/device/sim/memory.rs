@@ -1,17 +1,19 @@
 //! Addresses and physical memory: what is allocated, reserved, created and mapped.
 
+mod pages;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use rustc_hash::FxHashMap;
 use trace_format::{Addr, DeviceId};
 
-use super::address_space::AddressSpace;
-use super::mapping::{Mapping, Mappings};
+use super::dense_map::DenseMap;
+use super::mapping::Mappings;
+use super::range_set::RangeSet;
 use super::{SimConfig, code, refuse};
 use crate::device::{DeviceCall, DeviceError, HandleType, MemoryInfo, PhysicalHandle};
 
 /// A chunk of physical memory. It lives while a handle or a mapping refers to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     size_bytes: u64,
     /// How it may be shared.
@@ -22,21 +24,33 @@ struct Chunk {
     mappings: u32,
 }
 
+/// Addresses that memory can be mapped at.
+#[derive(Clone, Copy, Debug)]
+struct Reservation {
+    size_bytes: u64,
+    /// Mappings that start inside.
+    mappings: u64,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     base: u64,
     length_bytes: u64,
     capacity_bytes: u64,
     granularity_bytes: u64,
-    space: AddressSpace,
+    /// Free addresses.
+    space: RangeSet,
     used_bytes: u64,
     peak_used_bytes: u64,
     /// What would have been in use after the smallest of the requests that found no memory.
     least_refused_bytes: u64,
     allocations: BTreeMap<u64, u64>,
-    reservations: BTreeMap<u64, u64>,
-    chunks: FxHashMap<PhysicalHandle, Chunk>,
+    reservations: BTreeMap<u64, Reservation>,
+    /// By handle: they are numbered as they are created.
+    chunks: DenseMap<Chunk>,
     mappings: Mappings,
+    /// Where pages without handles are, for this device's use.
+    pages: RangeSet,
     next_handle: u64,
     /// Handles that were exported and not closed.
     exported: i64,
@@ -54,14 +68,15 @@ impl Memory {
             length_bytes: config.length_bytes,
             capacity_bytes: config.capacity_bytes,
             granularity_bytes: config.granularity_bytes,
-            space: AddressSpace::new(base, config.length_bytes),
+            space: RangeSet::new(base, config.length_bytes),
             used_bytes: 0,
             peak_used_bytes: 0,
             least_refused_bytes: u64::MAX,
             allocations: BTreeMap::new(),
             reservations: BTreeMap::new(),
-            chunks: FxHashMap::default(),
-            mappings: Mappings::default(),
+            chunks: DenseMap::default(),
+            mappings: Mappings::new(config.granularity_bytes),
+            pages: RangeSet::default(),
             next_handle: 1,
             exported: 0,
             malloc_script: config.malloc_addresses.clone(),
@@ -103,7 +118,7 @@ impl Memory {
     }
 
     pub(super) fn handle_bytes(&self, handle: PhysicalHandle) -> Option<u64> {
-        self.chunks.get(&handle).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.size_bytes)
+        self.chunks.get(handle.0).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.size_bytes)
     }
 
     pub(super) fn owns(&self, addr: Addr) -> bool {
@@ -147,18 +162,19 @@ impl Memory {
         let scripted = self.reserve_script.pop_front();
         let start = place(&mut self.space, scripted, size_bytes)
             .ok_or(DeviceError::OutOfMemory { call, size_bytes })?;
-        self.reservations.insert(start, size_bytes);
+        self.reservations.insert(start, Reservation { size_bytes, mappings: 0 });
         self.untouched = scripted.map(|scripted| (Addr(start), scripted));
         Ok(Addr(start))
     }
 
     pub(super) fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
         let call = DeviceCall::Unreserve;
-        if self.reservations.get(&addr.0) != Some(&size_bytes) {
+        let reserved = self.reservations.get(&addr.0);
+        let Some(reserved) = reserved.filter(|reserved| reserved.size_bytes == size_bytes) else {
             let message = format!("{addr} + {size_bytes} is not a whole reservation");
             return Err(refuse(call, code::INVALID_VALUE, message));
-        }
-        if let Some(start) = self.mappings.first_in(addr.0, size_bytes) {
+        };
+        if let Some(start) = self.first_mapped(reserved, addr, size_bytes) {
             let message = format!("{} inside the range is still mapped", Addr(start));
             return Err(refuse(call, code::INVALID_VALUE, message));
         }
@@ -197,13 +213,13 @@ impl Memory {
         let handle = PhysicalHandle(self.next_handle);
         self.next_handle += 1;
         let chunk = Chunk { size_bytes, share, is_adopted, handles: 1, mappings: 0 };
-        self.chunks.insert(handle, chunk);
+        self.chunks.insert(handle.0, chunk);
         handle
     }
 
     pub(super) fn release(&mut self, handle: PhysicalHandle) -> Result<(), DeviceError> {
         self.held(DeviceCall::Release, handle)?.handles -= 1;
-        self.drop_if_unused(handle);
+        self.used_bytes -= drop_if_unused(&mut self.chunks, handle);
         Ok(())
     }
 
@@ -213,7 +229,7 @@ impl Memory {
         call: DeviceCall,
         handle: PhysicalHandle,
     ) -> Result<(), DeviceError> {
-        let chunk = self.chunks.get_mut(&handle).ok_or_else(|| {
+        let chunk = self.chunks.get_mut(handle.0).ok_or_else(|| {
             refuse(call, code::INVALID_VALUE, format!("there is no memory {}", handle.0))
         })?;
         chunk.handles += 1;
@@ -245,12 +261,12 @@ impl Memory {
 
     /// Whether a handle or a mapping refers to the memory.
     pub(super) fn is_alive(&self, handle: PhysicalHandle) -> bool {
-        self.chunks.contains_key(&handle)
+        self.chunks.contains(handle.0)
     }
 
     /// How the memory of a handle that is held may be shared.
     pub(super) fn share_of(&self, handle: PhysicalHandle) -> Option<HandleType> {
-        self.chunks.get(&handle).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.share)
+        self.chunks.get(handle.0).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.share)
     }
 
     pub(super) fn map(
@@ -266,30 +282,28 @@ impl Memory {
             let message = format!("{size_bytes} bytes asked for, the handle holds {whole}");
             return Err(refuse(call, code::INVALID_VALUE, message));
         }
-        let reserved = self.reservations.range(..=addr.0).next_back();
-        let inside = reserved.filter(|(start, length)| addr.0 + size_bytes <= **start + **length);
-        let Some((&reserved, _)) = inside else {
-            let message = format!("{addr} + {size_bytes} is not inside a reservation");
-            return Err(refuse(call, code::INVALID_VALUE, message));
-        };
-        if let Some(start) = self.mappings.first_in(addr.0, size_bytes) {
-            let message = format!("{} is mapped already", Addr(start));
-            return Err(refuse(call, code::ALREADY_MAPPED, message));
+        let start = self.check_vacant(call, addr, size_bytes)?;
+        if let Some(reserved) = self.reservations.get_mut(&start) {
+            reserved.mappings += 1;
         }
+        self.untouched.take_if(|(untouched, _)| untouched.0 == start);
         self.held(call, handle)?.mappings += 1;
-        self.untouched.take_if(|(start, _)| start.0 == reserved);
-        self.mappings.insert(addr.0, Mapping::new(size_bytes, handle));
+        self.mappings.insert(addr.0, size_bytes, handle);
         Ok(())
     }
 
     pub(super) fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
-        for start in self.whole_mappings(DeviceCall::Unmap, addr, size_bytes)? {
-            let Some(handle) = self.mappings.remove(start) else { continue };
-            if let Some(chunk) = self.chunks.get_mut(&handle) {
+        self.check_whole(DeviceCall::Unmap, addr, size_bytes)?;
+        let Self { mappings, chunks, reservations, used_bytes, .. } = self;
+        mappings.remove(addr.0, size_bytes, |start, handle| {
+            if let Some((_, reserved)) = reservations.range_mut(..=start).next_back() {
+                reserved.mappings -= 1;
+            }
+            if let Some(chunk) = chunks.get_mut(handle.0) {
                 chunk.mappings -= 1;
             }
-            self.drop_if_unused(handle);
-        }
+            *used_bytes -= drop_if_unused(chunks, handle);
+        });
         Ok(())
     }
 
@@ -299,18 +313,18 @@ impl Memory {
         size_bytes: u64,
         peer: DeviceId,
     ) -> Result<(), DeviceError> {
-        for start in self.whole_mappings(DeviceCall::SetAccess, addr, size_bytes)? {
-            self.mappings.grant(start, peer);
-        }
+        self.check_whole(DeviceCall::SetAccess, addr, size_bytes)?;
+        self.mappings.grant(addr.0, size_bytes, peer);
         Ok(())
     }
 
     pub(super) fn range_of(&self, addr: Addr) -> Option<(Addr, u64)> {
-        let before = |ranges: &BTreeMap<u64, u64>| {
-            let (&start, &length) = ranges.range(..=addr.0).next_back()?;
-            (addr.0 - start < length).then_some((Addr(start), length))
-        };
-        before(&self.allocations).or_else(|| before(&self.reservations))
+        let allocated = self.allocations.range(..=addr.0).next_back();
+        let allocated = allocated.map(|(&start, &size_bytes)| (Addr(start), size_bytes));
+        let reserved = self.reservations.range(..=addr.0).next_back();
+        let reserved = reserved.map(|(&start, reserved)| (Addr(start), reserved.size_bytes));
+        let holds = |&(start, size_bytes): &(Addr, u64)| addr.0 - start.0 < size_bytes;
+        allocated.filter(holds).or_else(|| reserved.filter(holds))
     }
 
     /// Whether `device` may use the byte at `addr`; `owner` has what it allocated.
@@ -319,14 +333,15 @@ impl Memory {
         if allocated.is_some_and(|(&start, &length)| addr.0 - start < length) {
             return device == owner;
         }
-        self.mappings.accessible(addr.0, device)
+        let is_page = self.pages.first_in(addr.0, 1).is_some();
+        (is_page && device == owner) || self.mappings.accessible(addr.0, device)
     }
 
     pub(super) fn leftovers(&self) -> Vec<String> {
         [
             (self.allocations.len(), "allocations not freed"),
             (self.reservations.len(), "address ranges still reserved"),
-            (self.mappings.len(), "ranges still mapped"),
+            (self.mappings.len() + self.pages.len(), "ranges still mapped"),
             (self.chunks.len(), "physical handles not released"),
             (self.exported.unsigned_abs() as usize, "exported handles not closed, or closed twice"),
         ]
@@ -363,45 +378,71 @@ impl Memory {
         Err(refuse(call, code::INVALID_VALUE, message))
     }
 
+    /// The start of the reservation that the range is inside of. Refuses a range outside, and one where memory is.
+    fn check_vacant(
+        &self,
+        call: DeviceCall,
+        addr: Addr,
+        size_bytes: u64,
+    ) -> Result<u64, DeviceError> {
+        let reserved = self.reservations.range(..=addr.0).next_back();
+        let end = addr.0 + size_bytes;
+        let inside = reserved.filter(|(start, reserved)| end <= **start + reserved.size_bytes);
+        let Some((&start, reserved)) = inside else {
+            let message = format!("{addr} + {size_bytes} is not inside a reservation");
+            return Err(refuse(call, code::INVALID_VALUE, message));
+        };
+        if let Some(start) = self.first_mapped(reserved, addr, size_bytes) {
+            let message = format!("{} is mapped already", Addr(start));
+            return Err(refuse(call, code::ALREADY_MAPPED, message));
+        }
+        Ok(start)
+    }
+
     fn held(
         &mut self,
         call: DeviceCall,
         handle: PhysicalHandle,
     ) -> Result<&mut Chunk, DeviceError> {
-        self.chunks.get_mut(&handle).filter(|chunk| chunk.handles > 0).ok_or_else(|| {
+        self.chunks.get_mut(handle.0).filter(|chunk| chunk.handles > 0).ok_or_else(|| {
             refuse(call, code::INVALID_VALUE, format!("handle {} is not held", handle.0))
         })
     }
 
-    fn drop_if_unused(&mut self, handle: PhysicalHandle) {
-        if let Some(chunk) = self.chunks.get(&handle)
-            && chunk.handles == 0
-            && chunk.mappings == 0
-        {
-            if !chunk.is_adopted {
-                self.used_bytes -= chunk.size_bytes;
-            }
-            self.chunks.remove(&handle);
-        }
+    /// Where the first mapping, or the first page without a handle, is in a range inside this reservation.
+    fn first_mapped(&self, reserved: &Reservation, addr: Addr, size_bytes: u64) -> Option<u64> {
+        let is_mapped = reserved.mappings > 0;
+        let mapped = is_mapped.then(|| self.mappings.first_in(addr.0, size_bytes)).flatten();
+        let page = self.pages.first_in(addr.0, size_bytes);
+        mapped.into_iter().chain(page).min()
     }
 
-    /// The starts of the mappings that make up the range.
-    fn whole_mappings(
+    /// Refuses a range that is not made of whole mappings.
+    fn check_whole(
         &self,
         call: DeviceCall,
         addr: Addr,
         size_bytes: u64,
-    ) -> Result<Vec<u64>, DeviceError> {
+    ) -> Result<(), DeviceError> {
         self.whole_granules(call, addr.0, size_bytes)?;
-        self.mappings.whole(addr.0, size_bytes).ok_or_else(|| {
-            let message = format!("{addr} + {size_bytes} is not made of whole mappings");
-            refuse(call, code::NOT_MAPPED, message)
-        })
+        if self.mappings.is_whole(addr.0, size_bytes) {
+            return Ok(());
+        }
+        let message = format!("{addr} + {size_bytes} is not made of whole mappings");
+        Err(refuse(call, code::NOT_MAPPED, message))
     }
 }
 
+/// Forgets a chunk that no handle and no mapping refers to any more. Returns the bytes that are no longer in use.
+fn drop_if_unused(chunks: &mut DenseMap<Chunk>, handle: PhysicalHandle) -> u64 {
+    let unused = |chunk: &&Chunk| chunk.handles == 0 && chunk.mappings == 0;
+    let Some(chunk) = chunks.get(handle.0).filter(unused).copied() else { return 0 };
+    chunks.remove(handle.0);
+    if chunk.is_adopted { 0 } else { chunk.size_bytes }
+}
+
 /// The scripted address when the range is free there, else the lowest range that fits.
-fn place(space: &mut AddressSpace, scripted: Option<Addr>, length: u64) -> Option<u64> {
+fn place(space: &mut RangeSet, scripted: Option<Addr>, length: u64) -> Option<u64> {
     if let Some(addr) = scripted
         && space.take_at(addr.0, length)
     {

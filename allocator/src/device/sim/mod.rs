@@ -5,15 +5,17 @@
 //! not mapped) is an error here, so that misuse shows. It is deterministic: addresses come first-fit from the lowest
 //! (or from a script), and everything random comes from the seed in [`Faults`].
 
-mod address_space;
 mod capture;
 mod config;
+mod dense_map;
 mod driver;
 mod event;
 mod faults;
 mod mapping;
 mod memory;
+mod pages;
 mod price;
+mod range_set;
 mod sequence;
 #[cfg(test)]
 mod tests;
@@ -275,7 +277,7 @@ impl SimDevice {
 
     /// Counts the call, adds its price, and lets an injected fault have its say.
     fn enter(&mut self, call: DeviceCall, size_bytes: u64) -> Result<(), DeviceError> {
-        self.counts.add(call, self.prices.of(call).ns(size_bytes));
+        self.counts.add(call, 1, self.prices.of(call).ns(size_bytes));
         self.faults.check(call, size_bytes)
     }
 

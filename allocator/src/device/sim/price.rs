@@ -99,8 +99,9 @@ impl Counts {
         self.price_ns
     }
 
-    pub(super) const fn add(&mut self, call: DeviceCall, price_ns: u64) {
-        self.calls[call as usize] += 1;
-        self.price_ns = self.price_ns.saturating_add(price_ns);
+    /// Adds so many calls of one price.
+    pub(super) const fn add(&mut self, call: DeviceCall, count: u64, price_ns: u64) {
+        self.calls[call as usize] += count;
+        self.price_ns = self.price_ns.saturating_add(price_ns.saturating_mul(count));
     }
 }

@@ -283,6 +283,53 @@ fn calls_are_counted_and_priced_failed_ones_too() {
 }
 
 #[test]
+fn a_run_of_pages_counts_and_costs_as_its_pages_one_by_one() {
+    let (mut whole, mut single) = (device(6 * GRANULE), device(6 * GRANULE));
+    for sim in [&mut whole, &mut single] {
+        let range = sim.reserve(20 * GRANULE).unwrap();
+        assert_eq!(range, Addr(0x7a00_0000_0000));
+    }
+    let at = |granules: u64| Addr(0x7a00_0000_0000 + granules * GRANULE);
+    let mut handles = Vec::new();
+    // The last is refused.
+    for page in 0..7 {
+        let Ok(handle) = single.create(GRANULE, HandleType::None) else { break };
+        single.map(at(page), GRANULE, handle).unwrap();
+        single.set_access(at(page), GRANULE, DeviceId(0)).unwrap();
+        handles.push(handle);
+    }
+    assert_eq!(whole.map_pages(at(0), GRANULE, 9).unwrap(), 6);
+    for page in 2..5 {
+        single.unmap(at(page), GRANULE).unwrap();
+        single.map(at(page + 8), GRANULE, handles[page as usize]).unwrap();
+        single.set_access(at(page + 8), GRANULE, DeviceId(0)).unwrap();
+    }
+    whole.move_pages(at(2), at(10), GRANULE, 3).unwrap();
+    assert_eq!(refusal(whole.unmap_pages(at(10), GRANULE, 4)), code::NOT_MAPPED);
+    assert_eq!(refusal(whole.map_pages(at(11), GRANULE, 1)), code::ALREADY_MAPPED);
+    assert_eq!(refusal(whole.unreserve(at(0), 20 * GRANULE)), code::INVALID_VALUE);
+    for (page, handle) in [0, 1, 10, 11, 12, 5].into_iter().zip([0, 1, 2, 3, 4, 5]) {
+        assert!(
+            whole.accessible(at(page), DeviceId(0)) && !whole.accessible(at(page), DeviceId(1))
+        );
+        single.unmap(at(page), GRANULE).unwrap();
+        single.release(handles[handle]).unwrap();
+    }
+    for (page, count) in [(0, 2), (10, 3), (5, 1)] {
+        whole.unmap_pages(at(page), GRANULE, count).unwrap();
+    }
+    for sim in [&mut whole, &mut single] {
+        sim.unreserve(at(0), 20 * GRANULE).unwrap();
+        assert!(sim.is_empty());
+        assert_eq!((sim.peak_used_bytes(), sim.least_refused_bytes()), (6 * GRANULE, 7 * GRANULE));
+    }
+    // Of what was refused above, a run of pages does not count.
+    let mut counts = single.counts().clone();
+    counts.add(DeviceCall::Unreserve, 1, PriceList::default().of(DeviceCall::Unreserve).ns(0));
+    assert_eq!(*whole.counts(), counts);
+}
+
+#[test]
 fn an_injected_fault_leaves_the_device_as_it_was() {
     let mut sim = device(10 * GRANULE);
     sim.faults_mut().fail_nth(DeviceCall::Malloc, 2, Fault::OutOfMemory);

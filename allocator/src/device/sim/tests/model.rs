@@ -7,7 +7,8 @@ use super::*;
 /// Granules of address space and of physical memory: small, so that both run out.
 const SPACE: usize = 24;
 const CAPACITY: u64 = 16;
-const BASE: u64 = 64 * GRANULE;
+/// In the middle of the space is a number of granules that 64 divides, where leaves of page tables meet.
+const BASE: u64 = 52 * GRANULE;
 
 #[derive(Clone, Copy, Debug)]
 enum Call {
@@ -20,6 +21,9 @@ enum Call {
     Map(u64, u64, u64),
     Unmap(u64, u64),
     SetAccess(u64, u64),
+    MapPages(u64, u64),
+    UnmapPages(u64, u64),
+    MovePages(u64, u64, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +34,7 @@ enum Taken {
     Reserved(usize),
 }
 
-/// A call that was granted, with the granule that it answered with.
+/// A call that was granted, with the granule or the number of pages that it answered with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Granted(Option<usize>);
 
@@ -42,6 +46,8 @@ struct Model {
     /// Per granule the mapping there, as (number of the mapping, handle).
     mapped: [Option<(usize, u64)>; SPACE],
     accessible: [bool; SPACE],
+    /// Per granule whether a page without a handle is there.
+    paged: [bool; SPACE],
     /// Per handle its granules and whether it is still held.
     handles: Vec<(u64, bool)>,
     serial: usize,
@@ -53,6 +59,7 @@ impl Model {
             taken: [Taken::No; SPACE],
             mapped: [None; SPACE],
             accessible: [false; SPACE],
+            paged: [false; SPACE],
             handles: Vec::new(),
             serial: 0,
         }
@@ -64,7 +71,8 @@ impl Model {
         let alive = self.handles.iter().enumerate().filter(|&(index, &(_, held))| {
             held || self.mapped.iter().flatten().any(|&(_, handle)| handle == index as u64 + 1)
         });
-        allocated as u64 + alive.map(|(_, &(size, _))| size).sum::<u64>()
+        let paged = self.paged.iter().filter(|paged| **paged).count();
+        (allocated + paged) as u64 + alive.map(|(_, &(size, _))| size).sum::<u64>()
     }
 
     fn lowest_hole(&self, size: u64) -> Option<usize> {
@@ -77,6 +85,14 @@ impl Model {
     fn range(at: u64, size: u64) -> Option<std::ops::Range<usize>> {
         let (start, end) = (at as usize, (at + size) as usize);
         (size > 0 && end <= SPACE).then_some(start..end)
+    }
+
+    /// Whether the range is inside one reservation and nothing is mapped there.
+    fn is_vacant(&self, range: &std::ops::Range<usize>) -> bool {
+        let taken = self.taken[range.start];
+        let inside = self.taken[range.clone()].iter().all(|&t| t == taken);
+        let empty = range.clone().all(|at| self.mapped[at].is_none() && !self.paged[at]);
+        matches!(taken, Taken::Reserved(_)) && inside && empty
     }
 
     /// Whether mappings cover the range exactly.
@@ -114,7 +130,7 @@ impl Model {
                 let range = Self::range(at, size)?;
                 let taken = self.taken[range.start];
                 let whole = (0..SPACE).all(|i| (self.taken[i] == taken) == range.contains(&i));
-                let mapped = self.mapped[range.clone()].iter().any(Option::is_some);
+                let mapped = range.clone().any(|at| self.mapped[at].is_some() || self.paged[at]);
                 if !matches!(taken, Taken::Reserved(_)) || !whole || mapped {
                     return None;
                 }
@@ -135,11 +151,7 @@ impl Model {
             Call::Map(at, size, handle) => {
                 let range = Self::range(at, size)?;
                 let &(whole, held) = self.handles.get((handle as usize).checked_sub(1)?)?;
-                let taken = self.taken[range.start];
-                let inside = matches!(taken, Taken::Reserved(_))
-                    && self.taken[range.clone()].iter().all(|&t| t == taken);
-                let free = self.mapped[range.clone()].iter().all(Option::is_none);
-                if !held || whole != size || !inside || !free {
+                if !held || whole != size || !self.is_vacant(&range) {
                     return None;
                 }
                 self.mapped[range.clone()].fill(Some((self.serial, handle)));
@@ -155,6 +167,24 @@ impl Model {
             Call::SetAccess(at, size) => {
                 let range = Self::range(at, size).filter(|range| self.whole(range))?;
                 self.accessible[range].fill(true);
+                Some(DONE)
+            }
+            Call::MapPages(at, count) => {
+                let range = Self::range(at, count).filter(|range| self.is_vacant(range))?;
+                let mapped = count.min(CAPACITY - self.used()) as usize;
+                self.paged[range.start..range.start + mapped].fill(true);
+                Some(Granted(Some(mapped)))
+            }
+            Call::UnmapPages(at, count) => {
+                let all = |range: &std::ops::Range<usize>| range.clone().all(|at| self.paged[at]);
+                let range = Self::range(at, count).filter(all)?;
+                self.paged[range].fill(false);
+                Some(DONE)
+            }
+            Call::MovePages(from, to, count) => {
+                let to = Self::range(to, count).filter(|to| self.is_vacant(to))?;
+                self.apply(Call::UnmapPages(from, count))?;
+                self.paged[to].fill(true);
                 Some(DONE)
             }
         }
@@ -182,6 +212,14 @@ fn perform(sim: &mut SimDevice, call: Call) -> Option<Granted> {
         Call::SetAccess(at, size) => {
             sim.set_access(addr(at), bytes(size), DeviceId(0)).map(|()| DONE)
         }
+        Call::MapPages(at, count) => {
+            let mapped = sim.map_pages(addr(at), GRANULE, count);
+            mapped.map(|mapped| Granted(Some(mapped as usize)))
+        }
+        Call::UnmapPages(at, count) => sim.unmap_pages(addr(at), GRANULE, count).map(|()| DONE),
+        Call::MovePages(from, to, count) => {
+            sim.move_pages(addr(from), addr(to), GRANULE, count).map(|()| DONE)
+        }
     }
     .ok()
 }
@@ -199,6 +237,9 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         (at(), 1..3_u64, 1..6_u64).prop_map(|(at, size, handle)| Call::Map(at, size, handle)),
         (at(), 1..4_u64).prop_map(|(at, size)| Call::Unmap(at, size)),
         (at(), 1..4_u64).prop_map(|(at, size)| Call::SetAccess(at, size)),
+        (at(), size()).prop_map(|(at, count)| Call::MapPages(at, count)),
+        (at(), size()).prop_map(|(at, count)| Call::UnmapPages(at, count)),
+        (at(), at(), 1..3_u64).prop_map(|(from, to, count)| Call::MovePages(from, to, count)),
     ];
     proptest::collection::vec(call, 0..120)
 }
@@ -216,7 +257,8 @@ proptest! {
             prop_assert_eq!(perform(&mut sim, call), model.apply(call), "step {}: {:?}", step, call);
             prop_assert_eq!(sim.used_bytes(), model.used() * GRANULE);
             for at in 0..SPACE {
-                let usable = matches!(model.taken[at], Taken::Allocated(_)) || model.accessible[at];
+                let allocated = matches!(model.taken[at], Taken::Allocated(_));
+                let usable = allocated || model.accessible[at] || model.paged[at];
                 prop_assert_eq!(sim.accessible(addr(at as u64), DeviceId(0)), usable);
             }
         }
