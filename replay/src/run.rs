@@ -6,6 +6,7 @@ use std::time::Instant;
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::record::Off;
 use allocator::size;
+use models::model::Model;
 use settings::Config;
 use trace_format::{Addr, BaseState, PoolId, Record, SegmentState, StringId};
 
@@ -13,13 +14,12 @@ use crate::driver::{DriveError, Driver, Follow};
 use crate::report::Report;
 use crate::script::Script;
 use crate::series::{Point, Series};
-use crate::strategy::model::Model;
 use crate::strategy::table::Visitor;
 use crate::strategy::{Choice, Hosted, Native, Strategy};
 use crate::timeline::{Timeline, Witness};
 
-/// The largest device, and the capacity where none is known or requested: no run fills it.
-pub const UNLIMITED_CAPACITY_BYTES: u64 = 1 << 41;
+/// The capacity where none is known or requested.
+pub const UNLIMITED_CAPACITY_BYTES: u64 = SimConfig::UNLIMITED_CAPACITY_BYTES;
 
 /// Addresses of the simulated device. More than any processor has: a large device reserves 9/8 of itself for every
 /// stream and pool.

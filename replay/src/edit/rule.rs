@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use trace_format::Stream;
 
-use crate::strategy::settings::duration;
+use models::model_settings::duration;
 
 /// One change of what the program asks for. A pattern means every allocation with the text in a frame of its stack, as
 /// `file:line name`.

@@ -13,11 +13,11 @@ use std::ops::RangeInclusive;
 
 use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
+use models::memory::Memory;
+use models::model::{Ask, Model, Piece};
 use settings::ConfigError;
 use trace_format::{Addr, BaseState, BlockStatus, Event, PoolId, Record, StackId, Stream};
 
-use super::memory::Memory;
-use super::model::{Ask, Model, Piece};
 use super::{Start, Starts, Strategy, Tally};
 use crate::driver::DriveError;
 

@@ -4,23 +4,13 @@
 //! and times, never a recorded block address. There are two kinds:
 //!
 //! - [`Native`]: the allocator that runs live, on a simulated device;
-//! - models of other allocators ([`async_pool`], [`bfc`], [`rmm_pool`], [`rmm_arena`]), for comparison: a
-//!   [`Model`](model::Model) is the policy of one pool, and [`Hosted`] around it is everything that is the same for
-//!   all.
+//! - [`models`] of other allocators, for comparison: a [`Model`](models::model::Model) is the policy of one pool, and
+//!   [`Hosted`] around it is everything that is the same for all.
 //!
 //! [`table`] has their names. Which one it is, is chosen once for a replay; no call goes through a `dyn`.
 
-pub mod async_pool;
-pub mod bfc;
-pub mod chunks;
 pub mod hosted;
-pub mod memory;
-pub mod model;
 pub mod native;
-pub mod rmm_arena;
-pub mod rmm_pool;
-pub mod settings;
-pub mod superblocks;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -28,8 +18,8 @@ mod tests;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use ::settings::ConfigError;
 use allocator::heap::{AllocError, HeapError, Request};
+use settings::ConfigError;
 use trace_format::{Addr, BaseState, Category, Event, PoolId, Record, StackId, Stream};
 
 use crate::driver::DriveError;

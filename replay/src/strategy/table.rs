@@ -1,13 +1,12 @@
 //! The table of strategies: a row each. [Adding one](../../../docs/adding-a-strategy.md) is a file and a row.
 
-use ::settings::{Compat, Config, ConfigError};
-
-use super::async_pool::AsyncPool;
-use super::bfc::Bfc;
-use super::model::Model;
-use super::rmm_arena::RmmArena;
-use super::rmm_pool::RmmPool;
-use super::settings::{self, Key, Settings};
+use models::async_pool::AsyncPool;
+use models::bfc::Bfc;
+use models::model::Model;
+use models::model_settings::{self, Key, SettingError, Settings};
+use models::rmm_arena::RmmArena;
+use models::rmm_pool::RmmPool;
+use settings::{Compat, Config, ConfigError};
 
 /// What the table says of a strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +30,9 @@ pub enum StrategyError {
         /// What was asked for.
         name: String,
     },
-    /// A setting makes no sense.
-    #[error("{strategy}: `{part}`: {reason}")]
-    Setting {
-        /// Whose setting.
-        strategy: &'static str,
-        /// The part of the text.
-        part: String,
-        /// What is wrong with it, and what is right.
-        reason: String,
-    },
+    /// A model's setting makes no sense.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// PyTorch's settings that PyTorch would not take.
     #[error("{strategy}: {source}")]
     PyTorch {
@@ -96,7 +88,7 @@ macro_rules! models {
         impl Choice {
             fn model(name: &str, text: &str) -> Result<Self, StrategyError> {
                 $(if name == <$model as Model>::NAME {
-                    let settings = settings::read(<$model as Model>::NAME, text)?;
+                    let settings = model_settings::read(<$model as Model>::NAME, text)?;
                     return Ok(Self::$variant(Given { text: text.to_owned(), settings }));
                 })*
                 Err(StrategyError::Unknown { name: name.to_owned() })

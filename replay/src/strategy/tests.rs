@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{PoolChoice, Request};
+use models::model::Model;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use settings::Compat;
@@ -11,7 +12,6 @@ use trace_format::{
     Addr, BaseState, Event, PoolId, Record, ScopeFilter, StackId, Stream, ThreadId,
 };
 
-use super::model::Model;
 use super::table::Visitor;
 use super::{Choice, Hosted, Strategy as Placing, TABLE};
 use crate::driver::Follow;

@@ -48,6 +48,9 @@ pub struct SimConfig {
 impl SimConfig {
     /// CUDA's granularity of physical memory on every GPU since Pascal.
     pub const GRANULARITY_BYTES: u64 = 2 << 20;
+    /// More than any device has: no recorded run fills it. A terabyte more is half a million pages of an expandable
+    /// segment.
+    pub const UNLIMITED_CAPACITY_BYTES: u64 = 2 << 40;
 
     /// Device 0 with the given capacity, 8 TiB of addresses, events that are done at once and no faults.
     pub fn with_capacity(capacity_bytes: u64) -> Self {

@@ -22,12 +22,13 @@
 //! regions for each stream, as PyTorch does. There is no call that empties its cache. A wait for memory
 //! (`AllocatorRetry`, up to 10 s) is the one wait that every model makes.
 
+use allocator::device::sim::SimConfig;
 use trace_format::{Addr, Stream};
 
-use super::chunks::{ChunkId, Chunks, List};
-use super::memory::Memory;
-use super::model::{Ask, Model, Piece};
-use super::settings::{Key, Settings, flag, fraction};
+use crate::chunks::{ChunkId, Chunks, List};
+use crate::memory::Memory;
+use crate::model::{Ask, Model, Piece};
+use crate::model_settings::{Key, Settings, flag, fraction};
 
 /// `BFCAllocator::kMinAllocationSize`.
 const GRANULE_BYTES: u64 = 256;
@@ -144,7 +145,7 @@ impl Model for Bfc {
             all_at_once || fraction != 0.0 || !memory.is_at_least(FIRST_REGION_BYTES);
         // Without the number itself where nothing depends on it.
         let total_bytes = if is_by_capacity { memory.total_bytes() } else { FIRST_REGION_BYTES };
-        if all_at_once && total_bytes >= crate::run::UNLIMITED_CAPACITY_BYTES {
+        if all_at_once && total_bytes >= SimConfig::UNLIMITED_CAPACITY_BYTES {
             return Err(
                 "allow_growth:False takes all memory: say how much, with --capacity".to_owned()
             );
@@ -331,7 +332,7 @@ mod tests {
     #[test]
     fn streams_share_chunks_or_have_their_own() {
         for (text, regions) in [("", 1), ("streams:separate", 2)] {
-            let settings: BfcSettings = super::super::settings::read("bfc", text).unwrap();
+            let settings: BfcSettings = crate::model_settings::read("bfc", text).unwrap();
             let (mut bfc, mut memory) = begin(settings, 1 << 30);
             let first = bfc.malloc(&mut memory, ask(MIB)).unwrap();
             bfc.free(&mut memory, first, STREAM, 0);
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(memory.reserved_bytes(), 256 * MIB);
         let device = SimDevice::new(SimConfig {
             length_bytes: 1 << 60,
-            ..SimConfig::with_capacity(crate::run::UNLIMITED_CAPACITY_BYTES)
+            ..SimConfig::with_capacity(SimConfig::UNLIMITED_CAPACITY_BYTES)
         });
         let error = Bfc::new(&settings, &mut Memory::new(device).unwrap(), false).err().unwrap();
         assert!(error.contains("--capacity"), "{error}");

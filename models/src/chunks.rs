@@ -10,7 +10,7 @@ const IN_USE: u32 = u32::MAX;
 
 /// A chunk by its number. Numbers of chunks that are gone are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChunkId(u32);
+pub(crate) struct ChunkId(u32);
 
 impl From<u32> for ChunkId {
     fn from(id: u32) -> Self {
@@ -26,7 +26,7 @@ impl From<ChunkId> for u32 {
 
 /// The free chunks that a request may choose among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct List(pub u32);
+pub(crate) struct List(pub(crate) u32);
 
 /// A piece of a region: handed out whole, or free whole.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ struct Chunk {
 
 /// Regions, each tiled by chunks. Free neighbours in one list are always one chunk.
 #[derive(Clone, Debug, Default)]
-pub struct Chunks {
+pub(crate) struct Chunks {
     all: Vec<Chunk>,
     unused: Vec<u32>,
     /// The free chunks of each list, by size, then address.
@@ -52,7 +52,7 @@ pub struct Chunks {
 
 impl Chunks {
     /// Adds a region, free, as one chunk. Regions are never joined, even where they touch.
-    pub fn add_region(&mut self, addr: u64, size_bytes: u64, list: List) -> ChunkId {
+    pub(crate) fn add_region(&mut self, addr: u64, size_bytes: u64, list: List) -> ChunkId {
         let id = self.new_chunk(Chunk {
             addr,
             size_bytes,
@@ -66,7 +66,7 @@ impl Chunks {
     }
 
     /// Takes a region that is one free chunk away: its address and size.
-    pub fn remove_region(&mut self, id: ChunkId) -> (u64, u64) {
+    pub(crate) fn remove_region(&mut self, id: ChunkId) -> (u64, u64) {
         assert!(self.is_whole_region(id), "only a region that is free as a whole can go");
         self.remove(id);
         self.unused.push(id.0);
@@ -74,19 +74,19 @@ impl Chunks {
     }
 
     /// Whether the chunk is free and all of its region.
-    pub fn is_whole_region(&self, id: ChunkId) -> bool {
+    pub(crate) fn is_whole_region(&self, id: ChunkId) -> bool {
         let chunk = self.at(id);
         chunk.list != IN_USE && chunk.prev == NONE && chunk.next == NONE
     }
 
     /// The smallest free chunk of a list that holds `size_bytes`, of equally large ones the lowest.
-    pub fn best_fit(&self, list: List, size_bytes: u64) -> Option<ChunkId> {
+    pub(crate) fn best_fit(&self, list: List, size_bytes: u64) -> Option<ChunkId> {
         let free = self.free.get(list.0 as usize)?;
         free.range((size_bytes, 0, ChunkId(0))..).next().map(|(_, _, id)| *id)
     }
 
     /// Hands a free chunk out, cut to `keep_bytes`: what is behind stays free in its list.
-    pub fn take(&mut self, id: ChunkId, keep_bytes: u64) {
+    pub(crate) fn take(&mut self, id: ChunkId, keep_bytes: u64) {
         let list = self.remove(id);
         let chunk = *self.at(id);
         let rest_bytes = chunk.size_bytes - keep_bytes;
@@ -111,12 +111,18 @@ impl Chunks {
     }
 
     /// Puts a chunk that was handed out into a list, joined with its free neighbours of the same list.
-    pub fn give(&mut self, id: ChunkId, list: List) -> ChunkId {
+    pub(crate) fn give(&mut self, id: ChunkId, list: List) -> ChunkId {
         self.give_joining(id, list, list, 0)
     }
 
     /// The same, joined with free neighbours of a second list too.
-    pub fn give_joining(&mut self, id: ChunkId, list: List, other: List, freed_ns: u64) -> ChunkId {
+    pub(crate) fn give_joining(
+        &mut self,
+        id: ChunkId,
+        list: List,
+        other: List,
+        freed_ns: u64,
+    ) -> ChunkId {
         assert_eq!(self.at(id).list, IN_USE, "a chunk is given back once");
         self.at_mut(id).freed_ns = freed_ns;
         let Chunk { prev, next, .. } = *self.at(id);
@@ -136,7 +142,7 @@ impl Chunks {
     }
 
     /// Moves all free chunks of one list to another.
-    pub fn move_all(&mut self, from: List, to: List) {
+    pub(crate) fn move_all(&mut self, from: List, to: List) {
         let Some(free) = self.free.get_mut(from.0 as usize) else { return };
         let moved = std::mem::take(free);
         for (_, _, id) in &moved {
@@ -148,7 +154,7 @@ impl Chunks {
     }
 
     /// Moves the chunks of one list to another whose newest part was freed no later than `until_ns`.
-    pub fn move_older(&mut self, from: List, to: List, until_ns: u64) {
+    pub(crate) fn move_older(&mut self, from: List, to: List, until_ns: u64) {
         let older = |id: &ChunkId| self.at(*id).freed_ns <= until_ns;
         let moved: Vec<_> = self.free_in(from).filter(older).collect();
         for id in moved {
@@ -158,7 +164,7 @@ impl Chunks {
     }
 
     /// Takes a part of a free chunk away for good. What is before and behind it stays free, and never joins again.
-    pub fn cut_out(&mut self, id: ChunkId, from: u64, to: u64) {
+    pub(crate) fn cut_out(&mut self, id: ChunkId, from: u64, to: u64) {
         let list = self.remove(id);
         let chunk = *self.at(id);
         let end = chunk.addr + chunk.size_bytes;
@@ -193,24 +199,24 @@ impl Chunks {
     }
 
     /// Address and size.
-    pub fn place(&self, id: ChunkId) -> (u64, u64) {
+    pub(crate) fn place(&self, id: ChunkId) -> (u64, u64) {
         let chunk = self.at(id);
         (chunk.addr, chunk.size_bytes)
     }
 
     /// The free chunks of a list, in order of size.
-    pub fn free_in(&self, list: List) -> impl Iterator<Item = ChunkId> {
+    pub(crate) fn free_in(&self, list: List) -> impl Iterator<Item = ChunkId> {
         self.free.get(list.0 as usize).into_iter().flatten().map(|(_, _, id)| *id)
     }
 
     /// The free chunks of a list, the largest first.
-    pub fn largest_first(&self, list: List) -> impl Iterator<Item = ChunkId> {
+    pub(crate) fn largest_first(&self, list: List) -> impl Iterator<Item = ChunkId> {
         let free = self.free.get(list.0 as usize).map(|free| free.iter().rev());
         free.into_iter().flatten().map(|(_, _, id)| *id)
     }
 
     /// Sets when a chunk was freed.
-    pub fn touch(&mut self, id: ChunkId, freed_ns: u64) {
+    pub(crate) fn touch(&mut self, id: ChunkId, freed_ns: u64) {
         self.at_mut(id).freed_ns = freed_ns;
     }
 

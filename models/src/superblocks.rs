@@ -2,7 +2,7 @@
 
 /// A contiguous range in which blocks are handed out (`superblock`).
 #[derive(Clone, Debug)]
-pub struct Superblock {
+pub(crate) struct Superblock {
     addr: u64,
     size_bytes: u64,
     /// Free blocks and their sizes by address; no two of them touch.
@@ -11,28 +11,28 @@ pub struct Superblock {
 
 impl Superblock {
     /// All of it free.
-    pub fn new(addr: u64, size_bytes: u64) -> Self {
+    pub(crate) fn new(addr: u64, size_bytes: u64) -> Self {
         Self { addr, size_bytes, free: vec![(addr, size_bytes)] }
     }
 
     /// Its size.
-    pub fn size_bytes(&self) -> u64 {
+    pub(crate) fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
     /// Whether all of it is free.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.free.first().is_some_and(|(_, size_bytes)| *size_bytes == self.size_bytes)
     }
 
     /// Cuts an empty one in two.
-    pub fn split(self, head_bytes: u64) -> (Self, Self) {
+    pub(crate) fn split(self, head_bytes: u64) -> (Self, Self) {
         let rest_bytes = self.size_bytes - head_bytes;
         (Self::new(self.addr, head_bytes), Self::new(self.addr + head_bytes, rest_bytes))
     }
 
     /// The lowest free block that fits, cut to size; there is one.
-    pub fn first_fit(&mut self, size_bytes: u64) -> u64 {
+    pub(crate) fn first_fit(&mut self, size_bytes: u64) -> u64 {
         let fits = self.free.iter().position(|(_, free_bytes)| *free_bytes >= size_bytes);
         let at = fits.expect("the superblock was chosen because it has a block that fits");
         let (addr, free_bytes) = self.free[at];
@@ -45,7 +45,7 @@ impl Superblock {
     }
 
     /// Takes a block back, joined with its free neighbours.
-    pub fn coalesce(&mut self, addr: u64, size_bytes: u64) {
+    pub(crate) fn coalesce(&mut self, addr: u64, size_bytes: u64) {
         let at = self.free.partition_point(|(free, _)| *free < addr);
         let touches_next = self.free.get(at).is_some_and(|(next, _)| addr + size_bytes == *next);
         let touches_prev = at > 0 && self.free[at - 1].0 + self.free[at - 1].1 == addr;
@@ -67,7 +67,7 @@ impl Superblock {
 
 /// The superblocks of an arena by address.
 #[derive(Clone, Debug, Default)]
-pub struct Shelf {
+pub(crate) struct Shelf {
     /// The largest free block of each, side by side: this is what is searched.
     largest: Vec<u64>,
     superblocks: Vec<Superblock>,
@@ -75,13 +75,13 @@ pub struct Shelf {
 
 impl Shelf {
     /// Takes out the lowest superblock with a free block that fits.
-    pub fn take_first_fit(&mut self, size_bytes: u64) -> Option<Superblock> {
+    pub(crate) fn take_first_fit(&mut self, size_bytes: u64) -> Option<Superblock> {
         let at = self.largest.iter().position(|largest| *largest >= size_bytes)?;
         Some(self.remove(at))
     }
 
     /// A block in the lowest superblock that has one that fits.
-    pub fn first_fit(&mut self, size_bytes: u64) -> Option<u64> {
+    pub(crate) fn first_fit(&mut self, size_bytes: u64) -> Option<u64> {
         let at = self.largest.iter().position(|largest| *largest >= size_bytes)?;
         let addr = self.superblocks[at].first_fit(size_bytes);
         self.largest[at] = self.superblocks[at].largest_free_bytes();
@@ -89,7 +89,7 @@ impl Shelf {
     }
 
     /// Takes a block back, if it lies in one of these superblocks.
-    pub fn free(&mut self, addr: u64, size_bytes: u64) -> bool {
+    pub(crate) fn free(&mut self, addr: u64, size_bytes: u64) -> bool {
         let Some(at) = self.holding(addr) else { return false };
         self.superblocks[at].coalesce(addr, size_bytes);
         self.largest[at] = self.superblocks[at].largest_free_bytes();
@@ -97,20 +97,20 @@ impl Shelf {
     }
 
     /// Takes out the superblock that holds an address.
-    pub fn take_holding(&mut self, addr: u64) -> Option<Superblock> {
+    pub(crate) fn take_holding(&mut self, addr: u64) -> Option<Superblock> {
         let at = self.holding(addr)?;
         Some(self.remove(at))
     }
 
     /// Puts a superblock in its place.
-    pub fn insert(&mut self, superblock: Superblock) {
+    pub(crate) fn insert(&mut self, superblock: Superblock) {
         let at = self.superblocks.partition_point(|other| other.addr < superblock.addr);
         self.largest.insert(at, superblock.largest_free_bytes());
         self.superblocks.insert(at, superblock);
     }
 
     /// The same; if it is empty, joined with empty neighbours (`global_arena::coalesce`).
-    pub fn insert_joined(&mut self, mut superblock: Superblock) {
+    pub(crate) fn insert_joined(&mut self, mut superblock: Superblock) {
         if superblock.is_empty() {
             let at = self.superblocks.partition_point(|other| other.addr < superblock.addr);
             let end = superblock.addr + superblock.size_bytes;
@@ -131,7 +131,7 @@ impl Shelf {
     }
 
     /// All of them.
-    pub fn take_all(&mut self) -> Vec<Superblock> {
+    pub(crate) fn take_all(&mut self) -> Vec<Superblock> {
         self.largest.clear();
         std::mem::take(&mut self.superblocks)
     }

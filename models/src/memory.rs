@@ -1,5 +1,5 @@
 //! The simulated device as the models use it: memory in, memory out, within the device's capacity and the memory
-//! fraction. Calls are counted and priced by the device itself, as they are for [`Native`](super::Native).
+//! fraction. Calls are counted and priced by the device itself, as they are for the live allocator.
 
 use std::ops::RangeInclusive;
 

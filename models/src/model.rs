@@ -2,8 +2,8 @@
 
 use trace_format::{Addr, Stream};
 
-use super::memory::Memory;
-use super::settings::Settings;
+use crate::memory::Memory;
+use crate::model_settings::Settings;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub struct Piece {
     pub size_bytes: u64,
 }
 
-/// The policy for one pool. Everything that is the same for all models is in [`Hosted`](super::Hosted): private pools,
+/// The policy for one pool. Everything that is the same for all models is in replay's `Hosted`: private pools,
 /// frees that wait for other streams, limits, statistics.
 pub trait Model: Sized {
     /// Its name in tables and on the command line.

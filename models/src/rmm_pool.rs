@@ -27,10 +27,10 @@ use std::collections::BTreeMap;
 
 use trace_format::{Addr, Stream};
 
-use super::chunks::{ChunkId, Chunks, List};
-use super::memory::Memory;
-use super::model::{Ask, Model, Piece};
-use super::settings::{Key, Settings, size};
+use crate::chunks::{ChunkId, Chunks, List};
+use crate::memory::Memory;
+use crate::model::{Ask, Model, Piece};
+use crate::model_settings::{Key, Settings, size};
 
 /// `rmm::CUDA_ALLOCATION_ALIGNMENT`.
 const GRANULE_BYTES: u64 = 256;
@@ -207,8 +207,8 @@ mod tests {
     use allocator::device::DeviceCall;
     use allocator::device::sim::{SimConfig, SimDevice};
 
-    use super::super::settings::read;
     use super::*;
+    use crate::model_settings::read;
 
     const MIB: u64 = 1 << 20;
 

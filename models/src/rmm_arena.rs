@@ -30,10 +30,10 @@ use std::collections::BTreeMap;
 
 use trace_format::{Addr, Stream};
 
-use super::memory::{Memory, PAGE_BYTES};
-use super::model::{Ask, Model, Piece};
-use super::settings::{Key, Settings, size};
-use super::superblocks::{Shelf, Superblock};
+use crate::memory::{Memory, PAGE_BYTES};
+use crate::model::{Ask, Model, Piece};
+use crate::model_settings::{Key, Settings, size};
+use crate::superblocks::{Shelf, Superblock};
 
 /// `rmm::CUDA_ALLOCATION_ALIGNMENT`.
 const GRANULE_BYTES: u64 = 256;
@@ -242,8 +242,8 @@ impl Model for RmmArena {
 mod tests {
     use allocator::device::sim::{SimConfig, SimDevice};
 
-    use super::super::settings::read;
     use super::*;
+    use crate::model_settings::read;
 
     const MIB: u64 = 1 << 20;
 

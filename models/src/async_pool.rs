@@ -39,10 +39,10 @@ use std::collections::BTreeMap;
 
 use trace_format::{Addr, Stream};
 
-use super::chunks::{ChunkId, Chunks, List};
-use super::memory::{Memory, PAGE_BYTES};
-use super::model::{Ask, Model, Piece};
-use super::settings::{Key, Settings, duration, flag, size};
+use crate::chunks::{ChunkId, Chunks, List};
+use crate::memory::{Memory, PAGE_BYTES};
+use crate::model::{Ask, Model, Piece};
+use crate::model_settings::{Key, Settings, duration, flag, size};
 
 /// The unit of blocks.
 const GRANULE_BYTES: u64 = 512;
@@ -382,8 +382,8 @@ mod tests {
     use allocator::device::DeviceCall;
     use allocator::device::sim::{SimConfig, SimDevice};
 
-    use super::super::settings::read;
     use super::*;
+    use crate::model_settings::read;
 
     const MIB: u64 = 1 << 20;
     const MS: u64 = 1_000_000;

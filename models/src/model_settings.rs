@@ -2,7 +2,17 @@
 
 use std::fmt::Debug;
 
-use super::StrategyError;
+/// A setting that a model does not have, or a value that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{model}: `{part}`: {reason}")]
+pub struct SettingError {
+    /// The model.
+    pub model: &'static str,
+    /// The part of the text.
+    pub part: String,
+    /// What is wrong with it, and what is right.
+    pub reason: String,
+}
 
 /// One setting that a model knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +37,15 @@ pub trait Settings: Clone + Debug + Default + PartialEq + Send + Sync {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String>;
 }
 
-/// Reads the settings of `strategy`; empty text is the defaults.
+/// Reads the settings of `model`; empty text is the defaults.
 ///
 /// # Errors
 /// A part that is not `key:value`, a key that is unknown or given twice, a value that makes no sense.
-pub fn read<S: Settings>(strategy: &'static str, text: &str) -> Result<S, StrategyError> {
+pub fn read<S: Settings>(model: &'static str, text: &str) -> Result<S, SettingError> {
     let mut settings = S::default();
     let mut seen: Vec<&str> = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let failed =
-            |reason: String| StrategyError::Setting { strategy, part: part.to_owned(), reason };
+        let failed = |reason: String| SettingError { model, part: part.to_owned(), reason };
         let Some((key, value)) = part.split_once(':') else {
             return Err(failed(format!("write KEY:VALUE; {}", known(S::KEYS))));
         };
