@@ -1,4 +1,4 @@
-//! What many pools and streams cost a live heap that records into a ring.
+//! The cost of many pools and streams in a live heap that records into a ring.
 //!
 //! `cargo run --release -p benches --bin population [POOLS [STREAMS]]` prints the time of a pool's cycle (create, open,
 //! allocate, free, close, release) at first and after so many pools, and the time and memory of a stream that allocated
