@@ -19,7 +19,7 @@ SIMCUDA, SIMCUDA_FILES = "simcuda", ("libcuda.so.1", "libcuda.so", "libnvidia-ml
 ASSEMBLE = "simcuda/assemble.sh"
 PACKAGES = [flag for package in LIBRARIES.values() for flag in ("--package", package)]
 CARGO = ["cargo", "build", "--release", "--locked", *PACKAGES]
-# What the bridge is compiled against on the user's machine, beside its sources.
+# The header that the bridge is compiled against on the user's machine.
 HEADER = "ffi/include/vramtape.h"
 # Names a folder with bridges that were built beforehand, which the wheel takes along: `cargo xtask wheel` fills it.
 BRIDGES = "VRAMTAPE_BRIDGES"

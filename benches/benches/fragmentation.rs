@@ -1,5 +1,5 @@
-//! What each policy makes of the recorded runs: a table, and the check that the recorded settings reserve what PyTorch
-//! reserved.
+//! The result of each policy on the recorded runs: a table, and the check that the recorded settings reserve as much as
+//! PyTorch reserved.
 
 use benches::Trace;
 use replay::compare::{USUAL_SETTINGS, compare};

@@ -11,7 +11,7 @@ use trace_format::{Addr, DeviceId, Event, PoolId, StackId, Stream};
 const EVENTS: usize = 100_000;
 const SEED: u64 = 2;
 
-/// What nothing can be below: the time, and as many words as a record has.
+/// The lower bound of a record: reading the time, and writing as many words as a record has.
 fn floor(criterion: &mut Criterion) {
     let clock = SystemClock::new();
     let words: Vec<AtomicU64> = (0..4 << 20).map(|_| AtomicU64::new(1)).collect();

@@ -29,7 +29,7 @@ fn rounding(criterion: &mut Criterion) {
     }
 }
 
-/// The heap's lock, which nobody else wants.
+/// The heap's lock, without contention.
 fn lock(criterion: &mut Criterion) {
     let subject = Subject::new(Recording::Off, DEVICE);
     criterion.bench_function("step/lock", |bencher| {
@@ -82,7 +82,7 @@ fn best_fit(criterion: &mut Criterion) {
         for addr in holes {
             subject.free(addr);
         }
-        // What is left of a segment may be as large as a hole, and come before it.
+        // The rest of a segment may be as large as a hole, and come before it.
         let best = sizes.iter().map(|size_bytes| {
             let addr = subject.malloc(*size_bytes, STREAM);
             subject.free(addr);

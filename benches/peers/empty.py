@@ -1,4 +1,4 @@
-"""What an allocation costs where people meet it: `torch.empty` and its free in Python, and a step of training.
+"""The cost of an allocation in a program: `torch.empty` and its free in Python, and a step of training.
 
     python benches/peers/empty.py [--rounds N] [--json]
 
@@ -25,7 +25,7 @@ SUBJECTS = {
     "vramtape, bridge, marks:off": {**harness.PACKAGE, "VRAMTAPE_CONF": "marks:off"},
     "vramtape, pluggable": harness.PACKAGE,
 }
-# What is measured, and how often in a turn: long enough to be timed, short enough to meet few interruptions.
+# The measured operations, and their count in a turn: long enough to be timed, short enough to meet few interruptions.
 PAIRS = {"512 B": (512, 20_000), "4 MiB": (4 << 20, 20_000)}
 STEP, STEPS = "step", 20
 

@@ -1,4 +1,4 @@
-"""What the sampled stacks of `vramtape run` cost a step of a GPT, on the simulated driver.
+"""The cost of the sampled stacks of `vramtape run` in a step of a GPT, on the simulated driver.
 
     python benches/peers/sampling.py [--rounds N] [--every SIZE]
 

@@ -1,4 +1,4 @@
-"""What importing a snapshot takes: vramtape and PyTorch's own Python readers in one run, each in a process of its own.
+"""The cost of importing a snapshot: vramtape and PyTorch's own Python readers in one run, each in a process of its own.
 
     python benches/peers/snapshots.py [--entries N] [--rounds N] [--snapshot FILE] [--json]
 

@@ -1,4 +1,4 @@
-"""What Python stacks cost: PyTorch's own history and vramtape in one run, on the simulated driver.
+"""The cost of Python stacks: PyTorch's own history and vramtape in one run, on the simulated driver.
 
     python benches/peers/stacks.py [--rounds N] [--json]
 

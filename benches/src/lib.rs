@@ -1,4 +1,4 @@
-//! What the benches share: a heap on the simulated device, as it ships, and workloads that a seed
+//! Shared by the benches: a heap on the simulated device, as it ships, and workloads that a seed
 //! reproduces.
 
 mod traces;

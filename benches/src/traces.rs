@@ -13,7 +13,7 @@ use trace_format::StringId;
 pub struct Trace {
     /// Its name, `workload-config`.
     pub name: String,
-    /// What happened.
+    /// Its events.
     pub tape: Tape,
     /// The settings it was recorded under.
     pub config: Config,

@@ -17,10 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What exports without another answer return when they did what was asked.
+// The result of a successful call of an export without another result.
 #define VRAMTAPE_OK 0
 
-// What they return when they did not; see `vramtape_last_error`.
+// The result of a failed one; see `vramtape_last_error`.
 #define VRAMTAPE_ERROR -1
 
 // A forward call makes a node.
@@ -104,7 +104,7 @@ typedef struct VramtapeStatArray {
   struct VramtapeStat large_pool;
 } VramtapeStatArray;
 
-// What one device's allocator did, by PyTorch's names; counts, or bytes where the name says so
+// Statistics of one device's allocator, by PyTorch's names; counts, or bytes where the name says so
 // (`c10::CachingDeviceAllocator::DeviceStats`).
 typedef struct VramtapeDeviceStats {
   // Allocations that callers hold.
@@ -131,7 +131,7 @@ typedef struct VramtapeDeviceStats {
   struct VramtapeStat oversize_segments;
   // Times the device was asked again after a flush.
   int64_t num_alloc_retries;
-  // Times memory could not be had.
+  // Out-of-memory errors.
   int64_t num_ooms;
   // Times all streams' pending frees were waited for.
   int64_t num_sync_all_streams;
@@ -145,7 +145,7 @@ typedef struct VramtapeDeviceStats {
   int64_t max_split_size;
 } VramtapeDeviceStats;
 
-// What is known of an allocation.
+// A live allocation.
 typedef struct VramtapeAllocation {
   // The device it is on.
   int device;
@@ -168,10 +168,10 @@ typedef struct VramtapeTraceEntry {
   int action;
   // The device.
   int device;
-  // Where; of an out of memory, the bytes that the device has free.
+  // The address; for out of memory, the bytes that the device has free.
   uint64_t address;
-  // Bytes: what was asked for (alloc and free), of the segment, active in all (snapshot), or
-  // asked for and rounded (out of memory).
+  // Bytes: requested (alloc and free), of the segment, active in total (snapshot), or requested and
+  // rounded (out of memory).
   uint64_t size;
   // The stream that the memory belongs to.
   uint64_t stream;
@@ -179,8 +179,8 @@ typedef struct VramtapeTraceEntry {
   uint64_t pool_0;
   // The second.
   uint64_t pool_1;
-  // Whether this is the first allocation that cuts the segment at `address`, which forgets its
-  // stack by that.
+  // Whether this is the first allocation that splits the segment at `address`. The segment loses its
+  // stack then.
   bool cuts_segment;
   // The number of its stack, as `vramtape_observe_stack` gave it; 0 for none.
   uint32_t stack;
@@ -190,7 +190,7 @@ typedef struct VramtapeTraceEntry {
 typedef struct VramtapeObservedBlock {
   // Its size.
   uint64_t size;
-  // What was asked for.
+  // The requested size.
   uint64_t requested_size;
   // 0 allocated, 1 given back and waiting for other streams, 2 free.
   int status;
@@ -198,7 +198,7 @@ typedef struct VramtapeObservedBlock {
 
 // A segment that PyTorch's allocator holds.
 typedef struct VramtapeObservedSegment {
-  // Where.
+  // Its address.
   uint64_t address;
   // Its size.
   uint64_t size;
@@ -218,7 +218,7 @@ typedef struct VramtapeObservedSegment {
   size_t block_count;
 } VramtapeObservedSegment;
 
-// Where a pool of `vramtape_pool_create_from` has its segments from (`torch.cuda.MemPool(allocator)`).
+// The source of the segments of a pool from `vramtape_pool_create_from` (`torch.cuda.MemPool(allocator)`).
 //
 // The functions are called with `user`, under the device's lock: they must not call this library for
 // the same device, and must not throw.
@@ -229,13 +229,13 @@ typedef struct VramtapeSource {
   bool (*free)(void *ptr, void *user);
   // The pool is gone, and `user` with it.
   void (*drop)(void *user);
-  // What the functions are called with.
+  // The argument that the functions are called with.
   void *user;
 } VramtapeSource;
 
 // A block of a segment (`c10::CachingDeviceAllocator::BlockInfo`).
 typedef struct VramtapeBlock {
-  // Where it starts.
+  // Its start address.
   uint64_t addr;
   // Its size.
   uint64_t size;
@@ -250,7 +250,7 @@ typedef struct VramtapeBlock {
 // A segment, or one contiguous mapped run of an expandable segment
 // (`c10::CachingDeviceAllocator::SegmentInfo`).
 typedef struct VramtapeSegment {
-  // Where it starts.
+  // Its start address.
   uint64_t addr;
   // Its size; the blocks tile it.
   uint64_t size;
@@ -276,7 +276,7 @@ typedef struct VramtapeSharedPages {
   uint64_t page_size;
   // How many.
   size_t page_count;
-  // Where the allocation starts in the first.
+  // Offset of the allocation in the first page.
   size_t offset;
   // File descriptors of this process, one for each page. They are closed when the pages are
   // unmapped.
@@ -292,13 +292,15 @@ extern "C" {
 // valid until the process ends. Only the first call counts.
 void vramtape_set_autograd(int (*ask)(struct VramtapeAutogradCall*));
 
-// The pool's blocks as they are, to go back to later; NULL is an error. Given back with
-// `vramtape_checkpoint_drop`.
-struct VramtapeCheckpoint *vramtape_checkpoint_take(int device, uint64_t pool_0, uint64_t pool_1);
+// Returns a checkpoint of the pool's blocks, to be dropped with `vramtape_checkpoint_drop`; NULL is an
+// error.
+struct VramtapeCheckpoint *vramtape_checkpoint_take(int device,
+                                                    uint64_t pool_0,
+                                                    uint64_t pool_1);
 
-// Frees the pool's allocations and hands out those of the checkpoint. `freed` is called with every
-// address that its holder must not free any more, then `created` with every address that is the
-// caller's to free now; with no lock of ours held.
+// Frees the pool's allocations and allocates those of the checkpoint. Calls `freed` with every address
+// that its holder must not free any more, then `created` with every address that the caller has to
+// free; with no lock of ours held.
 //
 // # Safety
 //
@@ -310,14 +312,14 @@ int vramtape_checkpoint_restore(int device,
                                 void (*created)(void *ptr, void *user),
                                 void *user);
 
-// Gives a checkpoint back.
+// Drops a checkpoint.
 //
 // # Safety
 //
 // `checkpoint` is NULL or from `vramtape_checkpoint_take`, and not used any more.
 void vramtape_checkpoint_drop(struct VramtapeCheckpoint *checkpoint);
 
-// Calls `visit` with every address of the pool that is handed out, with no lock of ours held
+// Calls `visit` with the address of every allocation of the pool, with no lock of ours held
 // (`checkPoolLiveAllocations`).
 //
 // # Safety
@@ -329,7 +331,7 @@ int vramtape_pool_allocations(int device,
                               void (*visit)(void *ptr, void *user),
                               void *user);
 
-// What `VRAMTAPE_CONF` says now to those outside the allocator, as JSON: `route`, `strategy`,
+// The settings in `VRAMTAPE_CONF` that readers outside the allocator need, as JSON: `route`, `strategy`,
 // `record`, `tape`, `tape_replace` and `stacks`, defaults included; `all` is a text of every
 // setting, for comparison, and `is_read` says whether the allocator has read them. Reading it starts
 // nothing.
@@ -342,8 +344,8 @@ int vramtape_pool_allocations(int device,
 int64_t vramtape_conf(char *buffer,
                       size_t capacity);
 
-// What `VRAMTAPE_CONF` would say with the keys of `changes` in place of its own: the text for a
-// program that is to be started so. Buffer and answer are those of `vramtape_stats`.
+// `VRAMTAPE_CONF` with the keys of `changes` in place of its own: the text for a program that is
+// started with them. Buffer and answer are those of `vramtape_stats`.
 //
 // # Safety
 //
@@ -397,20 +399,21 @@ int vramtape_history_stop(void);
 // Whether a history is being kept.
 bool vramtape_history_is_running(void);
 
-// What the entries of this thread carry from here on (`torch.cuda.memory._set_memory_metadata`).
+// Sets the metadata of this thread's later entries (`torch.cuda.memory._set_memory_metadata`).
 //
 // # Safety
 //
 // `text` is NULL, which is an error, or a terminated string.
 int vramtape_set_memory_metadata(const char *text);
 
-// What `vramtape_set_memory_metadata` set on this thread. Buffer and answer are those of
+// The metadata that `vramtape_set_memory_metadata` set on this thread. Buffer and answer are those of
 // `vramtape_get_settings`.
 //
 // # Safety
 //
 // `buffer` is NULL or points to `capacity` bytes.
-int64_t vramtape_get_memory_metadata(char *buffer, size_t capacity);
+int64_t vramtape_get_memory_metadata(char *buffer,
+                                     size_t capacity);
 
 // Adds an entry with this text to the history, if one is kept: something that became known of the
 // allocation at `ptr` (`torch.cuda.memory._annotate_tensor`).
@@ -424,8 +427,8 @@ int vramtape_annotate_memory(void *ptr, const char *text);
 // raised here and not in the first allocation.
 void vramtape_init(int device_count);
 
-// Tells that PyTorch's allocator calls this library by itself and needs none of the hooks, which the
-// first allocation sets otherwise.
+// Declares that PyTorch's allocator calls this library itself and needs no hooks. Otherwise the first
+// allocation sets them.
 int vramtape_without_hooks(void);
 
 // Returns cached segments of every device to the driver (`set_reset_fn`,
@@ -494,18 +497,18 @@ int vramtape_delete(void *ptr, int guess);
 int vramtape_allocation(void *ptr,
                         struct VramtapeAllocation *allocation);
 
-// Lets the device `peer` read and write all memory of `device`, that still to come included
-// (`enablePeerAccess`). What `cudaMalloc` gave is within its reach once the driver was told so; this is
-// about expandable segments. Both devices' memory is mapped for each other anyway where both have
-// some and the driver allows it.
+// Lets the device `peer` read and write the expandable segments of `device`, future ones included
+// (`enablePeerAccess`). Memory from `cudaMalloc` is accessible once the driver has enabled peer access.
+// If both devices have memory and the driver allows it, their memory is mapped for each other without
+// this call.
 int vramtape_enable_peer_access(int device,
                                 int peer);
 
 // PyTorch's own allocator is about to be observed in this process, and nothing is allocated by ours.
 int vramtape_observe_begin(void);
 
-// One more entry of PyTorch's trace, told under PyTorch's lock of the device and on the thread that acts. A pool of
-// twice `UINT64_MAX` is not known.
+// Records one more entry of PyTorch's trace. Called on the acting thread, with PyTorch's lock of the device held. A
+// pool of twice `UINT64_MAX` is unknown.
 //
 // # Safety
 //
@@ -520,7 +523,7 @@ int vramtape_observe_stacks(void);
 // so it is called before PyTorch's is taken.
 uint32_t vramtape_observe_stack(void);
 
-// What the device held at the snapshot, and the fraction of it that PyTorch may use.
+// The device's segments at the snapshot, and the fraction of its memory that PyTorch may use.
 //
 // # Safety
 //
@@ -768,8 +771,8 @@ double vramtape_get_memory_fraction(int device);
 int vramtape_check(int device);
 
 // Starts a tape of every device at `path`, in which `{rank}`, `{pid}` and `{device}` are filled in.
-// Where a file exists there, the tape goes to a free name beside it, and a warning says which. It
-// begins with the state that memory is in. An error while another tape is being written.
+// If a file exists there, the tape takes a free name beside it, and a warning names it. The tape
+// begins with the current state of memory. It is an error while another tape is being written.
 //
 // # Safety
 //
@@ -801,7 +804,7 @@ int vramtape_keep_rings(void);
 // `path` is NULL, which is an error, or a terminated string.
 int vramtape_tape_save(int device, const char *path);
 
-// Where the device's ring stands, for `vramtape_tape_save_since`; 0 where it has none.
+// The position of the device's ring, for `vramtape_tape_save_since`; 0 if it has no ring.
 uint64_t vramtape_ring_position(int device);
 
 // Saves what every device recorded since a moment, and the state at that moment, as one tape at
@@ -846,14 +849,14 @@ void *vramtape_malloc_switched(size_t size,
 void vramtape_free_switched(void *ptr, size_t size, int device, void *stream);
 
 // Switches the cache of `vramtape_malloc_switched` on or off
-// (`torch.cuda.caching_allocator_enable`). What is cached stays so.
+// (`torch.cuda.caching_allocator_enable`). Cached memory stays cached.
 void vramtape_set_caching(bool value);
 
 // Whether it is on, as it is at first.
 bool vramtape_is_caching(void);
 
-// Tells `watcher` of every trace entry of every device from here on, on the thread that acts and
-// under the device's lock: it must not call this library. Returns its number, or -1.
+// Calls `watcher` with every later trace entry of every device, on the acting thread and with the
+// device's lock held: it must not call this library. Returns the watcher's number, or -1.
 //
 // # Safety
 //
@@ -862,12 +865,12 @@ bool vramtape_is_caching(void);
 int64_t vramtape_watch(void (*watcher)(void *user, const struct VramtapeTraceEntry *entry),
                        void *user);
 
-// Ends what `vramtape_watch` began and numbered so.
+// Removes the watcher that `vramtape_watch` gave this number.
 int vramtape_unwatch(int64_t number);
 
-// Tells `observer` of every out of memory, on the thread that asked and with no lock of ours held,
-// before that call fails (PyTorch's `OutOfMemoryObserver`): the device, bytes of the segment that
-// was asked for, bytes that may be used, bytes that the device has free. It cannot be taken back.
+// Calls `observer` at every out of memory, on the requesting thread and without this library's locks,
+// before that request fails (PyTorch's `OutOfMemoryObserver`): the device, bytes of the requested
+// segment, bytes that may be used, bytes that the device has free. It cannot be removed.
 //
 // # Safety
 //
@@ -878,7 +881,8 @@ int vramtape_add_oom_observer(void (*observer)(void *user,
                                                int device,
                                                uint64_t segment_bytes,
                                                uint64_t allowed_bytes,
-                                               uint64_t device_free_bytes), void *user);
+                                               uint64_t device_free_bytes),
+                              void *user);
 
 // As `vramtape_add_oom_observer`, for requests refused before the device was asked
 // (`throw_on_cudamalloc_oom`, PyTorch's `OomRejectionObserver`): the device, bytes of the segment

@@ -8,14 +8,14 @@ use allocator::device::{
 };
 use trace_format::{Addr, DeviceId, DeviceMeta, Stream};
 
-/// One of the two devices, told apart by a branch.
+/// One of the two devices, selected by a branch.
 pub(crate) enum AnyDevice {
     Cuda(CudaDevice),
     Sim(Box<SimDevice>),
 }
 
 impl AnyDevice {
-    /// What a tape says about the device.
+    /// The description of the device on a tape.
     pub(crate) fn meta(&mut self) -> Result<DeviceMeta, DeviceError> {
         let name = match self {
             Self::Cuda(device) => device.name(),

@@ -1,4 +1,4 @@
-//! What went wrong, for the C caller: the last error of each thread, and how many there were.
+//! Errors for the C caller: the last error of each thread, and their count.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};

@@ -1,4 +1,4 @@
-//! What stands around every export: panics stay inside, errors are recorded.
+//! Wraps every export: panics stay inside, errors are recorded.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,7 +48,7 @@ fn attempt<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     }
 }
 
-/// What is said of a panic.
+/// The error message for a panic.
 #[cold]
 pub(crate) fn internal_error(panic: &(dyn Any + Send)) -> String {
     format!("internal error in vramtape, please report it: {}", message(panic))

@@ -1,5 +1,5 @@
-//! What the allocator says about its slow path, on standard error: warnings, one line each, and as much more as
-//! `VRAMTAPE_LOG` asks for.
+//! Log lines about the allocator's slow path, on standard error: warnings, one line each, and the levels that
+//! `VRAMTAPE_LOG` adds.
 
 use std::fmt::{self, Debug};
 use std::io::Write;
@@ -30,7 +30,7 @@ pub(crate) fn start() -> Result<(), Error> {
                 ))
             })?;
             let subscriber = subscriber.with_max_level(level);
-            // Who asks for more is looking for a mistake, and wants to know which part says what.
+            // More levels are for debugging, which needs the module of each line.
             if level > LevelFilter::WARN {
                 subscriber.without_time().try_init()
             } else {

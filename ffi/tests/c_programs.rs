@@ -31,13 +31,13 @@ fn a_visitor_of_the_bridge_that_throws_leaves_the_device_usable() {
 }
 
 #[test]
-fn who_watches_is_told_in_pytorchs_words() {
+fn watchers_see_pytorchs_trace_entries() {
     passes("watch", &[], "device:sim");
     passes("watch", &[], "device:sim,record:off");
 }
 
 #[test]
-fn the_history_keeps_what_it_is_told_to() {
+fn the_history_keeps_only_requested_entries() {
     passes("history", &[], "device:sim");
     passes("history", &[], "device:sim,record:off");
 }
@@ -134,7 +134,7 @@ fn a_full_disk_ends_the_tape_and_nothing_else_and_the_last_line_counts_what_is_m
     assert!(tape.lost > 0 && last.ends_with(&count), "{text}");
 }
 
-/// What a tape says, every record of it applied to the state before.
+/// The content of a tape, every record applied to the state before it.
 #[derive(Default)]
 struct Tape {
     allocations: u64,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::build;
 
-/// A process that holds memory until it is told to end.
+/// A process that holds memory until its input is closed.
 struct Program {
     child: Child,
     input: Option<ChildStdin>,
@@ -75,12 +75,12 @@ fn free_port() -> u16 {
 }
 
 fn connect(port: u16) -> TcpStream {
-    let stream = TcpStream::connect(("127.0.0.1", port)).expect("somebody listens");
+    let stream = TcpStream::connect(("127.0.0.1", port)).expect("the endpoint listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
     stream
 }
 
-/// What is answered to `request`.
+/// The answer to `request`.
 fn ask(port: u16, request: &str) -> String {
     let mut stream = connect(port);
     stream.write_all(request.as_bytes()).expect("the request is sent");
@@ -150,11 +150,11 @@ fn an_endpoint_tells_what_each_device_holds() {
     assert!(ask(port, "GET / HTTP/1.0\r\n\r\n").contains("/metrics"));
     assert!(ask(port, "DELETE /metrics HTTP/1.1\r\n\r\n").contains(" 405 "));
     assert_eq!(program.end(), "");
-    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "somebody still listens");
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "the endpoint still listens");
 }
 
 #[test]
-fn callers_who_say_nothing_or_nonsense_keep_nobody_out() {
+fn silent_and_malformed_callers_block_no_other_caller() {
     let port = free_port();
     let program = Program::start(&format!("metrics:127.0.0.1:{port}"));
     let silent: Vec<_> = (0..3).map(|_| connect(port)).collect();

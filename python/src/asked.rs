@@ -12,7 +12,7 @@ use std::time::Duration;
 use cli::Caller;
 use serde::Serialize;
 
-/// What a question that was given up unwinds with.
+/// The panic payload of a question that was given up.
 struct GivenUp;
 
 /// A question on its way.
@@ -31,7 +31,7 @@ struct State {
     reply: Reply,
 }
 
-/// What Python reads.
+/// The reply that Python reads.
 #[derive(Clone, Default, Serialize)]
 struct Reply {
     /// The text that `--json` prints.
@@ -76,7 +76,7 @@ impl Asked {
         waited.unwrap_or_else(PoisonError::into_inner).0.is_finished
     }
 
-    /// How many of how many records are done.
+    /// The number of records that are done, and of all.
     pub(crate) fn progress(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
@@ -87,7 +87,7 @@ impl Asked {
         serde_json::to_string(&self.state().reply).unwrap_or_default()
     }
 
-    /// Nobody waits for it any more.
+    /// Makes the work end at its next progress report.
     pub(crate) fn give_up(&self) {
         self.is_given_up.store(true, Ordering::Relaxed);
     }

@@ -1,11 +1,11 @@
 //! `libvramtape_lab.so`: the replay lab behind the C functions that the Python package calls.
 //!
-//! A library of its own, so that what PyTorch loads into a training run stays as small as it is. The functions are the
+//! A separate library, so that the one which PyTorch loads into a training run stays small. The functions are the
 //! package's own: both are in one wheel, and nothing else calls them.
 //!
-//! A question works on threads of its own, from [`vramtape_lab_ask`] until it is finished or given up. Nobody calls
-//! back: Python looks how far it is, so an exception or Ctrl-C is an ordinary one there, between two looks. Nothing is
-//! started before a question or stays after it, so a process may fork between two of them.
+//! A question runs on its own threads, from [`vramtape_lab_ask`] until it is finished or given up. There are no
+//! callbacks: Python polls for progress, so an exception or Ctrl-C is raised between two polls. No thread exists before
+//! or after a question, so a process may fork between two of them.
 
 mod asked;
 
@@ -25,7 +25,7 @@ pub struct Question {
 }
 
 /// Asks: `arguments` are those of the `vramtape` command without its name, and as many threads as `threads` says work
-/// on it, 0 for one a core. NULL where no thread can be had.
+/// on it, 0 for one a core. NULL where no thread can be started.
 ///
 /// # Safety
 ///

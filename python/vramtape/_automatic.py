@@ -24,7 +24,7 @@ from . import _runtime, marks
 
 # VRAMTAPE_CATEGORY_* of vramtape.h.
 PARAMETER, GRADIENT, OPTIMIZER_STATE = range(3)
-# What does not move from step to step is said again this often, so that a ring that forgot it hears it anew.
+# Tensors that keep their address are recorded again this often, as a ring may have overwritten their categories.
 REPEAT_STEPS = 16
 
 _is_active = False

@@ -1,4 +1,4 @@
-"""``vramtape doctor``: how vramtape would be in a PyTorch process here, and what is missing for more."""
+"""``vramtape doctor``: checks which integration route works in this environment, and reports what the others lack."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VARIABLES = (
 
 def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     """Prints the report; the exit code is 1 where vramtape cannot be in a process here."""
-    about = "Says how vramtape would be in a PyTorch process of this Python, and what is missing for more."
+    about = "Check which integration route works with the PyTorch of this Python, and what the others lack."
     parser = Parser(prog=f"vramtape {verb}", description=about, allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
@@ -41,7 +41,7 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def examine() -> dict[str, Any]:
-    """What the report says. Takes the route in this process: nothing less tells whether it can be had."""
+    """Returns the report. Activates the route in this process: only that shows whether the route is available."""
     route = _route()
     return {
         "vramtape": {"version": _version(), "library": _library_version(), "path": str(_runtime.path())},
@@ -94,7 +94,7 @@ def _driver() -> dict[str, Any]:
 
 
 def _clock() -> dict[str, Any]:
-    """What Linux keeps time by, and whether records have the time stamp counter's time (``record/clock.rs``)."""
+    """The clock source of Linux, and whether records have the time stamp counter's time (``record/clock.rs``)."""
     try:
         source: Optional[str] = Path(_CLOCK_SOURCE).read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -103,7 +103,7 @@ def _clock() -> dict[str, Any]:
 
 
 def _bridge() -> Optional[dict[str, Any]]:
-    """What the bridge's own check says; None without a torch to build it for."""
+    """The result of the bridge's own check; None without a torch to build it for."""
     torch = sys.modules.get("torch")
     if torch is None or torch.version.cuda is None:
         return None

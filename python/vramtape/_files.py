@@ -16,7 +16,7 @@ _SCRATCH = ".vramtape-"
 def whole(path: Union[str, os.PathLike[str]], suffix: str = "") -> Iterator[Path]:
     """A place to write what stands at ``path`` once the block has ended well.
 
-    :param suffix: what the name to write under ends with, where the writer goes by that; the path's own if left out
+    :param suffix: the suffix of the temporary name, for writers that depend on it; the path's own if left out
     :raises OSError: when it cannot stand there, such as in the place of a folder or a device
     """
     target = Path(path)
@@ -33,5 +33,5 @@ def whole(path: Union[str, os.PathLike[str]], suffix: str = "") -> Iterator[Path
         names = f"{error.filename or _SCRATCH} {error.filename2}"
         if error.errno is None or _SCRATCH not in names:
             raise  # It is about another file.
-        # Of the name that was asked for, and not of one that nobody knows.
+        # Names the caller's file, not the temporary one.
         raise OSError(error.errno, error.strerror, str(target)) from None

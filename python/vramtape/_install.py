@@ -42,14 +42,14 @@ def install(route: Optional[str] = None, *, tape: Optional[_tape.Path] = None, c
     ``VRAMTAPE_CONF`` names none, the events are in a ring in memory only, which ``vramtape recover`` reads afterwards.
 
     :param route: ``"bridge"``, ``"pluggable"``, ``"observe"``, or ``"auto"``: the bridge, or the pluggable allocator
-        where the bridge cannot be had, with a warning that says why; what ``route`` in ``VRAMTAPE_CONF`` says, which is
-        ``auto`` by default, if left out
+        where the bridge is unavailable, with a warning that says why. The default is ``route`` in ``VRAMTAPE_CONF``,
+        whose default is ``auto``
     :param tape: where the tape goes, a path in which ``{rank}``, ``{pid}`` and ``{device}`` are filled in. If a file
         exists there, the tape takes a free name beside it, and a warning says which
     :param conf: changes to ``VRAMTAPE_CONF``, such as ``"stacks:alloc,tape_max:2GiB"``; ``"tape_replace:True"``
         replaces a tape that exists. The processes that this one starts have them too
     :raises vramtape.InstallError: when the settings are refused, when it is too late, when another allocator, another
-        route or other settings are active, when the route cannot be had, without CUDA, or with a torch older than 2.7
+        route or other settings are active, when the route is unavailable, without CUDA, or with a torch older than 2.7
     """
     global _active
     if route not in (None, "auto", *ALL):
@@ -117,7 +117,7 @@ def _enter(route: Optional[str]) -> str:
 
 
 def _activate(torch: Any, route: str) -> str:
-    """Takes the route, or the first that can be had."""
+    """Activates the route, or the first that is available."""
     global _note
     reasons = []
     for name in REPLACING if route == "auto" else (route,):
@@ -173,7 +173,7 @@ _TOO_LATE = (
 
 
 def _configured() -> str:
-    """What the environment says."""
+    """The route that the environment names."""
     try:
         return str(_runtime.answer("conf")["route"])
     except RuntimeError as error:
@@ -244,7 +244,7 @@ def _check_cuda(torch: Any) -> None:
 
 
 def _simulate() -> str:
-    """What else serves where there is no GPU."""
+    """The advice for a machine without a GPU."""
     return "" if os.environ.get(_runtime.SIMCUDA) else "; `vramtape run --sim` simulates one"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 # The interface that this package was written for: VRAMTAPE_ABI_VERSION in vramtape.h.
 ABI_VERSION = 1
-# What an export without another answer returns when it did not do what was asked.
+# The result of a failed call of an export without another result.
 FAILED = -1
 # Room for statistics, so that they are asked for once.
 _TEXT_BYTES = 16 << 10
@@ -131,7 +131,7 @@ def call(name: str, *arguments: Any) -> Any:
 
 
 def text(name: str, *arguments: Any) -> str:
-    """What an export writes into a buffer of the caller's, whose two arguments are its last.
+    """Returns the text that an export writes into a buffer; the buffer and its size are its last two arguments.
 
     :raises RuntimeError: as :func:`call`
     """
@@ -152,7 +152,7 @@ def answer(name: str, *arguments: Any) -> Any:
 
 
 def last_error() -> str:
-    """What this thread's last call failed with."""
+    """The error of this thread's last failed call."""
     said = load().vramtape_last_error()
     return said.decode(errors="replace") if said else "libvramtape.so failed and did not say why"
 

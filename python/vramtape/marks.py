@@ -51,7 +51,7 @@ def step(number: Optional[int] = None) -> int:
 
 
 def count_step(number: Optional[int] = None) -> int:
-    """As :func:`step`, for whoever counts in the program's place."""
+    """As :func:`step`, for steps that vramtape counts itself."""
     global _steps
     with _lock:
         _steps = _steps + 1 if number is None else number
@@ -97,6 +97,6 @@ class mark:  # noqa: N801  It is used as a function is.
         return marked  # type: ignore[return-value]
 
     def __del__(self) -> None:
-        # A statement of its own is over when nobody holds it: only then is it known that it names a moment.
+        # `mark(name)` alone is dropped at once, so only here is it known to be neither a block nor a function's.
         if not getattr(self, "_is_range", True):
             record(INSTANT, self._name)

@@ -1,7 +1,7 @@
 """GPU memory in a training loop: a line in the log, the peak of each interval, a snapshot at a step.
 
 Works with vramtape as the allocator, with vramtape observing, and with PyTorch's own allocator alone. Everything here
-is best effort: what cannot be had is a warning, said once, and the training goes on.
+is best effort: a value that is unavailable is a warning, printed once, and the training goes on.
 """
 
 from __future__ import annotations

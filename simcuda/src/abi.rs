@@ -1,4 +1,4 @@
-//! What comes over the C ABI: pointers that may be null, status codes, and panics that must not get out.
+//! Helpers for the C ABI: pointers that may be null, status codes, and panics that must not cross it.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,7 +41,7 @@ impl From<DeviceError> for Status {
     }
 }
 
-/// What an entry point answers.
+/// The result of an entry point.
 pub(crate) type Answer<T = ()> = Result<T, Status>;
 
 /// Runs an entry point's body; a panic becomes [`Status::UNKNOWN`].

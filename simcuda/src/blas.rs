@@ -148,7 +148,7 @@ accepted! {
     cublasLtMatrixLayoutDestroy cublasLtMatrixLayoutSetAttribute
 }
 
-// What ATen computes with: products, triangular solves and batched factorisations, all with results on the device.
+// Operations that ATen calls: products, triangular solves and batched factorisations, all with results on the device.
 operations! {
     cublasSgemm_v2 cublasDgemm_v2 cublasCgemm_v2 cublasZgemm_v2 cublasSgemmEx cublasGemmEx
     cublasSgemmStridedBatched cublasDgemmStridedBatched cublasCgemmStridedBatched

@@ -50,7 +50,7 @@ thread_local! {
     static TERMINALS: RefCell<FxHashMap<u64, Vec<u64>>> = RefCell::default();
 }
 
-/// What `info` fills; every place but the first may be null.
+/// Outputs of `info`; all but the first may be null.
 pub(crate) struct Info {
     pub(crate) status: Out<CaptureStatus>,
     pub(crate) id: Out<u64>,

@@ -1,4 +1,4 @@
-//! What kind of GPU the simulated devices say they are: one that PyTorch's default attention serves with flash and
+//! The GPU that the simulated devices report: one that PyTorch's default attention serves with flash and
 //! memory-efficient kernels (it prefers cuDNN from sm_90 on), with the limits of an A100. `device` is the machine's
 //! number of one.
 
@@ -55,7 +55,7 @@ pub(crate) const fn uuid(device: u16) -> [u8; 16] {
     uuid
 }
 
-/// What NVML and `CUDA_VISIBLE_DEVICES` put before the UUID of a device.
+/// The prefix of a device's UUID in NVML and `CUDA_VISIBLE_DEVICES`.
 pub(crate) const UUID_PREFIX: &str = "GPU-";
 
 /// The UUID as NVML writes it: in groups of 4, 2, 2, 2 and 6 bytes.

@@ -30,7 +30,7 @@ struct Graph {
 
 #[derive(Clone, Copy, Debug)]
 struct Object {
-    /// What the destructor gets, as a number: the object is its owner's business.
+    /// The destructor's argument, as a number: the object belongs to its owner.
     argument: usize,
     destructor: Destructor,
     references: u32,

@@ -3,7 +3,7 @@
 use crate::abi::{Answer, Out, Status};
 use crate::{device, machine};
 
-/// What every kernel is said to use.
+/// The register count that every kernel reports.
 pub(crate) const REGISTERS_PER_THREAD: i32 = 32;
 
 /// A handle for a module, library or kernel.

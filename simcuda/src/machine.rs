@@ -33,7 +33,7 @@ pub(crate) struct Machine {
     pub(crate) peers: FxHashSet<(u16, u16)>,
 }
 
-/// What never changes after the start, readable without the lock.
+/// State that never changes after the start, readable without the lock.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub(crate) settings: Settings,

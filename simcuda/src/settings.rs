@@ -5,7 +5,7 @@ use std::env;
 use allocator::device::sim::SimConfig;
 use settings::parse_bytes_with_unit;
 
-/// What the simulated machine is like.
+/// The properties of the simulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Memory of each device.
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     pub(crate) pid: u32,
-    /// What it holds of each device: whole granules.
+    /// The memory that it holds of each device: whole granules.
     pub(crate) used_bytes: u64,
 }
 

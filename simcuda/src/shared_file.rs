@@ -1,4 +1,4 @@
-//! What other processes know a shared thing by: an anonymous file of the process that shares it.
+//! The identity of a shared object for other processes: an anonymous file of the process that shares it.
 //!
 //! Its name says what it is and on which device, its length the size, its inode number which one. No byte is ever
 //! written to it, so it takes no memory, and a process that shares nothing has none. While the file is open, a process
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::abi::{Answer, Status};
 
-/// What is shared.
+/// The kind of a shared object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An allocation (`cuMemAlloc`).
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Event,
 }
 
-/// What a shared file says.
+/// The description of a shared object in its file's name and metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shared {
     pub(crate) kind: Kind,
@@ -44,7 +44,7 @@ pub(crate) struct SharedFile {
 const KINDS: [(Kind, &str); 3] =
     [(Kind::Allocation, "allocation"), (Kind::Physical, "physical"), (Kind::Event, "event")];
 
-/// What the kernel puts before the name of an anonymous file, and we before what is ours.
+/// The kernel's prefix of an anonymous file's name, and the one of shared files.
 const PREFIX: &str = "/memfd:simcuda-";
 
 impl SharedFile {
@@ -61,7 +61,7 @@ impl SharedFile {
 
     /// The file that `path` leads to; `None` where there is none, or no shared file.
     pub(crate) fn open(path: &str) -> Option<Self> {
-        // It is looked at before and after: opened, a file of somebody else's could be a device or a pipe.
+        // Checked before it is opened, since opening a device or a pipe has effects, and again on the open file.
         look(path)?;
         let file = File::open(path).ok()?;
         let says = read(path, &file.metadata().ok()?)?;
@@ -90,7 +90,7 @@ impl Kind {
     }
 }
 
-/// What the shared file at `path` says.
+/// The description of the shared file at `path`.
 fn look(path: &str) -> Option<Shared> {
     read(path, &fs::metadata(path).ok()?)
 }

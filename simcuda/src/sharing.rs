@@ -31,7 +31,7 @@ const MAGIC: [u8; 8] = *b"simcuda\0";
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the only flag there is.
 const LAZY_PEER_ACCESS: u32 = 1;
 
-/// What this process shares, and what it has open of others.
+/// The objects that this process shares, and those of others that it has open.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
     /// By where the allocation starts.

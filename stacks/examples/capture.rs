@@ -1,4 +1,4 @@
-//! A library that captures the stack of whoever calls it, for tests in any Python.
+//! A library that captures its caller's stack, for tests in any Python.
 //!
 //! ```python
 //! library = ctypes.CDLL("libcapture.so")

@@ -82,7 +82,7 @@ mod tests {
 
     /// Each half alone is good enough: code objects lie close together, and stacks differ in one place only.
     #[test]
-    fn a_million_stacks_that_differ_little_are_told_apart() {
+    fn a_million_similar_stacks_have_distinct_fingerprints() {
         let base = 0x7f12_3456_7000_usize;
         let mut hashes = HashSet::new();
         let mut both = HashSet::new();

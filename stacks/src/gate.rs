@@ -1,7 +1,7 @@
-//! Who is looking at the interpreter just now, so that its end can wait for them.
+//! Counts the threads that read the interpreter, so that its end can wait for them.
 //!
-//! A daemon thread may be in the middle of a walk when the main thread begins to take the interpreter apart. Python's
-//! `atexit` functions run before that: ours closes the gate and waits until nobody is inside.
+//! A daemon thread may be in the middle of a walk when the main thread begins to finalize the interpreter. Python's
+//! `atexit` functions run before that: ours closes the gate and waits until no thread is inside.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// Threads share a counter only if there are more of them than these.
 const COUNTERS: usize = 64;
 
-/// A walk takes microseconds, and what waits for the interpreter gets it: nobody stays this long but the dead.
+/// A walk takes microseconds, and a thread that waits for the interpreter gets it: only a thread that ended inside
+/// stays longer.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Threads inside, on a cache line of its own.
@@ -53,12 +54,12 @@ fn counter() -> &'static AtomicU32 {
     &INSIDE[number].0
 }
 
-/// Lets nobody in from here on.
+/// Lets no more threads in.
 pub(crate) fn close() {
     IS_CLOSED.store(true, Ordering::SeqCst);
 }
 
-/// Waits until everybody is out.
+/// Waits until no thread is inside, for at most [`WAIT_MAX`].
 pub(crate) fn wait_until_empty() {
     let start = Instant::now();
     let is_empty = || INSIDE.iter().all(|counter| counter.0.load(Ordering::SeqCst) == 0);

@@ -1,11 +1,11 @@
-//! Call stacks of the program that allocates, each told by a number.
+//! Call stacks of the program that allocates, each identified by a number.
 //!
-//! A stack that was seen before costs its walk and one look into a table: no lock, and no waiting for Python. A new one
+//! A known stack costs its walk and one table lookup: no lock, and no waiting for Python. A new one
 //! is resolved to names and lines at once, for which Python's lock is needed if one of its frames is new.
 //!
 //! Arguments for the safety of reading another program's memory are at the reads; they rest on three things: a thread
 //! that is inside us does not change its own frames, the layout of frames was compared with CPython's own view of them,
-//! and the [`gate`] keeps the interpreter whole while anybody looks.
+//! and the [`gate`] keeps the interpreter from ending during a read.
 
 mod fingerprint;
 mod gate;

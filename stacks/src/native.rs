@@ -88,7 +88,7 @@ fn is_bridge(file: &str) -> bool {
 /// The function that calls `walk.take`.
 fn callback<F: FnMut(Place)>(_: &Walk<F>) -> extern "C" fn(*mut Context, *mut c_void) -> c_int {
     extern "C" fn each<F: FnMut(Place)>(context: *mut Context, walk: *mut c_void) -> c_int {
-        // SAFETY: it is what `Native::walk` passed, whose type chose this function; nobody else uses it meanwhile.
+        // SAFETY: it is what `Native::walk` passed, whose type chose this function; nothing else uses it meanwhile.
         let Walk { native, left, take } = unsafe { &mut *walk.cast::<Walk<F>>() };
         // SAFETY: the unwinder's context of this frame.
         let code = unsafe { _Unwind_GetIP(context) };
@@ -109,7 +109,7 @@ fn callback<F: FnMut(Place)>(_: &Walk<F>) -> extern "C" fn(*mut Context, *mut c_
     each::<F>
 }
 
-/// What the dynamic linker knows of an address.
+/// The dynamic linker's information about an address.
 fn object_of(address: usize) -> libc::Dl_info {
     let mut found = libc::Dl_info {
         dli_fname: ptr::null(),

@@ -1,5 +1,5 @@
-//! The stack of a thread that runs no Python, such as autograd's: its name, so that a reader can tell it from a call
-//! whose stack was not recorded.
+//! The stack of a thread that runs no Python, such as autograd's: its name, so that a reader can distinguish it from
+//! a call whose stack was not recorded.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -42,9 +42,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<(String, String)>>);
+    struct Seen(Mutex<Vec<(String, String)>>);
 
-    impl Names for Told {
+    impl Names for Seen {
         fn frame(&self, name: &str, filename: &str, _: u32) -> Option<FrameId> {
             self.0.lock().unwrap().push((name.to_owned(), filename.to_owned()));
             Some(FrameId(4))
@@ -59,11 +59,11 @@ mod tests {
     fn a_thread_is_named_once() {
         let thread = std::thread::Builder::new().name("pt_autograd_0".to_owned());
         let work = || {
-            let told = Told::default();
-            assert_eq!((stack(&told), stack(&told)), (Some(StackId(5)), Some(StackId(5))));
-            told.0.into_inner().unwrap()
+            let seen = Seen::default();
+            assert_eq!((stack(&seen), stack(&seen)), (Some(StackId(5)), Some(StackId(5))));
+            seen.0.into_inner().unwrap()
         };
-        let told = thread.spawn(work).unwrap().join().unwrap();
-        assert_eq!(told, [("pt_autograd_0".to_owned(), "<thread>".to_owned())]);
+        let seen = thread.spawn(work).unwrap().join().unwrap();
+        assert_eq!(seen, [("pt_autograd_0".to_owned(), "<thread>".to_owned())]);
     }
 }

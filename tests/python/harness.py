@@ -1,4 +1,4 @@
-"""What the scripts that need a real PyTorch share: the simulated driver, the allocator, and a way to run children.
+"""Shared by the scripts that need a real PyTorch: the simulated driver, the allocator, and a way to run children.
 
 `cargo xtask test` sets VRAMTAPE_LIBRARY, VRAMTAPE_LAB_LIBRARY, VRAMTAPE_SIMCUDA and VRAMTAPE_COMMAND; by hand, what
 `cargo build --release` left in target/release is taken.
@@ -19,7 +19,7 @@ SIMCUDA = os.environ.get("VRAMTAPE_SIMCUDA", os.path.join(BUILT, "simcuda"))
 SIMCUDA_NAMES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")  # PyTorch and cudarc look for all three.
 COMMAND = os.environ.get("VRAMTAPE_COMMAND", os.path.join(BUILT, "vramtape"))
 LAB_LIBRARY = os.environ.get("VRAMTAPE_LAB_LIBRARY", os.path.join(BUILT, "libvramtape_lab.so"))
-# What a child that imports the Python package from this checkout needs.
+# The environment of a child that imports the Python package from this checkout.
 PACKAGE = {
     "PYTHONPATH": os.path.join(ROOT, "python"),
     "VRAMTAPE_LIBRARY": LIBRARY,

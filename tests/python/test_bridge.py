@@ -26,14 +26,14 @@ STORIES = (
 PLUGGABLE_STORIES = (({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "uncached env"),)
 
 
-def told(allocator, stories, settings):
-    """What the stories say under the allocator: the last JSON, behind which PyTorch may warn of shared memory."""
+def results(allocator, stories, settings):
+    """The stories' results under the allocator: the last JSON, after which PyTorch may warn of shared memory."""
     said = run_child("bridge/stories.py", allocator, *stories, **PACKAGE, **settings)
     return json.loads([line for line in said.splitlines() if line.startswith("{")][-1])
 
 
 def compare(route, stories, settings):
-    native, ours = told("native", stories, settings), told(route, stories, settings)
+    native, ours = results("native", stories, settings), results(route, stories, settings)
     for story in stories:
         for name in {**native[story], **ours[story]}:
             there, here = native[story].get(name), ours[story].get(name)

@@ -227,7 +227,7 @@ HOSTILE = "a\x1b]0;title\x07\x1b[2J\x9b2J\u202eb"
 
 
 def no_control_character_of_a_name_reaches_the_terminal(folder):
-    """What the launcher, the library and Python's warnings print of names of files and settings."""
+    """Names of files and settings in the output of the launcher, the library and Python's warnings."""
     hostile = os.path.join(folder, HOSTILE)
     os.mkdir(hostile)
     tape = os.path.join(hostile, "run.vtape")

@@ -12,7 +12,7 @@ from harness import LIBRARY, ROOT, SIMCUDA, clean_environment, run_cases
 
 SUITE = Path(ROOT, "tests/gpu/run.py")
 SESSIONS = ("native", "native, expandable", "pluggable", "bridge", "bridge, expandable", "observe")
-MINUTES = "9"  # A session takes ten seconds, where nobody else wants the processors.
+MINUTES = "9"  # A session takes ten seconds on an idle machine.
 
 
 def rehearsal():

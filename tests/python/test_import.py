@@ -1,4 +1,4 @@
-"""What a real PyTorch dumps here is imported: every encoding of it, with the peaks that PyTorch itself counted."""
+"""Snapshots of a real PyTorch are imported: every encoding, with the peaks that PyTorch itself counted."""
 
 import json
 import os

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from harness import PACKAGE, run_cases, run_child
 
 SMALL = {"VRAMTAPE_SIM_MEMORY": "1GiB", "PYTHONWARNINGS": "ignore"}
-# What PyTorch's own allocator says of these scripts is compared with
+# Scripts that also run under PyTorch's own allocator, for comparison.
 NATIVE = ("exchange", "ends")
-# what they say otherwise: script, producer, consumer, multiprocessing's method.
+# Compared runs: script, producer, consumer, multiprocessing's method.
 ROWS = (
     ("exchange", "bridge", "bridge", "forkserver"),
     ("exchange", "bridge", "native", "spawn"),
@@ -17,8 +17,8 @@ ROWS = (
 )
 
 
-def told(script, producer, *arguments):
-    """What the processes say: the JSON on the last line."""
+def results(script, producer, *arguments):
+    """The processes' results: the JSON on the last line."""
     said = run_child(f"ipc/{script}.py", *arguments, **PACKAGE, **SMALL, IPC_TEST_ALLOCATOR=producer)
     lines = [line for line in said.splitlines() if line.startswith("{")]
     return json.loads(lines[-1])
@@ -33,9 +33,9 @@ def compare(expected, found):
 def main():
     run_child("bridge/builds.py", **PACKAGE)  # Builds it once, before processes that would wait for it.
     with ThreadPoolExecutor(2) as pool:
-        native = dict(zip(NATIVE, pool.map(lambda script: told(script, "native", "native", "spawn"), NATIVE)))
+        native = dict(zip(NATIVE, pool.map(lambda script: results(script, "native", "native", "spawn"), NATIVE)))
     run_cases(
-        [(f"ipc.{'-'.join(row)}", lambda row=row: compare(native[row[0]], told(*row))) for row in ROWS]
+        [(f"ipc.{'-'.join(row)}", lambda row=row: compare(native[row[0]], results(*row))) for row in ROWS]
     )
 
 

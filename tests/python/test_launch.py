@@ -65,7 +65,7 @@ def info(tape):
 
 
 def allocated(done):
-    """What `allocate.py` prints: the backend, the process and how often it allocated."""
+    """The output of `allocate.py`: the backend, the process and the number of allocations."""
     backend, pid, count = done.stdout.split()
     return backend, pid, int(count)
 
@@ -338,7 +338,7 @@ def an_interrupted_run_has_its_tape(folder):
 
 
 def a_killed_run_is_recovered(folder):
-    """Its ring is where it was told, and the command was told the same."""
+    """Its ring is in the folder that VRAMTAPE_RINGS names, and the command looks there too."""
     killed = ("-o", "killed.vtape", script("allocate"), "7", "killed")
     with tempfile.TemporaryDirectory(dir=RINGS) as rings:
         done = run(*killed, folder=folder, code=-signal.SIGKILL, VRAMTAPE_RINGS=rings)

@@ -1,4 +1,4 @@
-"""What a training loop uses: Monitor, profile and marks, under our allocator and under PyTorch's own."""
+"""Monitor, profile and marks in a training loop, under our allocator and under PyTorch's own."""
 
 from harness import PACKAGE, run_cases, run_child
 

@@ -39,7 +39,7 @@ def observed(name):
     difference = json.loads(command("diff", snapshot, tape, "--json"))
     assert difference["allocations"] > 20 and difference["frees"] > 10, difference
     replay = json.loads(command("replay", tape, "--json"))
-    # Before 2.8 PyTorch's trace names no pool, and a graph's memory counts as everybody's.
+    # Before 2.8 PyTorch's trace names no pool, and a graph's memory counts as the default pool's.
     if tuple(map(int, version("torch").split(".")[:2])) >= (2, 8) or function != "graphs":
         assert replay["peak_reserved_bytes"] == run["peak_reserved_bytes"], (replay, run)
     return f"({difference['allocations']} allocations)"
@@ -64,7 +64,7 @@ def recorded(name, **settings):
     return found, said
 
 
-# What `holes.py` does before it reports.
+# The allocations of `holes.py` before it reports.
 ALLOCATIONS = ["tensors"] * 100 + ["large"]
 FREES = ["del tensors[::2]"] * 50
 
@@ -86,8 +86,8 @@ import torch
 torch.empty(9, device="cuda")
 with vramtape.profile() as p:
     torch.empty(9, device="cuda")
-told = [p.memory_stats[name] for name in ("start_allocated_bytes", "end_allocated_bytes", "events")]
-assert told == [0, 0, {"alloc": 1, "free": 1}], told
+stats = [p.memory_stats[name] for name in ("start_allocated_bytes", "end_allocated_bytes", "events")]
+assert stats == [0, 0, {"alloc": 1, "free": 1}], stats
 """
 
 

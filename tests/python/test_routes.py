@@ -35,7 +35,7 @@ def answers_of(route):
 
 
 def compare(native, other):
-    """What is different between two answers to one script, or None."""
+    """The difference between two results of one script, or None."""
     if "error" in native and "error" in other:
         same = native["error"][0] == other["error"][0]
         return None if same else f"{other['error'][0]} where PyTorch raises {native['error'][0]}"
@@ -47,7 +47,7 @@ def compare(native, other):
 
 
 def cell(route, name, native, other):
-    """What the table says of a function, and what is wrong with that."""
+    """The table's entry of a function, and the mistake in it."""
     known = {**KNOWN[route], **KNOWN_UNDER.get((version_of(), route), {})}
     found, words = compare(native, other), known.get(name)
     if found is None:

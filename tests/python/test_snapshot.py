@@ -27,7 +27,7 @@ def replay(name, output, *arguments):
 
 
 def memory_viz(verb, snapshot):
-    """What `python -m torch.cuda._memory_viz VERB SNAPSHOT` prints, without starting another PyTorch."""
+    """The output of `python -m torch.cuda._memory_viz VERB SNAPSHOT`, without starting another PyTorch."""
     with open(snapshot, "rb") as file:
         data = pickle.load(file)
     text = {"stats": _memory_viz.segsum, "trace": _memory_viz.trace}[verb](data)

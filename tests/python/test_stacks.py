@@ -18,7 +18,7 @@ def line_of(mark):
 
 
 def recorded(mode, settings):
-    """What the tape of a run says, as a snapshot."""
+    """The tape of a run, as a snapshot."""
     with tempfile.TemporaryDirectory() as folder:
         tape, snapshot = os.path.join(folder, "run.vtape"), os.path.join(folder, "run.pickle")
         run_child("stacks/run.py", mode, VRAMTAPE_CONF=f"{settings},tape:{tape}")
@@ -105,7 +105,7 @@ def around_a_fork():
 
 
 def a_hundred_thousand():
-    """What 100,000 distinct stacks take: memory with them less memory without."""
+    """The memory of 100,000 distinct stacks: memory with them less memory without."""
     with tempfile.TemporaryDirectory() as folder:
         tape = os.path.join(folder, "run.vtape")
 

@@ -1,4 +1,4 @@
-//! What PyTorch loads: `libvramtape.so` and the simulated driver, built for release; and the command beside them.
+//! The libraries that PyTorch loads, `libvramtape.so` and the simulated driver, and the command, built for release.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,7 +57,7 @@ impl Artefacts {
         Ok(artefacts)
     }
 
-    /// Tells `command`'s Python scripts where they are.
+    /// Passes their paths to `command`'s Python scripts.
     pub(crate) fn announce(&self, command: &mut Command) {
         command.env("VRAMTAPE_LIBRARY", &self.library).env("VRAMTAPE_LAB_LIBRARY", &self.lab);
         self.announce_to_installed(command);

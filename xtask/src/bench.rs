@@ -8,7 +8,7 @@ use crate::artefacts::Artefacts;
 use crate::venv::Venv;
 use crate::{cargo, instructions, peers, torch};
 
-/// What the benches can be told.
+/// Options of the benches.
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Options {
@@ -27,17 +27,17 @@ pub(crate) struct Options {
     /// Print --peers or --replays as JSON
     #[arg(long, requires = "turns")]
     json: bool,
-    /// The replay of tapes, PyTorch's own allocator doing the same in the same run, and nothing else
+    /// Measure only the replay of tapes, by vramtape and by PyTorch's own allocator in the same run
     #[arg(long, group = "turns", conflicts_with_all = ["filter", "stacks", "snapshots"])]
     replays: bool,
-    /// What a Python stack costs, PyTorch's own beside ours, and nothing else
+    /// Measure only the cost of a Python stack, in PyTorch's own history and in vramtape
     #[arg(long, conflicts_with_all = ["peers", "filter"])]
     stacks: bool,
-    /// What importing a snapshot takes, PyTorch's own readers beside ours, and nothing else
+    /// Measure only the import of a snapshot, by PyTorch's own readers and by vramtape
     #[arg(long, conflicts_with_all = ["peers", "filter", "stacks"])]
     snapshots: bool,
-    /// What `torch.empty` and a step of training take in Python under each route, PyTorch's own allocator in turns with
-    /// them, and nothing else
+    /// Measure only `torch.empty` and a step of training in Python, under each route in turns with PyTorch's own
+    /// allocator
     #[arg(long, conflicts_with_all = ["peers", "filter", "stacks", "snapshots"])]
     python: bool,
     /// Count the instructions of an allocation and its free (needs valgrind), and nothing else

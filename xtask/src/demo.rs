@@ -11,7 +11,7 @@ use crate::cargo;
 use crate::torch;
 use crate::venv::Venv;
 
-/// What the demo can be told.
+/// Options of the demo.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The PyTorch to train with (2.7.1, 2.11.0 or 2.15.0)
@@ -26,7 +26,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let torch = torch::find(&options.torch)?;
     let root = cargo::root()?;
-    cargo::require_compiler()?; // What is missing is said before anything long begins.
+    cargo::require_compiler()?; // A missing compiler is reported before the long steps.
     let venv = Venv::ensure(&torch.kit)?;
     let artefacts = Artefacts::build()?;
     let out = root.join("demo-output");

@@ -15,7 +15,7 @@ use crate::progress::Step;
 /// How many lines of a failed program are shown.
 const TAIL_LINES: usize = 40;
 
-/// What a program left behind.
+/// The result of a program.
 pub(crate) struct Output {
     /// How it ended; `None` if it ran out of time and was killed.
     pub(crate) status: Option<ExitStatus>,

@@ -10,7 +10,7 @@ use crate::artefacts::Artefacts;
 use crate::venv::Venv;
 use crate::{cargo, torch};
 
-/// What the suite can be told.
+/// Options of the suite.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Rehearse on the simulated driver: small, and no values

@@ -19,7 +19,7 @@ use crate::{cargo, exec};
 
 use counts::{Case, Committed};
 
-/// What is counted: without and with a recorder, a small block and a large one.
+/// The counted cases: without and with a recorder, a small block and a large one.
 const CASES: [Case; 4] = [
     Case { record: "off", size_bytes: 512 },
     Case { record: "off", size_bytes: 4 << 20 },
@@ -137,7 +137,7 @@ fn run(step: &mut Step, program: &Path, case: &Case, pairs: u64) -> Result<u64> 
     total.trim().parse().with_context(|| format!("{total:?} is no count"))
 }
 
-/// What was counted beside what is committed.
+/// The new counts beside the committed ones.
 struct Table {
     counted: Vec<(Case, f64)>,
     committed: Committed,

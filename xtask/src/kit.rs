@@ -1,4 +1,4 @@
-//! What an environment holds.
+//! The packages of each environment.
 
 use crate::torch;
 
@@ -21,8 +21,8 @@ pub(crate) struct Kit {
     pub(crate) disk_gib: u64,
 }
 
-/// What the tests of the Python package need: what builds its wheel (as in pyproject.toml; the pyelftools is
-/// auditwheel's), what judges it, and its extras.
+/// For the tests of the Python package: the builder of its wheel (as in pyproject.toml; the pyelftools is
+/// auditwheel's), its checkers, and its extras.
 pub(crate) static PACKAGE: Kit = Kit {
     name: "package",
     pins: &["hatchling==1.27.0", "auditwheel==6.8.2", "ray==2.60.0", "pyarrow==26.0.1"],
@@ -33,7 +33,7 @@ pub(crate) static PACKAGE: Kit = Kit {
     disk_gib: 1,
 };
 
-/// What the tests of exported tables ask them with.
+/// For the tests of exported tables: the readers that query them.
 pub(crate) static TABLES: Kit = Kit {
     name: "tables",
     pins: &["duckdb==2.0.0", "pandas==3.1.1", "polars==2.1.0", "pyarrow==26.0.1"],
@@ -44,7 +44,7 @@ pub(crate) static TABLES: Kit = Kit {
     disk_gib: 2,
 };
 
-/// What training scripts of other people use, on the default PyTorch.
+/// For third-party training scripts, on the default PyTorch.
 pub(crate) static TRAINING: Kit = Kit {
     name: "training",
     pins: &[

@@ -1,4 +1,4 @@
-//! What a person sees while something takes long: a spinner on a terminal, plain lines elsewhere.
+//! Progress of a long step: a spinner on a terminal, plain lines elsewhere.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What `cargo xtask test` counts and prints.
+//! The counts that `cargo xtask test` prints.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -86,7 +86,7 @@ impl Tally {
         println!("SKIP  {name:<44} {why}");
     }
 
-    /// What was counted until now.
+    /// The counts so far.
     #[cfg(test)]
     pub(crate) fn total(&self) -> Counts {
         self.total

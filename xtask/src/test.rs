@@ -18,7 +18,7 @@ use anyhow::Result;
 use crate::cargo;
 use crate::tally::Tally;
 
-/// What the tests can be told.
+/// Options of the tests.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Leave out the real-PyTorch tests: no network, no environments, no release build
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     quick: bool,
 }
 
-/// Runs them all, whatever fails on the way.
+/// Runs all tests, also after a failure.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let started = Instant::now();
     let mut tally = Tally::default();

@@ -9,7 +9,7 @@ use crate::kit::Kit;
 pub(crate) struct Torch {
     /// The version of the `torch` wheel.
     pub(crate) version: &'static str,
-    /// What it is installed with: the numpy without which torch warns, and, for what is compiled against torch, the
+    /// The packages beside it: the numpy without which torch warns, and, for code that is compiled against torch, the
     /// wheel that completes the headers of its CUDA.
     pub(crate) kit: Kit,
     /// Whether the programs of `bench --peers` compile against it.

@@ -1,5 +1,5 @@
 //! The wheel of the Python package; and `cargo xtask wheel`, which puts the bridge of every supported PyTorch into it,
-//! so that whoever installs it needs no compiler.
+//! so that its users need no compiler.
 
 use std::fs;
 use std::path::{Path, PathBuf};

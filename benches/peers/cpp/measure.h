@@ -91,7 +91,7 @@ inline double measure(const Subject& subject, const Operation& operation, long c
   expect(after.frees - before.frees == expected, what + "not every free was counted");
   expect(after.allocated_bytes == 0, what + "memory is still allocated");
   subject.end(2 * expected);
-  // What many live blocks leave in a cache would slow the operations after it.
+  // Many live blocks leave a full cache, which would slow the operations after it.
   if (operation.size_bytes == 0) subject.empty_cache();
   return ns;
 }

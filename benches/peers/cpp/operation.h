@@ -1,4 +1,4 @@
-// What is asked of every subject, and what has to be true of its answers.
+// The operations that every subject performs, and checks of their results.
 //
 // An operation is an allocation and its free: a pair of one size, or one step among 1,000 live blocks of mixed
 // sizes, which frees one at random and allocates another in its place.
@@ -84,7 +84,7 @@ class Work {
     return (operation.size_bytes == 0 ? static_cast<int64_t>(kLive) : 1) + warm_up + count;
   }
 
-  // What its pairs were served with.
+  // The address that its pairs got.
   void* pair() const { return pair_; }
 
  private:

@@ -12,7 +12,7 @@ namespace pytorch {
 
 namespace native = c10::cuda::CUDACachingAllocator;
 
-// What PyTorch's own tutorial on memory snapshots writes. Its default is no limit, which would measure
+// The value in PyTorch's own tutorial on memory snapshots. Its default is no limit, which would measure
 // the growing of a vector.
 constexpr size_t kHistoryEntries = 100'000;
 

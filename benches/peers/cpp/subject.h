@@ -1,4 +1,4 @@
-// What is measured: an allocator, how its turn begins, and what it counted.
+// A measured subject: an allocator, how its turn begins, and its counts.
 
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 
-// What an allocator counted on a device since the process began.
+// An allocator's counts on a device since the process began.
 struct Counts {
   int64_t allocations = 0;
   int64_t frees = 0;

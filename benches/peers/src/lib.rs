@@ -17,7 +17,7 @@ const THREADS_FACTOR: usize = 10;
 const STEPS: usize = 1 << 16;
 const SEED: u64 = 1;
 
-/// What is measured; the names are those of `cpp/peers.cpp`. A size of 0 is mixed sizes; those
+/// The measured operations; the names are those of `cpp/peers.cpp`. A size of 0 is mixed sizes; those
 /// with threads are left out, since some allocators take longer for them than everything else together.
 const OPERATIONS: [(&str, usize, usize); 7] = [
     ("pair 512 B", 512, 1),

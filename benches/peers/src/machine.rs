@@ -1,4 +1,4 @@
-//! What a measurement was taken on.
+//! The machine that a measurement was taken on.
 
 use std::fmt;
 use std::fs;
@@ -19,7 +19,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// What this machine says of itself; what it does not say is "unknown".
+    /// The description of this machine; missing facts are "unknown".
     pub(crate) fn look() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model =

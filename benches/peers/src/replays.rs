@@ -36,7 +36,7 @@ struct Case {
     script: Script,
 }
 
-/// What the tape asks for, without what its own allocator made of it.
+/// The requests on the tape, without the actions of its own allocator.
 #[derive(Default)]
 struct Script {
     /// Kind, block, size in bytes and stream, 8 bytes each, as `cpp/replay.cpp` reads them.
@@ -44,7 +44,7 @@ struct Script {
     blocks: u64,
 }
 
-/// What all replays took.
+/// The times of all replays.
 #[derive(Debug, Serialize)]
 pub(crate) struct Replays {
     torch: String,
@@ -120,7 +120,7 @@ impl Script {
                 Event::EmptyCache { pool, .. } if pool.is_default() => {
                     script.push([EMPTY_CACHE, 0, 0, 0]);
                 }
-                // What an allocator did, and what a program said.
+                // Actions of an allocator, and annotations of a program.
                 Event::SegmentAlloc { .. }
                 | Event::SegmentFree { .. }
                 | Event::Snapshot { .. }

@@ -78,7 +78,7 @@ fn scale() -> Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| own.with_file_name(name)).collect())
 }
 
-/// What a program printed, with nothing set that would make an allocator other than it ships.
+/// The output of a program, run without variables that change an allocator's defaults.
 pub(crate) fn output(mut command: Command) -> Result<String> {
     for variable in STEERING {
         command.env_remove(variable);

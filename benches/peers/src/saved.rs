@@ -1,11 +1,11 @@
-//! The ring's content at the end of a run: it has to tell a story without gaps that ends with nothing allocated.
+//! The ring's content at the end of a run: it must have no gaps and end with nothing allocated.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use trace_format::{Event, Item, Reader, Record, State};
 
-/// Fails unless the saved ring is whole, and returns how many allocations it tells of.
+/// Fails unless the saved ring is whole, and returns the number of its allocations.
 pub(crate) fn check(path: &Path) -> Result<u64> {
     let what = || format!("the saved ring {}", path.display());
     let mut state = State::new();
@@ -18,7 +18,7 @@ pub(crate) fn check(path: &Path) -> Result<u64> {
                 ensure!(is_first, "{} starts anew in the middle", what());
                 state = State::from_segments(&base.segments).with_context(what)?;
             }
-            // What the ring had overwritten; it is told at the beginning, or there is a hole.
+            // Events that the ring had overwritten. Lost events at any later place are a gap.
             Item::Event(_, Record { event: Event::Lost { .. }, .. }) if is_first => {}
             Item::Event(_, record) => {
                 is_first = false;

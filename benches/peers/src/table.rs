@@ -28,7 +28,7 @@ pub(crate) struct Table {
 struct Operation {
     name: String,
     subjects: Vec<Row>,
-    /// What the ring costs for each of the two events: ours less ours without a recorder, round by round. Of one
+    /// The ring's cost for each of the two events: ours less ours without a recorder, round by round. Of one
     /// thread: where several wait for each other it is drowned.
     ring_per_event: Option<Times>,
 }

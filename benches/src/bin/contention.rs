@@ -59,7 +59,7 @@ fn heap() -> PlainHeap {
     Heap::new(device, config, AnyRecorder::Off(Off)).expect("the simulated device answers")
 }
 
-/// What one round measured.
+/// The measurements of one round.
 struct Round {
     /// Wall time of an operation, over those of all threads.
     operation_ns: f64,

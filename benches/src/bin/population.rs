@@ -1,4 +1,4 @@
-//! What many pools and streams cost a live heap that records into a ring.
+//! The cost of many pools and streams in a live heap that records into a ring.
 //!
 //! `cargo run --release -p benches --bin population [POOLS [STREAMS]]` prints the time and memory of
 //! a stream that allocated once, while its segment is cached and after the cache was emptied. Then the time of a pool's

@@ -1,4 +1,4 @@
-//! What autograd does on a thread, as the bridge to PyTorch knows it.
+//! The autograd node that a thread makes or runs, as the bridge to PyTorch reports it.
 
 use std::ffi::c_int;
 

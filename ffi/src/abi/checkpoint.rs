@@ -14,11 +14,11 @@ use crate::process::{self, stacks};
 /// A private pool's blocks at one moment.
 pub struct VramtapeCheckpoint(PoolCheckpoint);
 
-/// What `vramtape_checkpoint_restore` and `vramtape_pool_allocations` tell of an address.
+/// Callback of `vramtape_checkpoint_restore` and `vramtape_pool_allocations`, called once for each address.
 type Visit = unsafe extern "C" fn(ptr: *mut c_void, user: *mut c_void);
 
-/// The pool's blocks as they are, to go back to later; NULL is an error. Given back with
-/// `vramtape_checkpoint_drop`.
+/// Returns a checkpoint of the pool's blocks, to be dropped with `vramtape_checkpoint_drop`; NULL is an
+/// error.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_checkpoint_take(
     device: c_int,
@@ -31,9 +31,9 @@ pub extern "C" fn vramtape_checkpoint_take(
     })
 }
 
-/// Frees the pool's allocations and hands out those of the checkpoint. `freed` is called with every
-/// address that its holder must not free any more, then `created` with every address that is the
-/// caller's to free now; with no lock of ours held.
+/// Frees the pool's allocations and allocates those of the checkpoint. Calls `freed` with every address
+/// that its holder must not free any more, then `created` with every address that the caller has to
+/// free; with no lock of ours held.
 ///
 /// # Safety
 ///
@@ -53,19 +53,19 @@ pub unsafe extern "C" fn vramtape_checkpoint_restore(
         // SAFETY: the caller vouches that it is one of ours, not dropped.
         let VramtapeCheckpoint(checkpoint) = unsafe { checkpoint.as_ref() };
         let (Some(freed), Some(created)) = (freed, created) else {
-            return Err(Error::value("a function that is told of addresses is NULL"));
+            return Err(Error::value("`freed` or `created` is NULL; expected two functions"));
         };
         let stack = stacks::of_allocation(device, 0);
         let delta = process::heap(device)?.lock()?.restore_checkpoint(checkpoint, stack)?;
         // SAFETY: the caller vouches for both functions.
-        unsafe { tell(&delta.freed, freed, user) };
+        unsafe { visit_each(&delta.freed, freed, user) };
         // SAFETY: as above.
-        unsafe { tell(&delta.created, created, user) };
+        unsafe { visit_each(&delta.created, created, user) };
         Ok(VRAMTAPE_OK)
     })
 }
 
-/// Gives a checkpoint back.
+/// Drops a checkpoint.
 ///
 /// # Safety
 ///
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn vramtape_checkpoint_drop(checkpoint: *mut VramtapeCheck
     });
 }
 
-/// Calls `visit` with every address of the pool that is handed out, with no lock of ours held
+/// Calls `visit` with the address of every allocation of the pool, with no lock of ours held
 /// (`checkPoolLiveAllocations`).
 ///
 /// # Safety
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn vramtape_pool_allocations(
         let visit = visit.ok_or_else(|| Error::value("the visitor of allocations is NULL"))?;
         let addrs = process::heap(device)?.lock()?.allocations_of(PoolId(pool_0, pool_1))?;
         // SAFETY: the caller vouches for the function.
-        unsafe { tell(&addrs, visit, user) };
+        unsafe { visit_each(&addrs, visit, user) };
         Ok(VRAMTAPE_OK)
     })
 }
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn vramtape_pool_allocations(
 /// # Safety
 ///
 /// `visit` may be called with `user`.
-unsafe fn tell(addrs: &[Addr], visit: Visit, user: *mut c_void) {
+unsafe fn visit_each(addrs: &[Addr], visit: Visit, user: *mut c_void) {
     for addr in addrs {
         // SAFETY: as the caller vouches.
         unsafe { visit(ptr::with_exposed_provenance_mut(addr.0 as usize), user) };

@@ -10,7 +10,7 @@ use super::text::{copy_out, read};
 use crate::error::Error;
 use crate::{guard, process};
 
-/// What `VRAMTAPE_CONF` says now to those outside the allocator, as JSON: `route`, `strategy`,
+/// The settings in `VRAMTAPE_CONF` that readers outside the allocator need, as JSON: `route`, `strategy`,
 /// `record`, `tape`, `tape_replace` and `stacks`, defaults included; `all` is a text of every
 /// setting, for comparison, and `is_read` says whether the allocator has read them. Reading it starts
 /// nothing.
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn vramtape_conf(buffer: *mut c_char, capacity: usize) -> 
     })
 }
 
-/// What `VRAMTAPE_CONF` would say with the keys of `changes` in place of its own: the text for a
-/// program that is to be started so. Buffer and answer are those of `vramtape_stats`.
+/// `VRAMTAPE_CONF` with the keys of `changes` in place of its own: the text for a program that is
+/// started with them. Buffer and answer are those of `vramtape_stats`.
 ///
 /// # Safety
 ///

@@ -35,7 +35,7 @@ pub struct VramtapeStatArray {
     pub large_pool: VramtapeStat,
 }
 
-/// What one device's allocator did, by PyTorch's names; counts, or bytes where the name says so
+/// Statistics of one device's allocator, by PyTorch's names; counts, or bytes where the name says so
 /// (`c10::CachingDeviceAllocator::DeviceStats`).
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ pub struct VramtapeDeviceStats {
     pub oversize_segments: VramtapeStat,
     /// Times the device was asked again after a flush.
     pub num_alloc_retries: i64,
-    /// Times memory could not be had.
+    /// Out-of-memory errors.
     pub num_ooms: i64,
     /// Times all streams' pending frees were waited for.
     pub num_sync_all_streams: i64,

@@ -1,4 +1,4 @@
-//! What went wrong.
+//! The errors of calls.
 
 use std::ffi::c_char;
 

@@ -63,7 +63,7 @@ pub extern "C" fn vramtape_history_is_running() -> bool {
     guard::answer(false, || Ok(history::is_running()))
 }
 
-/// What the entries of this thread carry from here on (`torch.cuda.memory._set_memory_metadata`).
+/// Sets the metadata of this thread's later entries (`torch.cuda.memory._set_memory_metadata`).
 ///
 /// # Safety
 ///
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn vramtape_set_memory_metadata(text: *const c_char) -> c_
     })
 }
 
-/// What `vramtape_set_memory_metadata` set on this thread. Buffer and answer are those of
+/// The metadata that `vramtape_set_memory_metadata` set on this thread. Buffer and answer are those of
 /// `vramtape_get_settings`.
 ///
 /// # Safety

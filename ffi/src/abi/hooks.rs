@@ -25,8 +25,8 @@ pub extern "C-unwind" fn vramtape_init(device_count: c_int) {
     guard::raise((), process::begin_devices);
 }
 
-/// Tells that PyTorch's allocator calls this library by itself and needs none of the hooks, which the
-/// first allocation sets otherwise.
+/// Declares that PyTorch's allocator calls this library itself and needs no hooks. Otherwise the first
+/// allocation sets them.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_without_hooks() -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {

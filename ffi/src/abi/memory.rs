@@ -55,7 +55,7 @@ pub extern "C" fn vramtape_delete(ptr: *mut c_void, guess: c_int) -> c_int {
     })
 }
 
-/// What is known of an allocation.
+/// A live allocation.
 #[repr(C)]
 pub struct VramtapeAllocation {
     /// The device it is on.
@@ -104,10 +104,10 @@ pub unsafe extern "C" fn vramtape_allocation(
     })
 }
 
-/// Lets the device `peer` read and write all memory of `device`, that still to come included
-/// (`enablePeerAccess`). What `cudaMalloc` gave is within its reach once the driver was told so; this is
-/// about expandable segments. Both devices' memory is mapped for each other anyway where both have
-/// some and the driver allows it.
+/// Lets the device `peer` read and write the expandable segments of `device`, future ones included
+/// (`enablePeerAccess`). Memory from `cudaMalloc` is accessible once the driver has enabled peer access.
+/// If both devices have memory and the driver allows it, their memory is mapped for each other without
+/// this call.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_enable_peer_access(device: c_int, peer: c_int) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {

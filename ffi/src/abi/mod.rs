@@ -27,8 +27,8 @@ pub mod watch;
 
 use std::ffi::c_int;
 
-/// What exports without another answer return when they did what was asked.
+/// The result of a successful call of an export without another result.
 pub const VRAMTAPE_OK: c_int = 0;
 
-/// What they return when they did not; see `vramtape_last_error`.
+/// The result of a failed one; see `vramtape_last_error`.
 pub const VRAMTAPE_ERROR: c_int = -1;

@@ -1,4 +1,4 @@
-//! PyTorch's own allocator, observed: what it does is recorded as if a heap of ours had done it.
+//! PyTorch's own allocator, observed: its actions are recorded as if a heap of this library had done them.
 //!
 //! The order of calls: `vramtape_observe_begin`; a trace tracker attached that calls `vramtape_observe_entry`; a
 //! snapshot taken, whose own entry in the trace says which entries are behind it; `vramtape_observe_base` for each
@@ -21,7 +21,7 @@ use crate::process::stacks::{self, Calls};
 pub struct VramtapeObservedBlock {
     /// Its size.
     pub size: u64,
-    /// What was asked for.
+    /// The requested size.
     pub requested_size: u64,
     /// 0 allocated, 1 given back and waiting for other streams, 2 free.
     pub status: c_int,
@@ -30,7 +30,7 @@ pub struct VramtapeObservedBlock {
 /// A segment that PyTorch's allocator holds.
 #[repr(C)]
 pub struct VramtapeObservedSegment {
-    /// Where.
+    /// Its address.
     pub address: u64,
     /// Its size.
     pub size: u64,
@@ -59,8 +59,8 @@ pub extern "C" fn vramtape_observe_begin() -> c_int {
     })
 }
 
-/// One more entry of PyTorch's trace, told under PyTorch's lock of the device and on the thread that acts. A pool of
-/// twice `UINT64_MAX` is not known.
+/// Records one more entry of PyTorch's trace. Called on the acting thread, with PyTorch's lock of the device held. A
+/// pool of twice `UINT64_MAX` is unknown.
 ///
 /// # Safety
 ///
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn vramtape_observe_entry(entry: *const VramtapeTraceEntry
             size_bytes: entry.size,
             stream: Stream(entry.stream),
             pool: PoolId(entry.pool_0, entry.pool_1),
-            cuts_segment: false, // PyTorch does not tell, and nobody asks.
+            cuts_segment: false, // PyTorch does not report it, and an observer does not read it.
             stack: StackId(entry.stack),
         };
         observe::see(entry.device, &seen)
@@ -104,7 +104,7 @@ pub extern "C" fn vramtape_observe_stack() -> u32 {
     guard::answer(0, || Ok(stacks::of_observed().0))
 }
 
-/// What the device held at the snapshot, and the fraction of it that PyTorch may use.
+/// The device's segments at the snapshot, and the fraction of its memory that PyTorch may use.
 ///
 /// # Safety
 ///

@@ -20,7 +20,7 @@ pub extern "C" fn vramtape_pool_create(device: c_int, pool_0: u64, pool_1: u64) 
     })
 }
 
-/// Where a pool of `vramtape_pool_create_from` has its segments from (`torch.cuda.MemPool(allocator)`).
+/// The source of the segments of a pool from `vramtape_pool_create_from` (`torch.cuda.MemPool(allocator)`).
 ///
 /// The functions are called with `user`, under the device's lock: they must not call this library for
 /// the same device, and must not throw.
@@ -33,7 +33,7 @@ pub struct VramtapeSource {
     pub free: unsafe extern "C" fn(ptr: *mut c_void, user: *mut c_void) -> bool,
     /// The pool is gone, and `user` with it.
     pub drop: unsafe extern "C" fn(user: *mut c_void),
-    /// What the functions are called with.
+    /// The argument that the functions are called with.
     pub user: *mut c_void,
 }
 

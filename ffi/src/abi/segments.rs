@@ -14,7 +14,7 @@ use crate::{guard, process};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VramtapeBlock {
-    /// Where it starts.
+    /// Its start address.
     pub addr: u64,
     /// Its size.
     pub size: u64,
@@ -31,7 +31,7 @@ pub struct VramtapeBlock {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VramtapeSegment {
-    /// Where it starts.
+    /// Its start address.
     pub addr: u64,
     /// Its size; the blocks tile it.
     pub size: u64,

@@ -21,7 +21,7 @@ pub struct VramtapeSharedPages {
     pub page_size: u64,
     /// How many.
     pub page_count: usize,
-    /// Where the allocation starts in the first.
+    /// Offset of the allocation in the first page.
     pub offset: usize,
     /// File descriptors of this process, one for each page. They are closed when the pages are
     /// unmapped.

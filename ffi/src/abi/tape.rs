@@ -30,8 +30,8 @@ pub const VRAMTAPE_CATEGORY_GRADIENT: c_int = 1;
 pub const VRAMTAPE_CATEGORY_OPTIMIZER_STATE: c_int = 2;
 
 /// Starts a tape of every device at `path`, in which `{rank}`, `{pid}` and `{device}` are filled in.
-/// Where a file exists there, the tape goes to a free name beside it, and a warning says which. It
-/// begins with the state that memory is in. An error while another tape is being written.
+/// If a file exists there, the tape takes a free name beside it, and a warning names it. The tape
+/// begins with the current state of memory. It is an error while another tape is being written.
 ///
 /// # Safety
 ///
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn vramtape_tape_save(device: c_int, path: *const c_char) 
     })
 }
 
-/// Where the device's ring stands, for `vramtape_tape_save_since`; 0 where it has none.
+/// The position of the device's ring, for `vramtape_tape_save_since`; 0 if it has no ring.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_ring_position(device: c_int) -> u64 {
     guard::answer(0, || {

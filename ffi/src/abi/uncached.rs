@@ -39,7 +39,7 @@ pub extern "C" fn vramtape_free_switched(
 }
 
 /// Switches the cache of `vramtape_malloc_switched` on or off
-/// (`torch.cuda.caching_allocator_enable`). What is cached stays so.
+/// (`torch.cuda.caching_allocator_enable`). Cached memory stays cached.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_set_caching(value: bool) {
     guard::answer((), || {

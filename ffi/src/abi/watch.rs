@@ -1,4 +1,4 @@
-//! Being told of what happens, as it happens.
+//! Callbacks for trace entries and out-of-memory errors.
 
 use std::ffi::{c_int, c_void};
 
@@ -19,10 +19,10 @@ pub struct VramtapeTraceEntry {
     pub action: c_int,
     /// The device.
     pub device: c_int,
-    /// Where; of an out of memory, the bytes that the device has free.
+    /// The address; for out of memory, the bytes that the device has free.
     pub address: u64,
-    /// Bytes: what was asked for (alloc and free), of the segment, active in all (snapshot), or
-    /// asked for and rounded (out of memory).
+    /// Bytes: requested (alloc and free), of the segment, active in total (snapshot), or requested and
+    /// rounded (out of memory).
     pub size: u64,
     /// The stream that the memory belongs to.
     pub stream: u64,
@@ -30,8 +30,8 @@ pub struct VramtapeTraceEntry {
     pub pool_0: u64,
     /// The second.
     pub pool_1: u64,
-    /// Whether this is the first allocation that cuts the segment at `address`, which forgets its
-    /// stack by that.
+    /// Whether this is the first allocation that splits the segment at `address`. The segment loses its
+    /// stack then.
     pub cuts_segment: bool,
     /// The number of its stack, as `vramtape_observe_stack` gave it; 0 for none.
     pub stack: u32,
@@ -59,13 +59,13 @@ impl Watcher for Caller {
             cuts_segment: entry.cuts_segment,
             stack: entry.stack.0,
         };
-        // SAFETY: the caller promised that both stay valid until it is told no more.
+        // SAFETY: the caller promised that both stay valid until `vramtape_unwatch` has returned.
         unsafe { (self.function)(self.user, &raw const entry) }
     }
 }
 
-/// Tells `watcher` of every trace entry of every device from here on, on the thread that acts and
-/// under the device's lock: it must not call this library. Returns its number, or -1.
+/// Calls `watcher` with every later trace entry of every device, on the acting thread and with the
+/// device's lock held: it must not call this library. Returns the watcher's number, or -1.
 ///
 /// # Safety
 ///
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn vramtape_watch(
     })
 }
 
-/// Ends what `vramtape_watch` began and numbered so.
+/// Removes the watcher that `vramtape_watch` gave this number.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_unwatch(number: i64) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
@@ -97,9 +97,9 @@ pub extern "C" fn vramtape_unwatch(number: i64) -> c_int {
     })
 }
 
-/// Tells `observer` of every out of memory, on the thread that asked and with no lock of ours held,
-/// before that call fails (PyTorch's `OutOfMemoryObserver`): the device, bytes of the segment that
-/// was asked for, bytes that may be used, bytes that the device has free. It cannot be taken back.
+/// Calls `observer` at every out of memory, on the requesting thread and without this library's locks,
+/// before that request fails (PyTorch's `OutOfMemoryObserver`): the device, bytes of the requested
+/// segment, bytes that may be used, bytes that the device has free. It cannot be removed.
 ///
 /// # Safety
 ///

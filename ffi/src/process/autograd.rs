@@ -13,7 +13,7 @@ use trace_format::{BACKWARD_FILE, StackId};
 
 use crate::abi::autograd::{VRAMTAPE_BACKWARD, VRAMTAPE_FORWARD, VramtapeAutogradCall};
 
-/// What autograd does on the calling thread.
+/// Fills in the autograd node that the calling thread makes or runs.
 pub(crate) type Ask = unsafe extern "C-unwind" fn(*mut VramtapeAutogradCall) -> i32;
 
 /// Forward calls that are remembered, those of the newest nodes.

@@ -8,7 +8,7 @@ use allocator::device::ShareableHandle;
 
 use crate::error::Error;
 
-/// What to do where the kernel says no, for every reason.
+/// The advice in every refusal of the kernel.
 const INSTEAD: &str = "or make the tensor with expandable_segments:False";
 
 /// Descriptors of our own for those of the process `pid`.
@@ -54,7 +54,7 @@ fn duplicate(process: &OwnedFd, number: c_int) -> io::Result<OwnedFd> {
     owned(answer)
 }
 
-/// What the kernel gave: a new descriptor, or why not.
+/// The kernel's result: a new descriptor or an error.
 fn owned(answer: c_long) -> io::Result<OwnedFd> {
     if answer < 0 {
         return Err(io::Error::last_os_error());

@@ -1,7 +1,7 @@
 //! The end of the process: the rings' files are removed, tapes finished, and metrics written for the
 //! last time.
 //!
-//! What is left of a ring tells that its process was killed.
+//! A ring whose file remains belongs to a process that was killed.
 
 use std::env;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -54,7 +54,7 @@ pub(crate) fn keep_rings() -> usize {
     process.recordings.iter().filter(keep).count()
 }
 
-/// What is to be done at the end. Doing it twice does nothing more.
+/// Finishes rings, tapes and metrics at the end. A second call does nothing.
 pub(crate) fn finish() {
     let _finishing = finishing();
     // The rings first: finishing a tape takes its time, and another thread may end the process
@@ -68,7 +68,7 @@ pub(crate) fn finish() {
     finish_metrics();
 }
 
-/// What is to be done at a signal that ends the process. A ring that no tape was made of stays.
+/// The same at a signal that ends the process. A ring that has no tape stays.
 pub(super) fn finish_at_signal(name: &str) {
     let _finishing = finishing();
     let end = program::ended(EndKind::Signal, name);
@@ -100,7 +100,7 @@ pub(super) fn finish_at_signal(name: &str) {
     finish_metrics();
 }
 
-/// What tapes are to say about the end at `exit`; `None` where none is written.
+/// The record of the end at `exit` for tapes; `None` where none is written.
 fn end_of_tapes() -> Option<ProgramEnd> {
     let process = lock();
     let process = process.as_ref()?;

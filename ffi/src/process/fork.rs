@@ -19,7 +19,7 @@ use super::{Heap, Process, exit, heaps, lock, observe, stacks, uncached};
 use crate::device::AnyDevice;
 use crate::error::Error;
 
-/// What the forking thread holds during its fork, in the order in which it took it.
+/// The locks that the forking thread holds during its fork, in the order in which it took them.
 struct Held {
     _finishing: MutexGuard<'static, ()>,
     process: MutexGuard<'static, Option<Process>>,

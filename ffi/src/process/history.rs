@@ -31,7 +31,7 @@ pub(crate) enum Context {
     All,
 }
 
-/// What is kept.
+/// The entries and stacks that the history keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub context: Context,
@@ -43,12 +43,12 @@ pub(crate) struct Options {
     pub skipped: u32,
 }
 
-/// What an entry of the history tells of.
+/// The event that an entry of the history describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// The heap did this.
     Trace(TraceAction),
-    /// The program said something of an allocation (`torch.cuda.memory._annotate_tensor`).
+    /// The program annotated an allocation (`torch.cuda.memory._annotate_tensor`).
     Annotate,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Entry {
     pub pool: PoolId,
     pub stack: StackId,
     pub time_us: u64,
-    /// What the thread had set as its metadata, or said of the allocation.
+    /// The metadata that the thread had set, or the annotation of the allocation.
     pub metadata: Option<Arc<str>>,
 }
 
@@ -91,7 +91,7 @@ static LOGS: [OnceLock<Arc<Mutex<Log>>>; DEVICES_MAX] = [const { OnceLock::new()
 /// The watch that writes the logs, while a history is kept.
 static RUNNING: Mutex<Option<WatchId>> = Mutex::new(None);
 
-/// What the logs of devices still to be opened keep.
+/// The options for devices that open later.
 static OPTIONS: Mutex<Options> =
     Mutex::new(Options { context: Context::Never, is_native: false, entries_max: 1, skipped: 0 });
 
@@ -231,7 +231,7 @@ pub(crate) fn annotate(device: c_int, addr: Addr, allocation: &Allocation, text:
     lock(log).add(Entry { action, addr, size_bytes, stream, pool, stack, time_us: 0, metadata });
 }
 
-/// What the entries of this thread carry from here on.
+/// Sets the metadata of this thread's later entries.
 pub(crate) fn set_metadata(text: &str) {
     // A thread that is ending has no entries any more.
     let _ = METADATA.try_with(|metadata| {
@@ -239,7 +239,7 @@ pub(crate) fn set_metadata(text: &str) {
     });
 }
 
-/// What they carry now.
+/// The metadata of this thread's entries.
 pub(crate) fn metadata() -> Option<Arc<str>> {
     METADATA.try_with(|metadata| metadata.borrow().clone()).ok().flatten()
 }

@@ -57,21 +57,21 @@ static HEAPS: [OnceLock<&'static Heap>; DEVICES_MAX] = [const { OnceLock::new() 
 
 static PROCESS: Mutex<Option<Process>> = Mutex::new(None);
 
-/// What holds for all devices. Read when a heap is opened, never on the way of an allocation.
+/// State that all devices share. Read when a heap is opened, never by an allocation.
 struct Process {
-    /// What `VRAMTAPE_CONF` said when the process began.
+    /// The settings in `VRAMTAPE_CONF` when the process began.
     settings: Settings,
     /// PyTorch's settings in force.
     config: Config,
     /// Those at the time when CUDA began. PyTorch makes all devices then: their memory fraction and what their
     /// statistics call `max_split_size` are of that time, whenever they are first used.
     first_config: Option<Config>,
-    /// What its tapes say about the program.
+    /// The description of the program in its tapes.
     program: Program,
     callbacks: Vec<Callback>,
-    /// Who is told of every event.
+    /// Watchers of every event.
     watches: Vec<Watch>,
-    /// Who is told of an out of memory.
+    /// Observers of out of memory.
     observers: Vec<Observer>,
     /// Whether PyTorch's hooks are set, or cannot be.
     are_hooks_set: bool,
@@ -81,7 +81,7 @@ struct Process {
     tapes: Vec<Tape>,
     /// Why there is none where one was to be written.
     tape_warnings: Vec<String>,
-    /// What is exported; none before the first device is opened.
+    /// The metrics export; none before the first device is opened.
     metrics: Option<Metrics>,
 }
 
@@ -118,12 +118,12 @@ impl Process {
         })
     }
 
-    /// The settings that devices begin with. Where nobody said that CUDA begins, the first device does.
+    /// The settings that devices begin with: those at CUDA's initialization, or else at the first device's.
     fn first_config(&mut self) -> &Config {
         self.first_config.get_or_insert_with(|| self.config.clone())
     }
 
-    /// The same, without saying that it begins.
+    /// The same, without fixing them.
     fn first_config_so_far(&self) -> &Config {
         self.first_config.as_ref().unwrap_or(&self.config)
     }

@@ -1,7 +1,7 @@
 //! PyTorch's own allocator, observed: a recording without a heap of ours.
 //!
-//! PyTorch tells of each entry under its lock of the device. Nothing here calls PyTorch or waits for Python, so the
-//! locks are taken in one order: PyTorch's, then the start's, then the process's, then the device's recording.
+//! PyTorch reports each entry with its lock of the device held. Nothing here calls PyTorch or waits for Python, so
+//! the locks are taken in one order: PyTorch's, then the start's, then the process's, then the device's recording.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -38,7 +38,7 @@ const OFF: u8 = 0;
 const STARTING: u8 = 1;
 const ON: u8 = 2;
 
-/// While starting: what each device's trace said since the snapshot.
+/// While starting: each device's trace entries since the snapshot.
 static WAITING: Mutex<BTreeMap<c_int, Vec<TraceEntry>>> = Mutex::new(BTreeMap::new());
 
 fn waiting() -> MutexGuard<'static, BTreeMap<c_int, Vec<TraceEntry>>> {
@@ -55,7 +55,7 @@ pub(super) fn is_any() -> bool {
     devices().next().is_some()
 }
 
-/// Gets ready to hear of the snapshot that the recording begins with.
+/// Prepares for the entry of the snapshot that the recording begins with.
 pub(crate) fn begin() -> Result<(), Error> {
     with(|_| match heaps().next() {
         None => Ok(()),
@@ -85,8 +85,8 @@ pub(crate) fn see(device: c_int, entry: &TraceEntry) -> Result<(), Error> {
     Ok(())
 }
 
-/// The entry with its stack, or without one where the settings sample and pass its call by. What the device gave and
-/// took keeps its own: there is little of that.
+/// The entry with its stack, or without one if sampling skips its call. Segment entries always keep their stack: they
+/// are few.
 fn sampled(entry: &TraceEntry) -> TraceEntry {
     use TraceAction::{Alloc, FreeRequested};
     let is_sampled = matches!(entry.action, Alloc | FreeRequested) && entry.stack != StackId::NONE;
@@ -95,10 +95,10 @@ fn sampled(entry: &TraceEntry) -> TraceEntry {
     TraceEntry { stack, ..*entry }
 }
 
-/// Records the entries; their stacks are told first.
+/// Records the entries, after their stacks.
 fn follow(observed: &Observed, device: c_int, entries: &[TraceEntry]) {
     for entry in entries {
-        stacks::tell_observed(device, entry.stack);
+        stacks::write_observed(device, entry.stack);
     }
     let mut observer = observed.lock();
     for entry in entries {
@@ -130,7 +130,7 @@ fn is_open(device: c_int) -> bool {
     slot_of(&DEVICES, device).is_ok_and(|slot| slot.get().is_some())
 }
 
-/// What a device held at the snapshot.
+/// Opens a device with its segments at the snapshot.
 pub(crate) fn base(device: c_int, fraction: f64, segments: Vec<SegmentState>) -> Result<(), Error> {
     let mut pools: Vec<PoolState> = Vec::new();
     for segment in segments.iter().filter(|segment| !segment.pool.is_default()) {
@@ -161,7 +161,7 @@ pub(crate) fn ready() -> Result<(), Error> {
     Ok(())
 }
 
-/// The forked child of an observed process tells nobody anything.
+/// The forked child of an observed process records nothing.
 pub(super) fn after_fork_child() {
     if is_any() {
         STAGE.store(OFF, Ordering::Release);
@@ -205,19 +205,19 @@ pub(super) fn set_config(config: &Config) {
     devices().for_each(|observed| observed.lock().set_config(config.clone()));
 }
 
-/// What a tape does not know but concludes while PyTorch's allocator is observed.
+/// The facts on a tape that are inferred while PyTorch's allocator is observed.
 pub(super) fn inferred() -> Vec<String> {
     if STAGE.load(Ordering::Acquire) == OFF {
         return Vec::new();
     }
     vec![
         "PyTorch's own allocator was observed: sizes of blocks follow from its rules, scopes of private pools are as \
-         short as their allocations allow, and the cause of segments that went back is told from what came next"
+         short as their allocations allow, and the cause of a segment's release is inferred from the entries after it"
             .to_owned(),
     ]
 }
 
-/// Writes what waits for its successor: a tape or the process is about to end, or somebody wants all until now.
+/// Writes entries that wait for a later one: a tape or the process is about to end, or a reader wants all until now.
 pub(super) fn settle() {
     devices().for_each(|observed| observed.lock().settle());
 }
@@ -256,7 +256,7 @@ fn make(process: &mut Process, id: DeviceId, base: BaseState) -> Result<&'static
     }
     let ring = recorder.ring().map(std::sync::Arc::clone);
     if let Some(ring) = &ring {
-        stacks::tell(id.0.into(), ring);
+        stacks::attach_ring(id.0.into(), ring);
         ring.describe(&Meta { devices: vec![meta.clone()], ..process.meta() });
     }
     let is_changed = config != process.config;

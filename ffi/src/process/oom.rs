@@ -1,4 +1,4 @@
-//! Observers of out of memory: told before the exception, with no lock held (`attachOutOfMemoryObserver`).
+//! Observers of out of memory: called before the exception, with no lock held (`attachOutOfMemoryObserver`).
 
 use allocator::heap::{AllocError, Rejection};
 use std::ffi::{c_int, c_void};
@@ -6,16 +6,16 @@ use std::ffi::{c_int, c_void};
 use super::{lock, tape, with};
 use crate::error::Error;
 
-/// What an observer waits for.
+/// The event that an observer is called at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Occasion {
-    /// Memory is out: bytes of the segment that was asked for, bytes that may be used, bytes that the device has free.
+    /// Out of memory: bytes of the requested segment, bytes that may be used, free bytes of the device.
     OutOfMemory,
-    /// Refused before the device was asked: bytes of the segment, bytes reserved, bytes that the device has.
+    /// Refused before an allocation on the device: bytes of the segment, bytes reserved, the device's bytes.
     Rejection,
 }
 
-/// What is called: with the caller's word, the device, and the occasion's three numbers.
+/// The function that is called: with the caller's pointer, the device, and the occasion's three numbers.
 pub(crate) type Function =
     unsafe extern "C-unwind" fn(user: *mut c_void, device: c_int, u64, u64, u64);
 
@@ -56,7 +56,7 @@ pub(crate) fn observed(error: AllocError) -> AllocError {
         }
         _ => return error,
     };
-    // Whoever reads the tape because of this finds it there, whatever the program does next. A tape that cannot be
+    // A reader of the tape finds this out of memory there, whatever the program does next. A tape that cannot be
     // written has warned already.
     let _ = tape::flush();
     // One may allocate, fail and come here again: the list is not locked while they run.

@@ -35,11 +35,11 @@ pub(crate) fn heap_for(device: c_int, stream: Stream) -> Result<&'static Heap, E
     }
 }
 
-/// Other calls may have opened the heap before; now PyTorch surely uses us, and its hooks can be
-/// set.
+/// Other calls may have opened the heap before; at the first allocation PyTorch certainly uses this
+/// library, so its hooks can be set.
 ///
-/// It announces a capture to the hooks before it begins. Where they are set only now, that went
-/// unheard: the graph's memory would be used again behind its back.
+/// PyTorch calls the hooks before a capture begins. Hooks that are set during a capture have missed
+/// that call: the graph's memory would be reused while the graph still needs it.
 #[cold]
 fn first_allocation(device: c_int, stream: Stream) -> Result<&'static Heap, Error> {
     let heap = heap(device)?;
@@ -89,8 +89,8 @@ fn open(device: c_int) -> Result<&'static Heap, Error> {
     })
 }
 
-/// Lets the peer's device use the heap's expandable segments if it can. PyTorch tells a pluggable
-/// allocator nothing of peers, and plain allocations are within their reach anyway.
+/// Lets the peer's device use the heap's expandable segments if it can. PyTorch does not pass
+/// peers to a pluggable allocator, and peers can access plain allocations anyway.
 fn share(heap: &Heap, peer: &Heap) -> Result<(), Error> {
     let id = heap.lock()?.device_mut().id();
     let (peer, can_access) = {
@@ -123,7 +123,7 @@ fn make(process: &mut Process, id: DeviceId) -> Result<&'static Heap, Error> {
     }
     let heap: &Heap = Box::leak(Box::new(SharedHeap::new(heap)));
     if let Some(ring) = ring {
-        stacks::tell(id.0.into(), &ring);
+        stacks::attach_ring(id.0.into(), &ring);
         let recording = Recording { subject: Subject::Heap(heap), ring, device: meta };
         process.record_on_tape(&recording);
         process.recordings.push(recording);

@@ -28,7 +28,7 @@ struct End {
     detail: String,
 }
 
-/// What is known about the program.
+/// Facts about the program.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     torch_version: Option<String>,

@@ -14,7 +14,7 @@ use super::observe::Observed;
 use super::{Heap, stacks};
 use crate::error::Error;
 
-/// What records into a ring: a heap of ours, or PyTorch's own allocator.
+/// The source of a ring's records: a heap of this library, or PyTorch's own allocator.
 #[derive(Clone, Copy)]
 pub(super) enum Subject {
     Heap(&'static Heap),
@@ -67,7 +67,7 @@ impl Recording {
         Ok(())
     }
 
-    /// What a tape needs to record it.
+    /// This recording as a source of a tape.
     pub(super) fn source(&self) -> TapeSource {
         let (subject, ring) = (self.subject, Arc::clone(&self.ring));
         TapeSource {

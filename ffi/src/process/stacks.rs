@@ -1,7 +1,7 @@
-//! Whose call stacks are recorded: before any lock, as the thread that has Python's may be waiting for ours.
+//! Capture of call stacks: before any lock, as the thread that has Python's may be waiting for ours.
 //!
-//! Two may want them, the tape (`stacks` in `VRAMTAPE_CONF`) and PyTorch's memory history. A call has one stack: while
-//! there is a history, it is the one that the history asks for, and the tape has it too.
+//! Stacks have two readers, the tape (`stacks` in `VRAMTAPE_CONF`) and PyTorch's memory history. A call has one stack:
+//! while there is a history, it is the one that the history asks for, and the tape has it too.
 
 use std::ffi::c_int;
 use std::num::NonZero;
@@ -18,17 +18,17 @@ use super::{DEVICES_MAX, autograd, slot_of};
 /// Room in each ring's file where stacks are recorded: 100,000 distinct ones take 1 to 12 MiB, by how much they share.
 const TEXT_BYTES: usize = 16 << 20;
 
-/// Which calls' stacks are captured: those that somebody wants.
+/// Calls whose stacks are captured: those that the tape or the history wants.
 static WANTED: AtomicU8 = AtomicU8::new(NONE);
 const NONE: u8 = 0;
 const ALLOC: u8 = 1;
 const FREE: u8 = 2;
 const RELEASE: u8 = 4;
 
-/// What the tape wants, and how it is captured; set once, when the process begins.
+/// Calls that the tape wants, and how they are captured; set once, when the process begins.
 static TAPE: OnceLock<Tape> = OnceLock::new();
 
-/// What the history wants: calls as above, and [`NATIVE`].
+/// Calls that the history wants, as above, and [`NATIVE`].
 static HISTORY: AtomicU8 = AtomicU8::new(NONE);
 const NATIVE: u8 = 8;
 static HISTORY_PYTHON: LazyLock<Stacks> = LazyLock::new(|| Stacks::new(Frames::Python));
@@ -44,7 +44,7 @@ struct Tape {
     every_bytes: Option<NonZero<u64>>,
 }
 
-/// Whose stacks a memory history has.
+/// Calls whose stacks are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
     None,
@@ -120,8 +120,8 @@ pub(super) fn text_bytes() -> Option<usize> {
     TAPE.get().map(|_| TEXT_BYTES)
 }
 
-/// The device's stacks are told to the readers of this ring, where stacks are recorded.
-pub(super) fn tell(device: c_int, ring: &Arc<Ring>) {
+/// Sets the ring that the device's stacks are written to, where stacks are recorded.
+pub(super) fn attach_ring(device: c_int, ring: &Arc<Ring>) {
     if TAPE.get().is_some()
         && let Ok(slot) = slot_of(&RINGS, device)
     {
@@ -155,7 +155,7 @@ pub(crate) fn of_free(device: c_int, size_bytes: usize) -> StackId {
     }
 }
 
-/// The stack of a call that gives memory back to the device. There are few, and all are of interest.
+/// The stack of a call that returns memory to the device. There are few, so sampling skips none.
 pub(crate) fn of_release(device: c_int) -> StackId {
     capture(WANTED.load(Ordering::Relaxed) & RELEASE, device, None)
 }
@@ -202,7 +202,7 @@ fn of_tape(tape: &Tape, is_allocation: bool) -> StackId {
     }
 }
 
-/// The stack of a call of PyTorch's own allocator, on its way to PyTorch's lock: no ring knows it until it is told.
+/// The stack of a call of PyTorch's own allocator, before PyTorch's lock: no ring has it before [`write_observed`].
 pub(crate) fn of_observed() -> StackId {
     match TAPE.get() {
         Some(tape) if WANTED.load(Ordering::Relaxed) != NONE => of_tape(tape, true),
@@ -217,8 +217,8 @@ pub(super) fn sampled(id: StackId, size_bytes: u64) -> StackId {
     if is_taken { id } else { StackId::NONE }
 }
 
-/// Tells the device's ring of a stack before something is recorded with it.
-pub(super) fn tell_observed(device: c_int, id: StackId) {
+/// Writes a stack to the device's ring before an entry is recorded with it.
+pub(super) fn write_observed(device: c_int, id: StackId) {
     if id != StackId::NONE
         && let Some(ring) = ring(device)
     {

@@ -83,7 +83,7 @@ impl Process {
         tapes.map(|tape| (tape.path.clone(), tape.recorder.request_flush())).collect()
     }
 
-    /// What a tape says about the process, devices apart.
+    /// The description of the process on a tape, without its devices.
     pub(super) fn meta(&self) -> Meta {
         let variable = |name| env::var(name).ok();
         let hostname = fs::read_to_string("/proc/sys/kernel/hostname").ok();

@@ -14,9 +14,9 @@ use crate::error::Error;
 
 static IS_CACHING: AtomicBool = AtomicBool::new(true);
 
-/// What is out, and the device it is of. A block goes back to where it came from, whatever was switched since.
+/// Live uncached blocks and their devices. A block is freed where it was allocated, even after a switch of caching.
 static GIVEN: LazyLock<Mutex<HashMap<Addr, c_int>>> = LazyLock::new(Mutex::default);
-/// How many are out: a free looks for its address where there are any.
+/// The number of them: a free looks up its address only if there are any.
 static GIVEN_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Holds the list still, so that a fork finds it whole. No lock is taken while it is held.

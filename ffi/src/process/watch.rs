@@ -1,4 +1,4 @@
-//! Who is told of every event of every device, those still to be opened included.
+//! Watchers of every event of every device, devices opened later included.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Makes the watcher of one device.
 type Make = Box<dyn Fn(DeviceId) -> Box<dyn Watcher> + Send>;
 
-/// One who wants to know.
+/// A registered watcher.
 pub(super) struct Watch {
     id: WatchId,
     make: Make,
@@ -32,7 +32,7 @@ impl Watch {
     }
 }
 
-/// Tells the watcher that `make` gives for a device of all that happens there from here on.
+/// Makes a watcher for each device; it sees every later event there.
 pub(crate) fn begin(
     make: impl Fn(DeviceId) -> Box<dyn Watcher> + Send + 'static,
 ) -> Result<WatchId, Error> {
@@ -49,13 +49,13 @@ pub(crate) fn begin(
     })
 }
 
-/// Ends what [`begin`] began. When this returns, nobody is told any more.
+/// Removes the watchers of one [`begin`]. None is called after this returns.
 pub(crate) fn end(id: WatchId) -> Result<(), Error> {
     with(|process| {
         let watches = process.watches.len();
         process.watches.retain(|watch| watch.id != id);
         if process.watches.len() == watches {
-            return Err(Error::value(format!("{} is nobody who watches", id.0)));
+            return Err(Error::value(format!("no trace watcher has the number {}", id.0)));
         }
         for heap in heaps() {
             heap.lock()?.recorder_mut().unwatch(id);

@@ -36,7 +36,7 @@ impl From<&Entry> for Trace {
     }
 }
 
-/// What PyTorch's `allocator_settings` says of the device's memory. Pinned memory is PyTorch's own.
+/// The entries of PyTorch's `allocator_settings` about the device's memory. Pinned memory is PyTorch's own.
 #[derive(Serialize)]
 pub(super) struct Settings {
     #[serde(rename = "PYTORCH_CUDA_ALLOC_CONF")]

@@ -51,7 +51,7 @@ impl Filter {
         }
     }
 
-    /// What the filter goes by, told from the name of its type: a graph's filters are lambdas of
+    /// The criterion of the filter, inferred from the name of its type: a graph's filters are lambdas of
     /// `at::cuda::CUDAGraph`, in 2.11 and in 2.15.
     pub(crate) fn kind(&self) -> ScopeFilter {
         // SAFETY: the copy is ours and alive.

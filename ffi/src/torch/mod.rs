@@ -1,4 +1,4 @@
-//! What is said to PyTorch beside the C ABI: exceptions, hooks, and the pool filter that it hands
+//! Calls into PyTorch besides the C ABI: exceptions, hooks, and the pool filter that it hands
 //! us. The C++ lies in `cpp/` and uses no header of PyTorch: it finds what it needs by name in the
 //! libraries that the process has loaded.
 
@@ -35,7 +35,7 @@ pub(crate) fn raise(exception: Exception, message: &str) {
     unsafe { vramtape_torch_raise(mangled.as_ptr(), message.as_ptr().cast(), message.len()) };
 }
 
-/// Whose behaviour to reproduce where nobody says: that of the PyTorch in the process.
+/// The PyTorch version to reproduce by default: that of the process.
 pub(crate) fn running() -> Compat {
     version().map_or_else(Compat::default, |version| Compat::of_torch(&version))
 }

@@ -11,7 +11,7 @@ static void versions(void) {
 }
 
 static void allocation(void) {
-    CHECK(tells(text_of_stats(0), "\"num_device_alloc\":0"));
+    CHECK(contains(text_of_stats(0), "\"num_device_alloc\":0"));
     vramtape_init(2);
     CHECK(vramtape_malloc(0, 0, kStream) == NULL);
     CHECK(vramtape_last_error() == NULL);
@@ -19,8 +19,8 @@ static void allocation(void) {
     void *small = vramtape_malloc(1000, 0, kStream);
     void *large = vramtape_malloc(3 << 20, 0, kStream);
     CHECK(small != NULL && large != NULL && small != large);
-    CHECK(tells(text_of_stats(0), "\"num_device_alloc\":2"));
-    CHECK(tells(text_of_snapshot(0, 0, 0), "\"state\":\"active_allocated\""));
+    CHECK(contains(text_of_stats(0), "\"num_device_alloc\":2"));
+    CHECK(contains(text_of_snapshot(0, 0, 0), "\"state\":\"active_allocated\""));
 
     void *part = vramtape_malloc(1000, 0, kStream);
     size_t size = 0;
@@ -35,12 +35,12 @@ static void allocation(void) {
     // Used by another stream: the free waits for it, here until the next allocation looks.
     vramtape_record_stream(large, kOtherStream);
     vramtape_free(large, 3 << 20, 0, kStream);
-    CHECK(tells(text_of_snapshot(0, 0, 0), "\"state\":\"active_pending_free\""));
+    CHECK(contains(text_of_snapshot(0, 0, 0), "\"state\":\"active_pending_free\""));
     CHECK(vramtape_malloc(3 << 20, 0, kStream) == large);
     vramtape_free(large, 3 << 20, 0, kStream);
 
     vramtape_empty_cache();
-    CHECK(tells(text_of_snapshot(0, 0, 0), "{\"segments\":[]}"));
+    CHECK(contains(text_of_snapshot(0, 0, 0), "{\"segments\":[]}"));
     CHECK(vramtape_error_count() == 0);
 }
 
@@ -49,7 +49,7 @@ static void statistics(void) {
     vramtape_free(ptr, 512, 0, kStream);
     CHECK(vramtape_reset_peak_stats(0) == VRAMTAPE_OK);
     CHECK(vramtape_reset_accumulated_stats(0) == VRAMTAPE_OK);
-    CHECK(tells(text_of_stats(0), "\"allocation\":{\"all\":{\"current\":0,\"peak\":0,\"allocated\":0,\"freed\":0}"));
+    CHECK(contains(text_of_stats(0), "\"allocation\":{\"all\":{\"current\":0,\"peak\":0,\"allocated\":0,\"freed\":0}"));
     char tiny[4] = "xyz";
     CHECK(vramtape_stats(0, tiny, sizeof tiny) > 4 && tiny[0] == '\0');
 
@@ -80,15 +80,15 @@ static void pools(void) {
     void *inside = vramtape_malloc(5 << 20, 0, kStream);
     void *outside = vramtape_malloc(5 << 20, 0, kOtherStream);
     vramtape_end_allocate_to_pool(0, 0, 7);
-    CHECK(tells(text_of_snapshot(0, 0, 7), "\"segment_pool_id\":[0,7]"));
-    CHECK(tells(text_of_snapshot(0, 0, 0), "\"segment_pool_id\":[0,0]"));
+    CHECK(contains(text_of_snapshot(0, 0, 7), "\"segment_pool_id\":[0,7]"));
+    CHECK(contains(text_of_snapshot(0, 0, 0), "\"segment_pool_id\":[0,0]"));
 
     vramtape_free(inside, 5 << 20, 0, kStream);
     vramtape_free(outside, 5 << 20, 0, kOtherStream);
     vramtape_release_pool(0, 0, 7);
     vramtape_release_pool(0, 0, 7);
     CHECK(vramtape_pool_empty_cache(0, 0, 7) == VRAMTAPE_OK);
-    CHECK(tells(text_of_snapshot(0, 0, 7), "{\"segments\":[]}"));
+    CHECK(contains(text_of_snapshot(0, 0, 7), "{\"segments\":[]}"));
     vramtape_empty_cache();
     CHECK(vramtape_error_count() == 0);
 }
@@ -101,7 +101,7 @@ static void settings(void) {
     CHECK(strcmp(text, "max_split_size_mb:64") == 0);
     CHECK(vramtape_set_settings("expandable_segments:True") == VRAMTAPE_OK);
     void *ptr = vramtape_malloc(100 << 20, 1, kStream);
-    CHECK(tells(text_of_snapshot(1, 0, 0), "\"is_expandable\":true"));
+    CHECK(contains(text_of_snapshot(1, 0, 0), "\"is_expandable\":true"));
     vramtape_free(ptr, 100 << 20, 1, kStream);
     vramtape_empty_cache();
     CHECK(vramtape_set_settings("expandable_segments:False") == VRAMTAPE_OK);

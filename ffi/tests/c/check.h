@@ -1,4 +1,4 @@
-// What the C tests share: a check that says where it failed.
+// Shared by the C tests: a check that prints where it failed.
 #pragma once
 
 #include <stdio.h>
@@ -58,7 +58,7 @@ static inline char *text_of_snapshot(int device, uint64_t pool_0, uint64_t pool_
 }
 
 // Whether a text contains another; frees the first.
-static inline bool tells(char *text, const char *part) {
+static inline bool contains(char *text, const char *part) {
     const bool found = strstr(text, part) != NULL;
     if (!found) {
         fprintf(stderr, "not found: %s\nin: %s\n", part, text);

@@ -33,7 +33,7 @@ static void mark_in_another_thread(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-// What a child does is not on its parent's tape, and it has none of its own.
+// A child's allocations are not on its parent's tape, and it has no tape of its own.
 static void fork_and_allocate(void) {
     const pid_t pid = fork();
     CHECK(pid >= 0);

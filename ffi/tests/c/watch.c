@@ -1,4 +1,4 @@
-// Who watches is told of every entry of PyTorch's trace, and who observes of every out of memory.
+// Watchers are called with every entry of PyTorch's trace, and observers at every out of memory.
 
 #include "check.h"
 
@@ -34,7 +34,7 @@ static void observe(void *user, int device, uint64_t segment_bytes, uint64_t all
     CHECK(device == 0);
     *seen = (struct Seen){seen->count + 1, segment_bytes, allowed_bytes, free_bytes};
     // No lock is held.
-    CHECK(tells(text_of_stats(0), "\"num_ooms\":1"));
+    CHECK(contains(text_of_stats(0), "\"num_ooms\":1"));
 }
 
 static void watching(void) {
@@ -65,13 +65,13 @@ static void watching(void) {
     CHECK(second.count == first.count + 2);
     for (size_t i = 0; i < at; ++i) {
         // The end is padding.
-        const size_t told = offsetof(struct VramtapeTraceEntry, cuts_segment) + sizeof first.entries[0].cuts_segment;
-        CHECK(memcmp(&first.entries[i], &second.entries[i], told) == 0);
-        // The first of two allocations that leave a rest of the segment, and nothing else.
+        const size_t size = offsetof(struct VramtapeTraceEntry, cuts_segment) + sizeof first.entries[0].cuts_segment;
+        CHECK(memcmp(&first.entries[i], &second.entries[i], size) == 0);
+        // Only the first of the two allocations that leave a rest of the segment.
         CHECK(first.entries[i].cuts_segment == (i == 1));
     }
 
-    REFUSED(CHECK(vramtape_unwatch(one) == VRAMTAPE_ERROR), "nobody who watches");
+    REFUSED(CHECK(vramtape_unwatch(one) == VRAMTAPE_ERROR), "no trace watcher");
     REFUSED(CHECK(vramtape_watch(NULL, NULL) == -1), "watcher is NULL");
 }
 

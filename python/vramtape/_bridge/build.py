@@ -28,7 +28,7 @@ PREBUILT = _HERE / "prebuilt"
 _LIMIT_SECONDS = 900
 
 
-# What a compiler says when the machine is at fault, and not what it compiles.
+# Compiler messages caused by the machine, not by the sources.
 _DISTURBANCES = ("No space left", "quota exceeded", "Killed", "out of memory", "Cannot allocate memory")
 
 
@@ -75,7 +75,7 @@ def cache() -> Path:
 
 
 def key(torch: Any) -> str:
-    """What a build is named by."""
+    """Returns the key that names a build."""
     sources = hashlib.sha256()
     files = {*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h"), header()}
     for path in sorted(files, key=lambda path: path.name):  # The same in a checkout and as installed.

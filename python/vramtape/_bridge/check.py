@@ -1,4 +1,4 @@
-"""What the bridge finds on this machine, for ``vramtape doctor``."""
+"""Checks the bridge's requirements on this machine, for ``vramtape doctor``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from . import build, toolchain, trust
 
 @dataclass(frozen=True)
 class Check:
-    """Whether the bridge can be had for a torch, and why not.
+    """Whether the bridge is available for a torch, and why not.
 
     ``built`` is the file, if there is one already; ``compiler`` what would build it. ``problems`` are sentences that
-    say what is missing and what to do; none are there where the bridge can be had.
+    say what is missing and what to do; empty if the bridge is available.
     """
 
     built: Optional[Path]

@@ -1,4 +1,4 @@
-"""What it takes to compile against the installed torch: a C++ compiler, torch's headers and CUDA's."""
+"""The tools to compile against the installed torch: a C++ compiler, torch's headers and CUDA's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Toolchain:
 
 
 def find(torch: Any) -> Toolchain:
-    """What this machine has for the torch in this process."""
+    """Returns the tools on this machine for the torch in this process."""
     found = Toolchain()
     compiler = _compiler()
     if compiler is None:
@@ -66,7 +66,7 @@ def flags(torch: Any) -> list[str]:
 
 
 def libraries(torch: Any) -> list[str]:
-    """What the file is linked against: libraries that torch has loaded already, found by their names then."""
+    """Returns the linker flags. Torch has loaded these libraries already, so they are found by their names."""
     return [f"-L{Path(torch.__file__).parent / 'lib'}", "-lc10", "-lc10_cuda", "-ltorch_cpu", "-ltorch_cuda"]
 
 

@@ -1,4 +1,4 @@
-"""What happens in a process of a run when it imports torch."""
+"""Attaches vramtape to a process of a run when it imports torch."""
 
 from __future__ import annotations
 

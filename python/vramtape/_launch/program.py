@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-# What the first bytes of a file say.
+# The first bytes of a file that identify its kind.
 _ELF = b"\x7fELF"
 _SHEBANG = b"#!"
 # As long a first line as Linux reads.
@@ -14,7 +14,7 @@ _PYTHON_SUFFIXES = (".py", ".pyw", ".pyz")
 
 
 def command_line(words: list[str], python: list[str]) -> list[str]:
-    """What to become for a program and its arguments; ``python`` is this Python with its flags.
+    """Returns the command to execute for a program and its arguments; ``python`` is this Python with its flags.
 
     :raises ValueError: where there is no such program, or it cannot be started; the text says what to do
     """

@@ -18,7 +18,7 @@ RUN = "VRAMTAPE_RUN"
 FIRST = "VRAMTAPE_RUN_FIRST"
 _NAMES = "VRAMTAPE_RUN_NAMES"
 _SHOWN_MAX = 4
-# What a line of the list begins with that says that a tape ended early; names are absolute paths.
+# The first character of a line about a tape that ended early; other lines are absolute paths.
 _FAILED = "!"
 _is_said = False
 
@@ -118,7 +118,7 @@ def _noted() -> list[str]:
 
 
 def say(text: str, is_important: bool = False) -> None:
-    """One line to whoever started the run."""
+    """Prints one line for the user."""
     if is_important or os.environ.get(RUN) != "quiet":
         _text.say(text)
 

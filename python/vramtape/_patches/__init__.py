@@ -1,4 +1,4 @@
-"""What PyTorch lacks under a pluggable allocator, filled in: its entry points in ``torch._C``, answered by our core.
+"""Entry points of ``torch._C`` that PyTorch lacks under a pluggable allocator, implemented by vramtape's core.
 
 Replacing them there keeps torch's own Python over them, with its formatting, and reaches names that were bound early.
 Each module here has ``entry_points(torch)``, the replacements of one group by name; those that the torch at hand does

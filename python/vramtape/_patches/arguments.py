@@ -1,4 +1,4 @@
-"""What the entry points check of their arguments, with PyTorch's errors."""
+"""The argument checks of the entry points, with PyTorch's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What inductor's trees of CUDA graphs ask of a pool (``torch.compile(mode="reduce-overhead")``): the bridge has it.
+"""Pool checkpoints of inductor's CUDA graph trees (``torch.compile(mode="reduce-overhead")``), only in the bridge.
 
 Going back to a checkpoint gives tensors new deleters, which only C++ inside torch can. Torch's own error says to file
 an issue with torch; ours says what to do.

@@ -153,7 +153,7 @@ def _create(device: int, pool: tuple[int, int], allocator: Optional[Any]) -> Non
 
 
 def _release(torch: ModuleType, device: int, pool: tuple[int, int], use_on_oom: bool) -> None:
-    """What the destructor of torch's class does."""
+    """As the destructor of torch's class."""
     if use_on_oom:
         _runtime.call("pool_set_use_on_oom", device, *pool, False)
     _runtime.load().vramtape_release_pool(device, *pool)

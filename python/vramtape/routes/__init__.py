@@ -1,6 +1,6 @@
-"""The ways to be in a PyTorch process, a module each: ``activate()`` takes the way or says why it cannot be had.
+"""The integration routes, a module each: ``activate()`` activates the route or raises :class:`Unavailable`.
 
-What it returns, if anything, says what is lacking all the same.
+It returns a description of the parts that are missing all the same, or None.
 
 ``bridge``: PyTorch's allocator is a C++ class over ours, and everything under ``torch.cuda`` works natively.
 ``pluggable``: PyTorch's pluggable allocator, with the entry points of ``torch._C`` that it lacks filled in.
@@ -9,13 +9,13 @@ What it returns, if anything, says what is lacking all the same.
 
 from __future__ import annotations
 
-# What replaces the allocator, the best first; `auto` takes the first that can be had.
+# Routes that replace the allocator, the best first; `auto` takes the first that is available.
 REPLACING = ("bridge", "pluggable")
 ALL = (*REPLACING, "observe")
 
 
 class Unavailable(RuntimeError):
-    """A route that cannot be had here; the text says why, and what would have to change."""
+    """A route that is unavailable here; the text says why, and what would have to change."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Observing where the tracker cannot be had: PyTorch's own memory history is recorded, and becomes a tape at the end.
+"""Observing where the tracker is unavailable: PyTorch's own memory history is recorded, and becomes a tape at the end.
 
 It lies in the process's memory until then, so that a process that is killed leaves nothing; there is no ring. A program
 that records a history of its own decides what is in it.

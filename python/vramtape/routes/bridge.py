@@ -33,7 +33,7 @@ def activate() -> None:
 
 
 def _follow_settings(entry_points: Any) -> None:
-    """Before 2.9 PyTorch has no place where the bridge hears of new settings: the entry point tells us too."""
+    """Before 2.9 PyTorch reports new settings to no allocator: the entry point is wrapped instead."""
     name = "_cuda_cudaCachingAllocator_set_allocator_settings"
     torchs = getattr(entry_points, name)
 

@@ -1,9 +1,9 @@
 """The route that replaces nothing: PyTorch's own allocator stays, and every entry of its trace goes to the ring and the
 tape as if our allocator had acted.
 
-A tracker in C++ hears the entries, under PyTorch's lock and without Python's. What it cannot hear, the calls that empty
-the cache, limit it, reset statistics or change settings, is told from around the entry points of ``torch._C``, which
-answer as they did.
+A tracker in C++ receives the entries, with PyTorch's lock and without Python's. The trace has no entries for calls that
+empty the cache, limit it, reset statistics or change settings: these are recorded by wrappers of the entry points of
+``torch._C``, whose results do not change.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from . import _history
 
 # PyTorch's default pool, which stands for everything.
 _ALL = (0, 0)
-# Entry points of `torch._C` that torch may have, the export that hears of them when they are done, and what it hears
-# besides their arguments.
-_TOLD_AFTERWARDS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
+# Entry points of `torch._C` that torch may have, the export that is called after them, and its arguments besides
+# theirs.
+_RECORDED_AFTERWARDS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
     ("_cuda_setMemoryFraction", "observe_memory_fraction", ()),
     ("_cuda_resetPeakMemoryStats", "observe_reset", (True,)),
     ("_accelerator_resetPeakStats", "observe_reset", (True,)),
@@ -53,12 +53,12 @@ def activate() -> Optional[str]:
 
 def _attach(bridge: ctypes.CDLL, c: Any) -> None:
     refusal = bridge.vramtape_bridge_observe()
-    if refusal is not None:  # The program is not to end for that.
+    if refusal is not None:  # Not a reason to end the program.
         _text.warn(f"vramtape records nothing: {refusal.decode(errors='replace')}", stacklevel=2)
         return
     for name in ("_cuda_emptyCache", "_accelerator_emptyCache"):
         _wrap(c, name, _around_empty_cache)
-    for name, export, more in _TOLD_AFTERWARDS:
+    for name, export, more in _RECORDED_AFTERWARDS:
         _wrap(c, name, functools.partial(_then, export=export, more=more))
 
 
@@ -81,7 +81,7 @@ def _around_empty_cache(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _then(call: Callable[..., Any], export: str, more: tuple[Any, ...]) -> Callable[..., Any]:
-    def told(*arguments: Any) -> Any:
+    def recorded(*arguments: Any) -> Any:
         answer = call(*arguments)
         try:
             _runtime.call(export, *arguments, *more)
@@ -89,4 +89,4 @@ def _then(call: Callable[..., Any], export: str, more: tuple[Any, ...]) -> Calla
             _text.warn(f"vramtape did not record that: {error}", stacklevel=2)
         return answer
 
-    return told
+    return recorded

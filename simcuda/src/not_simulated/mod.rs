@@ -1,4 +1,4 @@
-//! What PyTorch imports and nothing here simulates: each answers "not supported" and says so once.
+//! Entry points that PyTorch imports and that are not simulated: each returns "not supported" and prints that once.
 
 mod list;
 

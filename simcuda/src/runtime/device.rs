@@ -81,7 +81,7 @@ pub(super) struct DeviceProperties<const DEPRECATED: usize> {
 type Cuda12Properties = DeviceProperties<1>;
 type Cuda13Properties = DeviceProperties<0>;
 
-// What `driver_types.h` of CUDA 12.6, 13.0 and 13.2 has; tests/python/simcuda/layouts.py compiles it with the headers.
+// As in `driver_types.h` of CUDA 12.6, 13.0 and 13.2; tests/python/simcuda/layouts.py compiles it with the headers.
 const _: () = assert!(size_of::<Cuda12Properties>() == 1032);
 const _: () = assert!(offset_of!(Cuda12Properties, total_global_mem) == 288);
 const _: () = assert!(offset_of!(Cuda12Properties, multi_processor_count) == 388);
@@ -189,7 +189,7 @@ runtime! {
         out.set(properties(ordinal)?)
     }
 
-    /// What `cudaGetDeviceProperties` is called in CUDA 12.
+    /// The symbol of `cudaGetDeviceProperties` in CUDA 12.
     fn cudaGetDeviceProperties_v2(out: Out<Cuda12Properties>, ordinal: c_int) {
         out.set(properties(ordinal)?)
     }

@@ -16,7 +16,7 @@ pub(super) struct Dim3 {
     z: u32,
 }
 
-/// What `<<<...>>>` leaves for the launch that follows.
+/// The configuration that `<<<...>>>` leaves for the launch after it.
 #[derive(Clone, Copy)]
 struct Configuration {
     grid: Dim3,

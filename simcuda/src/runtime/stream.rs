@@ -97,7 +97,7 @@ runtime! {
         capture::info(stream, capture::Info { status, id, graph, terminals, terminal_count })
     }
 
-    /// What `cudaStreamGetCaptureInfo` is called in CUDA 12.
+    /// The symbol of `cudaStreamGetCaptureInfo` in CUDA 12.
     fn cudaStreamGetCaptureInfo_v2(
         stream: u64, status: Out<CaptureStatus>, id: Out<u64>, graph: Out<u64>,
         terminals: Out<*const u64>, terminal_count: Out<usize>,

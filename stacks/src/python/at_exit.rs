@@ -1,4 +1,4 @@
-//! Hears of the interpreter's end before it begins.
+//! An `atexit` function, which runs before the interpreter's end begins.
 
 use std::ptr;
 

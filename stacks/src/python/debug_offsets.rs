@@ -31,7 +31,7 @@ fn groups(minor: u8) -> Option<Groups> {
     }
 }
 
-/// What the running interpreter says, if this version is known and it makes sense.
+/// The running interpreter's own offsets, if this version is known and they are plausible.
 pub(super) fn read(minor: u8) -> Option<Structs> {
     let runtime = api::variable(c"_PyRuntime")?;
     parse(minor, |index| {
@@ -76,7 +76,7 @@ fn parse(minor: u8, number: impl Fn(usize) -> u64) -> Option<Structs> {
 mod tests {
     use super::*;
 
-    /// What a 3.13.0 and a free-threaded 3.14 say, with every other number made implausible.
+    /// The offsets of 3.13.0 and of a free-threaded 3.14, with every other number made implausible.
     fn numbers(minor: u8, is_free_threaded: bool) -> Vec<u64> {
         let mut numbers = vec![u64::MAX; 64];
         numbers[0] = COOKIE;

@@ -1,4 +1,4 @@
-//! What needs the interpreter's lock: naming what is new, and the walk through CPython's own functions.
+//! Operations that need the interpreter's lock: naming new frames, and the walk through CPython's own functions.
 
 use std::ffi::{CStr, c_int};
 use std::{mem, ptr, slice, thread};
@@ -18,7 +18,7 @@ pub(super) struct Gil<'a> {
     exception: [Object; 3],
 }
 
-/// What is known of a place.
+/// The name, file and line of a place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PlaceText {
     pub(crate) name: String,

@@ -25,7 +25,7 @@ pub(super) enum Layout {
         back: usize,
         code: usize,
         lasti: usize,
-        /// What one step of `lasti` is, in bytes.
+        /// One step of `lasti`, in bytes.
         lasti_unit: u32,
     },
     /// 3.11 and later: frames are structs on a stack of the thread's.
@@ -97,8 +97,8 @@ impl Layout {
     /// `thread` is the address of the calling thread's own state, the layout is that of its interpreter, and the
     /// interpreter does not end meanwhile.
     ///
-    /// This thread runs our code and none of Python's: nobody changes its frames, so none of them can go away, whoever
-    /// holds the interpreter's lock.
+    /// This thread runs our code and none of Python's: its frames do not change, so none of them can go away, whichever
+    /// thread holds the interpreter's lock.
     #[inline]
     pub(super) unsafe fn walk(&self, thread: usize, take: impl FnMut(Place)) {
         match *self {
@@ -187,10 +187,10 @@ impl Structs {
     }
 }
 
-/// Reads a field of something of the interpreter's.
+/// Reads a field of an object of the interpreter.
 ///
 /// # Safety
-/// There is an initialised `T` at `offset` from `base`, which nobody changes meanwhile.
+/// There is an initialised `T` at `offset` from `base`, which does not change meanwhile.
 #[inline]
 unsafe fn field<T: Copy>(base: usize, offset: usize) -> T {
     let address = ptr::with_exposed_provenance::<T>(base.wrapping_add(offset));
@@ -202,7 +202,7 @@ unsafe fn field<T: Copy>(base: usize, offset: usize) -> T {
 mod tests {
     use super::*;
 
-    /// Where things are in the words below, in words.
+    /// Offsets of the objects below, in words.
     const THREAD: usize = 0;
     const FRAMES: [usize; 3] = [8, 24, 40];
     const CODE: usize = 56;
@@ -244,7 +244,7 @@ mod tests {
     fn walk(structs: Structs, words: &mut [usize], start: usize) -> Vec<Place> {
         let thread = words.as_mut_ptr().expose_provenance() + THREAD * 8;
         let mut places = Vec::new();
-        // SAFETY: the words hold what the layout says, and nobody else has them.
+        // SAFETY: the words hold the fields of the layout, and nothing else has a reference to them.
         unsafe { Layout::Structs(structs).walk(thread, |place| places.push(place)) };
         let code = words.as_ptr().addr() + start;
         assert!(places.iter().all(|place| place.code == code));

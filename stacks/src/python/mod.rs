@@ -84,8 +84,8 @@ impl Python {
         (!thread.is_null()).then_some(Thread(thread))
     }
 
-    /// The fingerprint of the thread's stack behind that of what is inside it, without any lock; `None` where that
-    /// cannot be had (yet).
+    /// The fingerprint of the thread's stack added to that of the frames inside it, without any lock; `None` where
+    /// the stack cannot be read (yet).
     #[inline]
     pub(crate) fn fingerprint(&self, thread: Thread, inside: Fingerprint) -> Option<Fingerprint> {
         if self.trust.load(Ordering::Relaxed) != TRUSTED {
@@ -97,7 +97,7 @@ impl Python {
         Some(print)
     }
 
-    /// The address of the function that runs Python's frames; 0 where it cannot be had.
+    /// The address of the function that runs Python's frames; 0 where it is unknown.
     pub(crate) fn interpreter() -> usize {
         api::variable(c"_PyEval_EvalFrameDefault").map_or(0, <*const u64>::addr)
     }
@@ -152,7 +152,7 @@ impl Python {
         }
     }
 
-    /// What the places of the thread's stack are, and keeps their code alive; `None` where the interpreter is ending.
+    /// Names the places of the thread's stack, and keeps their code alive; `None` where the interpreter is ending.
     /// Waits for the interpreter's lock; to be called without any lock of ours.
     pub(crate) fn resolve(&self, places: &[Place]) -> Option<Vec<PlaceText>> {
         let under_lock = |gil: &Gil<'_>| {

@@ -1,7 +1,7 @@
-"""Begins the allocator that the command line names, PyTorch's own ("native") or a route of ours; and what stories look
-at.
+"""Begins the allocator that the command line names, PyTorch's own ("native") or a route of vramtape; and the state that
+the stories compare.
 
-Addresses are left out where the two may differ, and so are times; what was allocated where is told by what is live.
+Addresses are left out where the two may differ, and so are times; the live blocks show where each allocation is.
 """
 
 import gc
@@ -37,7 +37,7 @@ def segments(found=None):
     """Segments and blocks, with addresses from the first segment on."""
     found = torch.cuda.memory_snapshot() if found is None else found
     base = {}
-    told = []
+    rows = []
     for segment in found:
         first = base.setdefault(segment["device"], segment["address"])
         blocks = [
@@ -48,13 +48,13 @@ def segments(found=None):
         rest = {
             key: value for key, value in segment.items() if key not in ("address", "blocks", "frames", "forward_frames")
         }
-        told.append([segment["address"] - first, own, blocks, sorted(rest.items())])
-    return told
+        rows.append([segment["address"] - first, own, blocks, sorted(rest.items())])
+    return rows
 
 
 def traces(snapshot):
     """The history, with addresses in the order of their first appearance."""
-    told = []
+    rows = []
     for device in snapshot["device_traces"]:
         seen = {}
         entries = []
@@ -63,8 +63,8 @@ def traces(snapshot):
             mine = [frame["name"] for frame in entry.get("frames", ()) if frame["filename"].startswith(HERE)]
             rest = {key: value for key, value in entry.items() if key not in ("addr", "time_us", "frames")}
             entries.append([address, "frames" in entry, mine, sorted(rest.items(), key=lambda pair: pair[0])])
-        told.append(entries)
-    return told
+        rows.append(entries)
+    return rows
 
 
 def churn():

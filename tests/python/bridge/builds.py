@@ -29,7 +29,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert "no C++ compiler" in check.check(torch).problems[0]
     compiler = Path(folder) / "compiler"
     os.environ["CXX"] = str(compiler)
-    # What the machine is to blame for is not remembered: next time it may have room, or memory.
+    # Failures caused by the machine are not cached: next time it may have disk space, or memory.
     for script, words in [
         ("echo 'fatal error: x.o: No space left on device' >&2; exit 1", "No space left"),
         ("kill -9 $$", "killed by signal 9"),

@@ -6,8 +6,8 @@ from begin import MIB, empty, numbers, torch, traces
 
 
 def out_of_memory(tell):
-    heard = []
-    torch._C._cuda_attach_out_of_memory_observer(lambda *numbers: heard.append(numbers))
+    observed = []
+    torch._C._cuda_attach_out_of_memory_observer(lambda *numbers: observed.append(numbers))
     held = empty(600 * MIB)
     for size in (500 * MIB, 1 << 61):
         try:
@@ -15,14 +15,14 @@ def out_of_memory(tell):
         except torch.OutOfMemoryError as error:
             # All of PyTorch's sentence: ours comes behind it. Where to read on is another page in each version.
             tell.setdefault("says", []).append(str(error).splitlines()[0].split("See documentation")[0])
-    tell["heard"] = heard
+    tell["observed"] = observed
     tell["smaller"] = empty(100 * MIB).numel()
     tell["numbers"] = numbers()
     del held
 
 
 def attach_rejection_observer(observe):
-    """By the C++ function: Python has none. What is returned has to live as long as the process."""
+    """By the C++ function: Python has none. The result has to live as long as the process."""
     import ctypes
     import os
     import subprocess
@@ -42,12 +42,12 @@ def attach_rejection_observer(observe):
 
 
 def rejections(tell):
-    """throw_on_cudamalloc_oom of 2.13 and later: what is told, counted, kept and left alone."""
+    """throw_on_cudamalloc_oom of 2.13 and later: observers, statistics, the cache and unaffected requests."""
     if not hasattr(torch._C, "_cuda_annotateMemory"):
         return
-    ooms, heard = [], []
+    ooms, observed = [], []
     torch.cuda.init()
-    keep = attach_rejection_observer(lambda *numbers: heard.append(numbers))
+    keep = attach_rejection_observer(lambda *numbers: observed.append(numbers))
     torch._C._cuda_attach_out_of_memory_observer(lambda *numbers: ooms.append(numbers))
     change = torch._C._accelerator_setAllocatorSettings
     torch.cuda.memory._record_memory_history(stacks="python")
@@ -91,27 +91,27 @@ def rejections(tell):
     ask("of the whole device", 2000)
     torch.cuda.reset_accumulated_memory_stats()
     tell["reset"] = numbers()
-    # PyTorch tells its observers from threads of their own.
-    counted = sum("rejected" in told[0] for told in tell.values() if isinstance(told, list))
+    # PyTorch calls its observers from threads of their own.
+    counted = sum("rejected" in said[0] for said in tell.values() if isinstance(said, list))
     for _ in range(100):
-        if len(heard) < counted:
+        if len(observed) < counted:
             time.sleep(0.1)
-    tell["heard"], tell["ooms"], tell["kept"] = sorted(heard), ooms, keep is not None
+    tell["observed"], tell["ooms"], tell["kept"] = sorted(observed), ooms, keep is not None
     tell["traces"] = traces(torch.cuda.memory._snapshot())
     torch.cuda.memory._record_memory_history(enabled=None)
     change("throw_on_cudamalloc_oom:False")
 
 
 def latched(tell):
-    """What the settings said when CUDA began holds for every device, also for one that is used later."""
+    """The settings at CUDA's initialization hold for every device, also for one that is used later."""
     torch.cuda.init()
     has_fraction = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 10)
     also = ",per_process_memory_fraction:0.25" if has_fraction else ""
     torch.cuda.memory._set_allocator_settings(f"max_split_size_mb:64{also}")
     held = [torch.empty(1000, device=f"cuda:{at}") for at in (0, 1)]
     for at in (0, 1):
-        told = [torch.cuda.get_per_process_memory_fraction(at)] if has_fraction else []
-        tell[str(at)] = [*told, torch.cuda.memory_stats(at)["max_split_size"], held[at].numel()]
+        limit = [torch.cuda.get_per_process_memory_fraction(at)] if has_fraction else []
+        tell[str(at)] = [*limit, torch.cuda.memory_stats(at)["max_split_size"], held[at].numel()]
 
 
 def fraction(tell):

@@ -1,4 +1,4 @@
-"""One story, told under PyTorch's own allocator or under a route of ours: what PyTorch says, as JSON."""
+"""Runs stories under PyTorch's own allocator or under a route of vramtape, and prints PyTorch's results as JSON."""
 
 import gc
 import json
@@ -271,13 +271,13 @@ def annotations(tell):
         del second
     whole = torch.cuda.memory._snapshot()
     tell["traces"] = traces(whole)
-    told = [{key: value for key, value in entry.items() if key != "time_us"} for entry in whole["external_annotations"]]
-    tell["annotations"] = told
+    found = whole["external_annotations"]
+    tell["annotations"] = [{key: value for key, value in entry.items() if key != "time_us"} for entry in found]
     del first
 
 
 def annotated(tell):
-    """What is said of an allocation later is in the history under the allocation's own device, stream and pool."""
+    """A later annotation of an allocation has the allocation's own device, stream and pool in the history."""
     if not hasattr(torch.cuda.memory, "_annotate_tensor"):
         return
     note = torch.cuda.memory._annotate_tensor
@@ -305,8 +305,8 @@ def profiler(tell):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         held = [empty(1000), empty(3 * MIB)]
         del held[0]
-    told = [(event.name, event.self_device_memory_usage) for event in profile.events()]
-    tell["memory"] = [[name, bytes] for name, bytes in told if bytes]
+    events = [(event.name, event.self_device_memory_usage) for event in profile.events()]
+    tell["memory"] = [[name, bytes] for name, bytes in events if bytes]
 
 
 def two_devices(tell):
@@ -321,7 +321,7 @@ def two_devices(tell):
 
 
 def peers(tell):
-    """Whose kernels can use which memory, after copies in both directions."""
+    """Access of each device's kernels to the other's memory, after copies in both directions."""
     import ctypes
 
     class Location(ctypes.Structure):
@@ -361,7 +361,7 @@ def unshared(tell):
 
 
 def errors(tell):
-    """What cannot be done fails as it does there."""
+    """Impossible calls fail as they do there."""
     empty(1)
     calls = {
         "stats": lambda: torch._C._cuda_memoryStats(7),
@@ -380,12 +380,12 @@ def errors(tell):
 
 
 if __name__ == "__main__":
-    told = {}
+    results = {}
     for story in sys.argv[2:]:
         name, *arguments = story.split()
-        globals()[name](told.setdefault(story, {}), *arguments)
+        globals()[name](results.setdefault(story, {}), *arguments)
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    print("\n" + json.dumps(told))
+    print("\n" + json.dumps(results))

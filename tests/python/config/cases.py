@@ -14,7 +14,7 @@ KEYS = [
 ]
 BOOLEANS = ["expandable_segments", "release_lock_on_cudamalloc", "throw_on_cudamalloc_oom"]
 SIZES = ["max_split_size_mb", "max_non_split_rounding_mb", "large_segment_size_mb"]
-# What strtoull and strtod make of a text: prefixes, signs, other bases, ranges.
+# Texts for strtoull and strtod: prefixes, signs, other bases, ranges.
 INTEGERS = [
     "0", "1", "10", "11", "19", "20", "21", "100", "100abc", "100.5", "1e3", "0x40", "+40", "-1",
     "-18446744073709551615",

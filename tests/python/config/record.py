@@ -1,4 +1,4 @@
-"""What a real PyTorch makes of every settings string in cases.py.
+"""Records how a real PyTorch parses every settings string in cases.py.
 
 Run by that PyTorch's own interpreter; no GPU is needed:
 
@@ -67,7 +67,7 @@ def apply(texts):
 
 
 def read_environment():
-    """What a process makes of its own environment, as its last line of output."""
+    """The settings that a process parses from its environment, as its last line of output."""
     try:
         print(json.dumps({"values": values()}))
     except Exception as error:

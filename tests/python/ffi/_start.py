@@ -16,7 +16,7 @@ import torch  # noqa: E402
 # PyDLL, not CDLL, would hold the GIL: the library never asks for it.
 library = ctypes.CDLL(harness.LIBRARY)
 if "opened-early" in sys.argv:
-    # Somebody asks the library something before PyTorch uses it.
+    # The library is called before PyTorch uses it.
     library.vramtape_get_memory_fraction.restype = ctypes.c_double
     assert library.vramtape_get_memory_fraction(0) == 1.0
 

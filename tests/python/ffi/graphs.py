@@ -47,5 +47,5 @@ assert private(pool), "the second graph still needs the pool"
 del second, shared
 gc.collect()
 torch.cuda.empty_cache()
-assert not private(pool), "memory of a pool that nobody uses was kept"
+assert not private(pool), "memory of an unused pool was kept"
 no_errors()

@@ -54,6 +54,6 @@ expect("3.00 GiB", lambda: AllocatesTooMuchInBackward.apply(x).sum().backward())
 for _ in range(3):
     training.step()
 assert stats()["num_ooms"] == 4, stats()["num_ooms"]
-# One huge request that only an emptied cache can serve: the retry chain works without anybody's help.
+# One huge request that only an emptied cache can serve: the retry chain works on its own.
 torch.empty(900 << 20, dtype=torch.uint8, device="cuda")
 assert stats()["num_ooms"] == 4

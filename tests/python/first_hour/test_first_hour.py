@@ -1,4 +1,4 @@
-"""The first hour of a new user, told as a story: every command they try, what it prints, and how it ends.
+"""The first hour of a new user, as a sequence of chapters: each command that they try, its output and its exit code.
 
 Run, record and observe a training; look at its tape; kill it, fill its disk, give it a small /dev/shm; ask whether it
 fits, what to set and where its memory goes, for a run that is complete, one that ran out of memory, one that went on
@@ -60,7 +60,7 @@ class Story:
         return done.stdout
 
     def command(self, line):
-        """What a shell would make of it."""
+        """The command that a shell would run for it."""
         if line[0] == "vramtape":
             return [sys.executable, "-m", "vramtape", *line[1:]]
         return [sys.executable, *line[1:]] if line[0] == "python" else list(line)
@@ -307,7 +307,7 @@ def every_verb_is_a_function(story):
 
 
 def simulated():
-    """What `--sim` sets, for a program that is started by itself."""
+    """The variables that `--sim` sets, for a program that is started directly."""
     if "VRAMTAPE_SIMCUDA" in os.environ:
         return {}
     import vramtape
@@ -343,7 +343,7 @@ CHAPTERS = (
 
 
 def main():
-    """Tells the story in order; names of chapters on the command line tell only the first and these."""
+    """Runs the chapters in order; with names of chapters on the command line, only the first and these."""
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         story = Story(os.path.realpath(folder))
@@ -355,7 +355,7 @@ def main():
             try:
                 chapter(story)
                 print(f"PASS first_hour.{chapter.__name__} {time.monotonic() - begun:.1f} s", flush=True)
-            except Exception as error:  # A chapter reports; the others are still told.
+            except Exception as error:  # Reported; the other chapters still run.
                 failed += 1
                 print(f"FAIL first_hour.{chapter.__name__}: {error}", flush=True)
     sys.exit(1 if failed else 0)

@@ -256,7 +256,7 @@ def no_such_route():
 
 
 def forked():
-    """A process forked from one with CUDA is told that it cannot have it, as PyTorch would."""
+    """CUDA in a process forked from one with CUDA is refused, as PyTorch refuses it."""
     torch = torch_on_simcuda()
     torch.empty(1, device="cuda")
     child = os.fork()

@@ -35,30 +35,30 @@ def kill(child):
 
 def main():
     consumer, method = sys.argv[1:]
-    told = {}
+    results = {}
     child, pipe = start(method, consumer, receive)
     mine = zeros(30)
     pipe.send(mine)
-    told["received"] = pipe.recv()
+    results["received"] = pipe.recv()
     kill(child)
     del mine
-    # Nobody says that the memory is not used any more: PyTorch keeps it.
-    told["kept"] = allocated()
-    told["goes on"] = zeros(30).numel()
+    # The killed process cannot report that it has released the memory: PyTorch keeps it.
+    results["kept"] = allocated()
+    results["goes on"] = zeros(30).numel()
 
     child, pipe = start(method, consumer, own)
     received = []
     for kind in ("mapped", "whole"):
         first, second = pipe.recv()
         received.append(pickle.loads(first))
-        told[kind] = received[-1].numel()
+        results[kind] = received[-1].numel()
         received.append(second)
     kill(child)
-    # What is open stays a tensor; what is not cannot be opened any more.
-    told["late"] = [raised(lambda: pickle.loads(late)) is not None for late in received[1::2]]
+    # Opened tensors stay usable; others cannot be opened any more.
+    results["late"] = [raised(lambda: pickle.loads(late)) is not None for late in received[1::2]]
     received.clear()
-    told["after"] = zeros(30).numel()
-    print(json.dumps(told))
+    results["after"] = zeros(30).numel()
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def is_device_memory(address):
 
 
 def consume(pipe):
-    """Does what it is told, and answers with what it sees."""
+    """Carries out each command and sends its results."""
     held = []
     while True:
         verb, *arguments = pipe.recv()
@@ -49,7 +49,7 @@ def consume(pipe):
 
 
 def shared(tensor):
-    """What a share says of the tensor, without what is another one each time."""
+    """The description of the tensor in a share, without the parts that differ each time."""
     device, handle, size, offset, _, _, _, sync = tensor.untyped_storage()._share_cuda_()
     return [device, handle[0], chr(handle[1]), len(handle), size, offset, sync]
 
@@ -98,16 +98,17 @@ def main():
         pipe.send(words)
         return pipe.recv()
 
-    # In this order: what is shared and never received keeps its segment, and a segment of one piece serves either.
-    told = {f"expandable {expandable}": exchange(ask, expandable) for expandable in (True, False)}
+    # In this order: a tensor that is shared and never received keeps its segment, and a segment of one piece serves
+    # either.
+    results = {f"expandable {expandable}": exchange(ask, expandable) for expandable in (True, False)}
     event = torch.cuda.Event(interprocess=True)
     event.record()
-    told["event"] = ask("event", event.ipc_handle())
-    told["room"] = room(ask)
+    results["event"] = ask("event", event.ipc_handle())
+    results["room"] = room(ask)
     pipe.send(("end",))
     child.join(60)
-    told["exit"] = child.exitcode
-    print(json.dumps(told))
+    results["exit"] = child.exitcode
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

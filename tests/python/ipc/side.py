@@ -1,4 +1,4 @@
-"""What both processes of a test have: the simulated driver, the allocator of their side, torch.
+"""Shared by both processes of a test: the simulated driver, the allocator of their side, torch.
 
 A spawned child imports its parent's main module, and this with it: the parent says in the environment which allocator
 is the child's.

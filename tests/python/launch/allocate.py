@@ -1,4 +1,4 @@
-"""Allocates on the GPU as often as it is told, and then ends in one of several ways."""
+"""Allocates on the GPU as often as its argument says, and then ends in one of several ways."""
 
 import os
 import signal
@@ -20,6 +20,6 @@ print(torch.cuda.memory.get_allocator_backend(), os.getpid(), len(held), flush=T
 if how == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 if how == "interrupted":
-    # Whoever is started in the background ignores Ctrl-C, and so do those that it starts.
+    # A background process ignores Ctrl-C, and so do its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Ends right after a backward, before autograd's thread is through, which has a processor only when nobody wants it."""
+"""Ends right after a backward, before autograd's thread has finished, which runs only on an idle processor."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Says how it was started, and ends as it is told: what `vramtape run` must not change."""
+"""Prints how it was started and ends as its argument says: `vramtape run` must change neither."""
 
 import os
 import signal

@@ -99,7 +99,7 @@ for one, words in zip(said, ("there is no device 7", "device='cpu' names no CUDA
 shown = io.StringIO()
 with redirect_stderr(shown):
     vramtape.Monitor().report(3)
-assert shown.getvalue().startswith("[step 3] GPU mem: "), "nobody set up logging"
+assert shown.getvalue().startswith("[step 3] GPU mem: "), "logging is not set up"
 logged = io.StringIO()
 logging.basicConfig(stream=logged, level=logging.INFO)
 with redirect_stderr(shown):

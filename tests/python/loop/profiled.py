@@ -62,7 +62,7 @@ with tempfile.TemporaryDirectory() as name:
     assert p.memory_stats["lost"] == 0 and p.memory_stats["events"]["alloc"] == 2
     assert p.memory_stats["end_reserved_bytes"] == reserved, "nothing was emptied"
     assert library("reserved_bytes", "current") == reserved, "nothing was emptied"
-    assert library("allocated_bytes", "peak") == 332 * MIB, "nobody's peak was reset"
+    assert library("allocated_bytes", "peak") == 332 * MIB, "the peak was not reset"
     assert "<html" in (folder / "block.html").read_text()
 
     # The block's own events, and the memory that was there before and is there after.
@@ -186,7 +186,7 @@ with tempfile.TemporaryDirectory() as name:
     assert (folder / "oom.vtape").exists()
     del before
 
-    # What cannot be saved is a warning where nobody asked for it in so many words, and an error where somebody did.
+    # A failed save is a warning at the end of a block, and an error of an explicit call.
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         with vramtape.profile("/proc/nowhere/block.vtape") as p:

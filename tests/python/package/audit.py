@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# What bridges take from the torch that they are loaded into.
+# Libraries that bridges use of the torch that they are loaded into.
 OF_TORCH = {"libc10.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_cuda.so"}
 
 wheel = Path(sys.argv[1])

@@ -1,4 +1,4 @@
-"""What the scripts that test the installed package share: cases that print PASS or FAIL, and the command beside it.
+"""Shared by the scripts that test the installed package: cases that print PASS or FAIL, and the command beside it.
 
 `cargo xtask test` runs each with a Python that has the package from its wheel, and sets VRAMTAPE_COMMAND.
 """
@@ -19,7 +19,7 @@ COMMAND = os.environ.get("VRAMTAPE_COMMAND", str(ROOT / "target" / "release" / "
 
 
 def printed(*arguments):
-    """What the command prints with --json; `fit` says with its exit code whether it fits."""
+    """The command's output with --json; the exit code of `fit` is its answer."""
     line = [COMMAND, *map(str, arguments), "--json"]
     done = subprocess.run(line, check=False, stdout=subprocess.PIPE)
     assert done.returncode in (0, 1), f"{line} ended with {done.returncode}"

@@ -1,4 +1,4 @@
-"""The lab from Python: its answers are the command's, its errors are exceptions, and whoever asks can stop it."""
+"""The lab from Python: its answers are the command's, its errors are exceptions, and the caller can stop it."""
 
 import functools
 import gzip
@@ -148,10 +148,10 @@ def test_a_torn_tape_is_answered_with_a_warning():
 
 
 def test_progress_goes_to_the_end():
-    heard = []
-    vramtape.compare(ONE_SHOT, progress=lambda done, total: heard.append((done, total)))
-    assert heard and heard[-1][0] == heard[-1][1] > 0, heard
-    assert heard == sorted(heard)
+    calls = []
+    vramtape.compare(ONE_SHOT, progress=lambda done, total: calls.append((done, total)))
+    assert calls and calls[-1][0] == calls[-1][1] > 0, calls
+    assert calls == sorted(calls)
     vramtape.compare(ONE_SHOT, progress=True)  # No terminal: nothing to show, and nothing to fail.
 
 
@@ -169,12 +169,12 @@ def test_an_exception_in_progress_ends_the_work_and_comes_out():
     vramtape.replay(ONE_SHOT)
 
 
-def test_ctrl_c_is_heard_at_once():
+def test_ctrl_c_ends_the_work_at_once():
     with tempfile.TemporaryDirectory() as folder:
-        # Whoever is started in the background ignores Ctrl-C, and so do those that it starts.
-        heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        # A background process ignores Ctrl-C, and so do its children.
+        start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         script = f"import vramtape; print('ask', flush=True); vramtape.fit({str(large_run(folder))!r}, **{LONG!r})"
-        child = subprocess.Popen([sys.executable, "-c", heard + script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child = subprocess.Popen([sys.executable, "-c", start + script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         child.stdout.readline()
         time.sleep(1)
         begun = time.monotonic()

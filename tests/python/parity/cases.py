@@ -1,4 +1,4 @@
-"""What is compared: each workload, the settings it runs under and the driver it runs on. Imports no torch."""
+"""The compared runs: each workload, the settings it runs under and the driver it runs on. Imports no torch."""
 
 LAG = {"VRAMTAPE_SIM_EVENT_LAG": "3"}  # How many queries of a finished event still say "not ready".
 SMALL = {"VRAMTAPE_SIM_MEMORY": "1GiB"}

@@ -31,7 +31,7 @@ if side == "native":
     torch.cuda.memory._record_memory_history("all", context=None, stacks="python", max_entries=3_000_000)
 alive = getattr(workloads, function)()
 gc.collect()
-if side == "vramtape":  # What the process frees while it ends is on no snapshot.
+if side == "vramtape":  # Frees at the end of the process are on no snapshot.
     assert ctypes.CDLL(harness.LIBRARY).vramtape_tape_stop() == 0
 if side == "native":
     with open(sys.argv[3], "wb") as file:

@@ -1,6 +1,6 @@
 """Every entry point of torch's C module with an accelerator's name: which of the table's rows calls it, or why none.
 
-A torch with one that is not here fails the test: somebody has to say what it has to do with memory.
+A torch with one that is not here fails the test: add it, with its relation to memory.
 """
 
 import re
@@ -96,7 +96,7 @@ OTHERS = {
 
 
 def unknown(names, rows):
-    """Those that nobody classified, and those whose row is not there."""
+    """Entry points that are not classified here, and those whose row does not exist."""
     patterns = [re.compile(pattern) for group in OTHERS.values() for pattern in group]
     known = [name for name in names if name in CALLED or any(one.fullmatch(name) for one in patterns)]
     lost = [name for name in names if name in CALLED and CALLED[name] not in rows]

@@ -1,6 +1,6 @@
 """Runs every case under one route, each in a process forked before CUDA begins, and prints the results as JSON.
 
-run.py ROUTE, with `native` for PyTorch's own allocator. A route that cannot be had is {"unavailable": why}.
+run.py ROUTE, with `native` for PyTorch's own allocator. An unavailable route is {"unavailable": why}.
 """
 
 import json
@@ -48,7 +48,7 @@ def main(route):
 
 
 def result_of(torch, case, normal, error_of):
-    """What the case gives: a value in normal form, or the exception."""
+    """The result of the case: a value in normal form, or the exception."""
     try:
         return {"value": normal(case.run(torch))}
     except Exception as error:

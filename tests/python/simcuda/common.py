@@ -1,4 +1,4 @@
-"""What the simcuda tests share: loading the stand-in before torch, and a small GPT."""
+"""Shared by the simcuda tests: loading the stand-in before torch, and a small GPT."""
 
 import os
 import sys
@@ -56,7 +56,7 @@ def gpt(layers=2, width=128, heads=4, vocabulary=1000, checkpointing=False, eage
 
 
 def used_bytes(device=None):
-    """What the driver says is in use."""
+    """The memory in use, as the driver reports it."""
     import torch
 
     free, total = torch.cuda.mem_get_info(device)

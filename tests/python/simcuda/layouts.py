@@ -25,7 +25,7 @@ FIELDS = {
     "device_pointer": "devicePointer",
     "host_pointer": "hostPointer",
 }
-# What only one CUDA has so.
+# Layouts of one CUDA version only.
 ONLY_IN = {"Cuda12Properties": 12, "sizeof(struct cudaPointerAttributes)": 12, "Cuda13Properties": 13}
 
 

@@ -1,4 +1,4 @@
-"""What training and serving use beside the layers: scaling, clipping, sorting, sampling, loaders, caches, profiles."""
+"""Operations besides the layers: scaling, clipping, sorting, sampling, loaders, caches, profiles."""
 
 import common
 

@@ -1,4 +1,4 @@
-"""What is not simulated fails with a sentence on stderr; wrong settings do too; nothing crashes."""
+"""Calls that are not simulated fail with a message on stderr, as do wrong settings; nothing crashes."""
 
 import os
 import subprocess

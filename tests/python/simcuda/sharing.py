@@ -73,7 +73,7 @@ def export_pages(pages):
 
 
 def other(words):
-    """The other process: does what it is told, one line at a time, and answers each."""
+    """The other process: carries out one command per line and answers each."""
     for line in words:
         verb, *arguments = line.split()
         if verb == "memory":
@@ -140,7 +140,7 @@ assert ask("memory", handle.hex())[:2] == [SUCCESS, there]
 assert [ask("close", there) for _ in range(3)] == [[SUCCESS], [SUCCESS], [INVALID_VALUE]]
 assert used() == 4 * common.MIB
 
-# What was freed is not there any more, nor is what was never shared; the next allocation is another one.
+# Freed memory cannot be opened any more, nor can memory that was never shared; the next allocation is another one.
 assert open_memory(handle, flags=0)[0] == INVALID_VALUE
 assert cuda.cuMemFree_v2(addr) == SUCCESS
 assert len(os.listdir("/proc/self/fd")) == descriptors

@@ -102,7 +102,7 @@ def trace(events, **more):
 
 
 class CppPickler:
-    """What `torch::jit::Pickler` writes for `_memory_snapshot_pickled` (torch/csrc/cuda/memory_snapshot.cpp and
+    """Encodes as `torch::jit::Pickler` does for `_memory_snapshot_pickled` (torch/csrc/cuda/memory_snapshot.cpp and
     torch/csrc/jit/serialization/pickler.cpp): protocol 2, one APPENDS for a whole list, integers of eight bytes, and
     only strings memoised.
     """
@@ -171,7 +171,7 @@ IN_POOL = [
 # 2.15: `_annotate_tensor`, and allocations of the allocator itself (`internal_metadata`).
 ANNOTATED = [*RUN[:3], event("annotate", SMALL, 0, user_metadata="weights of layer 1"), *RUN[3:]]
 ANNOTATED[1] = {**ANNOTATED[1], "internal_metadata": "mallocWithAddress"}
-# Pages mapped and taken away again under expandable segments, one of a kind that nobody knows yet.
+# Pages mapped and unmapped under expandable segments; one entry is of an unknown kind.
 EXPANDABLE = [
     event("segment_map", SMALL, 2 * MIB),
     event("alloc", SMALL, 100),

@@ -1,4 +1,4 @@
-"""Allocates from known lines of code: `run.py plain|threads|fork`. The tape that the settings ask for tells of them."""
+"""Allocates from known lines of code: `run.py plain|threads|fork`. The settings ask for a tape."""
 
 import os
 import sys

@@ -90,7 +90,7 @@ def check_sums(info):
     sums = "SELECT device, max(allocated_bytes), max(reserved_bytes), count(*) FROM 'run/records.parquet' GROUP BY 1"
     for device, allocated, reserved, count in duckdb.sql(sums).fetchall():
         said = next(said for said in info["devices"] if said["id"] == device)
-        # What a run begins with may be its peak.
+        # Memory at the beginning of a run may be its peak.
         assert allocated <= said["peak_allocated_bytes"] and reserved <= said["peak_reserved_bytes"]
         assert count == said["records"], (count, said)
 

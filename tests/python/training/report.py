@@ -1,4 +1,4 @@
-"""What every script here prints at its end: PyTorch's own numbers."""
+"""Printed by every script here at its end: PyTorch's own numbers."""
 
 import json
 

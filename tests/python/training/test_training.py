@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 from harness import COMMAND, PACKAGE, run_cases, run_child, run_python
 
-# What `python -m vramtape` is told for each route.
+# The arguments of `python -m vramtape` for each route.
 ROUTES = {
     "bridge": ("run", "--route", "bridge"),
     "pluggable": ("run", "--route", "pluggable"),
@@ -37,12 +37,12 @@ CALLBACKS = {
 
 
 def native(script, *arguments):
-    """What the script reports under PyTorch's own allocator."""
+    """The script's report under PyTorch's own allocator."""
     return reported(run_child("training/native.py", script, *arguments, **PACKAGE))
 
 
 def ours(route, folder, script, *arguments):
-    """What it reports under vramtape; the folder is new, and has its tape then."""
+    """Its report under vramtape; the folder is created, and gets its tape."""
     os.mkdir(folder)
     start = ("-m", "vramtape", *ROUTES[route], "-o", os.path.join(folder, "run.vtape"))
     return reported(run_python(*start, os.path.join(HERE, script), *arguments, **PACKAGE))

@@ -9,15 +9,15 @@ use anyhow::{Context, Result};
 
 use crate::cargo;
 
-const HEAD: &str = "# What an allocation and its free take: cargo xtask bench --instructions --accept writes this.\n\
+const HEAD: &str = "# Instructions of an allocation and its free; cargo xtask bench --instructions --accept.\n\
                     # compiler, target and clock\trecord\tsize_bytes\tinstructions\n";
 
-/// What is counted.
+/// One measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Case {
     /// `record:` of `VRAMTAPE_CONF`.
     pub(super) record: &'static str,
-    /// What is allocated.
+    /// The size of the allocation.
     pub(super) size_bytes: u64,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Case {
 pub(super) struct Committed(Vec<(String, u64, f64)>);
 
 impl Committed {
-    /// Those of this compiler and machine; none if nobody counted there.
+    /// The counts of this compiler and machine; empty if none were taken there.
     pub(super) fn read() -> Result<Self> {
         let path = path()?;
         let text =
@@ -56,7 +56,7 @@ impl Committed {
         Ok(Self(found))
     }
 
-    /// Whether nobody counted.
+    /// Whether there are no counts.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -91,7 +91,7 @@ fn path() -> Result<PathBuf> {
     Ok(cargo::root()?.join("benches/instructions/counts.tsv"))
 }
 
-/// What the counts depend on: the compiler, the target, and which clock the recorder reads. Valgrind hands the
+/// The key of the counts: the compiler, the target, and which clock the recorder reads. Valgrind hands the
 /// processor's answer about its time stamp counter through.
 fn here() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;

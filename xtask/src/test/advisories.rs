@@ -34,7 +34,7 @@ pub(super) fn run(tally: &mut Tally) {
     }
 }
 
-/// What the database says, if it can be asked.
+/// The database's verdict, if the database is reachable.
 fn verdict() -> Result<Option<Outcome>> {
     for check in CHECKS {
         let step = &mut Step::start(format!("cargo {}", check.join(" ")));

@@ -31,7 +31,7 @@ const SUITES: [&str; 13] = [
     "c_programs",
 ];
 
-/// What is left out: loom changes stacks under the sanitizer, and looks for other faults; the rest takes a minute when
+/// The skipped tests: loom changes stacks under the sanitizer, and looks for other faults; the rest takes a minute when
 /// it is not optimised, and the code below it is run by others too (the C programs write tapes).
 const SKIPPED: [&str; 8] = [
     "--skip",

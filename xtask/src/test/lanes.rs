@@ -11,22 +11,22 @@ use crate::tally::{Group, Outcome, Tally};
 /// How many groups run at once, on a machine with that many processors.
 const LANES_MAX: usize = 4;
 
-/// What a group does.
+/// The work of a group.
 type Run<'a> = Box<dyn FnOnce() -> Result<Outcome> + Send + 'a>;
 
-/// Groups that bear each other's company.
+/// Test groups that are safe to run in parallel.
 #[derive(Default)]
 pub(super) struct Lanes<'a> {
     groups: VecDeque<(String, Run<'a>)>,
 }
 
 impl<'a> Lanes<'a> {
-    /// One more group.
+    /// Adds a group.
     pub(super) fn add(&mut self, name: String, run: impl FnOnce() -> Result<Outcome> + Send + 'a) {
         self.groups.push_back((name, Box::new(run)));
     }
 
-    /// Runs them all, each begun in the order in which they were added; each is told when it has ended.
+    /// Runs the groups, started in the order in which they were added, and reports each when it ends.
     pub(super) fn run(self, tally: &mut Tally) {
         let lanes = thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
         let waiting = Mutex::new(self.groups);

@@ -53,7 +53,7 @@ fn oldest_and_newest() -> Result<Vec<(u32, String)>> {
     Ok(pythons)
 }
 
-/// A folder with the package from the wheel with bridges, for the scripts of `bridges`; if it can be had.
+/// A folder with the package from the wheel with bridges, for the scripts of `bridges`; `None` if it cannot be made.
 pub(super) fn with_bridges(tally: &mut Tally) -> Option<PathBuf> {
     let mut installed = None;
     tally.group("wheel with bridges", || {

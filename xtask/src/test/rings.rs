@@ -1,5 +1,4 @@
-//! A folder for the rings that a group of tests makes: what it leaves there is in nobody's way, and what others left
-//! is not in its.
+//! A folder for the rings of a group of tests, so that rings left by one group do not affect another.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +10,7 @@ use tempfile::TempDir;
 pub(super) struct Rings(Option<TempDir>);
 
 impl Rings {
-    /// On tmpfs, as rings should be; where this machine has none, rings go where they go.
+    /// On tmpfs, as rings should be; where this machine has none, rings go to their default folder.
     pub(super) fn new() -> Result<Self> {
         let tmpfs = Path::new("/dev/shm");
         let folder = || tempfile::Builder::new().prefix("test-rings-").tempdir_in(tmpfs);
@@ -19,7 +18,7 @@ impl Rings {
         Ok(Self(folder.with_context(|| format!("no folder for rings in {}", tmpfs.display()))?))
     }
 
-    /// Tells a program and its children.
+    /// Makes a program and its children use the folder.
     pub(super) fn announce(&self, command: &mut Command) {
         if let Some(folder) = &self.0 {
             command.env("VRAMTAPE_RINGS", folder.path());

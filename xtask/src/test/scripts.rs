@@ -27,7 +27,7 @@ use super::rings::Rings;
 /// No script takes a tenth of this, alone on a machine; one that hangs is a failure.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// What is about our side of PyTorch: under its default version only, as all of them take minutes.
+/// Tests of vramtape's side of the interface to PyTorch: run under its default version only, as all take minutes.
 const ONCE: [&str; 6] =
     ["test_end", "test_gpu", "test_install", "test_launch", "test_loop", "test_owners"];
 
@@ -84,7 +84,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Makes every environment, while something else is tested; what goes wrong is told when one is asked for.
+/// Makes every environment, while something else is tested. Errors are reported when an environment is first used.
 pub(super) fn prepare() {
     let torches = torch::ALL.iter().map(|torch| &torch.kit);
     for kit in torches.chain([&TRAINING, &TABLES, &PACKAGE]) {
@@ -94,7 +94,7 @@ pub(super) fn prepare() {
     }
 }
 
-/// The environment of a kit, if it can be had.
+/// The environment of a kit, if it can be made.
 fn environment(tally: &mut Tally, with: &str, kit: &'static Kit) -> Option<Venv> {
     let mut venv = None;
     tally.group(&format!("environment of {with}"), || {

@@ -17,7 +17,7 @@ pub(super) struct Caller {
     hosts: Hosts,
     until: Instant,
     request: Vec<u8>,
-    /// What is left of the answer, once there is one.
+    /// The answer, once there is one, and how much of it was sent.
     answer: Option<(Vec<u8>, usize)>,
 }
 
@@ -45,7 +45,7 @@ impl Caller {
         self.request.is_empty()
     }
 
-    /// What it waits for.
+    /// The socket and the event that it waits for.
     pub(super) fn interest(&self) -> (RawFd, i16) {
         let events = if self.answer.is_some() { libc::POLLOUT } else { libc::POLLIN };
         (self.stream.as_raw_fd(), events)

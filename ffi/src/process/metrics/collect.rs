@@ -1,4 +1,4 @@
-//! What metrics are made of: a copy of each heap's statistics, and how its recording goes.
+//! The sources of the metrics: a copy of each heap's statistics, and the state of its recording.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use trace_format::DeviceId;
 
 use crate::process::{HEAPS, lock};
 
-/// What holds for the whole process.
+/// Facts about the whole process.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub strategy: &'static str,

@@ -38,8 +38,8 @@ impl Endpoint {
         Ok(Self { listener })
     }
 
-    /// The child has no such thread: nobody there would answer, and the port would stay taken for as
-    /// long as the child lives.
+    /// The child does not have the thread that answers, and an open listener would keep the port in use
+    /// for as long as the child lives.
     pub(super) fn after_fork_child(self) {
         // SAFETY: the listener is used by the thread above alone, which this process does not have.
         unsafe { libc::close(self.listener.as_raw_fd()) };

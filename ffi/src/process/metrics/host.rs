@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-/// What the endpoint is called by.
+/// The host names that a request to the endpoint may have.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts {
     /// The host in `metrics:`.

@@ -4,7 +4,7 @@
 pub(super) const REQUEST_MAX_BYTES: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// What is asked for.
+/// A parsed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// More of the request is to come.

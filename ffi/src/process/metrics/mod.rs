@@ -18,7 +18,7 @@ use super::Process;
 use endpoint::Endpoint;
 use text_file::TextFile;
 
-/// What exports the process's metrics.
+/// The exporter of the process's metrics.
 pub(super) enum Metrics {
     Endpoint(Endpoint),
     File(TextFile),

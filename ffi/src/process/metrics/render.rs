@@ -36,7 +36,7 @@ fn info(context: &Context, common: &[Label]) -> MetricFamily {
     gauge("vramtape_info", help, common).of([(labels, 1.0)])
 }
 
-/// What is held now, by kind of pool, and the peaks, which are no sums of the pools' own.
+/// Current memory by kind of pool, and the peaks, which are not sums of the pools' own.
 fn memory(devices: &[DeviceReport], common: &[Label]) -> Vec<MetricFamily> {
     let now = |name, help, of: fn(&Stats) -> &StatArray| {
         gauge(name, help, common).of(by_pool(devices, of, |stat| stat.current))
@@ -92,7 +92,7 @@ fn memory(devices: &[DeviceReport], common: &[Label]) -> Vec<MetricFamily> {
     ]
 }
 
-/// What happened since the start, or since PyTorch's accumulated statistics were last reset.
+/// Counts since the start, or since PyTorch's accumulated statistics were last reset.
 fn calls(devices: &[DeviceReport], common: &[Label]) -> Vec<MetricFamily> {
     let by_pool = |name, help, of: fn(&Stats) -> &StatArray, value: fn(&Stat) -> i64| {
         counter(name, help, common).of(by_pool(devices, of, value))
@@ -107,7 +107,7 @@ fn calls(devices: &[DeviceReport], common: &[Label]) -> Vec<MetricFamily> {
         by_pool("vramtape_allocations_bytes_total", "Bytes of all allocations.", bytes, |stat| {
             stat.allocated
         }),
-        total("vramtape_ooms_total", "Times memory could not be had.", |stats| stats.num_ooms),
+        total("vramtape_ooms_total", "Out-of-memory errors.", |stats| stats.num_ooms),
         total(
             "vramtape_alloc_retries_total",
             "Times the device was asked again after a flush.",

@@ -13,8 +13,8 @@ namespace vramtape {
 
 using Pluggable = torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator;
 
-// What an out-of-memory observer threw on this thread. The library called it and cannot be unwound, so the allocation
-// throws it afterwards.
+// The exception that an out-of-memory observer threw on this thread. The library called the observer and cannot be
+// unwound, so the allocation throws it afterwards.
 extern thread_local std::exception_ptr observers_failure;
 
 class Allocator final : public Pluggable {

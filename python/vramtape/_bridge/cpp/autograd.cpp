@@ -1,5 +1,5 @@
-// What autograd does on a thread whose stack is captured: a backward pass has no Python frames, but its node has the
-// number of the forward call that made it.
+// The autograd node that a thread makes or runs while its stack is captured: a backward pass has no Python frames, but
+// its node has the number of the forward call that made it.
 
 #include <cxxabi.h>
 

@@ -4,7 +4,7 @@ namespace vramtape {
 
 namespace {
 
-// What the call in progress on this thread was made from; null while stacks of such calls are not recorded.
+// The stack of the call in progress on this thread; null while stacks of such calls are not recorded.
 thread_local Context acting;
 
 // The pool that this thread takes a snapshot of, which the library's entry does not name.
@@ -107,7 +107,7 @@ void History::watch_if_needed() {
         TORCH_CHECK(watch_ >= 0, vramtape_last_error());
     } else if (!is_needed && watch_ >= 0) {
         check(vramtape_unwatch(std::exchange(watch_, -1)));
-        // What is freed from here on goes unheard: stacks would stand beside other blocks.
+        // Later frees are not seen, so these stacks would stand beside other blocks.
         std::lock_guard<std::mutex> lock(mutex_);
         for (Device& device : devices_) {
             device.blocks.clear();

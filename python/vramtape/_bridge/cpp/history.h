@@ -1,8 +1,8 @@
 // PyTorch's memory history: stacks beside blocks, the ring of trace entries, trace trackers and annotations.
 //
-// PyTorch's own recorder gathers the stack, before any lock of ours, since it may wait for Python's. What the library
-// then does it tells under the device's lock on the same thread (vramtape_watch), and finds the stack in a variable.
-// While nothing is recorded and nobody tracks, the library tells nothing and a call costs one load.
+// PyTorch's own recorder gathers the stack, before any lock of ours, since it may wait for Python's. The library then
+// reports its entries on the same thread, with the device's lock held (vramtape_watch); the stack is in a variable.
+// Without a recording or a tracker the library reports nothing, and a call costs one load.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ class Ring {
 
 class History {
  public:
-    // What `_record_memory_history` asks for.
+    // The options of `_record_memory_history`.
     struct Wish {
         bool enabled;
         CreateContextFn recorder;

@@ -11,7 +11,7 @@ namespace {
 // PyTorch's own limit, beyond which a request is a mistake.
 constexpr std::size_t kExabyte = 1152921504606846976;
 
-// What torch.profiler(profile_memory=True) and the GPU trace hear of every allocation and free.
+// Reports an allocation or a free to torch.profiler(profile_memory=True).
 void report(void* ptr, std::int64_t size, DeviceIndex device) {
     VramtapeDeviceStats stats{};
     if (vramtape_device_stats(device, &stats) == VRAMTAPE_OK) {

@@ -1,4 +1,4 @@
-// PyTorch's own allocator stays, and libvramtape.so hears each entry of its trace: the route `observe`.
+// The route `observe`: PyTorch's own allocator stays, and each entry of its trace is passed to libvramtape.so.
 
 #include "torch.h"
 
@@ -13,7 +13,7 @@ struct Stack final : torch::CapturedTraceback {
     const std::uint32_t number;
 };
 
-// On the way to PyTorch's lock: beyond it nobody may wait for Python's.
+// Called before PyTorch's lock is taken: no thread may wait for Python's lock while it holds PyTorch's.
 Context gather() {
     return std::make_shared<Stack>(vramtape_observe_stack());
 }
@@ -40,25 +40,25 @@ void record_stacks() {
 }
 
 // Under PyTorch's lock of the device, on the thread that acts.
-void hear(const TraceEntry& entry) {
-    VramtapeTraceEntry heard{};
+void record_entry(const TraceEntry& entry) {
+    VramtapeTraceEntry seen{};
     const bool is_free = entry.action_ == TraceEntry::FREE_REQUESTED || entry.action_ == TraceEntry::FREE_COMPLETED;
     const auto* stack = dynamic_cast<const Stack*>(entry.context_.get());
     if (stack != nullptr && (has_stacks_of_frees || !is_free)) {
-        heard.stack = stack->number;
+        seen.stack = stack->number;
     }
-    heard.action = entry.action_;
-    heard.device = entry.device_;
-    heard.address = entry.addr_;
-    heard.size = entry.size_;
-    heard.stream = reinterpret_cast<std::uint64_t>(entry.stream_);
+    seen.action = entry.action_;
+    seen.device = entry.device_;
+    seen.address = entry.addr_;
+    seen.size = entry.size_;
+    seen.stream = reinterpret_cast<std::uint64_t>(entry.stream_);
 #if TORCH_SINCE(8)
-    heard.pool_0 = entry.mempool_.first;
-    heard.pool_1 = entry.mempool_.second;
+    seen.pool_0 = entry.mempool_.first;
+    seen.pool_1 = entry.mempool_.second;
 #else
-    heard.pool_0 = heard.pool_1 = UINT64_MAX;  // Not told.
+    seen.pool_0 = seen.pool_1 = UINT64_MAX;  // PyTorch does not report it.
 #endif
-    vramtape_observe_entry(&heard);
+    vramtape_observe_entry(&seen);
 }
 
 SnapshotInfo snapshot_without_traces() {
@@ -105,8 +105,8 @@ void observe() {
     check(vramtape_observe_begin());
     vramtape_set_autograd(&ask_autograd);
     record_stacks();
-    // What happens between this and the snapshot is part of the snapshot, whose own entry says where it ends.
-    torch_api::get()->attachAllocatorTraceTracker(&hear);
+    // Entries between this and the snapshot are part of the snapshot, whose own entry marks its end.
+    torch_api::get()->attachAllocatorTraceTracker(&record_entry);
     const SnapshotInfo snapshot = snapshot_without_traces();
     const std::string& settings = snapshot.config_metadata.last_allocator_settings;
     if (!settings.empty()) {

@@ -8,8 +8,8 @@ namespace {
 
 constexpr const char* kUnknown = "an exception of an unknown kind";
 
-// Whom to ask for a segment, or to give one back to. 2.7 does not keep a pool's allocator: its own asks that of the
-// pool that is open on the thread, and the runtime where none is; the allocator may be gone by then.
+// The allocator that a pool's segments come from and return to. 2.7 does not keep a pool's allocator: PyTorch's own
+// uses that of the pool that is open on the thread, or else the runtime; the allocator may be destroyed by then.
 CUDAAllocator* allocator_of([[maybe_unused]] void* user) {
 #if TORCH_SINCE(8)
     return &**static_cast<Source*>(user);
@@ -79,7 +79,7 @@ void put_pointer(void* ptr, void* user) noexcept {
     Visited<Pointers>::run(user, [&](Pointers& pointers) { pointers.insert(ptr); });
 }
 
-// What the restoring of a checkpoint changes.
+// The changes made by restoring a checkpoint.
 struct Restored {
     std::vector<void*> freed;
     std::vector<void*> created;
@@ -162,7 +162,7 @@ void Allocator::beginAllocateToPool(
     DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) {
     require(device);
 #if !TORCH_SINCE(8)
-    // That a MemPool has an allocator is not told before its context is open.
+    // Before its context is open, PyTorch does not report that a MemPool has an allocator.
     auto* const active = c10::cuda::MemPoolContext::getActiveMemPool();
     if (active != nullptr && active->id() == pool && active->allocator() != nullptr && is_first_use(pool)) {
         create_from(device, pool, nullptr);

@@ -38,8 +38,8 @@ bool free_memory(void*) {
 }
 
 #if TORCH_SINCE(10)
-// What torch._C._accelerator_setAllocatorSettings and its deprecated names call with the new settings, after
-// PyTorch's own parsers took them.
+// Registers a hook that torch._C._accelerator_setAllocatorSettings and its deprecated names call with the new settings,
+// after PyTorch's own parsers accepted them.
 void follow_settings() {
     using Common = c10::CachingAllocator::AcceleratorAllocatorConfig;
 #if TORCH_SINCE(11)
@@ -52,7 +52,7 @@ void follow_settings() {
     };
 #else
     const auto take = [](const std::string& settings) {
-        torch_api::CUDAAllocatorConfig::instance().parseArgs(settings);  // What the hook before this one does.
+        torch_api::CUDAAllocatorConfig::instance().parseArgs(settings);  // As the hook before this one does.
         check(vramtape_set_settings(settings.c_str()));
     };
     Common::registerDeviceConfigParserHook(take, {});
@@ -74,10 +74,11 @@ Allocator& Allocator::instance() {
 void Allocator::activate() {
     check(vramtape_without_hooks());
     check(vramtape_add_free_memory_callback(free_memory, nullptr));
-    // The pointer is shared with nobody who could let it go: tensors outlive everything.
+    // The deleter does nothing: tensors may outlive every owner of the pointer.
     const std::shared_ptr<CUDAAllocator> shared(&instance(), [](CUDAAllocator*) {});
     torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(shared);
-    // torch.accelerator asks this registry, which changing the current allocator leaves alone; nobody comes after us.
+    // torch.accelerator reads this registry, which changing the current allocator does not change. The highest priority
+    // keeps other allocators out.
     c10::SetAllocator(c10::kCUDA, &instance(), std::numeric_limits<std::uint8_t>::max());
 #if TORCH_SINCE(10)
     follow_settings();
@@ -94,8 +95,8 @@ bool Allocator::initialized() {
     return initialized_;
 }
 
-// PyTorch compares it with what `backend:` says in the settings; programs conclude from it which features there are:
-// all of the native allocator's.
+// PyTorch compares it with `backend:` in the settings. Programs infer the available features from it: all of the
+// native allocator's.
 std::string Allocator::name() {
     return "native";
 }

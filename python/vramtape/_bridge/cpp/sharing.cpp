@@ -25,7 +25,7 @@ constexpr char kVersion = 1;
 constexpr char kSegment = 'c';
 constexpr char kPages = 'e';
 
-// What stands before the descriptors. Since version 3 it says what they are.
+// The data before the descriptors. Since version 3 it includes their kind.
 struct PagesHeader {
     std::int32_t pid;
     std::int32_t padding;
@@ -125,7 +125,7 @@ struct Opened {
     }
 };
 
-// What is open, by handle: a process opens a segment once, and its tensors share that.
+// Open segments by handle: a process opens a segment once, and its tensors share it.
 std::mutex opened_mutex;
 std::unordered_map<std::string, Opened>& opened() {
     static auto* const all = new std::unordered_map<std::string, Opened>();
@@ -182,7 +182,7 @@ std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) {
         {
             std::lock_guard<std::mutex> lock(opened_mutex);
             const auto found = opened().find(handle);
-            // Somebody may have opened it anew since its last user went.
+            // Another thread may have opened it again since its last user released it.
             if (found != opened().end() && found->second.users.expired()) {
                 opened().erase(found);
             }

@@ -1,4 +1,4 @@
-// What is included of PyTorch, and where its versions differ.
+// The included headers of PyTorch, and the differences between its versions.
 #pragma once
 
 // As PyTorch's own wheels are built: without it their headers deny expandable segments.

@@ -1,4 +1,4 @@
-// What a visitor throws must not pass through the library, which calls it, some with a device's lock held.
+// A visitor's exception must not pass through the library, which calls some visitors with a device's lock held.
 #pragma once
 
 #include <exception>

@@ -1,4 +1,4 @@
-// What PyTorch lets others watch: histories, observers, trackers, annotations.
+// PyTorch's interfaces for watching: histories, observers, trackers, annotations.
 
 #include <cxxabi.h>
 
@@ -85,7 +85,7 @@ std::string Allocator::getUserMetadata() {
 #if TORCH_SINCE(12)
 void Allocator::attachOomRejectionObserver(torch_api::OomRejectionObserver observer) {
     using Observer = torch_api::OomRejectionObserver;
-    // What one throws is shown and goes no further, as in PyTorch's own allocator.
+    // An observer's exception is printed and not propagated, as in PyTorch's own allocator.
     const auto observe = [](void* user, int device, std::uint64_t segment_bytes, std::uint64_t reserved_bytes,
                             std::uint64_t total_bytes) {
         try {

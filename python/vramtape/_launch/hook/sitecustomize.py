@@ -28,7 +28,7 @@ class OnTorch:
         return None
 
     def watch(self, loader):
-        """The loader stays what it is, for those who look at it; only this module's is told from the others."""
+        """Keeps the loader's type, which other code may check, and changes this one instance."""
         execute = loader.exec_module
 
         def exec_module(module):

@@ -1,4 +1,4 @@
-"""What tensors and the rest of torch ask of the allocator."""
+"""Requests of tensors and the rest of torch to the allocator."""
 
 from .case import MIB, Cases, tensor
 
