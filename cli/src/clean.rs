@@ -57,7 +57,7 @@ fn remove(options: &Options, removed: &mut Vec<PathBuf>) -> Result<()> {
     let cache = bridge_cache(|name| env::var_os(name).map(PathBuf::from));
     if let Some(folder) = cache.filter(|_| !options.rings) {
         remove_bridges(&folder, removed).with_context(|| {
-            format!("cannot remove what was compiled from {}: is it yours?", folder.display())
+            format!("cannot remove the libraries compiled from {}: is it yours?", folder.display())
         })?;
     }
     Ok(())
@@ -87,7 +87,7 @@ fn remove_bridges(folder: &Path, removed: &mut Vec<PathBuf>) -> io::Result<()> {
             removed.push(path);
         }
     }
-    let _ = fs::remove_dir(folder); // Something of somebody else's is in it.
+    let _ = fs::remove_dir(folder); // Fails where other files are in it.
     Ok(())
 }
 

@@ -92,7 +92,7 @@ fn text(tape: &Tape, info: &Info) -> Result<String> {
         }
     }
     for what in &meta.inferred {
-        writeln!(text, "{:<12} {what}", "concluded")?;
+        writeln!(text, "{:<12} {what}", "inferred")?;
     }
     for device in &info.devices {
         let name = tape.device_meta(trace_format::DeviceId(device.id));

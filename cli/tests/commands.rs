@@ -151,7 +151,7 @@ fn clean_says_what_went_also_where_something_cannot_go() {
     let output = command.env("VRAMTAPE_CACHE", &here).output().unwrap();
     let (said, error) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
     assert!(said.unwrap().ends_with("bridge/first.lock\n"));
-    assert!(error.unwrap().contains("cannot remove what was compiled from"));
+    assert!(error.unwrap().contains("cannot remove the libraries compiled from"));
     assert_eq!(output.status.code(), Some(2));
 }
 

@@ -251,7 +251,10 @@ fn folders_and_files_mix_and_every_device_is_a_rank() {
     let other = Job::new();
     let found = json(&["waste", &job.folder(), &other.folder()]);
     let names: Vec<_> = found["ranks"].as_array().unwrap().iter().map(name).collect();
-    assert!(names[3].ends_with("rank0.vtape") && names[3] != names[0], "told apart: {names:?}");
+    assert!(
+        names[3].ends_with("rank0.vtape") && names[3] != names[0],
+        "the names differ: {names:?}"
+    );
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn a_ring_that_is_cut_off_ends_the_attach_and_the_tape_has_what_was_read() {
     let said = text(&ended);
     assert!(said.contains(ring.to_str().unwrap()), "{said}");
     assert!(said.contains("became shorter"), "{said}");
-    assert!(said.contains("has what was read until then"), "{said}");
+    assert!(said.contains("holds the records read until then"), "{said}");
     assert_eq!(follow(&path).0[0].1.allocated_bytes(), 100 * 512);
 }
 

@@ -72,7 +72,7 @@ pub struct Measured {
     recorded: Line,
     before: Report,
     lines: Vec<(Line, Report)>,
-    /// The most bytes that were live or asked for at once.
+    /// The most bytes that were live or requested at once.
     demand_bytes: u64,
     capacity_bytes: Option<u64>,
 }
@@ -148,7 +148,7 @@ pub(crate) fn replay(
     report
 }
 
-/// The most bytes that the program held or asked for at once. No allocator serves it with less.
+/// The most bytes that the program held or requested at once. No allocator serves it with less.
 fn demand_bytes(tape: DeviceTape<'_>) -> u64 {
     let blocks = tape.base.segments.iter().flat_map(|segment| &segment.blocks);
     let blocks = blocks.filter(|block| block.status == BlockStatus::Allocated);
@@ -206,7 +206,7 @@ pub fn choose(runs: &[Measured]) -> Option<Advice> {
         Some(Measured { demand_bytes, capacity_bytes, .. }) => (
             Kind::NothingHelps,
             format!(
-                "nothing in the allocator helps: {} are live or asked for at once, and the device has {}",
+                "nothing in the allocator helps: {} are live or requested at once, and the device has {}",
                 ByteSize(*demand_bytes),
                 ByteSize(capacity_bytes.unwrap_or_default())
             ),

@@ -85,8 +85,8 @@ impl<'a> Categories<'a> {
         rows
     }
 
-    /// Follows the first `records` records: `said` hears of every category. Who is handed out then comes out, by
-    /// address, with the bytes asked for and those of the block.
+    /// Follows the first `records` records: `said` is called with every category. Returns the
+    /// live blocks by address, with the requested bytes and the block's.
     fn follow(
         &self,
         records: usize,

@@ -20,7 +20,7 @@ use crate::timeline::Witness;
 pub struct Follow {
     /// Run-time changes of the settings; off where the settings are the question.
     pub settings: bool,
-    /// Cache flushes that an importer concluded from segments that went away.
+    /// Cache flushes that an importer inferred from segments that went away.
     pub inferred_empty_cache: bool,
 }
 
@@ -316,8 +316,7 @@ impl<S: Strategy> Driver<S> {
         }
     }
 
-    /// Asks again for what the recording could not have. Where this replay can, it is given back at once: nobody used
-    /// it in the recording.
+    /// Retries a request that was refused in the recording. A block is freed at once: the recording did not use it.
     fn retry_recorded_oom(&mut self, request: &Request) -> Result<(), AllocError> {
         if let Some(block) = self.malloc(request)? {
             self.strategy.free(block, request.stack)?;

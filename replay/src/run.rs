@@ -77,7 +77,7 @@ pub struct Outcome {
     pub stats: Vec<(String, i64)>,
 }
 
-/// Replays and reports. `progress` hears how many records are done, every so often.
+/// Replays and reports. `progress` receives the number of records done, now and then.
 ///
 /// # Errors
 /// When the tape contradicts itself, its start does not fit the capacity, or the strategy cannot start.

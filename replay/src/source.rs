@@ -1,4 +1,4 @@
-//! Where input bytes come from: a file or standard input, plain, zstd or gzip, told apart by content.
+//! Where input bytes come from: a file or standard input, plain, zstd or gzip, distinguished by content.
 
 use std::cell::Cell;
 use std::fs::File;

@@ -3,7 +3,7 @@
 use allocator::record::{Off, Recorder};
 use trace_format::{Event, Record, StackId, StringId, ThreadId};
 
-/// A recorder that is told which record of the run is being replayed.
+/// A recorder that receives the record being replayed.
 pub trait Witness: Recorder {
     /// The allocator's next events are caused by `record`.
     fn at(&mut self, record: &Record) {

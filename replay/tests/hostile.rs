@@ -1,4 +1,4 @@
-//! Files that nobody's writer made: an error or a run, never a panic, a hang or much memory.
+//! Malformed files: an error or a run, never a panic, a hang or much memory.
 //!
 //! The same function as the fuzz target, over the files in `tests/data` changed at random, always in the same way.
 //! `VRAMTAPE_FUZZ_SECONDS=600 VRAMTAPE_FUZZ=rmm cargo test --release -p replay --test hostile -- --nocapture changed`

@@ -115,7 +115,7 @@ fn a_gain_is_found_and_the_line_keeps_what_it_does_not_tune_and_no_idle_knob() {
 
 #[test]
 fn no_run_runs_out_of_memory_for_the_good_of_another() {
-    // Rounding up to a power of two helps nobody here; what helps the first must not hurt the second.
+    // Rounding up to a power of two helps neither run; a setting that helps the first must not hurt the second.
     let first = fragmenting();
     let mut second = Program::default();
     for at in 0..9 {

@@ -138,7 +138,7 @@ fn the_rest_of_a_large_segment_made_for_one_block_is_the_drivers_granularity() {
     assert_eq!(last(&found), [("requested", 19 * MIB + 512), ("unsplit remainder", rest)]);
 }
 
-/// 30 MiB are free in one piece, and then somebody asks the device for 24 MiB.
+/// 30 MiB are free in one piece, and then a request takes 24 MiB from the device.
 fn free_piece(stream: u64, pool: PoolId, blocker: bool) -> Program {
     let mut program = Program::default();
     program.alloc_in("piece", 30 * MIB, stream, pool);

@@ -10,7 +10,7 @@ const MANY_BYTES: u64 = 1 << 20;
 /// Reads `80GiB`, `24GB`, `80g`, `512 MiB` or `1.5GiB`; a number without a unit is bytes.
 ///
 /// # Errors
-/// What is wrong, with an example of what is right.
+/// The fault and a correct example, if it cannot be parsed.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let scale = scale_of(&unit)?;

@@ -14,7 +14,7 @@ use super::{Compat, Config, ROUNDUP_INTERVALS, UNLIMITED, roundup};
 pub struct Parsed {
     /// The settings.
     pub config: Config,
-    /// What is surely a mistake, or has no effect here.
+    /// Likely mistakes, and settings without effect here.
     pub warnings: Vec<Warning>,
 }
 
@@ -22,7 +22,7 @@ impl Config {
     /// Reads `text` as the PyTorch that `compat` names reads it at its start.
     ///
     /// # Errors
-    /// What that PyTorch refuses, with its exception and its words.
+    /// If that PyTorch refuses the text; has its exception and its message.
     pub fn parse(text: &str, compat: Compat) -> Result<Parsed, ConfigError> {
         let base = Self { compat, ..Self::default() };
         base.parse_variable(text, "PYTORCH_CUDA_ALLOC_CONF")
@@ -46,7 +46,7 @@ impl Config {
     /// everything else stays. Other than in PyTorch, a refused string changes nothing.
     ///
     /// # Errors
-    /// What that PyTorch refuses, with its exception and its words.
+    /// If that PyTorch refuses the text; has its exception and its message.
     pub fn reparse(&self, text: &str) -> Result<Parsed, ConfigError> {
         self.parse_as(text, "allocator settings", Moment::Running)
     }

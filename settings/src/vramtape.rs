@@ -106,7 +106,7 @@ impl RecordMode {
     }
 }
 
-/// Which device answers.
+/// The device in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A GPU, through the driver.
@@ -119,7 +119,7 @@ pub enum DeviceKind {
 /// `VRAMTAPE_CONF` after parsing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `route`; only the Python package asks.
+    /// `route`; only the Python package reads it.
     pub route: Route,
     /// `strategy`.
     pub strategy: Strategy,

@@ -1,4 +1,4 @@
-//! What is written is what the tape holds, in both formats; and what cannot be written leaves nothing behind.
+//! The tables hold the tape's content, in both formats; a table that cannot be written leaves no file.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use crate::ids::{DeviceId, PoolId, Stream};
 
-/// What is bounded, what of it any file may hold, and how much more for each byte of the file.
+/// A limit: the quantity, the amount that any file may hold, and the amount added for each byte of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     what: &'static str,
@@ -69,7 +69,7 @@ impl Bound {
     }
 }
 
-/// What was read of a tape so far.
+/// The quantities read from a tape so far.
 #[derive(Debug)]
 pub(crate) struct Budget {
     factor: u64,

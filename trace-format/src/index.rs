@@ -16,7 +16,7 @@ const ENDING_BYTES: usize = 16;
 /// A chunk, as the index knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// What it holds.
+    /// Its kind of content.
     pub kind: ChunkKind,
     /// The device that an events or base chunk belongs to.
     pub device: DeviceId,

@@ -25,7 +25,7 @@ pub(crate) const TABLES_MAX_BYTES: usize = 1 << 30;
 /// Most records of an events chunk. Bounds what a reader holds.
 pub(crate) const RECORDS_MAX: u32 = 1 << 20;
 
-/// What a chunk holds.
+/// The content of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkKind {
     /// JSON about the whole tape.

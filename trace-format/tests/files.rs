@@ -1,4 +1,4 @@
-//! Tapes as files: finished ones appear whole, live ones are readable while written, full disks are told.
+//! Tapes as files: finished ones appear whole, live ones are readable while written, full disks are reported.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Bytes that nobody's writer made: an error or items, never a panic, a hang or much memory.
+//! Malformed tapes: an error or items, never a panic, a hang or much memory.
 //!
 //! The same function as the fuzz target, over the golden tape's chunks changed at random, always in the same way.
 
@@ -237,7 +237,7 @@ fn each_fault_is_told_apart_and_says_what_to_do() {
         (&earlier, &too_old),
         (&later, &too_new),
         (&middle, "chunk 0 at byte 16: the chunk is damaged, although more follow"),
-        (&second, "keep what lies before: head -c"),
+        (&second, "keep the part before it: head -c"),
         (&gap, "this is chunk 2: chunks are missing or out of order"),
         (&packed, "packed in a way that this program does not know; use a newer vramtape"),
         (&tape_with(4, 1, b"\x01"), "makes no sense: it ends in the middle of a value"),

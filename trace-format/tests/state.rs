@@ -204,7 +204,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 0..200)
 }
 
-/// What the operations mean in this state, if anything. Slots of 4 KiB: four segments, then eight expandable pages.
+/// The events of the operations in this state, if any. Slots of 4 KiB: four segments, then eight expandable pages.
 fn events_of(op: Op, state: &State) -> Option<Record> {
     const SLOT: u64 = 4096;
     let live = |wanted: BlockStatus| -> Vec<_> {

@@ -58,7 +58,7 @@ fn gpus(meta: &Meta) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// What of a tape with a size limit is not here.
+/// Parts that a tape with a size limit has dropped.
 fn parts(meta: &Meta) -> Option<String> {
     let dropped = (meta.dropped_records > 0).then(|| {
         format!(

@@ -44,7 +44,7 @@ const POLL_EVERY: Duration = Duration::from_millis(20);
 /// Width of what is printed where no terminal says its own.
 const WIDTH: usize = 120;
 
-/// Shows it until somebody has seen enough.
+/// Prints one frame, or shows the process on the terminal.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let folder = options.rings.path();
     let process = process::choose(&folder, options.pid)?;

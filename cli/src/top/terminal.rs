@@ -14,7 +14,7 @@ use ratatui::widgets::Paragraph;
 use super::frame::Frame;
 use super::{POLL_EVERY, Watch, draw};
 
-/// What the keys have changed.
+/// The state that keys change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct View {
     /// The device that is shown in detail.
@@ -23,7 +23,7 @@ struct View {
     is_over: bool,
 }
 
-/// Shows the process until q is pressed; its end too.
+/// Shows the process until q is pressed or the process ends.
 pub(super) fn run(watch: &mut Watch, interval: Duration) -> Result<()> {
     let mut terminal = ratatui::try_init().context("cannot use this terminal; try --once")?;
     let shown = show(&mut terminal, watch, interval);

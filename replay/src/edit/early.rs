@@ -40,7 +40,7 @@ struct Life {
     last_use: usize,
     /// None where it lives to the tape's end.
     free: Option<usize>,
-    /// Where the free was done for other streams too; none where nobody waited for it.
+    /// The record that completed a free that waited for other streams; none where it did not wait.
     completed: Option<usize>,
 }
 

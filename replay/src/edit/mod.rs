@@ -177,8 +177,8 @@ fn record_anew(
 /// A mark that no tape has: its name is beyond any table of strings.
 const PLACE: Event = Event::Mark { kind: MarkKind::Instant, name: StringId(u32::MAX) };
 
-/// Gives changes of settings their text back, emptied caches whether they were only concluded, and refusals their
-/// place: the allocator records none of these.
+/// Restores the text of settings changes, the `inferred` flag of emptied caches, and the place of refusals: the
+/// allocator records none of these.
 fn keep_words(requests: &[Record], records: &mut [Record]) {
     let is_word =
         |event: &Event| matches!(event, Event::Settings { .. } | Event::EmptyCache { .. });

@@ -115,7 +115,7 @@ impl Rewriter<'_> {
             return Some(Event::Free { addr, requested_bytes, size_bytes, pending });
         };
         let (is_dropped, requested_bytes) = (block.is_dropped, block.requested_bytes);
-        // On one stream nobody waits for anybody. Who used the block is known only where the run recorded it.
+        // One stream needs no wait. The streams that used the block are known only where the run recorded them.
         let waits = block.users.is_empty() || block.users.iter().any(|user| *user != block.stream);
         let is_late = pending && (is_dropped || waits);
         if !is_late {

@@ -2,8 +2,8 @@
 //!
 //! A log of requests is placed by the allocator itself ([`requests`]). A snapshot holds the last events of each device
 //! and the final segments. Its import walks back from the segments to the state the events began with ([`walk_back`]),
-//! works out what the trace does not say ([`flush`], [`pools`], [`allocator::observe::block_size`]), and writes the
-//! records forward ([`forward`]). Every input is kept; what had to be concluded is listed in [`Import::inferred`].
+//! infers the facts that the trace does not hold ([`flush`], [`pools`], [`allocator::observe::block_size`]), and writes
+//! the records forward ([`forward`]). Every input is kept; inferred facts are listed in [`Import::inferred`].
 
 mod csv;
 mod flush;
@@ -48,7 +48,7 @@ pub struct Import {
     pub stacks: Stacks,
     /// The settings in force at the end of the trace.
     pub config: Config,
-    /// What the file did not say, how it was concluded and what that does, a sentence each.
+    /// Facts that the file does not hold, how each was inferred and its effect, a sentence each.
     pub inferred: Vec<String>,
 }
 
@@ -356,7 +356,7 @@ fn config_of(settings: &Settings, compat: Compat) -> (Config, Option<String>) {
     let (parsed, note) = match Config::parse(&text, compat) {
         Ok(parsed) => (parsed.config, None),
         Err(error) => {
-            let note = format!("PYTORCH_CUDA_ALLOC_CONF is not understood and left out: {error}");
+            let note = format!("PYTORCH_CUDA_ALLOC_CONF is not understood and is ignored: {error}");
             (Config { compat, ..Config::default() }, Some(note))
         }
     };

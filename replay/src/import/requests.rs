@@ -26,7 +26,7 @@ pub enum PlaceError {
     #[error(transparent)]
     Drive(#[from] DriveError),
     /// No device could hold them.
-    #[error("what is live at once does not fit into 2 TiB; is the file damaged?")]
+    #[error("the blocks that are live at once do not fit into 2 TiB; is the file damaged?")]
     TooLarge,
 }
 

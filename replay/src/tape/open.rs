@@ -1,4 +1,4 @@
-//! Opening a run: a tape, the ring of a process or another tool's file, told apart by its first bytes.
+//! Opening a run: a tape, the ring of a process or another tool's file, distinguished by its first bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

@@ -114,8 +114,8 @@ pub struct Tuning {
     pub stopped_early: bool,
 }
 
-/// Searches with at most about `lines_max` lines; the one it is at is replayed to the end. `progress` hears of each
-/// replay.
+/// Searches with at most about `lines_max` lines; the one it is at is replayed to the end. `progress` is called
+/// after each replay.
 ///
 /// # Errors
 /// When a run cannot be replayed, or the runs' settings cannot be tuned together.

@@ -103,8 +103,8 @@ pub struct StrandedByPool {
     pub stranded_bytes: u64,
 }
 
-/// Takes a run's reserved memory apart, with a series of at most `points` moments. `progress` hears how many of twice
-/// the tape's records are done, every so often.
+/// Takes a run's reserved memory apart, with a series of at most `points` moments. `progress` receives the
+/// number of records done, of twice the tape's records.
 ///
 /// # Errors
 /// When the tape contradicts itself or its start does not fit the capacity.
@@ -119,10 +119,10 @@ pub fn waste(
     let mut moments = Vec::with_capacity(found.wanted.len());
     let mut wanted = found.wanted.iter().peekable();
     let driver = step_through(tape, options, |driver, done, time_ns| {
-        let heard = *driver.heap_mut().recorder_mut();
+        let misses = *driver.heap_mut().recorder_mut();
         driver.heap_mut().recorder_mut().refused = None;
         if wanted.next_if_eq(&&done).is_some() {
-            moments.push(take_apart(driver, heard, done, time_ns));
+            moments.push(take_apart(driver, misses, done, time_ns));
         }
         if done % PROGRESS_RECORDS == 0 {
             progress(total + done);
@@ -253,14 +253,14 @@ fn step_through(
 
 fn take_apart(
     driver: &mut Driver<Native<Misses>>,
-    heard: Misses,
+    misses: Misses,
     after_records: u64,
     time_ns: u64,
 ) -> Moment {
     let available_bytes = available_bytes(driver.heap_mut());
     let heap = driver.heap();
     let is_flushed = |pool: PoolId| pool.is_default() || heap.pool_use_count(pool) == Ok(0);
-    let Misses { newest: references, refused, .. } = heard;
+    let Misses { newest: references, refused, .. } = misses;
     let rules = Rules { config: heap.config(), references, is_flushed: &is_flushed };
     let split = split(&heap.segments(PoolId::DEFAULT), &rules);
     let streams = split.by_stream.iter();

@@ -51,7 +51,7 @@ impl Parts {
         self.sum_bytes() - self.requested_bytes
     }
 
-    /// What is free, whoever it is free for.
+    /// All free bytes, for any stream and pool.
     pub fn free_bytes(&self) -> u64 {
         self.cached_reusable_bytes
             + self.stranded_by_stream_bytes

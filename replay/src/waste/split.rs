@@ -14,7 +14,7 @@ use super::parts::Parts;
 pub(super) struct Rules<'a> {
     pub(super) config: &'a Config,
     pub(super) references: References,
-    /// Whether a flush returns what this pool holds unused: the default pool, and pools that nobody holds any more.
+    /// Whether a flush returns what this pool holds unused: the default pool, and pools that are no longer in use.
     pub(super) is_flushed: &'a dyn Fn(PoolId) -> bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a chunk writes once and then names by number.
+//! Values that a chunk writes once and then refers to by number.
 
 use std::hash::Hash;
 

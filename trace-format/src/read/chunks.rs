@@ -104,7 +104,7 @@ impl<R: Read> Chunks<R> {
         if out.len() == length { Ok(()) } else { Err(ReadCause::Unpack) }
     }
 
-    /// What follows the last whole chunk: a torn tail if no chunk header is in it, else damage.
+    /// The bytes after the last whole chunk: a torn tail if they hold no chunk header, else damage.
     ///
     /// `seen` are bytes of it that were read already, `chunk` the header of the chunk that is torn, if it is whole.
     fn tail(&mut self, seen: &[u8], chunk: Option<ChunkHeader>) -> Result<(), ReadCause> {

@@ -30,7 +30,7 @@ use crate::{
 };
 use chunks::Chunks;
 
-/// What a tape holds, in its order.
+/// An item of a tape.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// The tape's description, replacing the one before.
@@ -54,7 +54,7 @@ pub struct Reader<R> {
     events: EventsDecoder,
     budget: Budget,
     device: DeviceId,
-    /// What the next base chunk of a device adds to its state.
+    /// The fields that the next base chunk of a device adds to its state.
     order: Option<(DeviceId, BaseOrder)>,
     stopped: bool,
 }

@@ -135,7 +135,7 @@ impl Blocks {
                 *self.sum(pending) -= size_bytes;
                 Ok(())
             }
-            // What is wrong with it in words.
+            // The fault in words.
             _ => self.expect(addr, requested_bytes, size_bytes, pending),
         }
     }

@@ -155,7 +155,7 @@ impl State {
     }
 }
 
-/// What an event does to the mapped memory.
+/// The effect of an event on the mapped memory.
 enum Change {
     Map,
     Unmap,

@@ -1,4 +1,4 @@
-//! What lies at an address.
+//! Lookups by address.
 
 use super::{State, blocks::Block, ranges::Range};
 use crate::{

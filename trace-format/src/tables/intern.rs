@@ -18,11 +18,11 @@ pub(crate) struct Interner {
     new_strings: Additions,
     new_frames: Additions,
     new_stacks: Additions,
-    /// What a reader will hold.
+    /// The size of the tables in a reader.
     bytes: usize,
 }
 
-/// The tape's tables hold as much as a reader takes.
+/// The tape's tables have reached the limit of readers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -134,7 +134,7 @@ impl Interner {
 mod tests {
     use super::{super::Tables, *};
 
-    /// What is refused at the limit leaves the tables of writer and reader the same.
+    /// An entry refused at the limit leaves the tables of writer and reader the same.
     #[test]
     fn full_tables_refuse_what_is_new_and_know_what_is_old() {
         let frame = |line| Frame { line, ..Frame::default() };

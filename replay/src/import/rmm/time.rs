@@ -32,7 +32,7 @@ impl Clock {
 
     /// What the times mean.
     pub(super) fn note(&self) -> Option<String> {
-        self.is_of_day.then(|| "times are of the day: the log does not say which".to_owned())
+        self.is_of_day.then(|| "times have no date: the log has only the time of day".to_owned())
     }
 }
 
