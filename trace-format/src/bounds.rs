@@ -1,4 +1,4 @@
-//! How much a file may hold for its size, so that a small hostile one cannot ask for all of a reader's memory.
+//! How much a file may hold for its size, so that a small hostile one cannot exhaust a reader's memory.
 //!
 //! The reader of tapes and the importers of other files share the numbers. A recorded tape takes 0.6 to 6 bytes for
 //! each record and unpacks to 2 to 20 times its size; a packed snapshot of PyTorch takes 2 to 30 bytes for each event

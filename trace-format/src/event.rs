@@ -67,20 +67,20 @@ pub enum ScopeFilter {
     Capture,
     /// All allocations of the opening thread.
     Thread,
-    /// The source did not say.
+    /// The source does not have it.
     Unknown,
 }
 
 /// An event: `I` marks inputs, `E` effects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// I: memory was asked for and handed out.
+    /// I: memory was requested and allocated.
     Alloc {
         /// Address of the block; unique among live blocks, otherwise without meaning to a replay.
         addr: Addr,
         /// Bytes asked for.
         requested_bytes: u64,
-        /// Bytes of the block handed out (rounded, after splitting).
+        /// Bytes of the block (rounded, after splitting).
         size_bytes: u64,
         /// Stream the memory belongs to.
         stream: Stream,

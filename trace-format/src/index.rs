@@ -13,7 +13,7 @@ const END_MARK: [u8; 4] = *b"VTPX";
 /// Bytes of that ending.
 const ENDING_BYTES: usize = 16;
 
-/// A chunk, as the index knows it.
+/// A chunk's entry in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
     /// Its kind of content.

@@ -85,7 +85,7 @@ pub(crate) enum Packing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkHeader {
     pub(crate) kind: ChunkKind,
-    /// `None`: packed in a way that a later version knows.
+    /// `None`: packed in a format of a later version.
     pub(crate) packing: Option<Packing>,
     /// The device that an events or base chunk belongs to.
     pub(crate) device: DeviceId,

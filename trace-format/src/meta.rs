@@ -13,7 +13,7 @@ pub enum Source {
     Recorded,
     /// They were read from another tool's file.
     Imported,
-    /// Something that a later version knows.
+    /// A value of a later version.
     #[serde(other)]
     Unknown,
 }
@@ -36,7 +36,7 @@ pub enum EndKind {
     RecordingStopped,
     /// The program went on: the tape could not be written any more, as on a full disk.
     TapeFailed,
-    /// Something that a later version knows.
+    /// A value of a later version.
     #[default]
     #[serde(other)]
     Unknown,
@@ -58,7 +58,7 @@ pub struct ProgramEnd {
     pub other: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A device as the tape knows it.
+/// A device's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceMeta {

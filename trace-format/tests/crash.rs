@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn any_failing_operation_is_an_error_with_the_name_and_what_was_written_before_is_read(
+    fn any_failing_operation_is_an_error_with_the_name_and_earlier_chunks_are_read(
         steps in steps(60),
         seed in 1..u64::MAX,
     ) {

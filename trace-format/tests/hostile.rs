@@ -202,7 +202,7 @@ fn chunks_of_later_versions_are_skipped_and_counted() {
 }
 
 #[test]
-fn each_fault_is_told_apart_and_says_what_to_do() {
+fn each_fault_has_its_own_error_with_a_remedy() {
     let whole = golden();
     let of_version = |version: u32| {
         let mut tape = whole.clone();
@@ -257,7 +257,7 @@ fn payload_bytes(tape: &[u8]) -> usize {
 }
 
 #[test]
-fn bytes_behind_the_end_are_told() {
+fn bytes_behind_the_end_are_reported() {
     let tape = [golden(), golden()].concat();
     let mut reader = Reader::new(&tape[..], "two tapes").unwrap();
     assert!(reader.by_ref().all(|item| item.is_ok()));

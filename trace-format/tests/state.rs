@@ -150,7 +150,7 @@ fn events_that_cannot_have_happened_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn an_address_is_looked_up_in_what_holds_it() {
+fn an_address_is_looked_up_in_its_segment() {
     let state = after(&[segment_alloc(PAGE, PAGE), alloc(PAGE + 512, 400, 512)]);
     let block = state.block_at(Addr(PAGE + 512)).unwrap();
     assert_eq!((block.size_bytes, block.status), (512, BlockStatus::Allocated));

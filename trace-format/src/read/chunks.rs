@@ -1,4 +1,4 @@
-//! Chunks off a stream: whole ones are handed on, a torn tail is measured, damage is an error.
+//! Chunks of a stream: whole ones are returned, a torn tail is measured, damage is an error.
 
 use std::io::{self, Read};
 
@@ -14,7 +14,7 @@ const SCAN_BYTES: usize = 1 << 16;
 /// Reads chunks from `R` in order.
 pub(super) struct Chunks<R> {
     source: R,
-    /// Where the chunk last handed out starts.
+    /// Where the chunk last returned starts.
     pub(super) offset_bytes: u64,
     /// How many chunks stand before it.
     pub(super) sequence: u32,

@@ -45,7 +45,7 @@ pub enum ReadCause {
         /// Where the next whole chunk header is.
         next_offset_bytes: u64,
     },
-    /// A chunk has another number than its place says.
+    /// A chunk's number does not match its place.
     #[error("this is chunk {found}: chunks are missing or out of order")]
     Sequence {
         /// The number it has.
@@ -79,7 +79,7 @@ impl fmt::Display for ReadError {
             f.write_str("; ")?;
         }
         match cause {
-            ReadCause::TooMuch(_) => Ok(()), // It says what to do.
+            ReadCause::TooMuch(_) => Ok(()), // Its text has the remedy.
             ReadCause::Io(_) => f.write_str("check that the file can be read, then try again"),
             ReadCause::NotATape => f.write_str(
                 "give a .vtape file (`vramtape import` makes one of a PyTorch snapshot)",

@@ -43,7 +43,7 @@ pub enum Item {
 
 /// Reads a tape item by item, holding one chunk, the strings and the stacks.
 ///
-/// The iterator ends at the last whole chunk; [`recovered`](Self::recovered) then says whether anything was lost. After
+/// The iterator ends at the last whole chunk; [`recovered`](Self::recovered) then reports losses. After
 /// an error it ends too, and what it gave before stays true.
 pub struct Reader<R> {
     name: String,

@@ -84,7 +84,7 @@ pub enum Problem {
         /// Whether it is pending.
         pending: bool,
     },
-    /// The block has other sizes than the event says.
+    /// The block's sizes differ from the event's.
     #[error(
         "the block at {addr} has {size_bytes} bytes for {requested_bytes} requested, not {event_size_bytes} for \
          {event_requested_bytes}"

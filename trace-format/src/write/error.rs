@@ -43,7 +43,7 @@ pub enum WriteCause {
         "the tape has all the strings and stacks that a reader takes; write none, or another tape"
     )]
     TablesFull,
-    /// A record names a string or a stack that this writer did not hand out.
+    /// A record names a string or a stack that this writer did not intern.
     #[error("{what} {id} was not interned by this writer; map ids of other tapes first")]
     Undefined {
         /// `string` or `stack`.
