@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_an_example() {
+    fn an_invalid_size_is_refused_with_an_example() {
         for text in ["", "GiB", "1.5", "-3GiB", "nan", "99999999999TiB", "1.2.3MiB", "5GBit", "3µ"]
         {
             let error = parse_bytes(text).unwrap_err();

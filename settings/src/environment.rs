@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_allocator_searches_after_a_flush_unless_told_not_to() {
+    fn a_live_allocator_searches_after_a_flush_by_default() {
         assert!(read(&[]).unwrap().config.search_after_flush);
         let off = ("VRAMTAPE_CONF", "search_after_flush:False");
         assert!(!read(&[off]).unwrap().config.search_after_flush);

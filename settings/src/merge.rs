@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_replaces_and_what_is_not_stays() {
+    fn changed_keys_replace_and_others_stay() {
         for (text, changes, merged) in [
             ("", "", ""),
             ("record:ring", "", "record:ring"),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_alone_is_refused_in_either_place() {
+    fn an_invalid_string_is_refused_in_either_place() {
         for (text, changes) in [("recor:off", ""), ("", "recor:off"), ("", "tape:{host}")] {
             assert!(merge(text, changes).is_err(), "{text:?} with {changes:?}");
         }

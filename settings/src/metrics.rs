@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_what_to_write() {
+    fn anything_else_is_refused_with_a_remedy() {
         for text in [
             "",
             "x",

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pytorch_swallows_is_warned_of_once_and_with_its_place() {
+    fn input_that_pytorch_ignores_is_warned_of_once_with_its_place() {
         for (text, expected) in [
             ("max_split_size_mb,100", "18: \",\" stands where \":\" belongs and is read as it"),
             ("max_split_size_mb:64;", "19: \"64;\" is read as \"64\""),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_string_says_where_and_what_to_do() {
+    fn a_refused_string_has_its_place_and_a_remedy() {
         let error = Config::parse("expandable_segments:True,max_split_size_mb:5", Compat::V2_11);
         assert_eq!(
             error.unwrap_err().to_string(),

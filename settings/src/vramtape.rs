@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_a_ring_on_the_gpu_with_pytorchs_policy() {
+    fn the_default_is_a_ring_on_the_gpu_with_pytorchs_policy() {
         let read = settings("");
         assert_eq!(read, Settings::default());
         assert_eq!((read.strategy, read.record), (Strategy::Native, RecordMode::Ring));
