@@ -27,7 +27,7 @@ fn a_recorded_storm_leaves_a_whole_heap_and_a_tape_that_replays() {
 }
 
 #[test]
-fn a_ring_too_small_for_the_storm_says_what_it_lost() {
+fn a_ring_too_small_for_the_storm_counts_its_losses() {
     let totals = blow(1 << 14, 5);
     assert!(totals.lost > 0, "{totals:?}");
 }
