@@ -24,7 +24,7 @@ const LIVE_SHARE_MIN: f64 = 0.99;
 /// How many replays [`measure`] makes at most.
 pub const REPLAYS_MAX: u64 = USUAL_SETTINGS.len() as u64 + 2;
 
-/// What the advice is.
+/// The kind of advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -36,7 +36,7 @@ pub enum Kind {
     NoCandidateHelps,
 }
 
-/// What all ranks do under one line of settings.
+/// The figures of all ranks under one line of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// The most that the worst rank held from the device at once.
@@ -50,7 +50,7 @@ pub struct Figures {
 /// Which setting to try, as replays show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// What it is.
+    /// The kind of advice.
     pub kind: Kind,
     /// The text for `PYTORCH_CUDA_ALLOC_CONF`, if settings are advised; empty is PyTorch's defaults.
     pub settings: Option<String>,

@@ -1,4 +1,4 @@
-//! What a replay did, at the times of the run it replays.
+//! The records of a replay, at the times of the run it replays.
 
 use allocator::record::{Off, Recorder};
 use trace_format::{Event, Record, StackId, StringId, ThreadId};
@@ -21,7 +21,7 @@ impl Witness for Off {}
 pub(crate) struct Timeline {
     time_ns: u64,
     thread: ThreadId,
-    /// What happened.
+    /// The records so far.
     pub(crate) records: Vec<Record>,
 }
 

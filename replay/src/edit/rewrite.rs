@@ -10,7 +10,7 @@ use super::plan::Plan;
 /// The largest request that scaling makes: far more than any device has, and no overflow anywhere.
 const REQUEST_BYTES_MAX: u64 = 1 << 50;
 
-/// What became of a block.
+/// A block after the edits.
 struct Block {
     stream: Stream,
     requested_bytes: u64,
@@ -30,7 +30,7 @@ pub(super) fn rewrite(records: &[Record], plan: &Plan, summary: &mut Summary) ->
 struct Rewriter<'a> {
     plan: &'a Plan,
     summary: &'a mut Summary,
-    /// By the recorded address. What was there at the start is not here, and stays as it was.
+    /// By the recorded address. Blocks of the tape's start are not here, and stay as they were.
     live: HashMap<Addr, Block>,
     /// Blocks whose second half is still to come on the tape, and not any more in the edit.
     freed_at_once: HashSet<Addr>,

@@ -1,4 +1,4 @@
-//! Rows of a CSV file by the names of their columns, with errors that say where.
+//! Rows of a CSV file by the names of their columns, with errors that name the place.
 
 use std::str::FromStr;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 pub struct CsvError {
     /// Its line, from 1; the header is the first.
     pub line: u64,
-    /// What is wrong, and what should be there.
+    /// The fault, and the expected text.
     pub problem: String,
 }
 

@@ -187,7 +187,7 @@ fn limit_of(entries: &[Entry], base_bytes: u64) -> u64 {
     at_oom.unwrap_or(peak)
 }
 
-/// What the malloc at the head of `entries` took from the device, or was refused; `None` if it took nothing.
+/// The bytes that the malloc at the head of `entries` took from the device, or was refused; `None` if it took none.
 fn need_bytes(entries: &[Entry], config: &Config) -> Option<u64> {
     let first = entries.first()?;
     if first.action == Action::Oom {

@@ -18,7 +18,7 @@ pub(super) struct Live {
     counts: Counts,
 }
 
-/// What rows left open.
+/// Counts of rows that leave something open.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     empty: u64,
