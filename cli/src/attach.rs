@@ -61,7 +61,7 @@ struct DeviceReport {
     missing: Vec<String>,
 }
 
-/// Writes the tape and says what is on it.
+/// Writes the tape and prints its content.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let path = &options.output.output;
     if path == Path::new("-") {

@@ -48,7 +48,7 @@ struct Info {
     devices: Vec<DeviceInfo>,
 }
 
-/// Reads the run and says what is in it.
+/// Reads the run and prints a summary.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.run.is_dir() {
         return folder::run(&options.run, options.json);

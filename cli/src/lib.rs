@@ -107,7 +107,7 @@ enum Verdict {
     Bad,
 }
 
-/// The command line as clap knows it, for documents and tests.
+/// The command line's definition in clap, for documents and tests.
 pub fn command() -> clap::Command {
     Cli::command()
 }
@@ -168,7 +168,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
     }
 }
 
-/// The error and its causes, each said once: many of ours quote their cause already.
+/// The error and its causes, each once: many of our errors quote their cause already.
 fn describe(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

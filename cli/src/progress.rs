@@ -12,7 +12,7 @@ use crate::caller::{Caller, caller};
 /// Work that takes less time shows no bar.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
-/// Work that cannot say how far it is.
+/// Work of unknown length.
 pub(crate) struct Spinner {
     is_done: Arc<AtomicBool>,
     shower: Option<JoinHandle<()>>,

@@ -136,7 +136,7 @@ fn report(child: Child) -> Value {
 }
 
 #[test]
-fn top_shows_what_every_device_holds() {
+fn top_shows_the_memory_of_every_device() {
     let folder = tempfile::tempdir().unwrap();
     let mut devices = [Device::new(folder.path(), 0), Device::new(folder.path(), 1)];
     (0..12).for_each(|_| devices[0].step());
@@ -241,7 +241,7 @@ fn control_c_finishes_the_tape() {
 }
 
 #[test]
-fn a_ring_that_is_cut_off_ends_the_attach_and_the_tape_has_what_was_read() {
+fn a_ring_that_is_cut_off_ends_the_attach_and_keeps_the_records_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vtape");
     let mut device = Device::new(folder.path(), 0);

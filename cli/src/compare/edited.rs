@@ -22,7 +22,7 @@ pub(super) struct Edited {
     pub(super) series: Vec<Vec<Point>>,
 }
 
-/// The table: of each setting what the run and the edited run come to.
+/// The table: the results of the run and of the edited run under each setting.
 pub(super) fn table(comparison: &Comparison, edited: &Edited) -> Table {
     let heads = [
         "strategy",

@@ -25,13 +25,13 @@ pub(super) struct DeviceInfo {
     pub(super) seconds: Option<f64>,
     /// The memory before the first record; `null` where the device was empty.
     pub(super) start: Option<Start>,
-    /// Bytes of blocks handed out before the first record and after the last, as recorded.
+    /// Bytes of live blocks before the first record and after the last, as recorded.
     pub(super) start_allocated_bytes: u64,
     pub(super) end_allocated_bytes: u64,
     /// The same of bytes held from the device.
     pub(super) start_reserved_bytes: u64,
     pub(super) end_reserved_bytes: u64,
-    /// The most bytes of blocks handed out at once, as recorded.
+    /// The most bytes of blocks that were live at once, as recorded.
     pub(super) peak_allocated_bytes: u64,
     /// The most bytes held from the device at once, as recorded.
     pub(super) peak_reserved_bytes: u64,

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tape_max_removed_is_counted() {
+    fn parts_removed_by_tape_max_are_counted() {
         let meta = Meta { dropped_records: 12, dropped_bytes: 3 << 20, ..Meta::default() };
         let text = parts(&meta).unwrap();
         assert!(text.starts_with("12 records (3.00 MiB) before these"), "{text}");

@@ -130,7 +130,7 @@ impl Device {
 
 impl Memory {
     fn take(&mut self, record: &Record) {
-        // A record may contradict a state that lacks what the ring had no room for; it is counted all the same.
+        // A record may contradict a state that lacks entries which did not fit the ring; it is counted all the same.
         let _ = self.state.apply(record);
         self.records += 1;
         self.note_peaks();

@@ -42,7 +42,7 @@ pub(crate) struct DeviceFrame {
     pub(crate) lost: u64,
     /// Records that the process's own tape missed.
     pub(crate) lost_by_tape: u64,
-    /// Live blocks that the ring's tables had no room for.
+    /// Live blocks that did not fit the ring's tables.
     pub(crate) missing_blocks: u64,
     /// Segments, and private pools and scopes, likewise.
     pub(crate) missing_segments: u64,

@@ -41,7 +41,7 @@ pub(crate) struct Options {
 
 /// The rings are read this often: far more often than a usual job turns one over.
 const POLL_EVERY: Duration = Duration::from_millis(20);
-/// Width of what is printed where no terminal says its own.
+/// Width of the output where no terminal gives one.
 const WIDTH: usize = 120;
 
 /// Prints one frame, or shows the process on the terminal.
@@ -102,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// Takes in what was recorded since the last call.
+    /// Reads the records since the last call.
     fn poll(&mut self) {
         self.devices.iter_mut().for_each(Device::poll);
     }

@@ -168,7 +168,7 @@ fn head(waste: &Waste) -> String {
 fn parts(waste: &Waste, held: &MomentsHeld) -> String {
     let is_apart = waste.filled.sample.after_records != waste.peak.sample.after_records;
     let filled = is_apart.then_some((&waste.filled, &held.filled, ">filling up"));
-    // As many as there are moments, also where nothing was said.
+    // As many as there are moments, also without categories.
     let no_held = Vec::new();
     let held_at = |at| held.ooms.get(at).unwrap_or(&no_held);
     let ooms = waste.ooms.iter().enumerate().zip([">1st OOM", ">2nd OOM"]).take(OOM_COLUMNS);
