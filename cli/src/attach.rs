@@ -57,11 +57,11 @@ struct DeviceReport {
     lost: u64,
     /// Whether the tape starts with all that was live.
     is_complete: bool,
-    /// What its ring had no room for, a sentence each.
+    /// Records that its ring had no space for, a sentence each.
     missing: Vec<String>,
 }
 
-/// Writes the tape and says what is on it.
+/// Writes the tape and prints its content.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let path = &options.output.output;
     if path == Path::new("-") {
@@ -100,7 +100,8 @@ fn record(options: &Options, path: &Path, stop: &AtomicBool) -> Result<Report> {
         if let Err(error) = tape.drain() {
             spinner.finish_and_clear();
             let kept = tape.finish().is_ok();
-            let what = if kept { "has what was read until then" } else { "could not be written" };
+            let what =
+                if kept { "holds the records read until then" } else { "could not be written" };
             return Err(error).context(format!("{} {what}", path.display()));
         }
         if stop.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! A program that asks in place of somebody at a terminal: the Python package.
+//! Runs command lines for the Python package instead of a terminal.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,16 +12,16 @@ use trace_format::visible;
 
 use crate::{Cli, describe, dispatch};
 
-/// Who asked. Heard from any thread.
+/// The program that runs a command line. Called from any thread.
 pub trait Caller: Send + Sync {
-    /// `done` of `total` records are done, every so often. To stop the work, unwind from here: nothing outlives it.
+    /// Reports progress: `done` of `total` records. To stop the work, unwind from here: nothing outlives it.
     fn at(&self, done: u64, total: u64);
 
-    /// Something is doubtful about the input, and the answer is as good as that.
+    /// Reports doubtful input; the answer may be wrong for the same reason.
     fn warn(&self, text: &str);
 }
 
-/// What stands in for the terminal on the threads that work for a caller.
+/// Replaces the terminal on the threads that work for a caller.
 #[derive(Clone)]
 struct Stand {
     caller: Arc<dyn Caller>,
@@ -29,7 +29,7 @@ struct Stand {
 }
 
 thread_local! {
-    /// Not handed from verb to verb: what a verb does is the same for both.
+    /// Not an argument of the verbs: they behave the same with and without a caller.
     static STAND: RefCell<Option<Stand>> = const { RefCell::new(None) };
 }
 
@@ -59,7 +59,7 @@ pub fn ask(
     Ok(std::mem::take(&mut *printed.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// What is wrong with a command line, without what only helps who typed it.
+/// The mistake in a command line, without the usage hints for a terminal.
 fn usage(error: &clap::Error) -> String {
     let text = error.to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
@@ -80,7 +80,7 @@ pub(crate) fn keep(text: &str) -> bool {
     })
 }
 
-/// Says on standard error, or to the caller, that something is doubtful: once, however many runs it is true of.
+/// Prints a warning on standard error, or passes it to the caller: once, however many runs it is true of.
 pub(crate) fn warn(text: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if let Some(caller) = caller() {

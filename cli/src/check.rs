@@ -19,7 +19,7 @@ pub(crate) struct Options {
     /// A memory snapshot, pickle or JSON; - is standard input
     #[arg(value_name = "SNAPSHOT")]
     snapshot: PathBuf,
-    /// Also ask for what only some readers use, as our own snapshots have it
+    /// Also require the fields that only some readers use; vramtape's own snapshots have them
     #[arg(long)]
     complete: bool,
     /// Print JSON

@@ -1,5 +1,5 @@
 //! `vramtape clean`: removes what vramtape left on this machine: the rings of processes that died, and the compiled
-//! bridge, which the next process that wants it compiles again.
+//! bridge, which the next process that needs it compiles again.
 
 use std::env;
 use std::fs;
@@ -31,7 +31,7 @@ struct Report {
     removed: Vec<PathBuf>,
 }
 
-/// Removes them and says which.
+/// Removes them and prints their names.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let mut report = Report { removed: Vec::new() };
     let outcome = remove(options, &mut report.removed);
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     outcome.map(|()| Verdict::Good)
 }
 
-/// Notes what is removed one by one: what fails in the middle does not bring it back.
+/// Notes each removal at once, so that a later failure still reports the earlier ones.
 fn remove(options: &Options, removed: &mut Vec<PathBuf>) -> Result<()> {
     let rings = options.folder.path();
     remove_dead_rings(&rings, removed).with_context(|| {
@@ -57,7 +57,7 @@ fn remove(options: &Options, removed: &mut Vec<PathBuf>) -> Result<()> {
     let cache = bridge_cache(|name| env::var_os(name).map(PathBuf::from));
     if let Some(folder) = cache.filter(|_| !options.rings) {
         remove_bridges(&folder, removed).with_context(|| {
-            format!("cannot remove what was compiled from {}: is it yours?", folder.display())
+            format!("cannot remove the libraries compiled from {}: is it yours?", folder.display())
         })?;
     }
     Ok(())
@@ -87,7 +87,7 @@ fn remove_bridges(folder: &Path, removed: &mut Vec<PathBuf>) -> io::Result<()> {
             removed.push(path);
         }
     }
-    let _ = fs::remove_dir(folder); // Something of somebody else's is in it.
+    let _ = fs::remove_dir(folder); // Fails where other files are in it.
     Ok(())
 }
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn builds_are_removed_and_what_is_no_build_stays() {
+    fn builds_are_removed_and_other_files_stay() {
         let folder = tempfile::tempdir().unwrap();
         let bridge = folder.path().join("bridge");
         let mut removed = Vec::new();

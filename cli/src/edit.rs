@@ -1,4 +1,4 @@
-//! `vramtape edit RUN -o OUT.vtape`: the tape of a program that asks for something else.
+//! `vramtape edit RUN -o OUT.vtape`: changes a run's requests.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,10 @@ pub(crate) struct Options {
     /// A tape, a snapshot or a log
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// What the program does otherwise, such as scale:0.5
+    /// A change to the program's requests, such as scale:0.5
     #[arg(value_name = "EDIT", required = true, long_help = about())]
     edits: Vec<Edit>,
-    /// JSON with what a snapshot does not hold: torch, device_total_bytes, fraction
+    /// JSON with values that a snapshot does not hold: torch, device_total_bytes, fraction
     #[arg(long, value_name = "META.json")]
     meta: Option<PathBuf>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ struct Report<'a> {
 fn about() -> String {
     let forms = FORMS.map(|form| format!("\n- {form}  {}", form.what)).concat();
     format!(
-        "What the program does otherwise; several are all made to the run as it was recorded:\n{forms}"
+        "Changes to the program's requests; each applies to the run as it was recorded:\n{forms}"
     )
 }
 

@@ -15,7 +15,7 @@ use replay::start::Departure;
 use serde::Serialize;
 
 use crate::compare::{choices, choices_max, settings_of};
-use crate::runs::{Bound, RanksFlags, Share, concluded};
+use crate::runs::{Bound, RanksFlags, Share, inferred_notes};
 use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, is_live};
 use crate::table::Table;
@@ -74,7 +74,7 @@ struct Fits {
     rows: Vec<Fit>,
 }
 
-/// A device that somebody asked for.
+/// A device given on the command line.
 #[derive(Serialize)]
 struct Place {
     name: String,
@@ -119,10 +119,10 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         let about = start::paragraph(rank.started, peak)
             + &differs.map_or(String::new(), start::difference)
             + &rank.bound.note();
-        let text = text(rows, on, &rank.bound, label) + &about + &concluded(&rank.inferred);
+        let text = text(rows, on, &rank.bound, label) + &about + &inferred_notes(&rank.inferred);
         output::print(&(text + &line(verdict.as_ref())))?;
     }
-    // A model fits nobody's run: only what can be had live counts.
+    // A model is not available to a live program, so it does not count.
     let is_enough = |fit: &Fit| is_live(&fit.strategy);
     Ok(exit(verdict.as_ref(), rows.iter().any(is_enough)))
 }
@@ -242,7 +242,7 @@ fn text(rows: &[Fit], place: Option<&Place>, bound: &Bound, label: &str) -> Stri
     text
 }
 
-/// What the table does not say: exceptions, and the best row.
+/// The lines below the table: exceptions, and the best row.
 fn notes(rows: &[Fit], bound: &Bound) -> String {
     let settings = |row: &Fit| {
         let settings = settings_of(&row.strategy, &row.config);

@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 
 fn text(report: &Report<'_>, tape: &Tape) -> String {
     let name = report.output.display();
-    let inferred = tape.meta.inferred.iter().map(|what| format!("concluded: {what}\n"));
+    let inferred = tape.meta.inferred.iter().map(|what| format!("inferred: {what}\n"));
     let head = format!("{name}: {} records of {} devices\n", report.records, report.devices);
     let next = format!("next: vramtape compare {name}\n");
     std::iter::once(head).chain(inferred).chain([next]).collect()

@@ -48,7 +48,7 @@ struct Info {
     devices: Vec<DeviceInfo>,
 }
 
-/// Reads the run and says what is in it.
+/// Reads the run and prints a summary.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.run.is_dir() {
         return folder::run(&options.run, options.json);
@@ -92,7 +92,7 @@ fn text(tape: &Tape, info: &Info) -> Result<String> {
         }
     }
     for what in &meta.inferred {
-        writeln!(text, "{:<12} {what}", "concluded")?;
+        writeln!(text, "{:<12} {what}", "inferred")?;
     }
     for device in &info.devices {
         let name = tape.device_meta(trace_format::DeviceId(device.id));

@@ -1,4 +1,4 @@
-//! Reading a RUN: a tape or another tool's file, told apart by content.
+//! Reading a RUN: a tape or another tool's file, distinguished by content.
 
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,7 @@ pub(crate) fn warn_of(path: &Path, tape: &Tape) {
     }
 }
 
-/// What is missing from a device's records.
+/// Losses in a device's records.
 fn gap(device: &Device) -> Option<String> {
     let Device { id, lost, left_out, records, .. } = device;
     (*lost > 0).then(|| {

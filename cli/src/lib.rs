@@ -63,42 +63,42 @@ const RUNS: &str = "RUN is a tape (.vtape), a PyTorch memory snapshot (.pickle),
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Make a tape of another tool's file
+    /// Convert another tool's file to a tape
     Import(import::Options),
-    /// Say what a run would have reserved under one setting
+    /// Replay a run under one setting and print the memory that it reserves
     Replay(replay::Options),
     /// Print the table over strategies and settings for a run
     Compare(compare::Options),
-    /// Say where a run's reserved memory goes
+    /// Break down a run's reserved memory
     Waste(waste::Options),
-    /// Say what the smallest device is that a run fits on
+    /// Find the smallest device that a run fits on
     Fit(fit::Options),
     /// Find the settings under which runs reserve least, and print the line to export
     Tune(tune::Options),
-    /// Make the tape of a program that asks for something else
+    /// Change a run's requests and write the result as a tape
     Edit(edit::Options),
     /// Write a run as tables for DuckDB, pandas or Polars, or as a PyTorch memory snapshot
     Export(export::Options),
-    /// Say whether our allocator does what PyTorch's did
+    /// Check that vramtape's allocator places a recorded run as PyTorch did
     Verify(verify::Options),
-    /// Say what a run holds
+    /// Print a summary of a run
     #[command(visible_alias = "stats")]
     Info(info::Options),
-    /// Say whether two runs put everything in the same places
+    /// Compare the placements of two runs
     Diff(diff::Options),
-    /// Say whether a snapshot is one that PyTorch's viewer and tools can read
+    /// Check that PyTorch's viewer and tools can read a snapshot
     Check(check::Options),
     /// Show the memory of a running job
     Top(top::Options),
     /// Make a tape of a running job
     Attach(attach::Options),
-    /// Make a tape of what a killed process left in memory
+    /// Make a tape from the rings of a killed process
     Recover(recover::Options),
-    /// Remove the rings that dead processes left in memory, and what the bridge was compiled to
+    /// Remove the rings of dead processes and the compiled bridge
     Clean(clean::Options),
 }
 
-/// What a verb found.
+/// The outcome of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// Done, or the answer is yes.
@@ -107,7 +107,7 @@ enum Verdict {
     Bad,
 }
 
-/// The command line as clap knows it, for documents and tests.
+/// The command line's definition in clap, for documents and tests.
 pub fn command() -> clap::Command {
     Cli::command()
 }
@@ -168,7 +168,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
     }
 }
 
-/// The error and its causes, each said once: many of ours quote their cause already.
+/// The error and its causes, each once: many of our errors quote their cause already.
 fn describe(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
-    /// Its command line, where the system tells.
+    /// Its command line, if the system reports it.
     pub(crate) command: Option<String>,
     pub(crate) rings: Vec<PathBuf>,
 }
@@ -72,7 +72,7 @@ fn why_not(folder: &Path, pid: u32) -> &'static str {
     let rings = list_rings(folder).unwrap_or_default();
     let of_pid = |path: &PathBuf| RingReader::open(path).is_ok_and(|ring| ring.info().pid == pid);
     if rings.iter().any(of_pid) {
-        "is dead; `vramtape recover` makes a tape of what it left"
+        "is dead; `vramtape recover` makes a tape of its rings"
     } else {
         "has no ring: it does not use vramtape, is another user's, or has record:off"
     }

@@ -9,10 +9,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::caller::{Caller, caller};
 
-/// What is shown only of work that takes longer.
+/// Work that takes less time shows no bar.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
-/// Work that cannot say how far it is.
+/// Work of unknown length.
 pub(crate) struct Spinner {
     is_done: Arc<AtomicBool>,
     shower: Option<JoinHandle<()>>,
@@ -59,7 +59,7 @@ impl Drop for Spinner {
 pub(crate) struct Progress {
     bar: ProgressBar,
     started: Instant,
-    /// Hears it in place of the bar.
+    /// Receives the progress instead of the bar.
     caller: Option<Arc<dyn Caller>>,
     is_over_runs: bool,
 }
@@ -97,17 +97,17 @@ impl Progress {
     /// `done` records are done.
     pub(crate) fn at(&self, done: u64) {
         self.bar.set_position(done);
-        self.tell();
+        self.report();
     }
 
     /// So much more is done.
     pub(crate) fn add(&self, more: u64) {
         self.bar.inc(more);
-        self.tell();
+        self.report();
     }
 
-    /// Tells who asked, at a terminal by the bar. Indicatif itself shows nothing where standard error is none.
-    fn tell(&self) {
+    /// Reports to the caller or the bar. Indicatif itself shows nothing where standard error is no terminal.
+    fn report(&self) {
         if let Some(caller) = &self.caller {
             caller.at(self.bar.position(), self.bar.length().unwrap_or_default());
         } else if self.bar.is_hidden() && self.started.elapsed() > SHOWN_AFTER {

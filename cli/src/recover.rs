@@ -14,7 +14,7 @@ use crate::{Verdict, caller, output};
 /// The flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// A process, or one ring's file; without it, what is there is listed
+    /// A process, or one ring's file; without it, list what is available
     #[arg(value_name = "PID|RING", requires = "output")]
     what: Option<String>,
     /// Where to write the tape
@@ -64,7 +64,7 @@ struct Made {
     lost: u64,
     /// Whether the tape starts with the state before its first record, so that it replays.
     has_base: bool,
-    /// What its ring had no room for, a sentence each.
+    /// Records that its ring had no space for, a sentence each.
     missing: Vec<String>,
 }
 
@@ -160,7 +160,9 @@ fn rings_of(what: &str, folder: &Path) -> Result<Vec<PathBuf>> {
     let Ok(pid) = what.parse::<u32>() else {
         let ring = PathBuf::from(what);
         if fs::symlink_metadata(&ring).is_err() {
-            bail!("{what} is no process and no ring that is there: `vramtape recover` lists both");
+            bail!(
+                "{what} is neither a process with a ring nor a ring: `vramtape recover` lists both"
+            );
         }
         return Ok(vec![ring]);
     };

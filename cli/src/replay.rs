@@ -13,13 +13,13 @@ use serde::Serialize;
 
 use crate::compare::settings;
 use crate::progress::Progress;
-use crate::runs::{Bound, concluded};
+use crate::runs::{Bound, inferred_notes};
 use crate::setting::{Chosen, RunFlags};
 use crate::start::{self, Started};
 use crate::strategy::StrategyFlag;
 use crate::{Verdict, bytes, output, strategy};
 
-/// What `--strategy` does.
+/// The help of `--strategy`.
 const ABOUT_STRATEGY: &str = "How requests become placements [default: as recorded]";
 
 /// The flags.
@@ -48,11 +48,11 @@ pub(crate) struct Options {
 struct Answer<'a> {
     #[serde(flatten)]
     report: &'a Report,
-    /// What was there before; `null` where the run begins with an empty device.
+    /// The memory before the first record; `null` where the run begins with an empty device.
     start: Option<Started>,
     /// By how much the replay of the recorded settings differs from the recording.
     replay_differs: Option<Departure>,
-    /// What an import concluded, a sentence each.
+    /// Facts that an import inferred, a sentence each.
     inferred: &'a [String],
     #[serde(flatten)]
     bound: &'a Bound,
@@ -88,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         let about = start::paragraph(start, compared)
             + &replay_differs.as_ref().map_or(String::new(), start::difference)
             + &bound.note();
-        output::print(&(text(&report, &bound) + &about + &concluded(inferred)))?;
+        output::print(&(text(&report, &bound) + &about + &inferred_notes(inferred)))?;
     }
     Ok(Verdict::Good)
 }

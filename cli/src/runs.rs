@@ -18,7 +18,7 @@ use crate::setting::{Chosen, MachineFlags};
 use crate::start::Started;
 use crate::{describe, input};
 
-/// What a run counts for in a bar over many.
+/// A run's share of a bar over many runs.
 const PARTS_OF_A_RUN: u64 = 1000;
 /// Files that a text report names among those it left out; JSON has all.
 const LEFT_OUT_LINES: usize = 10;
@@ -43,7 +43,7 @@ pub(crate) struct RanksFlags {
     keep_going: bool,
 }
 
-/// What came of one rank.
+/// The result of one rank.
 #[derive(Serialize)]
 pub(crate) struct Rank<T> {
     /// Its file's name, and its device's where the file has several.
@@ -51,7 +51,7 @@ pub(crate) struct Rank<T> {
     pub(crate) device: u16,
     #[serde(flatten)]
     pub(crate) found: T,
-    /// What an import concluded, a sentence each.
+    /// Facts that an import inferred, a sentence each.
     pub(crate) inferred: Vec<String>,
     /// Where the run starts in the middle: with what.
     #[serde(rename = "start")]
@@ -90,7 +90,7 @@ impl Bound {
     }
 }
 
-/// What came of all ranks.
+/// The results of all ranks.
 pub(crate) struct Answers<T> {
     /// At least one.
     pub(crate) ranks: Vec<Rank<T>>,
@@ -220,7 +220,7 @@ fn ask_each<T: Send>(
 /// How far one rank is, in the bar of all.
 pub(crate) struct Share<'p> {
     progress: &'p Progress,
-    /// What it counts for, where the bar is over many.
+    /// Its share of a bar over many runs.
     whole: Option<u64>,
     total: OnceLock<u64>,
     seen: AtomicU64,
@@ -276,30 +276,30 @@ impl<T> Answers<T> {
         }
     }
 
-    /// What was left out, and what an import concluded about the rank that decides, as the last paragraph of a report.
+    /// The skipped files, and the facts inferred about the rank that decides, as the last paragraph of a report.
     pub(crate) fn notes(&self, worst: usize) -> String {
         let Rank { name, inferred, started, .. } = &self.ranks[worst];
         let started = started.map(|started| format!("\n{name} {}", started.sentence(Some(0))));
         let about = inferred.iter().map(|what| format!("of {name}: {what}"));
         let started = started.unwrap_or_default() + &self.at_least();
-        started + &self.left_out() + &concluded(&about.collect::<Vec<_>>())
+        started + &self.left_out() + &inferred_notes(&about.collect::<Vec<_>>())
     }
 
-    /// What was left out, as a paragraph.
+    /// The skipped files, as a paragraph.
     pub(crate) fn left_out(&self) -> String {
         let line = |Skipped { file, reason }: &Skipped| format!("left out: {file}: {reason}\n");
         let mut lines: Vec<_> = self.skipped.iter().take(LEFT_OUT_LINES).map(line).collect();
         if self.skipped.len() > LEFT_OUT_LINES {
             let more = self.skipped.len() - LEFT_OUT_LINES;
-            lines.push(format!("left out: {more} more, which --json names\n"));
+            lines.push(format!("left out: {more} more, listed by --json\n"));
         }
         paragraph(&lines)
     }
 }
 
-/// What an import concluded about a run, as the last paragraph of its report.
-pub(crate) fn concluded(inferred: &[String]) -> String {
-    let lines: Vec<_> = inferred.iter().map(|what| format!("concluded: {what}\n")).collect();
+/// Facts that an import inferred about a run, as the last paragraph of its report.
+pub(crate) fn inferred_notes(inferred: &[String]) -> String {
+    let lines: Vec<_> = inferred.iter().map(|what| format!("inferred: {what}\n")).collect();
     paragraph(&lines)
 }
 

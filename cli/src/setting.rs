@@ -43,20 +43,20 @@ pub(crate) struct MachineFlags {
     /// Which device of the run, if it has several
     #[arg(long, value_name = "N")]
     device: Option<u16>,
-    /// JSON with what a snapshot does not hold: torch, device_total_bytes, fraction
+    /// JSON with values that a snapshot does not hold: torch, device_total_bytes, fraction
     #[arg(long, value_name = "META.json")]
     meta: Option<PathBuf>,
-    /// Leave out the emptied caches that an import only concluded
+    /// Leave out the emptied caches that an import only inferred
     #[arg(long)]
     no_empty_cache: bool,
-    /// Of a run that starts in the middle, request what was live there anew from an empty device, in place of taking
-    /// over its segments: shows what another setting would gain
+    /// For a run that starts in the middle, request its live blocks anew from an empty device instead of taking over
+    /// its segments: shows the gain of another setting
     #[arg(long)]
     pub(crate) cold: bool,
-    /// Whose behaviour to reproduce [default: as recorded, else 2.15]
+    /// PyTorch version whose behaviour to reproduce [default: as recorded, else 2.15]
     #[arg(long, value_name = "VERSION")]
     compat: Option<CompatFlag>,
-    /// Change what the program asks for, such as scale:0.5 (`vramtape help edit` has them all); may be given several
+    /// Change the program's requests, such as scale:0.5 (`vramtape help edit` lists all edits); may be given several
     /// times
     #[arg(long, value_name = "EDIT")]
     pub(crate) edit: Vec<Edit>,
@@ -133,7 +133,7 @@ impl MachineFlags {
         }
     }
 
-    /// What is known about the runs from outside them.
+    /// Facts about the runs from outside their files.
     pub(crate) fn recorded(&self) -> Result<RecordedRun> {
         input::recorded(self.meta.as_deref())
     }
@@ -231,12 +231,12 @@ impl Chosen {
         Some((Self { tape: Arc::clone(tape), before: None, ..self.clone() }, *summary))
     }
 
-    /// What an import concluded about the run because its file did not say it.
+    /// Facts that an import inferred because the file did not hold them.
     pub(crate) fn inferred(&self) -> &[String] {
         &self.tape.meta.inferred
     }
 
-    /// Whose behaviour is reproduced.
+    /// The PyTorch version whose behaviour is reproduced.
     pub(crate) fn compat(&self) -> Compat {
         self.compat
     }

@@ -43,7 +43,7 @@ pub(crate) fn paragraph(started: Option<Started>, compared_peak_bytes: Option<u6
     started.map_or(String::new(), |started| format!("\n{}", started.sentence(compared_peak_bytes)))
 }
 
-/// What a replay under the recorded settings is called, in brackets.
+/// The label of a replay under the recorded settings, in brackets.
 pub(crate) fn label(differs: Option<&Departure>, is_cold: bool) -> &'static str {
     match (differs, is_cold) {
         (_, true) => "recorded settings, cold start",

@@ -49,7 +49,7 @@ pub(crate) fn is_live(name: &str) -> bool {
     row(name).is_ok_and(|row| row.is_live)
 }
 
-/// The table as `--help` shows it, under a first line that says what the flag does.
+/// The table as `--help` shows it, under a first line that describes the flag.
 pub(crate) fn table(first: &str) -> String {
     let mut text = format!(
         "{first}\n\nThe strategies, and the settings that go behind their names; those of native and expandable are \

@@ -11,7 +11,7 @@ use serde::Serialize;
 use trace_format::StringId;
 
 use crate::progress::Progress;
-use crate::runs::{Bound, RunsFlags, concluded};
+use crate::runs::{Bound, RunsFlags, inferred_notes};
 use crate::setting::Chosen;
 use crate::start::Started;
 use crate::table::Table;
@@ -38,9 +38,9 @@ struct Report<'a> {
     export: Vec<String>,
     #[serde(flatten)]
     tuning: &'a Tuning,
-    /// What each run starts with; `null` where it begins with an empty device.
+    /// The memory before each run's first record; `null` where it begins with an empty device.
     start: Vec<Option<Started>>,
-    /// What imports concluded, a sentence each.
+    /// Facts that imports inferred, a sentence each.
     inferred: Vec<&'a str>,
     skipped: &'a [Skipped],
     /// Whether the numbers of any run are lower bounds.
@@ -90,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
             Report { runs, export, tuning, start, inferred, skipped, lower_bound, endings };
         output::print_json(&report)?;
     } else {
-        let notes: String = chosen.iter().map(|chosen| concluded(chosen.inferred())).collect();
+        let notes: String = chosen.iter().map(|chosen| inferred_notes(chosen.inferred())).collect();
         let started = |(at, chosen): (usize, &&Chosen)| {
             let peak = tuning.before.runs[at].peak_reserved_bytes;
             let sentence = chosen.started()?.sentence(Some(peak));
@@ -114,7 +114,7 @@ fn member<'t>(chosen: &'t Chosen, text: &'t (dyn Fn(StringId) -> &'t str + Sync)
     }
 }
 
-/// What to put into the environment.
+/// The line to put into the environment.
 fn export(proof: &Proof) -> Vec<String> {
     let pytorch = if proof.settings.is_empty() {
         "unset PYTORCH_CUDA_ALLOC_CONF".to_owned()
@@ -198,7 +198,7 @@ fn table(runs: &[String], bounds: &[&Bound], proofs: &[(&str, &Proof)]) -> Strin
     table.render()
 }
 
-/// What is left of the device at its least, in words.
+/// The least memory left on the device, in words.
 fn margin(bytes: Option<i64>, bound: &Bound) -> String {
     match bytes {
         None => "not known".to_owned(),

@@ -81,7 +81,7 @@ fn verifications(
     )?;
     if import.origin != Origin::Snapshot {
         bail!(
-            "{} is {}: it says nothing of placements to verify; try `vramtape compare`",
+            "{} is {}: it has no placements to verify; try `vramtape compare`",
             run.display(),
             import.origin
         );

@@ -67,7 +67,7 @@ fn events(base: u64, offset: u64) -> [Event; 4] {
 }
 
 #[test]
-fn help_is_what_it_was() {
+fn help_matches_its_golden_files() {
     golden("help", &vramtape(&["--help"]).0);
     let root = cli::command();
     for verb in root.get_subcommands() {
@@ -106,7 +106,7 @@ fn a_command_that_cannot_be_used_is_2_and_says_what_to_try() {
 }
 
 #[test]
-fn info_says_what_a_tape_holds() {
+fn info_summarizes_a_tape() {
     let folder = Folder::new();
     let tape = folder.tape("run.vtape", 1 << 30, 512);
     let (text, code) = vramtape(&["info", tape.to_str().unwrap()]);
@@ -134,7 +134,7 @@ fn diff_is_0_for_the_same_places_and_1_for_others() {
 }
 
 #[test]
-fn clean_takes_only_what_is_dead() {
+fn clean_removes_only_rings_of_dead_processes() {
     let folder = Folder::new();
     let here = folder.path(".");
     let (text, code) = vramtape(&["clean", "--json", "--folder", here.to_str().unwrap()]);
@@ -142,7 +142,7 @@ fn clean_takes_only_what_is_dead() {
 }
 
 #[test]
-fn clean_says_what_went_also_where_something_cannot_go() {
+fn clean_reports_removals_even_after_a_failure() {
     let folder = Folder::new();
     let here = folder.path(".").to_str().unwrap().to_owned();
     fs::create_dir_all(folder.path("bridge/no-file.so")).unwrap();
@@ -151,12 +151,12 @@ fn clean_says_what_went_also_where_something_cannot_go() {
     let output = command.env("VRAMTAPE_CACHE", &here).output().unwrap();
     let (said, error) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
     assert!(said.unwrap().ends_with("bridge/first.lock\n"));
-    assert!(error.unwrap().contains("cannot remove what was compiled from"));
+    assert!(error.unwrap().contains("cannot remove the libraries compiled from"));
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
-fn clean_leaves_the_compiled_bridge_if_asked_for_rings_only() {
+fn clean_of_rings_keeps_the_compiled_bridge() {
     let folder = Folder::new();
     let here = folder.path(".").to_str().unwrap().to_owned();
     let bridge = folder.path("bridge/torch.so");
@@ -282,7 +282,7 @@ fn compare_prints_a_row_a_setting() {
 }
 
 #[test]
-fn compare_draws_a_page_that_holds_what_the_table_says() {
+fn compare_draws_a_page_with_the_tables_values() {
     let folder = Folder::new();
     let page = folder.path("page.html").to_str().unwrap().to_owned();
     let (snapshot, meta) = trace("resnet50_batchsweep-oom");
@@ -342,7 +342,7 @@ fn a_log_of_requests_is_a_run_for_every_verb_that_takes_one() {
 }
 
 #[test]
-fn models_replay_and_what_they_cannot_do_says_so() {
+fn models_replay_and_refuse_unsupported_operations() {
     let (snapshot, meta) = trace("gpt2_train-default");
     let run = |args: &[&str]| {
         vramtape(&[&[args[0], snapshot.as_str(), "--meta", &meta], &args[1..]].concat())

@@ -42,7 +42,7 @@ impl Folder {
 }
 
 #[test]
-fn a_folder_takes_every_table_and_a_file_the_one_that_was_asked_for() {
+fn a_folder_gets_every_table_and_a_file_the_named_one() {
     let folder = Folder::new();
     let (run, out) = (trace("tapes/one-shot-side-stream.vtape"), folder.name("run"));
     let args = ["export", &run, "-o", &out];
@@ -76,7 +76,7 @@ fn a_folder_takes_every_table_and_a_file_the_one_that_was_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_written_is_an_error_that_says_why_and_leaves_nothing() {
+fn a_failed_export_is_an_error_with_a_reason_and_leaves_no_file() {
     let folder = Folder::new();
     let run = trace("traces/gpt2_train-default.pickle.zst");
     fs::write(folder.path("notes.txt"), "").unwrap();
@@ -104,7 +104,7 @@ fn what_cannot_be_written_is_an_error_that_says_why_and_leaves_nothing() {
 
 /// A file may have 64 KiB: what comes behind them is refused, as on a disk that is full.
 #[test]
-fn a_disk_that_is_full_is_said_and_no_table_is_left() {
+fn a_full_disk_is_reported_and_no_table_is_left() {
     let folder = Folder::new();
     let (run, out) = (trace("traces/gpt2_train-default.pickle.zst"), folder.name("run"));
     for format in ["parquet", "arrow"] {

@@ -127,7 +127,7 @@ fn known_cases_are_explained_with_the_next_thing_to_try() {
 }
 
 #[test]
-fn edit_makes_the_tape_of_a_program_that_asks_for_something_else() {
+fn edit_writes_a_tape_with_changed_requests() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let case = case("one-shot-side-stream");
@@ -161,7 +161,7 @@ fn edit_makes_the_tape_of_a_program_that_asks_for_something_else() {
 }
 
 #[test]
-fn an_edit_on_the_way_comes_to_what_the_edited_tape_comes_to() {
+fn an_edit_flag_gives_the_results_of_the_edited_tape() {
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("edited.vtape").to_str().unwrap().to_owned();
     let (snapshot, meta) = trace("gpt2_train-default");

@@ -61,7 +61,7 @@ fn a_tape_of_ours_can_be_verified() {
 }
 
 #[test]
-fn info_lists_the_runs_of_a_folder_and_other_verbs_say_so() {
+fn info_lists_the_runs_of_a_folder_and_other_verbs_refer_to_it() {
     let folder = tempfile::tempdir().unwrap();
     tape(&folder);
     fs::write(folder.path().join("train.log"), "epoch 1\n").unwrap();
@@ -83,7 +83,7 @@ fn info_lists_the_runs_of_a_folder_and_other_verbs_say_so() {
 }
 
 #[test]
-fn what_is_no_run_is_named_for_what_it_is() {
+fn other_files_are_refused_by_their_kind() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, content: &[u8]| {
         let path = folder.path().join(name);

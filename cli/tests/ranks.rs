@@ -76,7 +76,7 @@ fn bytes(value: &Value) -> u64 {
 }
 
 #[test]
-fn compare_of_a_folder_is_the_worst_and_the_spread_of_what_each_rank_says_alone() {
+fn compare_of_a_folder_has_the_worst_rank_and_the_spread_of_all_ranks() {
     let job = Job::new();
     let folder = job.folder();
     golden("ranks-compare", &job.scrub(&good(&["compare", &folder])));
@@ -196,7 +196,7 @@ fn assert_waste_adds_up(found: &Value) {
 }
 
 #[test]
-fn fit_of_ranks_is_what_the_largest_needs() {
+fn fit_of_ranks_is_the_capacity_that_the_largest_needs() {
     let job = Job::new();
     let folder = job.folder();
     golden("ranks-fit", &job.scrub(&good(&["fit", &folder])));
@@ -251,7 +251,10 @@ fn folders_and_files_mix_and_every_device_is_a_rank() {
     let other = Job::new();
     let found = json(&["waste", &job.folder(), &other.folder()]);
     let names: Vec<_> = found["ranks"].as_array().unwrap().iter().map(name).collect();
-    assert!(names[3].ends_with("rank0.vtape") && names[3] != names[0], "told apart: {names:?}");
+    assert!(
+        names[3].ends_with("rank0.vtape") && names[3] != names[0],
+        "the names differ: {names:?}"
+    );
 }
 
 #[test]
@@ -285,7 +288,7 @@ fn a_broken_rank_is_an_error_that_names_it_unless_it_may_be_left_out() {
 }
 
 #[test]
-fn what_is_wrong_with_the_question_is_no_fault_of_a_rank() {
+fn a_wrong_option_is_not_reported_as_a_broken_rank() {
     let job = Job::new();
     let folder = job.folder();
     let flags: [&[&str]; 3] = [
@@ -303,7 +306,7 @@ fn what_is_wrong_with_the_question_is_no_fault_of_a_rank() {
 }
 
 #[test]
-fn a_folder_without_runs_says_what_it_holds() {
+fn a_folder_without_runs_is_an_error_that_lists_its_content() {
     let job = Job::new();
     let empty = job.name("checkpoints");
     let (text, code) = vramtape(&["compare", &empty]);

@@ -79,7 +79,7 @@ fn json(verb: &[&str], path: &Path) -> Value {
 const SENTENCE: &str = "starts mid-run: 100.00 MiB reserved before, 30.00 MiB of it allocated";
 
 #[test]
-fn every_verb_that_replays_says_what_was_reserved_before() {
+fn every_verb_that_replays_prints_the_memory_reserved_before() {
     let folder = tempfile::tempdir().unwrap();
     let path = tape(folder.path(), "ours.vtape", &as_ours());
     for verb in ["replay", "compare", "fit", "tune", "waste", "info", "verify"] {
@@ -100,7 +100,7 @@ fn every_verb_that_replays_says_what_was_reserved_before() {
 }
 
 #[test]
-fn as_recorded_is_said_only_of_a_replay_that_is_the_recording() {
+fn as_recorded_labels_only_a_replay_equal_to_the_recording() {
     let folder = tempfile::tempdir().unwrap();
     let ours = tape(folder.path(), "ours.vtape", &as_ours());
     let another = tape(folder.path(), "another.vtape", &as_another());

@@ -15,7 +15,7 @@ use trace_format::{
 use common::{good, json, vramtape};
 
 const MIB: u64 = 1 << 20;
-const NEXT: &str = "what the program would have asked for next is unknown";
+const NEXT: &str = "later requests of the program are unknown";
 
 fn data(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name);

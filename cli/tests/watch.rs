@@ -136,7 +136,7 @@ fn report(child: Child) -> Value {
 }
 
 #[test]
-fn top_shows_what_every_device_holds() {
+fn top_shows_the_memory_of_every_device() {
     let folder = tempfile::tempdir().unwrap();
     let mut devices = [Device::new(folder.path(), 0), Device::new(folder.path(), 1)];
     (0..12).for_each(|_| devices[0].step());
@@ -241,7 +241,7 @@ fn control_c_finishes_the_tape() {
 }
 
 #[test]
-fn a_ring_that_is_cut_off_ends_the_attach_and_the_tape_has_what_was_read() {
+fn a_ring_that_is_cut_off_ends_the_attach_and_keeps_the_records_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vtape");
     let mut device = Device::new(folder.path(), 0);
@@ -259,7 +259,7 @@ fn a_ring_that_is_cut_off_ends_the_attach_and_the_tape_has_what_was_read() {
     let said = text(&ended);
     assert!(said.contains(ring.to_str().unwrap()), "{said}");
     assert!(said.contains("became shorter"), "{said}");
-    assert!(said.contains("has what was read until then"), "{said}");
+    assert!(said.contains("holds the records read until then"), "{said}");
     assert_eq!(follow(&path).0[0].1.allocated_bytes(), 100 * 512);
 }
 

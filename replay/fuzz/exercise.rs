@@ -1,4 +1,4 @@
-//! What the fuzz target and the deterministic test do with hostile bytes: everything an import can be asked to do.
+//! Calls every function of an import on hostile bytes, for the fuzz target and the deterministic test.
 
 use std::path::Path;
 

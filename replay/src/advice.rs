@@ -24,7 +24,7 @@ const LIVE_SHARE_MIN: f64 = 0.99;
 /// How many replays [`measure`] makes at most.
 pub const REPLAYS_MAX: u64 = USUAL_SETTINGS.len() as u64 + 2;
 
-/// What the advice is.
+/// The kind of advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -36,7 +36,7 @@ pub enum Kind {
     NoCandidateHelps,
 }
 
-/// What all ranks do under one line of settings.
+/// The figures of all ranks under one line of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// The most that the worst rank held from the device at once.
@@ -50,7 +50,7 @@ pub struct Figures {
 /// Which setting to try, as replays show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// What it is.
+    /// The kind of advice.
     pub kind: Kind,
     /// The text for `PYTORCH_CUDA_ALLOC_CONF`, if settings are advised; empty is PyTorch's defaults.
     pub settings: Option<String>,
@@ -72,7 +72,7 @@ pub struct Measured {
     recorded: Line,
     before: Report,
     lines: Vec<(Line, Report)>,
-    /// The most bytes that were live or asked for at once.
+    /// The most bytes that were live or requested at once.
     demand_bytes: u64,
     capacity_bytes: Option<u64>,
 }
@@ -148,7 +148,7 @@ pub(crate) fn replay(
     report
 }
 
-/// The most bytes that the program held or asked for at once. No allocator serves it with less.
+/// The most bytes that the program held or requested at once. No allocator serves it with less.
 fn demand_bytes(tape: DeviceTape<'_>) -> u64 {
     let blocks = tape.base.segments.iter().flat_map(|segment| &segment.blocks);
     let blocks = blocks.filter(|block| block.status == BlockStatus::Allocated);
@@ -206,7 +206,7 @@ pub fn choose(runs: &[Measured]) -> Option<Advice> {
         Some(Measured { demand_bytes, capacity_bytes, .. }) => (
             Kind::NothingHelps,
             format!(
-                "nothing in the allocator helps: {} are live or asked for at once, and the device has {}",
+                "nothing in the allocator helps: {} are live or requested at once, and the device has {}",
                 ByteSize(*demand_bytes),
                 ByteSize(capacity_bytes.unwrap_or_default())
             ),

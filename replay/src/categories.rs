@@ -1,13 +1,13 @@
-//! What a program keeps in its memory, as far as it said so: parameters, gradients, state of the optimizer.
+//! The categories that a program set for its memory: parameters, gradients, state of the optimizer.
 //!
-//! A program says of a block what it holds when it gets there, a gradient at the optimizer's step and not when it was
-//! allocated. So what was said last of an allocation holds for all of its life.
+//! A program sets a block's category late: a gradient's at the optimizer's step, not at its allocation. So the last
+//! category of an allocation applies to its whole life.
 
 use hashbrown::HashMap;
 use serde::Serialize;
 use trace_format::{Addr, BlockStatus, Category, Event, Record, SegmentState};
 
-/// What was said about a run's allocations.
+/// The categories of a run's allocations.
 #[derive(Debug)]
 pub struct Categories<'a> {
     base: &'a [SegmentState],
@@ -24,10 +24,10 @@ enum Life {
     Since(usize),
 }
 
-/// Memory that is handed out for one purpose.
+/// Live memory of one category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Held {
-    /// `parameter`, `gradient`, `optimizer_state`, or `other` for all of which nothing was said.
+    /// `parameter`, `gradient`, `optimizer_state`, or `other` for memory without a category.
     pub category: &'static str,
     /// Bytes of its blocks.
     pub allocated_bytes: u64,
@@ -39,7 +39,7 @@ impl<'a> Categories<'a> {
     /// Goes through the records once, from the segments before the first.
     pub fn of(base: &'a [SegmentState], records: &'a [Record]) -> Self {
         let mut categories = Self { base, records, by_life: HashMap::new() };
-        // Most runs say nothing.
+        // Most runs have no categories.
         if records.iter().any(|record| matches!(record.event, Event::Category { .. })) {
             let mut by_life = HashMap::new();
             categories.follow(records.len(), &mut |life, said| {
@@ -50,22 +50,22 @@ impl<'a> Categories<'a> {
         categories
     }
 
-    /// Whether nothing was said.
+    /// Whether the run has no categories.
     pub fn is_empty(&self) -> bool {
         self.by_life.is_empty()
     }
 
-    /// What the allocation holds that record number `at` made.
+    /// The category of the allocation that record number `at` made.
     pub fn of_alloc(&self, at: usize) -> Option<Category> {
         self.by_life.get(&Life::Since(at)).copied()
     }
 
-    /// What the allocation holds that was at `addr` before the first record.
+    /// The category of the allocation at `addr` before the first record.
     pub fn of_base(&self, addr: Addr) -> Option<Category> {
         self.by_life.get(&Life::Before(addr)).copied()
     }
 
-    /// What is handed out behind the first `records` records, every category once; nothing where nothing was said.
+    /// The live bytes after the first `records` records, every category once; empty where the run has no categories.
     pub fn held_after(&self, records: usize) -> Vec<Held> {
         if self.is_empty() {
             return Vec::new();
@@ -85,8 +85,8 @@ impl<'a> Categories<'a> {
         rows
     }
 
-    /// Follows the first `records` records: `said` hears of every category. Who is handed out then comes out, by
-    /// address, with the bytes asked for and those of the block.
+    /// Follows the first `records` records: `said` is called with every category. Returns the
+    /// live blocks by address, with the requested bytes and the block's.
     fn follow(
         &self,
         records: usize,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_holds_for_the_allocations_whole_life_and_for_no_other_at_its_address() {
+    fn a_category_applies_to_its_allocations_whole_life_only() {
         let records = records(&[
             alloc(0, 100),
             alloc(1024, 200),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_the_first_record_can_be_named_too() {
+    fn blocks_before_the_first_record_can_have_categories() {
         let block = |addr, status| BlockState {
             addr: Addr(addr),
             size_bytes: 512,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_that_says_nothing_nothing_is_said() {
+    fn a_run_without_categories_reports_none() {
         let records = records(&[alloc(0, 100)]);
         let categories = Categories::of(&[], &records);
         assert!(categories.is_empty() && categories.held_after(1).is_empty());

@@ -21,8 +21,8 @@ pub const USUAL_SETTINGS: [&str; 6] = [
 ];
 
 /// Replays a tape under each strategy, on a device of the given capacity, from the state the tape starts with; several
-/// at once, as many as the machine has cores. The reports come in the order of `choices`. `progress` hears how many
-/// records are done in all, from any thread.
+/// at once, as many as the machine has cores. The reports come in the order of `choices`. `progress` receives the
+/// number of records done in all, from any thread.
 ///
 /// # Errors
 /// When the tape contradicts itself, its start does not fit the capacity, or a strategy cannot start.
@@ -33,7 +33,9 @@ pub fn compare(
     follow: Follow,
     progress: impl Fn(u64) + Sync,
 ) -> Result<Vec<Report>, DriveError> {
-    each(choices, capacity_bytes, follow, progress, |options, heard| run(tape, options, heard))
+    each(choices, capacity_bytes, follow, progress, |options, reported| {
+        run(tape, options, reported)
+    })
 }
 
 /// The same, with what each held over time at no more than `points` points.
@@ -48,8 +50,8 @@ pub fn compare_over_time(
     points: usize,
     progress: impl Fn(u64) + Sync,
 ) -> Result<Vec<(Report, Vec<Point>)>, DriveError> {
-    each(choices, capacity_bytes, follow, progress, |options, heard| {
-        run_over_time(tape, options, points, heard)
+    each(choices, capacity_bytes, follow, progress, |options, reported| {
+        run_over_time(tape, options, points, reported)
     })
 }
 
@@ -70,11 +72,11 @@ fn each<T: Send>(
             // The tape's own changes of settings would undo the ones in question.
             follow: Follow { settings: false, ..follow },
         };
-        let mut heard = 0;
+        let mut reported = 0;
         replayed(&options, &mut |records| {
-            let before = done.fetch_add(records - heard, Ordering::Relaxed);
-            progress(before + records - heard);
-            heard = records;
+            let before = done.fetch_add(records - reported, Ordering::Relaxed);
+            progress(before + records - reported);
+            reported = records;
         })
     };
     choices.par_iter().map(replay).collect()

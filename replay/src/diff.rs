@@ -17,7 +17,7 @@ use trace_format::{Event, SegmentState};
 use pieces::Pieces;
 use steps::{Kind, Ordered, Step};
 
-/// What was compared, and where the two runs part.
+/// Counts of the compared steps, and the differences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Allocations at the same offset of the same segment.
@@ -37,9 +37,9 @@ pub struct Report {
 pub struct Difference {
     /// How many steps were the same before it.
     pub after_steps: u64,
-    /// What the first run did.
+    /// The first run's step.
     pub expected: String,
-    /// What the second run did.
+    /// The second run's step.
     pub actual: String,
 }
 

@@ -20,7 +20,7 @@ use crate::timeline::Witness;
 pub struct Follow {
     /// Run-time changes of the settings; off where the settings are the question.
     pub settings: bool,
-    /// Cache flushes that an importer concluded from segments that went away.
+    /// Cache flushes that an importer inferred from segments that went away.
     pub inferred_empty_cache: bool,
 }
 
@@ -38,7 +38,7 @@ pub enum DriveError {
     Contradiction {
         /// Number of the record on its device, from 0.
         index: u64,
-        /// What does not fit.
+        /// The contradiction.
         reason: String,
     },
     /// Recorded settings that do not parse.
@@ -46,7 +46,7 @@ pub enum DriveError {
     Settings {
         /// Number of the record on its device, from 0.
         index: u64,
-        /// What is wrong with them.
+        /// The fault of the settings.
         source: ConfigError,
     },
     /// The state the tape starts from does not fit the device.
@@ -68,7 +68,7 @@ pub enum DriveError {
         /// Why, and what to set.
         reason: String,
     },
-    /// What was asked for looks into the live allocator.
+    /// The operation requires the live allocator, and the strategy is a model.
     #[error(
         "{strategy} is a model: its replay is counted, but not kept; choose native or expandable"
     )]
@@ -123,7 +123,7 @@ impl<R: Witness> Driver<Native<R>> {
     /// A replay of the live allocator that starts from `base` on an empty device.
     ///
     /// # Errors
-    /// When the device has no room for what is there at the start.
+    /// When the memory of the start does not fit the device.
     pub fn new(
         device: SimDevice,
         config: Config,
@@ -158,7 +158,7 @@ impl<S: Strategy> Driver<S> {
     /// A replay of a strategy that starts from `base`.
     ///
     /// # Errors
-    /// When the strategy's device has no room for what is there at the start.
+    /// When the memory of the start does not fit the strategy's device.
     pub fn start(mut strategy: S, base: &BaseState, follow: Follow) -> Result<Self, DriveError> {
         let mut live = HashMap::with_capacity_and_hasher(4096, FxBuildHasher);
         let held = base.segments.iter().flat_map(|segment| &segment.blocks);
@@ -195,7 +195,7 @@ impl<S: Strategy> Driver<S> {
         })
     }
 
-    /// What was reserved and called so far.
+    /// The reserved bytes and device calls so far.
     pub fn tally(&mut self) -> Tally {
         self.strategy.tally()
     }
@@ -291,7 +291,7 @@ impl<S: Strategy> Driver<S> {
                 let bytes = live_bytes::<S>(request.requested_bytes);
                 self.live_bytes += bytes;
                 if self.live_bytes > self.peak_live_bytes && self.waiting_bytes > 0 {
-                    self.forget_what_was_waited_for();
+                    self.settle_waited_frees();
                 }
                 self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
                 Live::Held { block, bytes }
@@ -302,9 +302,9 @@ impl<S: Strategy> Driver<S> {
         Ok(())
     }
 
-    /// What a wait of the strategy's own completed is alive no longer, whatever the recording says later. Asked before
-    /// a free is deferred, so that no wait is taken for a later one's, and where it matters.
-    fn forget_what_was_waited_for(&mut self) {
+    /// Frees completed by a wait of the strategy's own are no longer live, even if the recording completes them later.
+    /// Called before a free is deferred, so that a wait does not count for a later free, and where live bytes are read.
+    fn settle_waited_frees(&mut self) {
         if !self.strategy.has_waited() {
             return;
         }
@@ -316,8 +316,7 @@ impl<S: Strategy> Driver<S> {
         }
     }
 
-    /// Asks again for what the recording could not have. Where this replay can, it is given back at once: nobody used
-    /// it in the recording.
+    /// Retries a request that was refused in the recording. A block is freed at once: the recording did not use it.
     fn retry_recorded_oom(&mut self, request: &Request) -> Result<(), AllocError> {
         if let Some(block) = self.malloc(request)? {
             self.strategy.free(block, request.stack)?;
@@ -339,7 +338,7 @@ impl<S: Strategy> Driver<S> {
     fn free(&mut self, recorded: Addr, pending: bool, record: &Record) -> Result<(), AllocError> {
         match self.live.get(&recorded.0).copied() {
             Some(Live::Held { block, bytes }) if pending => {
-                self.forget_what_was_waited_for();
+                self.settle_waited_frees();
                 let ticket = self.strategy.free_deferred(block, record.stack)?;
                 self.live.insert(recorded.0, Live::Waiting { ticket, bytes });
                 self.waiting_bytes += bytes;
@@ -373,7 +372,7 @@ impl<S: Strategy> Driver<S> {
                 }
                 Ok(())
             }
-            // The second half of a free whose allocation had no room here.
+            // The second half of a free whose allocation did not fit here.
             None => Ok(()),
             Some(_) => Err(HeapError::UnknownPointer { addr: recorded }.into()),
         }
@@ -389,7 +388,7 @@ impl<S: Strategy> Driver<S> {
     }
 }
 
-/// What a request holds at least: its size in the strategy's units.
+/// The least size of a request's block: its size in the strategy's units.
 fn live_bytes<S: Strategy>(requested_bytes: u64) -> u64 {
     requested_bytes.max(1).next_multiple_of(S::GRANULE_BYTES)
 }

@@ -118,10 +118,7 @@ impl Ending {
     /// Why the numbers of this run are lower bounds; `None` where they are not.
     pub fn at_least(&self) -> Option<String> {
         self.is_lower_bound().then(|| {
-            format!(
-                "at least: {}; what the program would have asked for next is unknown",
-                self.reason()
-            )
+            format!("at least: {}; later requests of the program are unknown", self.reason())
         })
     }
 
@@ -311,7 +308,7 @@ mod tests {
         assert_eq!(
             sentence,
             "at least: the run died out of memory (200 bytes refused with 900 bytes live, at record 1 of device 0); \
-             what the program would have asked for next is unknown"
+             later requests of the program are unknown"
         );
     }
 

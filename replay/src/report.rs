@@ -1,4 +1,4 @@
-//! What a replay reserved, and how it got there.
+//! The figures of a replay.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub struct Report {
     /// The most bytes alive at once, requests rounded up to the strategy's smallest unit (512 bytes for PyTorch's
     /// policy): what nothing with such units can go below.
     pub peak_live_bytes: u64,
-    /// The most bytes handed out at once, after rounding and splitting.
+    /// The most bytes allocated at once, after rounding and splitting.
     pub peak_allocated_bytes: u64,
     /// The most bytes held from the device at once.
     pub peak_reserved_bytes: u64,

@@ -28,15 +28,15 @@ const ADDRESS_SPACE_BYTES: u64 = 1 << 60;
 /// One device's part of a tape.
 #[derive(Clone, Copy)]
 pub struct DeviceTape<'t> {
-    /// What was there at the start.
+    /// The memory at the start.
     pub base: &'t BaseState,
-    /// What happened.
+    /// The records.
     pub records: &'t [Record],
     /// The text of interned strings.
     pub text: &'t (dyn Fn(StringId) -> &'t str + Sync),
 }
 
-/// What to replay under.
+/// The settings and the device of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The strategy and its settings.
@@ -69,15 +69,15 @@ impl Options {
 pub struct Outcome {
     /// Peaks, sums and times.
     pub report: Report,
-    /// What the allocator did, at the run's times, under the run's numbers of stacks and strings.
+    /// The allocator's records, at the run's times, with the run's stack and string ids.
     pub records: Vec<Record>,
-    /// What it ended with.
+    /// The segments at the end.
     pub segments: Vec<SegmentState>,
     /// PyTorch's statistics at the end.
     pub stats: Vec<(String, i64)>,
 }
 
-/// Replays and reports. `progress` hears how many records are done, every so often.
+/// Replays and reports. `progress` receives the number of records done, now and then.
 ///
 /// # Errors
 /// When the tape contradicts itself, its start does not fit the capacity, or the strategy cannot start.
@@ -287,7 +287,7 @@ fn report<S: Strategy>(
     Report::new(choice, options.capacity_bytes, &tally, live_bytes, elapsed_s)
 }
 
-/// The device that the live allocator is replayed on: empty, with the capacity and addresses that the options ask for.
+/// The device that the live allocator is replayed on: empty, with the capacity and addresses of the options.
 pub(crate) fn scripted_device(
     tape: DeviceTape<'_>,
     options: &Options,

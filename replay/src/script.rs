@@ -57,10 +57,10 @@ impl Script {
     }
 }
 
-/// Whom an expandable segment serves: it serves nobody else as long as it lives.
+/// The stream, pool and kind that an expandable segment serves as long as it lives.
 type Kind = (Stream, PoolId, bool);
 
-/// What of each expandable segment was ever mapped, by its first address.
+/// The range of each expandable segment that was ever mapped, by its first address.
 #[derive(Default)]
 struct Hulls(BTreeMap<u64, Hull>);
 

@@ -1,4 +1,4 @@
-//! What a replay held over time, at a bounded number of points.
+//! Memory over time of a replay, at a bounded number of points.
 
 use serde::Serialize;
 use trace_format::Record;
@@ -30,7 +30,7 @@ impl Series {
         Self { stretch_records, points: Vec::with_capacity(points.min(records)) }
     }
 
-    /// What is held after a record.
+    /// Adds the memory after a record.
     pub(crate) fn add(&mut self, record: &Record, reserved_bytes: u64, live_bytes: u64) {
         let done = self.points.last().map_or(0, |point| point.after_records);
         if done.is_multiple_of(self.stretch_records) {

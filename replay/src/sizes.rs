@@ -33,19 +33,19 @@ pub enum SizeError {
     },
 }
 
-/// What the events of a device have named so far.
+/// The sum of the sizes in a device's events so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sizes {
     named_bytes: u64,
 }
 
 impl Sizes {
-    /// Takes in a state.
+    /// Adds a state.
     pub(crate) fn base(&mut self, base: &BaseState) -> Result<(), SizeError> {
         base.segments.iter().try_for_each(|segment| self.add("segment", segment.size_bytes))
     }
 
-    /// Takes in an event.
+    /// Adds an event.
     #[inline]
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), SizeError> {
         let (addr, size_bytes) = match *event {

@@ -1,4 +1,4 @@
-//! Where input bytes come from: a file or standard input, plain, zstd or gzip, told apart by content.
+//! Where input bytes come from: a file or standard input, plain, zstd or gzip, distinguished by content.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -58,7 +58,7 @@ const INPUT_BYTES_MAX: u64 = 4 << 30;
 pub struct Input {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What it takes as it is stored, which bounds what it may hold.
+    /// Its stored size, which bounds its content's size.
     pub stored_bytes: u64,
 }
 
@@ -117,7 +117,7 @@ pub fn read_from(raw: impl Read, path: &Path, trust_factor: u64) -> Result<Input
     Ok(Input { bytes, stored_bytes: stored_bytes.get() })
 }
 
-/// What is read, with its length so far.
+/// A reader that counts the bytes read so far.
 struct Counted<'c, R> {
     raw: R,
     bytes: &'c Cell<u64>,
@@ -136,7 +136,7 @@ pub fn is_compressed(start: &[u8]) -> bool {
     start.starts_with(&GZIP) || start.starts_with(&ZSTD)
 }
 
-/// What is in a file, decompressed as it is read.
+/// Opens a file, decompressed as it is read.
 ///
 /// # Errors
 /// When it cannot be opened or begins like a compressed file and is none.
@@ -145,7 +145,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>, SourceError> {
     Ok(decompress(File::open(path).map_err(failed)?, path)?.0)
 }
 
-/// What `raw` reads, decompressed, and how: in words for errors.
+/// Decompresses `raw`; also returns the format, in words for errors.
 fn decompress<'r>(
     raw: impl Read + 'r,
     path: &Path,

@@ -13,7 +13,7 @@ use crate::report::Report;
 pub struct Start {
     /// Bytes held from the device.
     pub reserved_bytes: u64,
-    /// Bytes of blocks handed out.
+    /// Bytes of live blocks.
     pub allocated_bytes: u64,
 }
 
@@ -28,7 +28,7 @@ impl Start {
     }
 }
 
-/// What a run did to the device.
+/// The effects of a run on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Effects {
     /// The most bytes held from the device at once.
@@ -38,7 +38,7 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// What a recording did; `None` where its source knew no segments, as logs of other tools do not.
+    /// The effects of a recording; `None` where its source has no segments, like other tools' logs.
     pub fn recorded(base: &BaseState, records: &[Record]) -> Option<Self> {
         let mut reserved_bytes: u64 = base.segments.iter().map(|segment| segment.size_bytes).sum();
         let mut effects = Self { peak_reserved_bytes: reserved_bytes, segment_calls: 0 };
@@ -64,7 +64,7 @@ impl Effects {
         knows_segments.then_some(effects)
     }
 
-    /// What a replay did.
+    /// The effects of a replay.
     pub fn replayed(report: &Report) -> Self {
         let segment_calls = report.device_allocs + report.device_frees;
         Self {
@@ -77,9 +77,9 @@ impl Effects {
 /// A replay under the recorded settings that is not the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Departure {
-    /// What the recording did.
+    /// The effects of the recording.
     pub recorded: Effects,
-    /// What the replay did.
+    /// The effects of the replay.
     pub replayed: Effects,
 }
 

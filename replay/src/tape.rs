@@ -37,9 +37,9 @@ pub struct Tape {
 pub struct Device {
     /// Which device.
     pub id: DeviceId,
-    /// What was there before the first record.
+    /// The memory before the first record.
     pub base: BaseState,
-    /// What happened, without a gap.
+    /// The records, without a gap.
     pub records: Vec<Record>,
     /// Records that the recorder lost.
     pub lost: u64,
@@ -88,12 +88,12 @@ impl Tape {
         self.stacks.text(id)
     }
 
-    /// What the tape says about a device.
+    /// The tape's metadata of a device.
     pub fn device_meta(&self, id: DeviceId) -> Option<&DeviceMeta> {
         self.meta.devices.iter().find(|device| device.id == id)
     }
 
-    /// Whose behaviour its allocator reproduced; the newest where the tape does not say.
+    /// The PyTorch version whose behaviour its allocator reproduced; the newest where the tape has none.
     pub fn compat(&self) -> Compat {
         let named = self.meta.compat.as_deref().and_then(Compat::from_name);
         let torch = self.meta.torch_version.as_deref().map(Compat::of_torch);

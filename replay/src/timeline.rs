@@ -1,9 +1,9 @@
-//! What a replay did, at the times of the run it replays.
+//! The records of a replay, at the times of the run it replays.
 
 use allocator::record::{Off, Recorder};
 use trace_format::{Event, Record, StackId, StringId, ThreadId};
 
-/// A recorder that is told which record of the run is being replayed.
+/// A recorder that receives the record being replayed.
 pub trait Witness: Recorder {
     /// The allocator's next events are caused by `record`.
     fn at(&mut self, record: &Record) {
@@ -21,7 +21,7 @@ impl Witness for Off {}
 pub(crate) struct Timeline {
     time_ns: u64,
     thread: ThreadId,
-    /// What happened.
+    /// The records so far.
     pub(crate) records: Vec<Record>,
 }
 

@@ -17,7 +17,7 @@ use crate::tape::{Device, Tape};
 /// A statistic that a recording cannot be held to: flushes that returned nothing left no trace in it.
 const UNTRACED_STAT: &str = "num_sync_all_streams";
 
-/// What a run says of itself beside its snapshot (`--meta`).
+/// A run's metadata beside its snapshot (`--meta`).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct RecordedRun {
@@ -50,7 +50,7 @@ impl RecordedRun {
         }
     }
 
-    /// Whose behaviour to expect; the newest where the run does not say.
+    /// The PyTorch version whose behaviour to expect; the newest where the run has none.
     pub fn compat(&self) -> Compat {
         match &self.torch {
             Some(version) => Compat::of_torch(version),
@@ -201,7 +201,7 @@ pub struct StatDifference {
 /// The verdict over one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verification {
-    /// What was there before; `None` where the run begins with an empty device.
+    /// The memory at the start; `None` where the run begins with an empty device.
     pub start: Option<Start>,
     /// Every segment call, allocation and half of a free, in order.
     pub steps: diff::Report,

@@ -70,7 +70,7 @@ fn every_replay_exports_well() {
 }
 
 #[test]
-fn what_pytorch_wrote_is_good_too() {
+fn snapshots_of_pytorch_are_good() {
     for path in common::own_traces() {
         let mut bytes = Vec::new();
         let mut file = zstd::Decoder::new(File::open(&path).unwrap()).unwrap();
@@ -205,7 +205,7 @@ fn disorder_is_found() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_found() {
+fn an_event_that_cannot_be_undone_is_found() {
     let swap = |a: usize, b: usize| {
         move |s: &mut Value| s["device_traces"][0].as_array_mut().unwrap().swap(a, b)
     };
@@ -230,7 +230,7 @@ fn what_cannot_be_undone_is_found() {
 }
 
 #[test]
-fn what_the_viewer_cannot_unpickle_is_found() {
+fn a_pickle_that_the_viewer_cannot_read_is_found() {
     let body = b"}(\x8c\x08segments]\x8c\x0ddevice_traces]u.";
     let with = |head: &[u8]| check(&[head, body].concat(), Demand::Readable).unwrap();
     assert!(with(b"\x80\x04").is_good(), "{}", with(b"\x80\x04").faults);

@@ -1,4 +1,4 @@
-//! Edits change what they say, and nothing besides.
+//! Edits change only the requests that they name.
 
 mod common;
 
@@ -72,7 +72,7 @@ fn an_edit_that_changes_nothing_replays_as_the_run_itself_under_any_setting() {
 }
 
 #[test]
-fn what_a_stack_asked_for_is_dropped_with_its_frees() {
+fn requests_of_a_stack_are_dropped_with_their_frees() {
     let original = tape(&two_stacks());
     let (edited, summary) = edit(&original, &edits(&["drop:train.py:20 log"])).unwrap();
     assert_eq!((summary.dropped, summary.dropped_bytes), (2, 60 * MIB));
@@ -85,7 +85,7 @@ fn what_a_stack_asked_for_is_dropped_with_its_frees() {
 }
 
 #[test]
-fn sizes_are_scaled_everywhere_or_where_a_stack_says() {
+fn sizes_are_scaled_everywhere_or_for_matching_stacks() {
     let original = tape(&two_stacks());
     let (edited, summary) = edit(&original, &edits(&["scale:0.5"])).unwrap();
     assert_eq!(summary.scaled, 3);
@@ -96,7 +96,7 @@ fn sizes_are_scaled_everywhere_or_where_a_stack_says() {
 }
 
 #[test]
-fn on_one_stream_a_free_waits_for_nobody() {
+fn on_one_stream_a_free_does_not_wait() {
     let mut program = Program::default();
     program.alloc("shared", 30 * MIB, 0);
     program.record_stream("shared", 5);
@@ -126,7 +126,7 @@ fn an_edited_tape_is_a_tape_like_any_other() {
 }
 
 #[test]
-fn an_edit_that_means_nothing_is_an_error_that_says_what_would() {
+fn an_edit_without_effect_is_an_error_that_suggests_another() {
     let original = tape(&two_stacks());
     let error = |edits: &[Edit]| edit(&original, edits).unwrap_err();
     assert!(matches!(error(&[]), EditError::Nothing));

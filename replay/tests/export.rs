@@ -1,4 +1,4 @@
-//! What is exported reads back as what was imported.
+//! An exported run reads back as it was imported.
 
 mod common;
 

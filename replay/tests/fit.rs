@@ -28,7 +28,7 @@ fn ooms(tape: DeviceTape<'_>, config: &Config, capacity_bytes: u64) -> i64 {
     run(tape, &options, |_| {}).expect("a consistent tape").num_ooms
 }
 
-/// What every capacity is tried with: settings of the live allocator, and models.
+/// Settings that every capacity is tried with.
 const SETTINGS: [&str; 9] = [
     "",
     "max_split_size_mb:20",
@@ -116,7 +116,7 @@ fn the_answer_is_enough_on_every_trace_and_a_page_less_is_not() {
 }
 
 #[test]
-fn a_device_that_was_asked_for_is_replayed_itself() {
+fn a_device_on_the_command_line_is_replayed_itself() {
     let program = more_is_less();
     let on = |mib: u64| {
         let search = Search { device_bytes: Some(mib * MIB), ..SEARCH };
@@ -200,7 +200,7 @@ fn an_empty_run_fits_anywhere() {
 }
 
 proptest! {
-    /// What a replay settles without trying each capacity is what trying each shows.
+    /// Capacities that a replay settles without trying give the same result when tried.
     #[test]
     fn every_capacity_that_counts_as_settled_is_as_it_says(
         steps in random_steps(1..80),

@@ -1,6 +1,6 @@
 //! Snapshots of every generation of PyTorch tell the same run.
 //!
-//! The files are written by `tests/python/snapshot/generations.py`, which says where each layout was read.
+//! The files are written by `tests/python/snapshot/generations.py`, which names the source of each layout.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use settings::Config;
 use trace_format::{Event, MarkKind, State};
 
 const MIB: u64 = 1 << 20;
-/// What the run holds at most: blocks of 512, 1024 and 4 MiB in segments of 2 and 20 MiB.
+/// The run's peaks: blocks of 512, 1024 and 4 MiB in segments of 2 and 20 MiB.
 const PEAK_ALLOCATED: u64 = 4 * MIB + 1536;
 const PEAK_RESERVED: u64 = 22 * MIB;
 
@@ -59,7 +59,7 @@ fn says(tape: &Tape, what: &str) {
 }
 
 #[test]
-fn every_generation_tells_the_same_run() {
+fn every_generation_gives_the_same_run() {
     for name in [
         "2.0-history.pickle",
         "2.1-frames.pickle",
@@ -86,7 +86,7 @@ fn every_generation_tells_the_same_run() {
 }
 
 #[test]
-fn what_a_generation_cannot_say_is_said() {
+fn fields_missing_from_a_generation_are_reported() {
     let segments = open("1.13-segments.pickle");
     assert_eq!(peaks(&segments.devices[0]), (1536, 2 * MIB));
     says(&segments, "holds no events");
@@ -119,12 +119,12 @@ fn marks_are_kept_however_they_were_written() {
 }
 
 #[test]
-fn devices_pools_and_pages_are_told_apart() {
+fn devices_pools_and_pages_are_distinguished() {
     let two = open("2.7-two-devices.pickle");
     assert_eq!(two.devices.iter().map(|device| device.id.0).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(peaks(&two.devices[1]), (512, 2 * MIB));
     assert_eq!(count(&two.devices[1], |event| matches!(event, Event::Oom { .. })), 1);
-    // The pool's only segment is gone by the end: its events alone say that it was one.
+    // The pool's only segment is freed before the end: only its events show it.
     let pools = open("2.15-pools.pickle");
     let private = |event: &Event| matches!(event, Event::Alloc { pool, .. } if !pool.is_default());
     assert_eq!(count(&pools.devices[0], private), 1);

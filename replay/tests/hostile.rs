@@ -1,4 +1,4 @@
-//! Files that nobody's writer made: an error or a run, never a panic, a hang or much memory.
+//! Malformed files: an error or a run, never a panic, a hang or much memory.
 //!
 //! The same function as the fuzz target, over the files in `tests/data` changed at random, always in the same way.
 //! `VRAMTAPE_FUZZ_SECONDS=600 VRAMTAPE_FUZZ=rmm cargo test --release -p replay --test hostile -- --nocapture changed`
@@ -19,7 +19,7 @@ use replay::source::{read_all, read_from};
 /// Changed copies of each file; about three seconds unoptimised.
 const ROUNDS: u64 = 300;
 
-/// What formats are made of: opcodes with operands that matter, numbers at the edge, and words.
+/// Tokens of the formats: opcodes with operands that matter, numbers at the edge, and words.
 const TOKENS: [&[u8]; 40] = [
     b"\x80\x04",
     b"]",
@@ -144,7 +144,7 @@ fn a_file_that_was_found_is_refused_or_imported() {
 
 /// The inputs that the fuzzer found, one for each way through the code (`replay/fuzz/corpus.py` packs them).
 #[test]
-fn what_the_fuzzer_reached_is_refused_or_imported() {
+fn inputs_found_by_the_fuzzer_are_refused_or_imported() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/corpus");
     let mut inputs = 0;
     for entry in fs::read_dir(folder).unwrap() {
@@ -160,9 +160,9 @@ fn what_the_fuzzer_reached_is_refused_or_imported() {
     assert!(inputs > 1000, "{inputs}");
 }
 
-/// What was found once: a request of no bytes, pages that are none, a run of segments that was walked again and again.
+/// Earlier faults: a request of no bytes, invalid pages, a run of segments that was walked again and again.
 #[test]
-fn what_was_found_stays_refused_or_imported() {
+fn files_that_once_failed_are_refused_or_imported() {
     let log = "Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00.1,allocate failure,0,0,0\n";
     exercise(log.as_bytes());
     let segment = |size: u64, large: &str| {
@@ -194,7 +194,7 @@ fn what_was_found_stays_refused_or_imported() {
 
 /// 130 KB were 8.1 GB, 318 KB of JSON 12 GB: what a file unpacks to, its values and its rows count for its own size.
 #[test]
-fn a_small_file_that_holds_much_is_refused_and_the_error_says_what_to_do() {
+fn a_small_file_with_huge_content_is_refused_with_a_remedy() {
     let import = |bytes: &[u8], factor| {
         let packed = zstd::bulk::compress(bytes, 1).unwrap();
         assert!(packed.len() < 200_000, "{} bytes", packed.len());

@@ -5,7 +5,7 @@ mod common;
 use replay::import::import_file;
 use trace_format::{BlockStatus, SegmentState, StackId, State};
 
-/// Mapped ranges and live blocks; free blocks say nothing more.
+/// Mapped ranges and live blocks; free blocks add nothing.
 fn live(segments: &[SegmentState]) -> Vec<SegmentState> {
     let mut segments = segments.to_vec();
     segments.sort_by_key(|segment| segment.addr);

@@ -20,7 +20,7 @@ use replay::waste::{Waste, waste};
 use settings::{Compat, Config};
 use trace_format::{BaseState, DeviceId, DeviceMeta, Meta, Source, Writer};
 
-/// A case: what the program asks for, and what it ran under.
+/// A case: the program's requests, and its settings.
 struct Case {
     name: &'static str,
     settings: &'static str,

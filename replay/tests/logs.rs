@@ -1,4 +1,4 @@
-//! RMM's logs and minimalloc's problems become runs that replay, and say what they could not tell.
+//! RMM's logs and minimalloc's problems become runs that replay, with notes on missing facts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ fn says(tape: &Tape, what: &str) {
     assert!(inferred.iter().any(|note| note.contains(what)), "{what:?} in {inferred:#?}");
 }
 
-/// What `logging_resource_adaptor` writes today (rmm `cpp/src/mr/detail/logging_resource_adaptor_impl.cpp`:
+/// The present format of `logging_resource_adaptor` (rmm `cpp/src/mr/detail/logging_resource_adaptor_impl.cpp`:
 /// `%p` of a null pointer, and a stream without `0x`).
 const RMM_TODAY: &str = "Thread,Time,Action,Pointer,Size,Stream
 2342727,23:59:59.841961,allocate,0x7f10012400000,1048576,0
@@ -97,7 +97,7 @@ Alloc,1,0x7fae06600000,0,4096,0,0,2,1.20749,1.2075,0.00191666,numba/driver.py:68
 }
 
 #[test]
-fn a_log_that_began_late_or_ends_early_says_so() {
+fn a_log_that_began_late_or_ends_early_is_noted() {
     let text = "Thread,Time,Action,Pointer,Size,Stream
 1,10:00:00.000001,free,0x700000000000,4096,0
 1,10:00:00.000002,allocate,0x700000000000,512,0
@@ -110,7 +110,7 @@ fn a_log_that_began_late_or_ends_early_says_so() {
     assert_eq!(peak_live(&tape, 0), 4096 + 512);
     says(&tape, "2 frees name blocks that were allocated before the log began");
     says(&tape, "1 allocations return the address of a live block");
-    says(&tape, "1 frees name no block that the log knows");
+    says(&tape, "1 frees name no block that the log has");
     says(&tape, "1 rows without a size or an address");
     says(&tape, "the log ends inside a line");
 }

@@ -123,7 +123,7 @@ fn the_newest_part_is_read_with_the_one_before_it() {
     assert_eq!(only(&newest).records.len() + only(&alone).records.len(), records);
     assert_eq!(end(&newest), state);
 
-    // What is there under that name but does not end where the newest part begins is not its past.
+    // A file of that name that does not end where the newest part begins is not an earlier part.
     fs::copy(&path, &older).expect("a file");
     assert_eq!(only(&open(&path)), only(&newest));
     let bytes = fs::read(&moved).expect("a file");

@@ -165,7 +165,7 @@ fn lengths_are_not_believed() {
     for bytes in cases {
         assert_eq!(whole(bytes).unwrap_err().problem, Problem::Truncated, "{bytes:?}");
     }
-    // A memo index alone asks for no memory.
+    // A memo index alone takes no memory.
     let tree = whole(b"\x80\x02Nr\xff\xff\xff\xff0j\xff\xff\xff\xff.").unwrap();
     assert_eq!(tree.root(), Value::None);
     assert_eq!(whole(b"h\x07.").unwrap_err().problem, Problem::NoSuchMemo(7));
@@ -233,7 +233,7 @@ fn memory_is_bounded_by_the_length_of_the_file() {
     assert_eq!(whole(&memos).unwrap_err().problem, Problem::Truncated);
 }
 
-/// What is used many times is worked through once.
+/// A value that is used many times is read once.
 #[test]
 fn sharing_costs_no_time() {
     let text = |text: &str| [&b"\x8c"[..], &[text.len() as u8], text.as_bytes()].concat();

@@ -60,7 +60,7 @@ fn the_ring_of_a_process_is_a_run() {
 }
 
 #[test]
-fn what_is_no_run_is_an_error_that_says_what_to_give() {
+fn a_file_that_is_no_run_is_an_error_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let notes = folder.path().join("notes.txt");
     fs::write(&notes, "notes").unwrap();

@@ -1,4 +1,4 @@
-//! What `tune` recommends was replayed, helps, and harms no run.
+//! The settings that `tune` recommends were replayed, help, and harm no run.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn fragmenting() -> Program {
 }
 
 #[test]
-fn what_it_recommends_is_what_a_replay_of_it_does() {
+fn a_recommendation_matches_its_replay() {
     let mut gains = 0;
     for path in common::own_traces() {
         let tape = Tape::open(&path, &common::known(&path)).expect("a snapshot");
@@ -115,7 +115,7 @@ fn a_gain_is_found_and_the_line_keeps_what_it_does_not_tune_and_no_idle_knob() {
 
 #[test]
 fn no_run_runs_out_of_memory_for_the_good_of_another() {
-    // Rounding up to a power of two helps nobody here; what helps the first must not hurt the second.
+    // Rounding up to a power of two helps neither run; a setting that helps the first must not hurt the second.
     let first = fragmenting();
     let mut second = Program::default();
     for at in 0..9 {
@@ -130,7 +130,7 @@ fn no_run_runs_out_of_memory_for_the_good_of_another() {
 }
 
 #[test]
-fn the_search_stops_at_its_limit_and_says_so() {
+fn the_search_stops_at_its_limit_and_reports_it() {
     let found = tuned(&[(&fragmenting(), "", None)], 3).unwrap();
     assert!(found.stopped_early && found.lines <= 9, "{found:?}");
 }

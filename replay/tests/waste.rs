@@ -1,4 +1,4 @@
-//! Every reserved byte is in exactly one part, and in the one that `docs/waste.md` says.
+//! Every reserved byte is in exactly one part, and in the one that `docs/waste.md` defines.
 
 mod common;
 
@@ -104,7 +104,7 @@ fn last(waste: &Waste) -> Vec<(&'static str, u64)> {
 }
 
 #[test]
-fn a_held_block_is_what_was_asked_for_its_rounding_and_what_was_not_cut_off() {
+fn a_held_block_is_the_request_its_rounding_and_the_unsplit_rest() {
     let mut program = Program::default();
     program.alloc("one", 12 * MIB - 100, 0);
     let found = of(&program, &options("", None));
@@ -133,12 +133,12 @@ fn the_rest_of_a_large_segment_made_for_one_block_is_the_drivers_granularity() {
     assert_eq!(last(&found), [("requested", 19 * MIB + 512), ("driver granularity", rest)]);
     let mut program = Program::default();
     program.alloc("first", 5 * MIB, 0);
-    program.alloc("second", 14 * MIB + 512, 0); // What is left of the first's 20 MiB.
+    program.alloc("second", 14 * MIB + 512, 0); // From the rest of the first's 20 MiB.
     let found = of(&program, &options("", None));
     assert_eq!(last(&found), [("requested", 19 * MIB + 512), ("unsplit remainder", rest)]);
 }
 
-/// 30 MiB are free in one piece, and then somebody asks the device for 24 MiB.
+/// 30 MiB are free in one piece, and then a request takes 24 MiB from the device.
 fn free_piece(stream: u64, pool: PoolId, blocker: bool) -> Program {
     let mut program = Program::default();
     program.alloc_in("piece", 30 * MIB, stream, pool);
@@ -172,7 +172,7 @@ fn a_fitting_piece_of_another_pool_is_stranded_by_the_pool_and_named() {
 }
 
 #[test]
-fn a_piece_that_is_too_small_is_fragmentation_whoever_owns_it() {
+fn a_piece_that_is_too_small_is_fragmentation_for_any_owner() {
     for (stream, pool) in [(0, PoolId::DEFAULT), (7, PoolId::DEFAULT), (0, PoolId(0, 3))] {
         let parts = peak_part(&free_piece(stream, pool, true), "").sample.parts;
         assert_eq!(parts.stranded_by_fragmentation_bytes, 23 * MIB, "{stream} {pool}");
@@ -189,7 +189,7 @@ fn a_whole_segment_of_another_stream_is_stranded_by_it_even_where_it_is_too_smal
 }
 
 #[test]
-fn what_was_freed_since_is_reusable_if_the_last_miss_fits_in_it() {
+fn freed_memory_is_reusable_if_the_last_miss_fits_in_it() {
     let mut program = Program::default();
     program.alloc("asks", 24 * MIB, 0);
     program.free("asks");
@@ -264,7 +264,7 @@ fn out_of_memory_is_judged_by_the_request_that_was_refused() {
 }
 
 #[test]
-fn a_fraction_limits_what_is_left() {
+fn a_fraction_limits_the_available_memory() {
     let mut program = Program::default();
     program.memory_fraction(0.5);
     program.alloc("a", 40 * MIB, 0);

@@ -10,7 +10,7 @@ const MANY_BYTES: u64 = 1 << 20;
 /// Reads `80GiB`, `24GB`, `80g`, `512 MiB` or `1.5GiB`; a number without a unit is bytes.
 ///
 /// # Errors
-/// What is wrong, with an example of what is right.
+/// The fault and a correct example, if it cannot be parsed.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let scale = scale_of(&unit)?;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_an_example() {
+    fn an_invalid_size_is_refused_with_an_example() {
         for text in ["", "GiB", "1.5", "-3GiB", "nan", "99999999999TiB", "1.2.3MiB", "5GBit", "3µ"]
         {
             let error = parse_bytes(text).unwrap_err();

@@ -28,7 +28,7 @@ pub(super) struct Cursor<'a> {
     /// When it is read.
     pub moment: Moment,
     tokens: Vec<Token>,
-    /// What looked wrong, in the order found.
+    /// The warnings, in the order found.
     pub warnings: Vec<Warning>,
 }
 

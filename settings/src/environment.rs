@@ -12,14 +12,14 @@ const PYTORCH_VARIABLES: [&str; 3] =
 /// PyTorch's switch for memory of expandable segments in other processes.
 const SHARING: &str = "TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC";
 
-/// What the environment says.
+/// The settings of the environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Environment {
     /// The allocator's settings.
     pub config: Config,
     /// Ours.
     pub settings: Settings,
-    /// What is surely a mistake, or has no effect here.
+    /// Likely mistakes, and settings without effect here.
     pub warnings: Vec<Warning>,
 }
 
@@ -30,7 +30,7 @@ impl Environment {
     /// one.
     ///
     /// # Errors
-    /// What the PyTorch that is followed refuses in its variable; anything not understood in ours.
+    /// If the reproduced PyTorch refuses its variable, or vramtape's cannot be parsed.
     pub fn read(
         variable: impl Fn(&str) -> Option<OsString>,
         torch: Compat,
@@ -59,7 +59,7 @@ impl Environment {
     }
 }
 
-/// What is neither 0 nor 1 changes nothing, as in PyTorch.
+/// A value other than 0 and 1 has no effect, as in PyTorch.
 fn no_switch(text: &str) -> Option<Warning> {
     let place = Place { variable: SHARING, text: text.to_owned(), at: 0 };
     let message = "neither 0 nor 1, so memory is shared as if it were not set".to_owned();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_allocator_searches_after_a_flush_unless_told_not_to() {
+    fn a_live_allocator_searches_after_a_flush_by_default() {
         assert!(read(&[]).unwrap().config.search_after_flush);
         let off = ("VRAMTAPE_CONF", "search_after_flush:False");
         assert!(!read(&[off]).unwrap().config.search_after_flush);

@@ -1,4 +1,4 @@
-//! What is wrong with a settings string, or surely a mistake in it.
+//! Errors and warnings of a settings string.
 
 use std::fmt;
 
@@ -38,13 +38,13 @@ pub struct Place {
 /// A settings string that is refused. Nothing of it is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// What PyTorch raises.
+    /// The exception that PyTorch raises.
     pub exception: PyException,
-    /// What is wrong; contains PyTorch's own wording where PyTorch refuses the same.
+    /// The fault; contains PyTorch's own wording where PyTorch refuses the same.
     pub message: String,
     /// Where.
     pub place: Place,
-    /// What to do.
+    /// The remedy.
     pub advice: String,
 }
 
@@ -52,7 +52,7 @@ pub struct ConfigError {
 /// mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// What looks wrong and how it was read.
+    /// The likely mistake and how it was read.
     pub message: String,
     /// Where.
     pub place: Place,

@@ -1,4 +1,4 @@
-//! The keys that each PyTorch knows, and what to say about one that it does not.
+//! The keys of each PyTorch version, and the error for an unknown one.
 
 use super::Compat;
 
@@ -16,7 +16,7 @@ pub(super) enum Reader {
 pub(super) struct Key {
     /// Its name.
     pub name: &'static str,
-    /// Who reads it.
+    /// The program that reads it.
     pub reader: Reader,
     /// The first PyTorch of the two that has it.
     pub since: Compat,
@@ -71,7 +71,7 @@ pub(super) fn is_pytorchs(name: &str) -> bool {
     KEYS.iter().any(|key| key.name == name)
 }
 
-/// What to do about a key that this PyTorch does not know.
+/// The remedy for a key that this PyTorch does not have.
 pub(super) fn advice_for_unknown(name: &str, compat: Compat) -> String {
     if super::vramtape::KEYS.contains(&name) {
         return format!("{name} is a setting of vramtape: put it into VRAMTAPE_CONF");
@@ -92,7 +92,7 @@ pub(super) fn advice_for_unknown(name: &str, compat: Compat) -> String {
     }
 }
 
-/// The one of `known` that is a slip of the hand away from `name`, in any case of letters.
+/// The entry of `known` that `name` is probably a typo of, ignoring case.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase();
     known

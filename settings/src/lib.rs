@@ -1,4 +1,4 @@
-//! What the allocator can be told: PyTorch's own settings and ours.
+//! The allocator's settings: PyTorch's own and vramtape's.
 
 mod bytes;
 mod cursor;
@@ -40,7 +40,7 @@ pub enum Compat {
 
 impl Compat {
     /// The behaviour of a PyTorch version such as `2.11.0+cu130`: scopes and captures were separated
-    /// in 2.13. What cannot be read counts as the newest.
+    /// in 2.13. A version that cannot be parsed counts as the newest.
     pub fn of_torch(version: &str) -> Self {
         let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
         match (parts.next().flatten(), parts.next().flatten()) {
@@ -76,7 +76,7 @@ pub const ROUNDUP_INTERVALS: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own name")]
 pub struct Config {
-    /// Whose behaviour to reproduce.
+    /// The PyTorch version whose behaviour to reproduce.
     pub compat: Compat,
     /// Blocks at least this large are never split.
     pub max_split_size_bytes: u64,

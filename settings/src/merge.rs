@@ -1,4 +1,4 @@
-//! `VRAMTAPE_CONF` with some of its keys changed: what a launcher hands on to the program that it starts.
+//! `VRAMTAPE_CONF` with some of its keys changed, which a launcher passes to the program that it starts.
 
 use super::Settings;
 use super::entries::{Entries, Entry};
@@ -7,7 +7,7 @@ use super::error::ConfigError;
 /// `text` with the keys of `changes` in place of its own of that name, and the others as they are.
 ///
 /// # Errors
-/// What [`Settings::parse`] refuses in either, or in both together.
+/// If [`Settings::parse`] refuses either, or both together.
 pub fn merge(text: &str, changes: &str) -> Result<String, ConfigError> {
     Settings::parse(text)?;
     Settings::parse(changes)?;
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_replaces_and_what_is_not_stays() {
+    fn changed_keys_replace_and_others_stay() {
         for (text, changes, merged) in [
             ("", "", ""),
             ("record:ring", "", "record:ring"),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_alone_is_refused_in_either_place() {
+    fn an_invalid_string_is_refused_in_either_place() {
         for (text, changes) in [("recor:off", ""), ("", "recor:off"), ("", "tape:{host}")] {
             assert!(merge(text, changes).is_err(), "{text:?} with {changes:?}");
         }

@@ -1,4 +1,4 @@
-//! Where metrics go: an address that Prometheus asks, or a file that node exporter reads.
+//! The destination of metrics: an address that Prometheus scrapes, or a file that node exporter reads.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub enum MetricsTarget {
         host: String,
         /// The port, or the first of the ports of a job's processes.
         port: u16,
-        /// What is added to the port.
+        /// The process number that is added to the port.
         offset: Option<PortOffset>,
     },
     /// A file in Prometheus' text format.
@@ -25,7 +25,7 @@ pub enum MetricsTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsPath(String);
 
-/// Which number of a process tells its port from those of the other processes of its job.
+/// The process number that is added to the port, so that the processes of a job have different ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortOffset {
     /// `RANK`: the process's number in the job.
@@ -34,7 +34,7 @@ pub enum PortOffset {
     LocalRank,
 }
 
-/// Who may ask unless told otherwise: programs of this machine.
+/// The default host: only programs on this machine can connect.
 const HOST: &str = "127.0.0.1";
 
 const OFFSETS: [(&str, PortOffset); 2] =
@@ -44,7 +44,7 @@ impl MetricsTarget {
     /// Reads a target: what ends in `.prom` is a file, all else `port` or `host:port`.
     ///
     /// # Errors
-    /// What is wrong with it, and what to do.
+    /// The fault and its remedy, if it cannot be parsed.
     pub fn parse(text: &str) -> Result<Self, (String, String)> {
         if Path::new(text).extension().is_some_and(|extension| extension == "prom") {
             check_placeholders(text, &["rank", "pid"], "a metrics file's path")?;
@@ -79,7 +79,7 @@ impl MetricsPath {
         Ok(expand_rank(&self.0, rank)?.replace("{pid}", &pid.to_string()))
     }
 
-    /// The placeholders' names and what they stand for: what tells this file's values from those of
+    /// The placeholders' names and values: labels that distinguish this file's values from those of
     /// other processes.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_what_to_write() {
+    fn anything_else_is_refused_with_a_remedy() {
         for text in [
             "",
             "x",

@@ -14,7 +14,7 @@ use super::{Compat, Config, ROUNDUP_INTERVALS, UNLIMITED, roundup};
 pub struct Parsed {
     /// The settings.
     pub config: Config,
-    /// What is surely a mistake, or has no effect here.
+    /// Likely mistakes, and settings without effect here.
     pub warnings: Vec<Warning>,
 }
 
@@ -22,7 +22,7 @@ impl Config {
     /// Reads `text` as the PyTorch that `compat` names reads it at its start.
     ///
     /// # Errors
-    /// What that PyTorch refuses, with its exception and its words.
+    /// If that PyTorch refuses the text; has its exception and its message.
     pub fn parse(text: &str, compat: Compat) -> Result<Parsed, ConfigError> {
         let base = Self { compat, ..Self::default() };
         base.parse_variable(text, "PYTORCH_CUDA_ALLOC_CONF")
@@ -46,7 +46,7 @@ impl Config {
     /// everything else stays. Other than in PyTorch, a refused string changes nothing.
     ///
     /// # Errors
-    /// What that PyTorch refuses, with its exception and its words.
+    /// If that PyTorch refuses the text; has its exception and its message.
     pub fn reparse(&self, text: &str) -> Result<Parsed, ConfigError> {
         self.parse_as(text, "allocator settings", Moment::Running)
     }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pytorch_swallows_is_warned_of_once_and_with_its_place() {
+    fn input_that_pytorch_ignores_is_warned_of_once_with_its_place() {
         for (text, expected) in [
             ("max_split_size_mb,100", "18: \",\" stands where \":\" belongs and is read as it"),
             ("max_split_size_mb:64;", "19: \"64;\" is read as \"64\""),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_string_says_where_and_what_to_do() {
+    fn a_refused_string_has_its_place_and_a_remedy() {
         let error = Config::parse("expandable_segments:True,max_split_size_mb:5", Compat::V2_11);
         assert_eq!(
             error.unwrap_err().to_string(),

@@ -1,4 +1,4 @@
-//! Whose call stacks are recorded.
+//! The settings that select the allocations whose call stacks are recorded.
 
 use std::num::NonZero;
 
@@ -36,7 +36,7 @@ pub struct StackSettings {
     pub is_native: bool,
 }
 
-/// What was written, and where.
+/// The values in the settings string, and their positions.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) mode: Option<StackMode>,

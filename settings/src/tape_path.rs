@@ -17,7 +17,7 @@ impl TapePath {
     /// Checks a path.
     ///
     /// # Errors
-    /// What is wrong with it, and what to do.
+    /// The fault and its remedy, if it cannot be parsed.
     pub fn parse(path: &str) -> Result<Self, (String, String)> {
         if path.is_empty() {
             return Err(("tape has no path".to_owned(), "write tape:run-{rank}.vtape".to_owned()));

@@ -106,7 +106,7 @@ impl RecordMode {
     }
 }
 
-/// Which device answers.
+/// The device in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A GPU, through the driver.
@@ -119,7 +119,7 @@ pub enum DeviceKind {
 /// `VRAMTAPE_CONF` after parsing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `route`; only the Python package asks.
+    /// `route`; only the Python package reads it.
     pub route: Route,
     /// `strategy`.
     pub strategy: Strategy,
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_a_ring_on_the_gpu_with_pytorchs_policy() {
+    fn the_default_is_a_ring_on_the_gpu_with_pytorchs_policy() {
         let read = settings("");
         assert_eq!(read, Settings::default());
         assert_eq!((read.strategy, read.record), (Strategy::Native, RecordMode::Ring));

@@ -17,7 +17,7 @@ struct Moment {
     time_ns: u64,
 }
 
-/// Before the run's first record; nothing says when.
+/// Before the run's first record, at an unknown time.
 const BEFORE: Moment = Moment { record: -1, time_ns: 0 };
 
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ pub(crate) fn write(
     sink.end()
 }
 
-/// What the device's first record finds.
+/// The blocks that are live before the device's first record.
 fn at_start(device: &Device) -> FxHashMap<Addr, Allocation> {
     let blocks = device.base.segments.iter().flat_map(|segment| {
         let held = segment.blocks.iter().filter(|block| block.status != BlockStatus::Inactive);

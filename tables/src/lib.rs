@@ -22,13 +22,13 @@ use trace_format::DeviceId;
 pub use series::Line;
 pub use sink::{Format, Written};
 
-/// What tables are made of.
+/// The input of the tables.
 pub struct Source<'t> {
     /// The devices.
     pub devices: Vec<&'t Device>,
     /// The text behind the records' string and stack ids.
     pub stacks: &'t Stacks,
-    /// What the devices hold over time, under one setting or several.
+    /// The memory of the devices over time, under one setting or several.
     pub lines: Vec<Line>,
 }
 
@@ -75,7 +75,7 @@ pub enum TableError {
         device: DeviceId,
         /// Number of the record on its device, from 0.
         record: u64,
-        /// What does not fit.
+        /// The contradiction.
         reason: String,
     },
 }

@@ -104,7 +104,7 @@ pub(crate) fn write(
     sink.end()
 }
 
-/// What only some kinds of event have.
+/// The columns that only some kinds of event have.
 fn fields<'t>(read: &Record, stacks: &'t Stacks) -> RecordRow<'t> {
     let mut row = RecordRow::default();
     match read.event {

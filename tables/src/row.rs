@@ -1,4 +1,4 @@
-//! Rows and their columns: a list of names with what makes each column says both what a table is and what is in it.
+//! Rows and their columns: one list of names and builders defines both a table's schema and its values.
 //!
 //! Sizes, times and record numbers are signed, so that their differences are what one expects in every query language.
 
@@ -50,7 +50,7 @@ pub(crate) fn devices<R>(rows: &[R], value: impl Fn(&R) -> u16) -> ArrayRef {
     Arc::new(rows.iter().map(|row| Some(value(row))).collect::<UInt16Array>())
 }
 
-/// Yes, no, or not said.
+/// Yes, no or unknown.
 pub(crate) fn flags<R>(rows: &[R], value: impl Fn(&R) -> Option<bool>) -> ArrayRef {
     Arc::new(rows.iter().map(value).collect::<BooleanArray>())
 }

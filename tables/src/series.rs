@@ -1,4 +1,4 @@
-//! What was held over time, one row a point.
+//! Memory over time, one row a point.
 
 use std::path::Path;
 

@@ -37,7 +37,7 @@ impl Format {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Parquet, Self::Arrow];
 
-    /// What its files' names end with.
+    /// The suffix of its files' names.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",
@@ -45,7 +45,7 @@ impl Format {
         }
     }
 
-    /// The format that a file's name asks for, if it does.
+    /// The format that a file's name selects, if any.
     pub fn of(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_str()?;
         Self::ALL.into_iter().find(|format| format.extension() == extension)
@@ -162,7 +162,7 @@ impl Encoder {
     }
 }
 
-/// What an encoder says, with the system's own words where it has them.
+/// An encoder's error; the system's own where there is one.
 enum Fault {
     Io(io::Error),
     Other(String),

@@ -1,4 +1,4 @@
-//! Stacks and their frames: where allocations were asked for.
+//! The call stacks of allocations and their frames.
 
 use std::path::Path;
 

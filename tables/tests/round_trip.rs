@@ -1,4 +1,4 @@
-//! What is written is what the tape holds, in both formats; and what cannot be written leaves nothing behind.
+//! The tables hold the tape's content, in both formats; a table that cannot be written leaves no file.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -169,7 +169,7 @@ fn records_are_the_tapes_with_the_sums_of_its_state() {
 }
 
 #[test]
-fn allocations_are_alive_when_the_state_says_so() {
+fn allocations_are_alive_as_in_the_state() {
     let folder = tempfile::tempdir().unwrap();
     for (path, tape) in runs() {
         let batches = written(Table::Allocations, &tape, Format::Parquet, folder.path());
@@ -246,7 +246,7 @@ fn series_are_the_points_and_a_table_without_rows_has_its_columns() {
 }
 
 #[test]
-fn what_contradicts_itself_or_finds_no_room_leaves_no_file() {
+fn a_contradictory_run_or_a_full_disk_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut tape) = runs().remove(0);
     let free = tape.devices[0]

@@ -1,7 +1,7 @@
 //! A process that records and is killed in the middle of it: what its ring and its tape leave behind is what it did,
 //! exactly, and replays.
 //!
-//! The process does what a seed says, so that the test can do the same again and knows what the state was after any
+//! A seed decides the calls of the process, so that the test can repeat them and knows the state after any
 //! record. `VRAMTAPE_KILLS=100` kills as many, `VRAMTAPE_SEED` repeats a seed.
 
 use std::env;
@@ -61,7 +61,7 @@ impl Random {
     }
 }
 
-/// What a seed decides.
+/// The parameters that a seed decides.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     seed: u64,
@@ -196,7 +196,7 @@ fn after(events: &[Event]) -> State {
     state
 }
 
-/// Requested sizes of what is handed out, in order.
+/// Requested sizes of the live blocks, in order.
 fn live(segments: &[SegmentState]) -> Vec<u64> {
     let blocks = segments.iter().flat_map(|segment| &segment.blocks);
     let live = blocks.filter(|block| block.status == BlockStatus::Allocated);

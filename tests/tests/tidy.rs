@@ -11,7 +11,7 @@ const WIDTH_MAX: usize = 120;
 const LINES_MAX: usize = 600;
 /// Longer files, each with the length it must not exceed; shrinking one lowers its number here.
 const LONG_FILES: [(&str, usize); 0] = [];
-/// What must not stay in the code, and what to write in its place.
+/// Text that must not stay in the code, and its replacement.
 const BANNED: [(&str, &str); 7] = [
     (concat!("dbg", "!("), "a tracing event, or nothing"),
     (concat!("to", "do!("), "the thing itself"),

@@ -1,4 +1,4 @@
-//! What the fuzz target and the deterministic test do with hostile bytes: everything a reader can be asked to do.
+//! Calls every function of a reader on hostile bytes, for the fuzz target and the deterministic test.
 //!
 //! The bytes of the fixed structures are laid out here once more, from the specification and not by the crate's own
 //! code, so that a change of one without the other fails.

@@ -1,4 +1,4 @@
-//! How much a file may hold for its size, so that a small hostile one cannot ask for all of a reader's memory.
+//! How much a file may hold for its size, so that a small hostile one cannot exhaust a reader's memory.
 //!
 //! The reader of tapes and the importers of other files share the numbers. A recorded tape takes 0.6 to 6 bytes for
 //! each record and unpacks to 2 to 20 times its size; a packed snapshot of PyTorch takes 2 to 30 bytes for each event
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use crate::ids::{DeviceId, PoolId, Stream};
 
-/// What is bounded, what of it any file may hold, and how much more for each byte of the file.
+/// A limit: the quantity, the amount that any file may hold, and the amount added for each byte of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     what: &'static str,
@@ -69,7 +69,7 @@ impl Bound {
     }
 }
 
-/// What was read of a tape so far.
+/// The quantities read from a tape so far.
 #[derive(Debug)]
 pub(crate) struct Budget {
     factor: u64,

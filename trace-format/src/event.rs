@@ -16,11 +16,11 @@ pub struct Record {
     pub thread: ThreadId,
     /// The call stack, if one was captured.
     pub stack: StackId,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// Who set a mark.
+/// The origin of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MarkKind {
     /// A training step began.
@@ -35,7 +35,7 @@ pub enum MarkKind {
     Instant,
 }
 
-/// What the program keeps in a block.
+/// The category of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
     /// A parameter of the model.
@@ -60,27 +60,27 @@ impl Category {
     }
 }
 
-/// What decides whether a stream's allocations go to an open pool scope.
+/// The rule that decides whether a stream's allocations go to an open pool scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScopeFilter {
     /// The streams of one graph capture.
     Capture,
     /// All allocations of the opening thread.
     Thread,
-    /// The source did not say.
+    /// The source does not have it.
     Unknown,
 }
 
-/// What happened. `I` marks inputs, `E` effects.
+/// An event: `I` marks inputs, `E` effects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// I: memory was asked for and handed out.
+    /// I: memory was requested and allocated.
     Alloc {
         /// Address of the block; unique among live blocks, otherwise without meaning to a replay.
         addr: Addr,
         /// Bytes asked for.
         requested_bytes: u64,
-        /// Bytes of the block handed out (rounded, after splitting).
+        /// Bytes of the block (rounded, after splitting).
         size_bytes: u64,
         /// Stream the memory belongs to.
         stream: Stream,
@@ -118,7 +118,7 @@ pub enum Event {
     EmptyCache {
         /// The default pool (and every freeable one), or one private pool.
         pool: PoolId,
-        /// True where an importer concluded it from segments that went away.
+        /// True where an importer inferred it from freed segments.
         inferred: bool,
     },
     /// I: a private pool was created, or its use count raised (`createOrIncrefPool`).
@@ -252,24 +252,24 @@ pub enum Event {
         /// Pool it was asked of.
         pool: PoolId,
     },
-    /// I: somebody took a snapshot here.
+    /// I: the program took a memory snapshot.
     Snapshot {
         /// Bytes active at that moment.
         active_bytes: u64,
     },
     /// I: a step, a phase or a named moment.
     Mark {
-        /// What kind of mark.
+        /// The kind of mark.
         kind: MarkKind,
         /// Its name.
         name: StringId,
     },
-    /// I: the program said what it keeps in a block. It holds for the block's whole life, also for what came before
-    /// this record; said again, the last word counts.
+    /// I: the program set the category of a block. It applies to the block's whole life, including earlier records;
+    /// the last one counts.
     Category {
         /// Address of the block.
         addr: Addr,
-        /// What it holds.
+        /// Its category.
         category: Category,
     },
     /// E: this many records are missing here.

@@ -58,7 +58,7 @@ pub struct StringId(pub u32);
 )]
 pub struct FrameId(pub u32);
 
-/// The operating system's thread id of the caller; 0 where the source did not say.
+/// The operating system's thread id of the caller; 0 where the source does not have it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -13,10 +13,10 @@ const END_MARK: [u8; 4] = *b"VTPX";
 /// Bytes of that ending.
 const ENDING_BYTES: usize = 16;
 
-/// A chunk, as the index knows it.
+/// A chunk's entry in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// What it holds.
+    /// Its kind of content.
     pub kind: ChunkKind,
     /// The device that an events or base chunk belongs to.
     pub device: DeviceId,

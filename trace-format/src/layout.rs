@@ -25,7 +25,7 @@ pub(crate) const TABLES_MAX_BYTES: usize = 1 << 30;
 /// Most records of an events chunk. Bounds what a reader holds.
 pub(crate) const RECORDS_MAX: u32 = 1 << 20;
 
-/// What a chunk holds.
+/// The content of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkKind {
     /// JSON about the whole tape.
@@ -85,7 +85,7 @@ pub(crate) enum Packing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkHeader {
     pub(crate) kind: ChunkKind,
-    /// `None`: packed in a way that a later version knows.
+    /// `None`: packed in a format of a later version.
     pub(crate) packing: Option<Packing>,
     /// The device that an events or base chunk belongs to.
     pub(crate) device: DeviceId,

@@ -1,4 +1,4 @@
-//! What a tape says about itself: where it comes from and what it was recorded under.
+//! A tape's metadata: its origin and the settings it was recorded under.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub enum Source {
     Recorded,
     /// They were read from another tool's file.
     Imported,
-    /// Something that a later version knows.
+    /// A value of a later version.
     #[serde(other)]
     Unknown,
 }
@@ -36,7 +36,7 @@ pub enum EndKind {
     RecordingStopped,
     /// The program went on: the tape could not be written any more, as on a full disk.
     TapeFailed,
-    /// Something that a later version knows.
+    /// A value of a later version.
     #[default]
     #[serde(other)]
     Unknown,
@@ -58,7 +58,7 @@ pub struct ProgramEnd {
     pub other: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A device as the tape knows it.
+/// A device's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceMeta {
@@ -79,8 +79,8 @@ pub struct DeviceMeta {
 
 /// The first chunk of every tape; a later one replaces it (a device that was opened later, a final figure).
 ///
-/// Absent values stay absent: an importer leaves out what its source does not say, and lists in `inferred` what it
-/// concluded.
+/// Absent values stay absent: an importer leaves out fields that its source does not hold, and lists in `inferred`
+/// the facts it inferred.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Meta {
@@ -101,7 +101,7 @@ pub struct Meta {
     /// The command line of the recorded program; `None` where it is not known or was left out on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// Whose behaviour `native` reproduced (`2.11`, `2.15`).
+    /// The PyTorch version whose behaviour `native` reproduced (`2.11`, `2.15`).
     pub compat: Option<String>,
     /// The text of `PYTORCH_CUDA_ALLOC_CONF`.
     pub alloc_conf: String,
@@ -131,7 +131,7 @@ pub struct Meta {
     /// Size of those parts.
     #[serde(skip_serializing_if = "is_zero")]
     pub dropped_bytes: u64,
-    /// What an importer concluded because its source did not say it, one sentence each.
+    /// Facts that an importer inferred because its source does not hold them, one sentence each.
     pub inferred: Vec<String>,
     /// Fields that a later version added; kept as they are.
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! What a base state holds besides memory: the orders and ages that decide where later requests are placed.
+//! The part of a base state besides memory: the orders and ages that decide where later requests are placed.
 
 use crate::ids::{Addr, PoolId, Stream};
 

@@ -51,7 +51,7 @@ fn put_pool(out: &mut Vec<u8>, pool: PoolId) {
     put(out, pool.1);
 }
 
-/// The order in a payload. What a later version may append is left alone.
+/// The order in a payload. Fields that a later version appends are ignored.
 pub(crate) fn decode(payload: &[u8]) -> Result<BaseOrder, Malformed> {
     let mut cursor = Cursor::new(payload);
     let mut order = BaseOrder { begun: addrs(&mut cursor)?, ..BaseOrder::default() };

@@ -20,7 +20,7 @@ pub struct BlockState {
     pub addr: Addr,
     /// Its size.
     pub size_bytes: u64,
-    /// Bytes asked for when it was last handed out; stale while inactive, as in PyTorch.
+    /// Bytes requested when it was last allocated; stale while inactive, as in PyTorch.
     pub requested_bytes: u64,
     /// Whether it is in use.
     pub status: BlockStatus,

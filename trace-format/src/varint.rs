@@ -113,7 +113,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A count of things that take at least a byte each, so that it cannot ask for more memory than the file gave.
+    /// A count of things that take at least a byte each, so that it cannot allocate more memory than the file's size.
     pub(crate) fn count(&mut self) -> Result<usize, Malformed> {
         let count = usize::try_from(self.u64()?).map_err(|_| Malformed::Range)?;
         if count > self.bytes.len() { Err(Malformed::Short) } else { Ok(count) }

@@ -14,7 +14,7 @@ use trace_format::{
     WriteCause, WriteError, Writer,
 };
 
-/// What a disk writes at once; smaller than real ones, so that a short tape has many.
+/// The size of a disk's block; smaller than real ones, so that a short tape has many.
 const BLOCK_BYTES: usize = 128;
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
@@ -113,7 +113,7 @@ impl Random {
     }
 }
 
-/// What the file may hold after a crash: each block of some moment since the last sync, and a length of some moment.
+/// A possible content of the file after a crash: each block, and the length, as of some moment since the last sync.
 fn image(versions: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let longest = versions.iter().map(Vec::len).max().unwrap_or(0);
     let shortest = versions.iter().map(Vec::len).min().unwrap_or(0);
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn any_failing_operation_is_an_error_with_the_name_and_what_was_written_before_is_read(
+    fn any_failing_operation_is_an_error_with_the_name_and_earlier_chunks_are_read(
         steps in steps(60),
         seed in 1..u64::MAX,
     ) {

@@ -1,4 +1,4 @@
-//! Tapes as files: finished ones appear whole, live ones are readable while written, full disks are told.
+//! Tapes as files: finished ones appear whole, live ones are readable while written, full disks are reported.
 
 use std::{
     fs,
@@ -137,7 +137,7 @@ impl Write for &mut SmallDisk {
 }
 
 #[test]
-fn a_tape_that_cannot_be_begun_says_where_it_could_be() {
+fn a_tape_that_cannot_be_created_is_an_error_that_suggests_a_place() {
     let folder = tempfile::tempdir().unwrap();
     let (nowhere, meta) = (folder.path().join("none/run.vtape"), Meta::default());
     for path in [nowhere.as_path(), folder.path()] {
@@ -184,7 +184,7 @@ fn a_full_device_is_an_error_that_names_it() {
 }
 
 #[test]
-fn what_the_tape_does_not_define_is_refused() {
+fn ids_that_the_tape_does_not_define_are_refused() {
     let mut writer = Writer::new(Vec::new(), "t", &Meta::default()).unwrap();
     let mut stranger = record(1);
     stranger.stack = StackId(1);

@@ -146,7 +146,7 @@ fn records() -> Vec<Record> {
     numbered.map(record).collect()
 }
 
-/// What the golden tape holds, in its order.
+/// The content of the golden tape, in order.
 fn items() -> Vec<Item> {
     let mut items = vec![Item::Base(GPU, Box::new(base()))];
     items.extend(records().into_iter().map(|record| Item::Event(GPU, record)));

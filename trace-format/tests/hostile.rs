@@ -1,4 +1,4 @@
-//! Bytes that nobody's writer made: an error or items, never a panic, a hang or much memory.
+//! Malformed tapes: an error or items, never a panic, a hang or much memory.
 //!
 //! The same function as the fuzz target, over the golden tape's chunks changed at random, always in the same way.
 
@@ -202,7 +202,7 @@ fn chunks_of_later_versions_are_skipped_and_counted() {
 }
 
 #[test]
-fn each_fault_is_told_apart_and_says_what_to_do() {
+fn each_fault_has_its_own_error_with_a_remedy() {
     let whole = golden();
     let of_version = |version: u32| {
         let mut tape = whole.clone();
@@ -237,7 +237,7 @@ fn each_fault_is_told_apart_and_says_what_to_do() {
         (&earlier, &too_old),
         (&later, &too_new),
         (&middle, "chunk 0 at byte 16: the chunk is damaged, although more follow"),
-        (&second, "keep what lies before: head -c"),
+        (&second, "keep the part before it: head -c"),
         (&gap, "this is chunk 2: chunks are missing or out of order"),
         (&packed, "packed in a way that this program does not know; use a newer vramtape"),
         (&tape_with(4, 1, b"\x01"), "makes no sense: it ends in the middle of a value"),
@@ -257,7 +257,7 @@ fn payload_bytes(tape: &[u8]) -> usize {
 }
 
 #[test]
-fn bytes_behind_the_end_are_told() {
+fn bytes_behind_the_end_are_reported() {
     let tape = [golden(), golden()].concat();
     let mut reader = Reader::new(&tape[..], "two tapes").unwrap();
     assert!(reader.by_ref().all(|item| item.is_ok()));

@@ -1,4 +1,4 @@
-//! What was written is what is read, in each device's order.
+//! Items are read as they were written, in each device's order.
 
 mod common;
 

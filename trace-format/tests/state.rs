@@ -150,7 +150,7 @@ fn events_that_cannot_have_happened_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn an_address_is_looked_up_in_what_holds_it() {
+fn an_address_is_looked_up_in_its_segment() {
     let state = after(&[segment_alloc(PAGE, PAGE), alloc(PAGE + 512, 400, 512)]);
     let block = state.block_at(Addr(PAGE + 512)).unwrap();
     assert_eq!((block.size_bytes, block.status), (512, BlockStatus::Allocated));
@@ -204,7 +204,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 0..200)
 }
 
-/// What the operations mean in this state, if anything. Slots of 4 KiB: four segments, then eight expandable pages.
+/// The events of the operations in this state, if any. Slots of 4 KiB: four segments, then eight expandable pages.
 fn events_of(op: Op, state: &State) -> Option<Record> {
     const SLOT: u64 = 4096;
     let live = |wanted: BlockStatus| -> Vec<_> {

@@ -75,8 +75,8 @@ proptest! {
             match read(&tape) {
                 Err(error) => prop_assert!(bit / 8 < index_offset(&write(&[])), "{}", error),
                 Ok(outcome) => {
-                    let is_told = outcome.error.is_some() || !outcome.recovery.finished;
-                    prop_assert!(is_told, "bit {} went unseen", bit);
+                    let is_reported = outcome.error.is_some() || !outcome.recovery.finished;
+                    prop_assert!(is_reported, "bit {} went unseen", bit);
                     prop_assert_eq!(&outcome.items[..], &items[..outcome.items.len()]);
                 }
             }

@@ -9,7 +9,7 @@ use super::Comparison;
 use crate::bytes;
 use crate::table::Table;
 
-/// What the edited run comes to: a row for each of the recorded run's.
+/// The edited run's results: a row for each of the recorded run's.
 #[derive(Serialize)]
 pub(super) struct Edited {
     /// The edits, as they are written.
@@ -17,12 +17,12 @@ pub(super) struct Edited {
     #[serde(flatten)]
     pub(super) summary: Summary,
     pub(super) rows: Vec<Report>,
-    /// What each row held over time, for a page.
+    /// Each row's memory over time, for a page.
     #[serde(skip)]
     pub(super) series: Vec<Vec<Point>>,
 }
 
-/// The table: of each setting what the run and the edited run come to.
+/// The table: the results of the run and of the edited run under each setting.
 pub(super) fn table(comparison: &Comparison, edited: &Edited) -> Table {
     let heads = [
         "strategy",
@@ -61,7 +61,7 @@ fn change(before_bytes: u64, after_bytes: u64) -> String {
     }
 }
 
-/// What the edits come to under the recorded settings.
+/// The effect of the edits under the recorded settings.
 pub(super) fn verdict(comparison: &Comparison, edited: &Edited) -> Option<String> {
     let before = comparison.rows.get(comparison.recorded_row)?;
     let after = edited.rows.get(comparison.recorded_row)?;

@@ -20,13 +20,13 @@ use serde::Serialize;
 use edited::Edited;
 
 use crate::advice::measured;
-use crate::runs::{Bound, Rank, RunsFlags, Share, concluded};
+use crate::runs::{Bound, Rank, RunsFlags, Share, inferred_notes};
 use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, models};
 use crate::table::Table;
 use crate::{Verdict, bytes, output, start, strategy};
 
-/// What `--strategy` does.
+/// The help of `--strategy`.
 const ABOUT_STRATEGY: &str =
     "A strategy to add to the table, with its settings; may be given several times";
 
@@ -63,7 +63,7 @@ struct Comparison {
     #[serde(skip)]
     is_cold: bool,
     rows: Vec<Report>,
-    /// What each row held over time, for a page.
+    /// Each row's memory over time, for a page.
     #[serde(skip)]
     series: Vec<Vec<Point>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         let peak = rank.found.rows.first().map(|row| row.peak_reserved_bytes);
         let started = start::paragraph(rank.started, peak);
         let text = text(&rank.found, &rank.bound) + &started + &rank.bound.note();
-        output::print(&(text + &concluded(&rank.inferred)))?;
+        output::print(&(text + &inferred_notes(&rank.inferred)))?;
     }
     // The table is there already if the page cannot be written.
     if let Some(file) = &options.html {
@@ -293,7 +293,7 @@ fn table(comparison: &Comparison, bound: &Bound) -> Table {
     table
 }
 
-/// What nothing can go below.
+/// The lower bound of every row.
 fn live(comparison: &Comparison, bound: &Bound) -> Option<String> {
     let live = |rows: &[Report]| Some(bound.number(bytes::show(rows.first()?.peak_live_bytes)));
     let edited = comparison.edited.as_ref().and_then(|edited| live(&edited.rows));
@@ -303,7 +303,7 @@ fn live(comparison: &Comparison, bound: &Bound) -> Option<String> {
     Some(format!("peak live {live}{edited} (no policy can reserve less), capacity {capacity}"))
 }
 
-/// What the table says, in a sentence: which setting to try; with edits also what they change.
+/// The table in a sentence: the setting to try and, with edits, their effect.
 fn verdict(comparison: &Comparison) -> Option<String> {
     let advice = format!("\n{}\n", comparison.advice.as_ref()?.text);
     match &comparison.edited {

@@ -17,14 +17,14 @@ const PLACE: &str = "{{data}}";
 /// Points of a line: about as many as a screen has columns.
 pub(super) const POINTS: usize = 1000;
 
-/// What the page is about.
+/// The subject of the page.
 #[derive(Default, Serialize)]
 pub(super) struct About<'c> {
     /// The run's name.
     pub(super) run: String,
     pub(super) device: u16,
     pub(super) capacity_bytes: Option<u64>,
-    /// What the table says, in a sentence or two.
+    /// The table in a sentence or two.
     pub(super) summary: String,
     pub(super) inferred: &'c [String],
     /// The code that held the recorded run's memory.
@@ -34,7 +34,7 @@ pub(super) struct About<'c> {
 /// The reports of a run, a row each, and what each held over time.
 pub(super) type Rows<'c> = (&'c [Report], &'c [Vec<Point>]);
 
-/// What the page shows.
+/// The content of the page.
 #[derive(Serialize)]
 pub(super) struct Data<'c> {
     #[serde(flatten)]

@@ -116,7 +116,7 @@ fn label(row: &CompareRow, ranks: usize) -> String {
     if row.ranks == ranks { settings } else { format!("{settings} ({} of {ranks})", row.ranks) }
 }
 
-/// What no policy can go below.
+/// The lower bound of every policy.
 fn head(ranks: &[Rank<Comparison>], lower_bound: bool) -> String {
     // Of what no policy can go below the most counts, which is no bound where a rank may have asked for more.
     let bound = if lower_bound { "at least" } else { "at most" };

@@ -83,7 +83,7 @@ struct Target {
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let output = options.output.as_path();
     if options.machine.cold {
-        bail!("--cold is for replays: export writes what was recorded; leave it out");
+        bail!("--cold is for replays, and export writes the recorded run; leave it out");
     }
     if output == Path::new("-") {
         bail!("a table cannot go to standard output: give -o a folder, FILE.parquet or FILE.arrow");
@@ -175,7 +175,7 @@ fn targets(options: &Options) -> Result<Vec<Target>> {
     Ok(tables.into_iter().map(target).collect())
 }
 
-/// Whether the name means a folder, as far as it tells.
+/// Whether the output is a folder, or is named as one.
 fn is_folder(output: &Path) -> bool {
     output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/")
 }

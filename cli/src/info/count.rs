@@ -1,4 +1,4 @@
-//! What one device's records add up to.
+//! Totals of one device's records.
 
 use std::collections::BTreeMap;
 
@@ -23,19 +23,19 @@ pub(super) struct DeviceInfo {
     pub(super) left_out: u64,
     /// From the first record to the last, where the source had a clock.
     pub(super) seconds: Option<f64>,
-    /// What was there before the first record; `null` where the device was empty.
+    /// The memory before the first record; `null` where the device was empty.
     pub(super) start: Option<Start>,
-    /// Bytes of blocks handed out before the first record and after the last, as recorded.
+    /// Bytes of live blocks before the first record and after the last, as recorded.
     pub(super) start_allocated_bytes: u64,
     pub(super) end_allocated_bytes: u64,
     /// The same of bytes held from the device.
     pub(super) start_reserved_bytes: u64,
     pub(super) end_reserved_bytes: u64,
-    /// The most bytes of blocks handed out at once, as recorded.
+    /// The most bytes of blocks that were live at once, as recorded.
     pub(super) peak_allocated_bytes: u64,
     /// The most bytes held from the device at once, as recorded.
     pub(super) peak_reserved_bytes: u64,
-    /// What the blocks held when the most of them were handed out; empty where the run does not say it.
+    /// The categories of the blocks at the allocated peak; empty where the run has none.
     pub(super) peak_held: Vec<Held>,
     /// The code that held memory at the peak, and when memory was out.
     pub(super) holders: RunHolders,

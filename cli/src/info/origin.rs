@@ -58,7 +58,7 @@ fn gpus(meta: &Meta) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// What of a tape with a size limit is not here.
+/// Parts that a tape with a size limit has dropped.
 fn parts(meta: &Meta) -> Option<String> {
     let dropped = (meta.dropped_records > 0).then(|| {
         format!(
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tape_max_removed_is_counted() {
+    fn parts_removed_by_tape_max_are_counted() {
         let meta = Meta { dropped_records: 12, dropped_bytes: 3 << 20, ..Meta::default() };
         let text = parts(&meta).unwrap();
         assert!(text.starts_with("12 records (3.00 MiB) before these"), "{text}");

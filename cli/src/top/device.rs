@@ -23,7 +23,7 @@ pub(super) struct Device {
     rate: Rate,
 }
 
-/// What the records tell.
+/// The memory as the records describe it.
 #[derive(Default)]
 struct Memory {
     state: State,
@@ -41,7 +41,7 @@ struct Rate {
 }
 
 impl Device {
-    /// Begins to follow a ring. What it still holds of the past tells what happened last.
+    /// Begins to follow a ring. The records still in it give the last events.
     pub(super) fn open(path: &Path) -> Result<Self, RingError> {
         let mut follower = RingFollower::open(path)?;
         let mut memory = Memory::default();
@@ -83,7 +83,7 @@ impl Device {
         self.follower.is_live()
     }
 
-    /// What there is to show.
+    /// The frame to show.
     pub(super) fn frame(&mut self) -> DeviceFrame {
         let events_per_second = self.rate.next(self.memory.records);
         let segments = if self.is_known { self.memory.state.segments() } else { Vec::new() };
@@ -130,7 +130,7 @@ impl Device {
 
 impl Memory {
     fn take(&mut self, record: &Record) {
-        // A record may contradict a state that lacks what the ring had no room for; it is counted all the same.
+        // A record may contradict a state that lacks entries which did not fit the ring; it is counted all the same.
         let _ = self.state.apply(record);
         self.records += 1;
         self.note_peaks();
@@ -171,7 +171,7 @@ fn described(reader: &mut RingReader) -> (String, Option<u64>) {
     (device.name.clone(), limit.map(|bytes| (bytes as f64 * fraction) as u64))
 }
 
-/// What changes segments, or tells why they changed; none for the rest.
+/// A change of segments, or its reason, in words; none for other events.
 fn describe(event: &Event) -> Option<String> {
     Some(match *event {
         Event::SegmentAlloc { size_bytes, .. } => {

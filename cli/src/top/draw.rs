@@ -175,7 +175,7 @@ fn pools(pools: &[PoolFrame]) -> Vec<String> {
     lines
 }
 
-/// What a stack holds, and its innermost frames that say something: PyTorch's own come first.
+/// A stack with its memory and its innermost frames, PyTorch's own first.
 fn stack_line(stack: &StackFrame) -> String {
     let frames = match stack.frames.as_slice() {
         [] => "its frames are not in the ring".to_owned(),

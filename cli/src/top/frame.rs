@@ -1,4 +1,4 @@
-//! What one look shows: plain data, for the screen and for `--json`.
+//! The content of one frame: plain data, for the screen and for `--json`.
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub(crate) struct DeviceFrame {
     pub(crate) name: String,
     /// Whether the state of memory is known; if not, all that follows from it is zero.
     pub(crate) is_known: bool,
-    /// What the process may have: the device's memory, or the fraction of it that was set.
+    /// The process's limit: the device's memory, or the fraction of it that was set.
     pub(crate) limit_bytes: Option<u64>,
     pub(crate) reserved_bytes: u64,
     /// Held by the program.
@@ -30,7 +30,7 @@ pub(crate) struct DeviceFrame {
     pub(crate) waste_bytes: u64,
     /// The most that one request could get without the device.
     pub(crate) largest_free_bytes: u64,
-    /// What could still be reserved, if nobody else uses the device.
+    /// Memory that can still be reserved if no other process uses the device.
     pub(crate) to_oom_bytes: Option<u64>,
     /// Since this view began.
     pub(crate) peak_allocated_bytes: u64,
@@ -42,7 +42,7 @@ pub(crate) struct DeviceFrame {
     pub(crate) lost: u64,
     /// Records that the process's own tape missed.
     pub(crate) lost_by_tape: u64,
-    /// Live blocks that the ring's tables had no room for.
+    /// Live blocks that did not fit the ring's tables.
     pub(crate) missing_blocks: u64,
     /// Segments, and private pools and scopes, likewise.
     pub(crate) missing_segments: u64,
@@ -52,7 +52,7 @@ pub(crate) struct DeviceFrame {
     pub(crate) pools: Vec<PoolFrame>,
     /// The call stacks that hold most, largest first.
     pub(crate) stacks: Vec<StackFrame>,
-    /// What changed segments, newest last.
+    /// Events that changed segments, newest last.
     pub(crate) last_events: Vec<EventFrame>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct PoolFrame {
     pub(crate) largest_free_bytes: u64,
 }
 
-/// What one call stack holds.
+/// The memory of one call stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct StackFrame {
     pub(crate) live_bytes: u64,

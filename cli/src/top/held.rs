@@ -1,4 +1,4 @@
-//! Who holds the memory: pools and streams, and call stacks.
+//! Memory by pool and stream, and by call stack.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

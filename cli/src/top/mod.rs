@@ -41,10 +41,10 @@ pub(crate) struct Options {
 
 /// The rings are read this often: far more often than a usual job turns one over.
 const POLL_EVERY: Duration = Duration::from_millis(20);
-/// Width of what is printed where no terminal says its own.
+/// Width of the output where no terminal gives one.
 const WIDTH: usize = 120;
 
-/// Shows it until somebody has seen enough.
+/// Prints one frame, or shows the process on the terminal.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let folder = options.rings.path();
     let process = process::choose(&folder, options.pid)?;
@@ -102,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// Takes in what was recorded since the last call.
+    /// Reads the records since the last call.
     fn poll(&mut self) {
         self.devices.iter_mut().for_each(Device::poll);
     }

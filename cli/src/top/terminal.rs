@@ -14,7 +14,7 @@ use ratatui::widgets::Paragraph;
 use super::frame::Frame;
 use super::{POLL_EVERY, Watch, draw};
 
-/// What the keys have changed.
+/// The state that keys change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct View {
     /// The device that is shown in detail.
@@ -23,7 +23,7 @@ struct View {
     is_over: bool,
 }
 
-/// Shows the process until q is pressed; its end too.
+/// Shows the process until q is pressed or the process ends.
 pub(super) fn run(watch: &mut Watch, interval: Duration) -> Result<()> {
     let mut terminal = ratatui::try_init().context("cannot use this terminal; try --once")?;
     let shown = show(&mut terminal, watch, interval);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_shows_what_a_device_holds() {
+    fn a_screen_shows_the_memory_of_a_device() {
         let screen = draw(&mut View::default(), &frame(1), 80, 24).join("\n");
         for part in [
             "process 4711  python train.py  live",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_process_is_said() {
+    fn the_end_of_the_process_is_shown() {
         let ended = Frame { is_live: false, ..frame(1) };
         let screen = draw(&mut View::default(), &ended, 80, 24).join("\n");
         assert!(screen.contains("the process has ended"), "{screen}");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_scrolled_to_and_no_further() {
+    fn a_long_screen_scrolls_to_its_end_and_no_further() {
         let mut view = View::default();
         for _ in 0..100 {
             press(&mut view, KeyCode::Down, 1);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_are_shown_with_what_they_hold() {
+    fn stacks_are_shown_with_their_memory() {
         let mut frame = frame(1);
         frame.devices[0].stacks = vec![StackFrame {
             live_bytes: 5 * GIB,

@@ -18,7 +18,7 @@ pub(crate) fn explain(waste: &Waste, config: &Config, advice: Option<&Advice>) -
     (what, next_step(hint, advice))
 }
 
-/// What to try next: the hint is about the program, the advice about settings, which it alone names.
+/// The next thing to try: the hint is about the program; only the advice names settings.
 fn next_step(hint: Option<String>, advice: Option<&Advice>) -> String {
     let Some(advice) = advice else { return hint.unwrap_or_default() };
     match (advice.kind, hint) {
@@ -86,10 +86,10 @@ fn explain_peak(filled: &Moment, peak_bytes: u64, config: &Config) -> (String, O
     (format!("{head}; most of the other {} is {what}.", bytes::show(waste)), next)
 }
 
-/// What a part is, and what the program can do against it; `None` where that is up to the settings.
+/// A part in words, and how the program can reduce it; `None` where that is up to the settings.
 type Words = fn(&Moment, &Config) -> (String, Option<String>);
 
-/// The largest part that nobody asked for, in words, and what to try against it.
+/// The largest part that was not requested, in words, and how to reduce it.
 fn cause(moment: &Moment, config: &Config) -> (String, Option<String>) {
     let Parts {
         rounding_bytes,
@@ -131,8 +131,7 @@ fn fragmentation(moment: &Moment, _: &Config) -> (String, Option<String>) {
 
 fn stream(moment: &Moment, _: &Config) -> (String, Option<String>) {
     let owner = moment.streams.first().map_or(String::new(), |most| format!(" {}", most.stream));
-    let what =
-        format!("free on stream{owner}, where another stream that asked for more cannot have it");
+    let what = format!("free on stream{owner} and not available to the stream that needed more");
     let next = format!(
         "allocate on one stream, or call torch.cuda.empty_cache() when the work on stream{owner} is done"
     );
@@ -141,7 +140,7 @@ fn stream(moment: &Moment, _: &Config) -> (String, Option<String>) {
 
 fn pool(moment: &Moment, _: &Config) -> (String, Option<String>) {
     let owner = moment.pools.first().map_or(String::new(), |most| format!(" {}", most.pool));
-    let what = format!("free in pool{owner}, where a request of another pool cannot have it");
+    let what = format!("free in pool{owner} and not available to requests of other pools");
     let next =
         "let graphs share a pool (torch.cuda.graph_pool_handle), or MemPool(use_on_oom=True)";
     (what, Some(next.to_owned()))
@@ -154,14 +153,14 @@ fn pending(_: &Moment, _: &Config) -> (String, Option<String>) {
 }
 
 fn unsplit(_: &Moment, _: &Config) -> (String, Option<String>) {
-    ("the rest of blocks that were larger than what was asked for".to_owned(), None)
+    ("the unused rest of blocks larger than their requests".to_owned(), None)
 }
 
 fn rounding(_: &Moment, config: &Config) -> (String, Option<String>) {
     let is_of_settings = config.roundup_power2_divisions.iter().any(|divisions| *divisions > 1);
     let next = "use fewer, larger tensors: every block is a multiple of 512 bytes";
     let next = (!is_of_settings).then(|| next.to_owned());
-    ("what rounding sizes up added".to_owned(), next)
+    ("the padding of sizes that were rounded up".to_owned(), next)
 }
 
 fn cached(_: &Moment, _: &Config) -> (String, Option<String>) {

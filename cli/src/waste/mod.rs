@@ -15,7 +15,7 @@ use serde::Serialize;
 use settings::Config;
 
 use crate::advice::measured;
-use crate::runs::{RunsFlags, Share, concluded};
+use crate::runs::{RunsFlags, Share, inferred_notes};
 use crate::setting::Chosen;
 use crate::strategy::StrategyFlag;
 use crate::table::Table;
@@ -46,14 +46,14 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// What was found out about one rank.
+/// The findings for one rank.
 #[derive(Serialize)]
 struct Found {
     #[serde(flatten)]
     waste: Waste,
     /// The worst moment in words.
     explanation: String,
-    /// What to try next.
+    /// The next thing to try.
     next_step: String,
     /// Which setting to try.
     advice: Option<Advice>,
@@ -62,13 +62,13 @@ struct Found {
     /// The settings that were replayed.
     #[serde(skip)]
     config: Config,
-    /// What the requested bytes are of, in the order of the moments; empty where the run does not say it.
+    /// The categories of the requested bytes, in the order of the moments; empty where the run has none.
     held: MomentsHeld,
     /// The code that held what was allocated at the peak and whenever memory was out, as recorded.
     holders: RunHolders,
 }
 
-/// What the program kept in what it had asked for, as recorded, at each moment.
+/// The categories of the live blocks, as recorded, at each moment.
 #[derive(Default, Serialize)]
 struct MomentsHeld {
     peak: Vec<Held>,
@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         let started = start::paragraph(rank.started, Some(peak));
         let Found { explanation, next_step, .. } = &rank.found;
         let text = text(&rank.found, explanation, next_step) + &started + &rank.bound.note();
-        output::print(&(text + &concluded(&rank.inferred)))?;
+        output::print(&(text + &inferred_notes(&rank.inferred)))?;
     }
     Ok(Verdict::Good)
 }
@@ -157,7 +157,7 @@ fn text(found: &Found, explanation: &str, next_step: &str) -> String {
     format!("{head}\n{parts}\n{explanation}\nNext: {next_step}.\n\n{holders}\n{time}")
 }
 
-/// What was replayed.
+/// The replayed strategy.
 fn head(waste: &Waste) -> String {
     let settings = if waste.config.is_empty() { "PyTorch's defaults" } else { &waste.config };
     let capacity = waste.capacity_bytes.map_or("unlimited".to_owned(), bytes::show);
@@ -168,7 +168,7 @@ fn head(waste: &Waste) -> String {
 fn parts(waste: &Waste, held: &MomentsHeld) -> String {
     let is_apart = waste.filled.sample.after_records != waste.peak.sample.after_records;
     let filled = is_apart.then_some((&waste.filled, &held.filled, ">filling up"));
-    // As many as there are moments, also where nothing was said.
+    // As many as there are moments, also without categories.
     let no_held = Vec::new();
     let held_at = |at| held.ooms.get(at).unwrap_or(&no_held);
     let ooms = waste.ooms.iter().enumerate().zip([">1st OOM", ">2nd OOM"]).take(OOM_COLUMNS);

@@ -16,7 +16,7 @@ use crate::{Verdict, bytes, output};
 struct Summary<'a> {
     #[serde(flatten)]
     over_all: &'a WasteOfRanks,
-    /// What was found out about every rank.
+    /// The findings for every rank.
     ranks: &'a [Rank<Found>],
     skipped: &'a [Skipped],
     /// Which setting to try, for all ranks together.

@@ -271,7 +271,7 @@ fn fits(seen: &Value) -> Vec<String> {
     problems
 }
 
-/// Everything can be told from what is behind it.
+/// Everything has enough contrast with its background.
 fn stands_out(seen: &Value) -> Vec<String> {
     let back = luminance(&seen["back"]);
     let contrast = |color: &Value| {

@@ -1,4 +1,4 @@
-//! What can be wrong with a snapshot.
+//! Faults of a snapshot.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,10 +18,10 @@ pub struct Fault {
     pub what: String,
 }
 
-/// What readers rely on.
+/// A rule that readers rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum Rule {
-    /// Only opcodes the viewer knows, protocols 2 to 4, batches of at most 1000.
+    /// Only opcodes of the viewer, protocols 2 to 4, batches of at most 1000.
     #[error("the viewer must be able to unpickle it")]
     Encoding,
     /// Keys and types.

@@ -132,7 +132,7 @@ impl Memory {
         }
     }
 
-    /// The live block that starts at `addr`, of the same requested size as the event says.
+    /// The live block that starts at `addr`, of the event's requested size.
     fn block(&self, addr: u64, requested_size: u64) -> Result<Live, &'static str> {
         let live = *self.blocks.get(&addr).ok_or("no live block starts there")?;
         if live.requested_size == requested_size {

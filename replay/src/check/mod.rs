@@ -18,16 +18,16 @@ pub use history::Span;
 /// How much a snapshot has to offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// What no reader can do without: every PyTorch's snapshots pass.
+    /// The fields that every reader requires: every PyTorch's snapshots pass.
     Readable,
-    /// Everything that some reader uses: what we write.
+    /// The fields that any reader uses, which vramtape's snapshots have.
     Complete,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What is wrong; nothing in a good snapshot.
+    /// The faults; none in a good snapshot.
     pub faults: Faults,
     /// Each device's memory before its first event and after its last.
     pub spans: Vec<Span>,

@@ -214,7 +214,7 @@ impl<'a> Shape<'a, '_> {
         let [action, .., frames, _, _, category] = values;
         let is_oom = matches!(action, Value::Text(text) if self.tree.text(text) == "oom");
         for (key, value) in ENTRY.into_iter().zip(values) {
-            // What an out-of-memory has in place of an address, and what only some writers know.
+            // An out-of-memory has `device_free` in place of `addr`, and only some writers have categories.
             let is_other = key.name == if is_oom { "addr" } else { "device_free" };
             if !is_other && key.name != "category" {
                 self.key(&place, key, value);

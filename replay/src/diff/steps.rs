@@ -5,7 +5,7 @@ use std::iter::Peekable;
 
 use trace_format::{Addr, Event, SegmentState};
 
-/// What a step does.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Alloc,
@@ -75,7 +75,7 @@ impl Ordered<std::iter::Empty<Step>> {
 }
 
 impl<I: Iterator<Item = Step>> Ordered<I> {
-    /// The next step; `place` says where a step is, and does not change while frees complete.
+    /// The next step; `place` returns a step's place, which does not change while frees complete.
     pub(super) fn next(&mut self, place: impl Fn(&Step) -> Option<Place>) -> Option<Step> {
         if let Some(step) = self.together.pop() {
             return Some(step);

@@ -56,7 +56,7 @@ fn the_same_offsets_of_segments_elsewhere_are_the_same() {
 }
 
 #[test]
-fn another_offset_is_a_difference_and_is_told_as_one() {
+fn another_offset_is_reported_as_a_difference() {
     let one = [segment(0, 20 * MIB), alloc(512, 512)];
     let other = [segment(64 * MIB, 20 * MIB), alloc(64 * MIB + 1024, 512)];
     let difference = compare(&one, &other).difference.unwrap();

@@ -1,6 +1,6 @@
-//! Blocks that are freed earlier: so long after the last use of theirs that the tape knows of.
+//! Blocks that are freed earlier: a delay after their last recorded use.
 //!
-//! A tape does not hold what kernels do. It knows a block's allocation and each `record_stream`; the free is only the
+//! A tape does not record kernels. It has a block's allocation and each `record_stream`; the free is only the
 //! moment when the program let go of it. Between the last known use and the free, a kernel may have used the block or
 //! not. So these frees show the most that freeing early could gain, and never that a program could do so.
 
@@ -40,7 +40,7 @@ struct Life {
     last_use: usize,
     /// None where it lives to the tape's end.
     free: Option<usize>,
-    /// Where the free was done for other streams too; none where nobody waited for it.
+    /// The record that completed a free that waited for other streams; none where it did not wait.
     completed: Option<usize>,
 }
 
@@ -87,7 +87,7 @@ fn lives(records: &[Record], plan: &Plan) -> Vec<Life> {
     lives
 }
 
-/// What happens where instead.
+/// The moved frees, and their new places.
 struct Moves<'r> {
     records: &'r [Record],
     /// Requests up to each record, itself included.
@@ -97,7 +97,7 @@ struct Moves<'r> {
     /// Where a free before this record stands: inside a retry, whose frees were done by its flush, before all of it.
     outside_retry: Vec<usize>,
     is_moved: Vec<bool>,
-    /// What stands before which record now.
+    /// Moved records, each with the number of the record that it now precedes.
     before: Vec<(usize, Record)>,
 }
 
@@ -159,7 +159,7 @@ impl<'r> Moves<'r> {
         self.outside_retry.get(clock.partition_point(|now| *now <= due)).copied()
     }
 
-    /// What counts for a delay, up to each record.
+    /// The clock that a delay is measured by, up to each record.
     fn clock(&self, delay: Delay) -> &[u64] {
         match delay {
             Delay::Requests(_) => &self.requests,

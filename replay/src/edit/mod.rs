@@ -1,8 +1,8 @@
-//! What if the program had asked for something else: a tape and edits in, another tape out.
+//! Edits of a run's requests: a tape and edits in, another tape out.
 //!
-//! The edits change requests only: who asks, how much, on which stream, until when. What the edited program does to
-//! memory is then recorded anew, by the real allocator under the run's settings on a device without limit, so that the
-//! new tape is one like any other. What was there at the tape's start stays as it was.
+//! The edits change requests only: which are made, how large, on which stream, until when. The edited requests are then
+//! recorded anew, by the real allocator under the run's settings on a device without limit, so that the new tape is one
+//! like any other. Memory that was live at the tape's start stays as it was.
 
 mod early;
 mod plan;
@@ -26,12 +26,12 @@ use plan::Plan;
 use rewrite::rewrite;
 pub use rule::{Delay, Edit, FORMS, Form, RuleError};
 
-/// What the edits did.
+/// Counts of the edits' effects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Requests left out.
     pub dropped: u64,
-    /// What they asked for together.
+    /// Their total requested size.
     pub dropped_bytes: u64,
     /// Requests of another size.
     pub scaled: u64,
@@ -41,11 +41,11 @@ pub struct Summary {
     pub freed_at_once: u64,
     /// Blocks that are freed earlier.
     pub freed_early: u64,
-    /// What was asked for them together.
+    /// Their total requested size.
     pub freed_early_bytes: u64,
 }
 
-/// What changed, in words.
+/// The changes in words.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
@@ -82,10 +82,10 @@ pub enum EditError {
     NoStack {
         /// The pattern.
         pattern: String,
-        /// What to try.
+        /// The next thing to try.
         advice: &'static str,
     },
-    /// A stream that neither asked for memory nor used any.
+    /// A stream that neither requested nor used memory.
     #[error("the run has no work on stream {stream}, only on {known}")]
     NoStream {
         /// The stream.
@@ -177,8 +177,8 @@ fn record_anew(
 /// A mark that no tape has: its name is beyond any table of strings.
 const PLACE: Event = Event::Mark { kind: MarkKind::Instant, name: StringId(u32::MAX) };
 
-/// Gives changes of settings their text back, emptied caches whether they were only concluded, and refusals their
-/// place: the allocator records none of these.
+/// Restores the text of settings changes, the `inferred` flag of emptied caches, and the place of refusals: the
+/// allocator records none of these.
 fn keep_words(requests: &[Record], records: &mut [Record]) {
     let is_word =
         |event: &Event| matches!(event, Event::Settings { .. } | Event::EmptyCache { .. });

@@ -16,7 +16,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// What `edits` mean for this run.
+    /// The plan of `edits` for this run.
     pub(super) fn new(tape: &Tape, edits: &[Edit]) -> Result<Self, EditError> {
         if edits.is_empty() {
             return Err(EditError::Nothing);
@@ -51,12 +51,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether what this stack asks for never happens.
+    /// Whether this stack's requests are dropped.
     pub(super) fn drops(&self, stack: StackId) -> bool {
         self.dropped.iter().any(|means| has(means, stack))
     }
 
-    /// What its sizes are multiplied by, one after the other.
+    /// The factors of its sizes, one after the other.
     pub(super) fn factors(&self, stack: StackId) -> impl Iterator<Item = f64> {
         let meant = self.scales.iter().filter(move |(_, means)| has(means, stack));
         meant.map(|(factor, _)| *factor)
@@ -73,7 +73,7 @@ impl Plan {
         !self.delays.is_empty()
     }
 
-    /// How long after their last known use this stack's blocks are freed; of several edits the first says.
+    /// The delay between the last recorded use and the free of this stack's blocks; the first of several edits counts.
     pub(super) fn delay(&self, stack: StackId) -> Option<Delay> {
         let meant = self.delays.iter().find(|(_, means)| has(means, stack));
         meant.map(|(delay, _)| *delay)

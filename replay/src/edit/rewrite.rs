@@ -10,7 +10,7 @@ use super::plan::Plan;
 /// The largest request that scaling makes: far more than any device has, and no overflow anywhere.
 const REQUEST_BYTES_MAX: u64 = 1 << 50;
 
-/// What became of a block.
+/// A block after the edits.
 struct Block {
     stream: Stream,
     requested_bytes: u64,
@@ -30,7 +30,7 @@ pub(super) fn rewrite(records: &[Record], plan: &Plan, summary: &mut Summary) ->
 struct Rewriter<'a> {
     plan: &'a Plan,
     summary: &'a mut Summary,
-    /// By the recorded address. What was there at the start is not here, and stays as it was.
+    /// By the recorded address. Blocks of the tape's start are not here, and stay as they were.
     live: HashMap<Addr, Block>,
     /// Blocks whose second half is still to come on the tape, and not any more in the edit.
     freed_at_once: HashSet<Addr>,
@@ -115,7 +115,7 @@ impl Rewriter<'_> {
             return Some(Event::Free { addr, requested_bytes, size_bytes, pending });
         };
         let (is_dropped, requested_bytes) = (block.is_dropped, block.requested_bytes);
-        // On one stream nobody waits for anybody. Who used the block is known only where the run recorded it.
+        // One stream needs no wait. The streams that used the block are known only where the run recorded them.
         let waits = block.users.is_empty() || block.users.iter().any(|user| *user != block.stream);
         let is_late = pending && (is_dropped || waits);
         if !is_late {

@@ -7,7 +7,7 @@ use trace_format::Stream;
 
 use models::model_settings::duration;
 
-/// One change of what the program asks for. A pattern means every allocation with the text in a frame of its stack, as
+/// One change of the program's requests. A pattern means every allocation with the text in a frame of its stack, as
 /// `file:line name`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Edit {
@@ -30,7 +30,7 @@ pub enum Edit {
         /// The other.
         to: Stream,
     },
-    /// Blocks are freed so long after the last use that the tape knows of, where the run freed them later.
+    /// Blocks are freed this delay after their last recorded use, where the run freed them later.
     FreeAfter {
         /// How long.
         delay: Delay,
@@ -59,11 +59,11 @@ pub struct RuleError(String);
 /// How a kind of edit is written, and what it does.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
-    /// What stands before the colon.
+    /// The text before the colon.
     pub kind: &'static str,
-    /// What stands behind it.
+    /// The text after it.
     pub argument: &'static str,
-    /// What it does.
+    /// Its effect.
     pub what: &'static str,
 }
 
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_edit_is_told_the_right_form() {
+    fn an_invalid_edit_is_refused_with_the_right_form() {
         for (text, form) in [
             ("halve:x", "scale:FACTOR[:PATTERN], merge-stream"),
             ("", "there is no edit ``"),

@@ -39,14 +39,14 @@ struct Document<'a, 's, E> {
     source: &'a SnapshotSource<'s>,
 }
 
-/// What every entry of a trace has.
+/// The fields of every entry of a trace.
 struct Line {
     action: &'static str,
     addr: u64,
     size: u64,
     stream: Stream,
     pool: PoolId,
-    /// Of allocations, where the run says it of any. PyTorch's viewer opens no file in which none is `unknown`.
+    /// Of allocations, where the run has any categories. PyTorch's viewer opens no file in which none is `unknown`.
     category: Option<&'static str>,
 }
 

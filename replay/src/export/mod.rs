@@ -15,7 +15,7 @@ use trace_format::{Commit, DeviceId, Record, SegmentState, State, StateError};
 
 use crate::snapshot::Stacks;
 
-/// What a snapshot is written from.
+/// The input of a snapshot.
 pub struct SnapshotSource<'a> {
     /// The devices, in order of their numbers.
     pub devices: Vec<SnapshotDevice<'a>>,
@@ -32,7 +32,7 @@ pub struct SnapshotDevice<'a> {
     pub device: DeviceId,
     /// The segments before the first record.
     pub base: &'a [SegmentState],
-    /// What happened since.
+    /// The records since.
     pub records: &'a [Record],
     /// The segments after the last record.
     pub segments: &'a [SegmentState],
@@ -58,7 +58,7 @@ pub struct ExportError {
     pub source: io::Error,
 }
 
-/// The segments that `records` lead to from `base`: the end of a run whose source does not say it.
+/// The segments that `records` lead to from `base`: the end of a run whose source does not have it.
 ///
 /// # Errors
 /// Where a record contradicts those before it.

@@ -1,11 +1,11 @@
-//! Whose code a frame is: the user's, a library's, ours, or that of no Python at all.
+//! The owner of a frame's code: the user, a library, vramtape, or no Python at all.
 
 use serde::Serialize;
 use trace_format::{BACKWARD_FILE, Frame, THREAD_FILE};
 
 use crate::snapshot::Stacks;
 
-/// Whose code a frame is.
+/// The owner of a frame's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The user's.
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_users_libraries_and_ours_are_told_apart() {
+    fn files_of_users_libraries_and_vramtape_are_distinguished() {
         let packages = "/opt/conda/lib/python3.12/site-packages";
         let cases = [
             ("/data/ann/train.py".to_owned(), 7, Owner::User),

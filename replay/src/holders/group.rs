@@ -18,7 +18,7 @@ use crate::tape::Tape;
 const NAMED_MAX: usize = 50;
 /// Stacks of a holder that are listed.
 const STACKS_MAX: usize = 4;
-/// What PyTorch calls its autograd threads; the number of the device comes behind it.
+/// PyTorch's name for its autograd threads, followed by the number of the device.
 const AUTOGRAD_THREAD: &str = "pt_autograd";
 
 /// Groups blocks of one tape.
@@ -38,7 +38,7 @@ struct KnownStack {
     at: usize,
 }
 
-/// What blocks of one row have in common.
+/// The common properties of the blocks of one row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RowKey {
     kind: HolderKind,
@@ -116,7 +116,7 @@ impl<'t> Grouping<'t> {
         MomentHolders { after_records: 0, allocated_bytes, blocks, refused: None, rows: made }
     }
 
-    /// The request that a record says was refused.
+    /// The refused request of a record.
     pub(super) fn refused(&mut self, record: &Record) -> Option<Refused> {
         let Event::Oom { requested_bytes, .. } = record.event else { return None };
         let known = self.known(record.stack);

@@ -43,7 +43,7 @@ pub struct RunHolders {
 pub struct MomentHolders {
     /// Records before it.
     pub after_records: u64,
-    /// Bytes of the blocks that are handed out.
+    /// Bytes of the live blocks.
     pub allocated_bytes: u64,
     /// How many blocks those are.
     pub blocks: u64,
@@ -112,7 +112,7 @@ pub struct Holder {
     pub blocks: u64,
     /// How many holders the row stands for: 1, but for [`HolderKind::Others`].
     pub holders: u64,
-    /// What the blocks hold, in bytes, as far as the program said so.
+    /// Bytes of the blocks by category, where the program set one.
     pub categories: BTreeMap<&'static str, u64>,
     /// Its largest stacks, whole.
     pub stacks: Vec<HolderStack>,
@@ -132,7 +132,7 @@ pub struct HolderStack {
 }
 
 impl RunHolders {
-    /// Of no moment yet, with the note that says why a tape has no stacks, if it has none.
+    /// Of no moment yet, with a note if the tape has no stacks.
     pub fn none(tape: &Tape) -> Self {
         let sampled_every_bytes = sampled_every_bytes(tape);
         let note = missing(tape, sampled_every_bytes);
@@ -175,7 +175,7 @@ pub fn holders_at(tape: &Tape, device: &Device, after_records: &[usize]) -> Vec<
     after_records.iter().filter_map(|done| found.get(done).cloned()).collect()
 }
 
-/// A block that is handed out.
+/// A live block.
 #[derive(Clone, Copy, Debug)]
 struct LiveBlock {
     stack: StackId,
@@ -192,8 +192,8 @@ enum Origin {
     Record(usize),
 }
 
-/// Shows the blocks that are handed out before the first record and behind each, with the number of those before it,
-/// as long as `look` wants more.
+/// Calls `look` with the live blocks before the first record and after each, and with the number of records before
+/// them, until it returns `false`.
 fn follow(device: &Device, mut look: impl FnMut(usize, &HashMap<Addr, LiveBlock>) -> bool) {
     let mut live = HashMap::new();
     for block in device.base.segments.iter().flat_map(|segment| &segment.blocks) {

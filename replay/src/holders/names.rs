@@ -49,7 +49,7 @@ fn end_of(path: &str, components: usize) -> &str {
 /// The callers of frame number `at`, innermost first: the user's frames by name, library frames between them folded.
 pub(super) fn callers(frames: &[HolderFrame], at: usize, names: &ShortNames<'_>) -> String {
     let outside = frames.get(at + 1..).unwrap_or_default();
-    // What started the program is of no interest.
+    // Frames that started the program are left out.
     let end = outside.iter().rposition(HolderFrame::is_user).map_or(0, |last| last + 1);
     let mut shown = Vec::new();
     for run in outside[..end].chunk_by(|a, b| !a.is_user() && !b.is_user()) {

@@ -188,7 +188,7 @@ fn more_holders_than_are_listed_are_one_row() {
 }
 
 #[test]
-fn what_the_blocks_hold_is_joined_where_the_program_said_it() {
+fn categories_of_blocks_are_joined_where_the_program_set_them() {
     let mut made = Made::default();
     let stack = made.stack(&[("f", "train.py", 3)]);
     made.alloc(stack, 0, 2 * MIB);

@@ -1,4 +1,4 @@
-//! Rows of a CSV file by the names of their columns, with errors that say where.
+//! Rows of a CSV file by the names of their columns, with errors that name the place.
 
 use std::str::FromStr;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 pub struct CsvError {
     /// Its line, from 1; the header is the first.
     pub line: u64,
-    /// What is wrong, and what should be there.
+    /// The fault, and the expected text.
     pub problem: String,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Rows<'a> {
     /// The rows of a file that begins with its header, `rows_max` of them at most.
     pub(super) fn new(bytes: &'a [u8], rows_max: u64) -> Result<Self, CsvError> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        // Rows are measured here, so that a row that was cut short can be told from a wrong one.
+        // Rows are measured here, to distinguish a row that was cut short from a wrong one.
         let mut reader = ReaderBuilder::new().flexible(true).from_reader(bytes);
         let heads = reader.byte_headers().map_err(|error| CsvError::of(&error))?;
         let heads = heads.iter().map(|head| String::from_utf8_lossy(head).trim().to_owned());

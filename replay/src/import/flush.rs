@@ -127,7 +127,7 @@ pub(super) fn find(
     flushes
 }
 
-/// What the causes look like on tape. A collection needs no record: its segments stand before the malloc.
+/// The records of the causes. A collection needs none: its segments stand before the malloc.
 pub(super) fn inserts(flushes: &[Flush]) -> Vec<Insert> {
     let event = |cause| match cause {
         Cause::Refused { size_bytes } => Some(Event::DriverRefused { size_bytes }),
@@ -140,7 +140,7 @@ pub(super) fn inserts(flushes: &[Flush]) -> Vec<Insert> {
         .collect()
 }
 
-/// Says what was concluded.
+/// The counts and their basis, as a sentence.
 pub(super) fn notes(flushes: &[Flush], known: &Known) -> Option<String> {
     let count = |is: fn(&Cause) -> bool| flushes.iter().filter(|flush| is(&flush.cause)).count();
     let basis = if known.limit_bytes().is_some() {
@@ -153,7 +153,7 @@ pub(super) fn notes(flushes: &[Flush], known: &Known) -> Option<String> {
         format!(
             "segments went back to the device {} times: {} emptied caches (replayed where they \
              were; --no-empty-cache leaves them out), {} retries after a refusal and {} garbage \
-             collections (left to each setting), told apart {basis}",
+             collections (left to each setting), distinguished {basis}",
             flushes.len(),
             count(|cause| matches!(cause, Cause::Emptied { .. })),
             count(|cause| matches!(cause, Cause::Refused { .. })),
@@ -187,7 +187,7 @@ fn limit_of(entries: &[Entry], base_bytes: u64) -> u64 {
     at_oom.unwrap_or(peak)
 }
 
-/// What the malloc at the head of `entries` took from the device, or was refused; `None` if it took nothing.
+/// The bytes that the malloc at the head of `entries` took from the device, or was refused; `None` if it took none.
 fn need_bytes(entries: &[Entry], config: &Config) -> Option<u64> {
     let first = entries.first()?;
     if first.action == Action::Oom {

@@ -1,15 +1,15 @@
-//! What is known about a recorded run from outside its snapshot.
+//! Facts about a recorded run from outside its snapshot.
 
 use settings::Compat;
 
-/// The limits a run had. Without them, flushes are told apart by what the trace itself shows.
+/// The limits a run had. Without them, the trace alone decides the causes of flushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Known {
     /// Bytes the process could have on the device.
     pub capacity_bytes: Option<u64>,
     /// `torch.cuda.set_per_process_memory_fraction`.
     pub memory_fraction: Option<f64>,
-    /// Whose behaviour was recorded; without it, the snapshot's own marks decide.
+    /// The PyTorch version whose behaviour was recorded; without it, the snapshot's own marks decide.
     pub compat: Option<Compat>,
     /// How many times the usual limits a file may hold for its size; 0 and 1 are the usual ones.
     pub trust_factor: u64,

@@ -2,8 +2,8 @@
 //!
 //! A log of requests is placed by the allocator itself ([`requests`]). A snapshot holds the last events of each device
 //! and the final segments. Its import walks back from the segments to the state the events began with ([`walk_back`]),
-//! works out what the trace does not say ([`flush`], [`pools`], [`allocator::observe::block_size`]), and writes the
-//! records forward ([`forward`]). Every input is kept; what had to be concluded is listed in [`Import::inferred`].
+//! infers the facts that the trace does not hold ([`flush`], [`pools`], [`allocator::observe::block_size`]), and writes
+//! the records forward ([`forward`]). Every input is kept; inferred facts are listed in [`Import::inferred`].
 
 mod csv;
 mod flush;
@@ -40,7 +40,7 @@ use crate::source::{self, Input, SourceError};
 /// A file as a tape holds it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Import {
-    /// What kind of file it was.
+    /// The kind of file.
     pub origin: Origin,
     /// The devices that have events or segments.
     pub devices: Vec<DeviceImport>,
@@ -48,7 +48,7 @@ pub struct Import {
     pub stacks: Stacks,
     /// The settings in force at the end of the trace.
     pub config: Config,
-    /// What the file did not say, how it was concluded and what that does, a sentence each.
+    /// Facts that the file does not hold, how each was inferred and its effect, a sentence each.
     pub inferred: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ pub struct Import {
 pub struct DeviceImport {
     /// The device.
     pub device: DeviceId,
-    /// What was there before the first record; empty if the trace covers the whole run.
+    /// The memory before the first record; empty if the trace covers the whole run.
     pub base: BaseState,
     /// Everything that happened, in order.
     pub records: Vec<Record>,
@@ -78,7 +78,7 @@ pub enum ImportError {
     Pickle {
         /// The file.
         path: String,
-        /// What and where.
+        /// The fault and its place.
         error: PickleError,
     },
     /// Not JSON, though it begins like it.
@@ -86,7 +86,7 @@ pub enum ImportError {
     Json {
         /// The file.
         path: String,
-        /// What and where.
+        /// The fault and its place.
         error: serde_json::Error,
     },
     /// A log or a problem with a line that cannot be read.
@@ -94,9 +94,9 @@ pub enum ImportError {
     Csv {
         /// The file.
         path: String,
-        /// What its header is of.
+        /// The kind of file, by its header.
         origin: Origin,
-        /// What and where.
+        /// The fault and its place.
         error: CsvError,
     },
     /// A log whose requests cannot be placed.
@@ -104,7 +104,7 @@ pub enum ImportError {
     Place {
         /// The file.
         path: String,
-        /// What it is.
+        /// The kind of file.
         origin: Origin,
         /// Why.
         error: Box<PlaceError>,
@@ -126,7 +126,7 @@ pub enum ImportError {
     NoSnapshot {
         /// The file.
         path: String,
-        /// What it is.
+        /// The kind of file.
         origin: Origin,
     },
     /// Not a memory snapshot.
@@ -134,7 +134,7 @@ pub enum ImportError {
     Snapshot {
         /// The file.
         path: String,
-        /// What and where.
+        /// The fault and its place.
         error: SnapshotError,
     },
     /// The sizes of a device's events do not add up.
@@ -144,7 +144,7 @@ pub enum ImportError {
         device: DeviceId,
         /// Which of its events, from 0; those of the file with what was worked out between them.
         at: usize,
-        /// What is wrong.
+        /// The fault.
         error: SizeError,
     },
     /// The final segments overlap or are not tiled.
@@ -152,7 +152,7 @@ pub enum ImportError {
     Segments {
         /// The device.
         device: DeviceId,
-        /// What and where.
+        /// The fault and its place.
         error: StateError,
     },
 }
@@ -356,7 +356,7 @@ fn config_of(settings: &Settings, compat: Compat) -> (Config, Option<String>) {
     let (parsed, note) = match Config::parse(&text, compat) {
         Ok(parsed) => (parsed.config, None),
         Err(error) => {
-            let note = format!("PYTORCH_CUDA_ALLOC_CONF is not understood and left out: {error}");
+            let note = format!("PYTORCH_CUDA_ALLOC_CONF is not understood and is ignored: {error}");
             (Config { compat, ..Config::default() }, Some(note))
         }
     };

@@ -1,4 +1,4 @@
-//! What a whole snapshot leaves open; what single events leave open is said where it is worked out.
+//! Notes on facts that a whole snapshot leaves open. Notes on single events are made where the events are read.
 
 use settings::Compat;
 

@@ -1,4 +1,4 @@
-//! What kind of file a file is, by its first bytes.
+//! The kind of a file, by its first bytes.
 
 use std::fmt;
 

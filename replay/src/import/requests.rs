@@ -1,6 +1,6 @@
-//! Requests without placements: what a log of allocations and frees says.
+//! Requests without placements, from a log of allocations and frees.
 //!
-//! Such a source knows no segments. To become a tape, its requests are placed as `native` places them under PyTorch's
+//! Such a source has no segments. To become a tape, its requests are placed as `native` places them under PyTorch's
 //! default settings on a device without limit: by the allocator itself, as in every replay.
 
 use std::collections::BTreeMap;
@@ -26,17 +26,17 @@ pub enum PlaceError {
     #[error(transparent)]
     Drive(#[from] DriveError),
     /// No device could hold them.
-    #[error("what is live at once does not fit into 2 TiB; is the file damaged?")]
+    #[error("the blocks that are live at once do not fit into 2 TiB; is the file damaged?")]
     TooLarge,
 }
 
-/// What a log asked for, device by device.
+/// The requests of a log, device by device.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     /// Allocations, completed frees and failures; an address is a name, unique among live blocks.
     pub(super) devices: BTreeMap<DeviceId, Vec<Record>>,
     pub(super) stacks: Stacks,
-    /// What the source did not say.
+    /// Facts that were inferred because the source does not hold them.
     pub(super) inferred: Vec<String>,
 }
 

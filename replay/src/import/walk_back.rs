@@ -10,19 +10,19 @@ use trace_format::{
 
 use crate::snapshot::{Action, Entry};
 
-/// What the walk found.
+/// The result of the walk.
 pub(super) struct Walked {
     /// The state before the first entry.
     pub(super) base: State,
     /// For each entry, the pool and class it used; meaningful for allocations and segment events only.
     pub(super) kinds: Vec<Kind>,
-    /// Blocks handed out by the trace that are free at its end, though no free of them was recorded.
+    /// Blocks allocated in the trace that are free at its end without a recorded free.
     pub(super) unrecorded_frees: u64,
-    /// What could not be reconciled.
+    /// Contradictions that could not be resolved.
     pub(super) notes: Vec<String>,
 }
 
-/// What a segment event does not say itself.
+/// The properties that a segment event does not have itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) pool: PoolId,

@@ -1,4 +1,4 @@
-//! What can be wrong with a pickle, and where.
+//! Faults of a pickle, and their places.
 
 use thiserror::Error;
 
@@ -12,7 +12,7 @@ pub struct PickleError {
     pub offset: u64,
     /// The opcode; `None` when the pickle ended where one was due.
     pub opcode: Option<u8>,
-    /// What is wrong.
+    /// The fault.
     pub problem: Problem,
 }
 
@@ -26,7 +26,7 @@ fn describe(opcode: Option<u8>) -> String {
     }
 }
 
-/// What is wrong with a pickle.
+/// A fault of a pickle.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Problem {
     /// The data ends inside an opcode or before `STOP`.
@@ -57,9 +57,9 @@ pub enum Problem {
     /// An opcode met a value of another type.
     #[error("it needs {needs} and found {found}; the file is damaged")]
     WrongType {
-        /// What the opcode works on.
+        /// The operand that the opcode requires.
         needs: &'static str,
-        /// What it was given.
+        /// The operand found.
         found: &'static str,
     },
     /// Keys and values do not pair up.
@@ -74,7 +74,7 @@ pub enum Problem {
     /// Text that does not parse.
     #[error("{0:?} is not a {1}; the file is damaged")]
     BadText(String, &'static str),
-    /// The pickle asks for more memory than allowed.
+    /// The pickle requires more memory than allowed.
     #[error(
         "the pickle takes more than {0} times eight bytes, far more than a snapshot of its size; \
          the file is damaged, or made to exhaust memory: if you trust it, raise the limit \

@@ -29,7 +29,7 @@ pub(super) struct Strings {
 }
 
 impl Strings {
-    /// The id of `bytes` read as UTF-8. What is not UTF-8 (a lone surrogate in a file name) becomes U+FFFD.
+    /// The id of `bytes` read as UTF-8. Bytes that are not UTF-8 (a lone surrogate in a file name) become U+FFFD.
     pub(super) fn intern(&mut self, bytes: &[u8]) -> Text {
         match std::str::from_utf8(bytes) {
             Ok(text) => self.intern_str(text),

@@ -48,7 +48,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What Python calls its type.
+    /// Python's name of its type.
     pub fn type_name(self) -> &'static str {
         match self {
             Self::None => "None",
@@ -207,7 +207,7 @@ impl Tree {
         self.runs[node.index()].shape as usize
     }
 
-    /// What a dict holds under a key; the last wins, as in Python.
+    /// A dict's value of a key; the last wins, as in Python.
     pub fn get(&self, node: Node, key: &str) -> Option<Value> {
         let key = Value::Text(self.find_text(key)?);
         let back = self.keys_back(node).position(|found| found == key)?;

@@ -1,4 +1,4 @@
-//! What the tables of several ranks add up to.
+//! Adds up the tables of several ranks.
 
 use serde::Serialize;
 

@@ -17,7 +17,7 @@ use crate::tape::{Tape, is_older_part};
 pub struct Found {
     /// Their files, those of a folder in the order of their names, numbers in names by their value.
     pub files: Vec<PathBuf>,
-    /// What else the folders hold.
+    /// The other files of the folders.
     pub skipped: Vec<Skipped>,
     /// Whether several were asked for, by a folder or by more than one name, however many there are.
     pub is_several: bool,
@@ -48,13 +48,13 @@ pub enum FindError {
     NoRun {
         /// The folder.
         folder: String,
-        /// What it holds instead, or what to do.
+        /// Its content instead, or the remedy.
         seen: String,
     },
 }
 
 /// The runs among `paths`: each file as it is, of a folder the files that are runs by their content, or tapes by their
-/// name. What cannot be looked at is taken for a run, so that no rank is lost unnoticed.
+/// name. A file that cannot be read counts as a run, so that no rank is lost unnoticed.
 ///
 /// # Errors
 /// When a folder cannot be listed or holds no run.
@@ -72,7 +72,7 @@ pub fn find(paths: &[PathBuf]) -> Result<Found, FindError> {
 }
 
 impl Found {
-    /// What to call each file: its name, with its folder where two files have one name.
+    /// A label for each file: its name, with its folder where two files have one name.
     pub fn names(&self) -> Vec<String> {
         let short = |file: &PathBuf| {
             file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
@@ -163,7 +163,7 @@ fn natural(one: &str, other: &str) -> Ordering {
     }
 }
 
-/// What stands before the first number, that number without its leading zeros, and the rest.
+/// The text before the first number, that number without its leading zeros, and the rest.
 fn next_part(text: &str) -> (&str, &str, &str) {
     let begin = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
     let (before, rest) = text.split_at(begin);

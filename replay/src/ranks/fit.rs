@@ -24,13 +24,13 @@ pub struct FitRow {
     pub capacity_bytes: Option<u64>,
     /// The rank that needs it, by its place among the ranks, from 0.
     pub largest_rank: usize,
-    /// What each rank needs, of those that fit at all.
+    /// The capacity that each rank needs, of those that fit at all.
     pub capacity: Spread,
     /// For what share of the larger capacities this was shown, of the rank of which the least was.
     pub settled_share: f64,
     /// How many ranks do not fit the device that was asked for.
     pub ranks_that_do_not_fit: Option<usize>,
-    /// What is left of it on the rank where the least is, if all ranks fit.
+    /// The least memory left on any rank, if all ranks fit.
     pub least_spare_bytes: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ pub fn fit_verdict<'e>(
 
 fn row_of(row: &Aligned<'_, Fit>) -> Option<FitRow> {
     let Aligned { is_recorded, is_mixed, ref rows } = *row;
-    // What fits nowhere needs more than anything that fits.
+    // A row that fits nowhere needs more than any that fits.
     let needs = |fit: &Fit| fit.capacity_bytes.unwrap_or(u64::MAX);
     let (largest_rank, largest) = rows
         .iter()

@@ -35,7 +35,7 @@ fn worst<T>(ranks: impl IntoIterator<Item = T>, badness: impl Fn(&T) -> Badness)
     ranks.into_iter().reduce(|one, other| if badness(&other) > badness(&one) { other } else { one })
 }
 
-/// What ranks have of one figure, in bytes.
+/// One figure over all ranks, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spread {
     /// The least of any rank.

@@ -1,11 +1,11 @@
-//! What the parts of several ranks add up to.
+//! Adds up the parts of several ranks.
 
 use serde::Serialize;
 
 use super::{Badness, Spread, worst};
 use crate::waste::Waste;
 
-/// What reserved memory consists of, over all ranks, each at its own peak.
+/// The parts of reserved memory over all ranks, each at its own peak.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WasteOfRanks {
     /// The rank that decides, by its place among the ranks, from 0.
@@ -23,9 +23,9 @@ pub struct WasteOfRanks {
 pub struct PartSpread {
     /// Its name in the table.
     pub part: &'static str,
-    /// What it is of the worst rank.
+    /// The part's size on the worst rank.
     pub worst_bytes: u64,
-    /// What it is of all.
+    /// The part's size over all ranks.
     #[serde(flatten)]
     pub spread: Spread,
 }

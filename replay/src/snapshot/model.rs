@@ -1,4 +1,4 @@
-//! What a PyTorch memory snapshot says, typed. Sizes are bytes, times microseconds since the Unix epoch.
+//! A PyTorch memory snapshot, typed. Sizes are bytes, times microseconds since the Unix epoch.
 
 use settings::{Compat, ROUNDUP_INTERVALS};
 use trace_format::{BlockStatus, Frame, FrameId, PoolId, StackId, Stream, StringId};
@@ -18,7 +18,7 @@ pub struct Snapshot {
     pub annotations: Vec<Annotation>,
     /// The call stacks that entries, segments and blocks name; the first is empty.
     pub stacks: Stacks,
-    /// What the file holds that this model does not, said once each.
+    /// The file's fields that this model does not have, each once.
     pub left_out: Vec<String>,
 }
 
@@ -60,10 +60,10 @@ pub struct Block {
     pub stack: StackId,
 }
 
-/// What an entry of a device trace records (`TraceEntry::Action`).
+/// The action of an entry of a device trace (`TraceEntry::Action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A block was handed out; `size` is what was asked for.
+    /// A block was allocated; `size` is the requested size.
     Alloc,
     /// A block was given back.
     FreeRequested,
@@ -139,7 +139,7 @@ impl Action {
 /// One event of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What happened.
+    /// The action.
     pub action: Action,
     /// Address of the block or segment; bytes free on the device for `oom`.
     pub addr: u64,
@@ -149,7 +149,7 @@ pub struct Entry {
     pub stream: Stream,
     /// When; 0 where the snapshot has no clock.
     pub time_us: u64,
-    /// The pool; PyTorch before 2.12 does not say.
+    /// The pool; PyTorch before 2.12 has none here.
     pub pool: Option<PoolId>,
     /// The call stack.
     pub stack: StackId,
@@ -166,7 +166,7 @@ pub struct Settings {
     pub garbage_collection_threshold: f64,
     /// Whether new segments are expandable.
     pub expandable_segments: bool,
-    /// Whose behaviour the allocator had; only our own snapshots say.
+    /// The PyTorch version whose behaviour the allocator had; only vramtape's own snapshots have it.
     pub compat: Option<Compat>,
     /// For 1 MiB, 2 MiB, ... 32 GiB.
     pub roundup_power2_divisions: [u64; ROUNDUP_INTERVALS],
@@ -203,7 +203,7 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// Adds a string and says its number; the empty string is number 0.
+    /// Adds a string and returns its number; the empty string is number 0.
     pub fn add_string(&mut self, text: &str) -> StringId {
         if text.is_empty() {
             return StringId(0);

@@ -82,7 +82,7 @@ struct Reader<'a> {
     room: usize,
 }
 
-/// What events have that the model has not.
+/// The events' fields that the model does not have.
 #[derive(Default)]
 struct Seen {
     metadata: bool,

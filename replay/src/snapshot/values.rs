@@ -1,4 +1,4 @@
-//! One value of a snapshot at a time, with an error that says where it is wrong.
+//! One value of a snapshot at a time, with an error that names the place.
 
 use std::fmt;
 
@@ -16,9 +16,9 @@ use crate::pickle::{Tree, Value};
 pub struct SnapshotError {
     /// Path in the object, such as `device_traces[0][17].addr`.
     pub place: String,
-    /// What should be there.
+    /// The expected value.
     pub needs: &'static str,
-    /// What is there.
+    /// The value found.
     pub found: String,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn pool_of(tree: &Tree, value: Value) -> Option<PoolId> {
     Some(PoolId(part(0)?, part(1)?))
 }
 
-/// Whether metadata says more than its default.
+/// Whether metadata differs from its default.
 pub(super) fn is_metadata(tree: &Tree, value: Value, default: &str) -> bool {
     match value {
         Value::None => false,
@@ -69,7 +69,7 @@ pub(super) fn is_metadata(tree: &Tree, value: Value, default: &str) -> bool {
     }
 }
 
-/// The size of something: below the 1 EiB that no allocator hands out, so that sums of a few cannot overflow.
+/// The size of something: below 1 EiB, which no allocator reaches, so that sums of a few cannot overflow.
 pub(super) fn size_of(
     tree: &Tree,
     place: impl fmt::Display,

@@ -1,4 +1,4 @@
-//! Opening a run: a tape, the ring of a process or another tool's file, told apart by its first bytes.
+//! Opening a run: a tape, the ring of a process or another tool's file, distinguished by its first bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -65,7 +65,7 @@ pub enum OpenError {
 /// How zip archives begin.
 const ZIP: &[u8] = b"PK\x03\x04";
 
-/// What to do about a file that cannot be opened.
+/// The remedy for a file that cannot be opened.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "you may not read it: change its permissions or copy it",
@@ -120,7 +120,7 @@ impl Tape {
             return Ok(Some(Self::read_parts(path, input, name, trust_factor)?));
         }
         if is_ring(start) {
-            // What it holds is bounded by the ring's own size.
+            // The content is bounded by the ring's own size.
             let tape = tape_of_ring(path)?;
             return Ok(Some(Self::read_trusted(tape.as_slice(), name, u64::MAX)?));
         }

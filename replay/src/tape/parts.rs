@@ -1,7 +1,7 @@
 //! The two parts of a tape with a size limit (`tape_max`), read as one run.
 //!
 //! The newest part has the tape's name and the one before it `NAME.1`. Each has strings and stacks of its own and
-//! begins with the state of memory at the end of the part before, so that the run goes on there without a gap.
+//! begins with the state of memory at the end of the part before, so that the run continues there without a gap.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -33,7 +33,7 @@ impl Stretches {
         Ok(())
     }
 
-    /// Takes a state. It matters at the start and behind a gap; elsewhere the records say the same.
+    /// Takes a state. It matters at the start and behind a gap; elsewhere the records give the same state.
     pub(super) fn base(&mut self, base: BaseState) -> Result<(), SizeError> {
         Sizes::default().base(&base)?;
         if self.has_gap {
@@ -101,7 +101,7 @@ mod tests {
         let mut all = Stretches::default();
         all.push(record(1, Event::ResetPeak)).unwrap();
         all.push(record(2, Event::Lost { count: 5 })).unwrap();
-        all.push(record(3, Event::ResetPeak)).unwrap(); // Nothing says what this applies to.
+        all.push(record(3, Event::ResetPeak)).unwrap(); // The state that this applies to is unknown.
         all.base(base(4)).unwrap();
         all.push(record(5, Event::ResetPeak)).unwrap();
         all.push(record(6, Event::ResetPeak)).unwrap();

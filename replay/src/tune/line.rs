@@ -22,7 +22,7 @@ pub(crate) const KNOBS: [Knob; 6] = [
 /// A line, and whether our allocator searches once more after its last flush.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Line {
-    /// What stands there besides the knobs, as it was.
+    /// The entries other than the knobs, unchanged.
     pub(crate) rest: Vec<String>,
     /// A value for each of [`KNOBS`].
     pub(crate) values: [Option<String>; KNOBS.len()],

@@ -4,9 +4,9 @@
 //! no knob helps any more. It begins at the recorded settings, at none and at expandable segments alone, so it is
 //! deterministic and bounded, and not exhaustive. Whatever it names was replayed on every run.
 //!
-//! What is better: fewer times out of memory, and for no run more than before; then a lower peak of what the worst run
-//! reserves; then fewer device calls; then the simpler line. At the end each knob has to earn its place: it goes where
-//! the line without it is about as good.
+//! A line is better with fewer times out of memory, and for no run more than before; then with a lower reserved peak of
+//! the worst run; then fewer device calls; then the simpler line. At the end, a knob is removed if the line is about as
+//! good without it.
 
 pub(crate) mod line;
 pub(crate) mod score;
@@ -67,7 +67,7 @@ pub enum TuneError {
     Drive(#[from] DriveError),
 }
 
-/// What one run does under one line.
+/// The figures of one run under one line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The most it held from the device at once.
@@ -80,11 +80,11 @@ pub struct Outcome {
     pub num_ooms: i64,
     /// The smallest device that is enough, as a bisection finds it; `None` where none is.
     pub fits_from_bytes: Option<u64>,
-    /// What the run's own device has beyond that; negative where it is not enough, `None` where either is not known.
+    /// Memory that the run's own device has beyond that; negative if it is too small, `None` if either is unknown.
     pub margin_bytes: Option<i64>,
 }
 
-/// A line, and what every run does under it.
+/// A line, and the figures of every run under it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Proof {
     /// The text for `PYTORCH_CUDA_ALLOC_CONF`.
@@ -95,12 +95,12 @@ pub struct Proof {
     pub runs: Vec<Outcome>,
 }
 
-/// What the search found.
+/// The result of the search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tuning {
     /// As recorded, each run with its own settings and their changes; the text is the first run's.
     pub before: Proof,
-    /// What every verb advises for these runs.
+    /// The advice that every verb prints for these runs.
     pub advice: Advice,
     /// The advised line, or the search's best where none is advised; `None` where there is nothing to gain.
     pub best: Option<Proof>,
@@ -114,8 +114,8 @@ pub struct Tuning {
     pub stopped_early: bool,
 }
 
-/// Searches with at most about `lines_max` lines; the one it is at is replayed to the end. `progress` hears of each
-/// replay.
+/// Searches with at most about `lines_max` lines; the one it is at is replayed to the end. `progress` is called
+/// after each replay.
 ///
 /// # Errors
 /// When a run cannot be replayed, or the runs' settings cannot be tuned together.

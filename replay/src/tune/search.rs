@@ -21,9 +21,9 @@ pub(super) struct Tuner<'a, 't> {
     pub(super) compat: Compat,
     pub(super) lines_max: usize,
     pub(super) progress: &'a (dyn Fn() + Sync),
-    /// What the runs did as they were recorded.
+    /// The score of the runs as recorded.
     pub(super) before: Score,
-    /// Lines and their scores; `None` for what cannot be set.
+    /// Lines and their scores; `None` for lines that cannot be set.
     pub(super) seen: HashMap<Line, Option<Score>>,
 }
 

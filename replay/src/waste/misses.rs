@@ -48,7 +48,7 @@ pub(super) struct Misses {
     asked: bool,
     /// The newest misses.
     pub(super) newest: References,
-    /// The request that could not be served, until somebody looks.
+    /// The request that could not be served, until it is taken.
     pub(super) refused: Option<Reference>,
 }
 

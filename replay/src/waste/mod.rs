@@ -25,7 +25,7 @@ use split::{Rules, split};
 /// Moments of no memory that are taken apart; more are only counted.
 pub const OOMS_MAX: usize = 100;
 
-/// What reserved memory consisted of, over a run.
+/// The parts of reserved memory over a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Waste {
     /// `native` or `expandable`.
@@ -36,8 +36,8 @@ pub struct Waste {
     pub capacity_bytes: Option<u64>,
     /// The moment between two calls when the most was reserved.
     pub peak: Moment,
-    /// What filled the device: of all growths that come within 2 % of the peak, the one with the most allocated. The
-    /// peak itself is often a last small segment, when much was free already.
+    /// The moment that filled the device: of all growths that come within 2 % of the peak, the one with the most
+    /// allocated. The peak itself is often a last small segment, when much was free already.
     pub filled: Moment,
     /// The moments when memory was out, the first [`OOMS_MAX`] of them.
     pub ooms: Vec<Moment>,
@@ -56,39 +56,39 @@ pub struct Sample {
     pub time_ns: u64,
     /// Bytes held from the device.
     pub reserved_bytes: u64,
-    /// What they consist of.
+    /// The parts of the reserved bytes.
     #[serde(flatten)]
     pub parts: Parts,
 }
 
-/// One moment, with what stands behind its parts.
+/// One moment, with the details of its parts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Moment {
-    /// What it consists of.
+    /// The reserved memory and its parts.
     #[serde(flatten)]
     pub sample: Sample,
     /// The request that was refused here, if memory was out.
     pub refused: Option<Reference>,
-    /// The requests that free memory is judged by.
+    /// The requests that classify free memory.
     pub references: References,
-    /// What the device, or the memory fraction, had left.
+    /// Memory left on the device, or under the memory fraction.
     pub available_bytes: u64,
-    /// Of the free parts, what a flush (`torch.cuda.empty_cache`) would return to the device.
+    /// The free bytes that a flush (`torch.cuda.empty_cache`) would return to the device.
     pub returnable_bytes: u64,
-    /// Of what fragmentation strands, pieces that are large enough, but that the settings keep from the request.
+    /// Bytes stranded by fragmentation in pieces that are large enough, but that the settings withhold.
     pub withheld_by_settings_bytes: u64,
     /// The largest free piece of each reference request's own stream and pool.
     pub largest_free: LargestFree,
-    /// What each stream strands, the most first.
+    /// Stranded bytes by stream, the most first.
     pub streams: Vec<StrandedByStream>,
-    /// What each private pool strands, the most first.
+    /// Stranded bytes by private pool, the most first.
     pub pools: Vec<StrandedByPool>,
 }
 
-/// Free memory of a stream that another stream asked for.
+/// Free memory of a stream that another stream needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StrandedByStream {
-    /// Whose it is.
+    /// The stream that owns it.
     pub stream: Stream,
     /// How much.
     pub stranded_bytes: u64,
@@ -97,14 +97,14 @@ pub struct StrandedByStream {
 /// Free memory of a pool that another pool asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StrandedByPool {
-    /// Whose it is.
+    /// The pool that owns it.
     pub pool: PoolId,
     /// How much.
     pub stranded_bytes: u64,
 }
 
-/// Takes a run's reserved memory apart, with a series of at most `points` moments. `progress` hears how many of twice
-/// the tape's records are done, every so often.
+/// Takes a run's reserved memory apart, with a series of at most `points` moments. `progress` receives the
+/// number of records done, of twice the tape's records.
 ///
 /// # Errors
 /// When the tape contradicts itself or its start does not fit the capacity.
@@ -119,10 +119,10 @@ pub fn waste(
     let mut moments = Vec::with_capacity(found.wanted.len());
     let mut wanted = found.wanted.iter().peekable();
     let driver = step_through(tape, options, |driver, done, time_ns| {
-        let heard = *driver.heap_mut().recorder_mut();
+        let misses = *driver.heap_mut().recorder_mut();
         driver.heap_mut().recorder_mut().refused = None;
         if wanted.next_if_eq(&&done).is_some() {
-            moments.push(take_apart(driver, heard, done, time_ns));
+            moments.push(take_apart(driver, misses, done, time_ns));
         }
         if done % PROGRESS_RECORDS == 0 {
             progress(total + done);
@@ -242,7 +242,7 @@ fn step_through(
     if let Some(fraction) = options.memory_fraction {
         driver.limit(fraction)?;
     }
-    *driver.heap_mut().recorder_mut() = Misses::default(); // What the start was made of is no miss.
+    *driver.heap_mut().recorder_mut() = Misses::default(); // Requests that rebuilt the start are not misses.
     look(&mut driver, 0, tape.base.time_ns);
     for (record, done) in tape.records.iter().zip(1..) {
         driver.step(record, tape.text)?;
@@ -253,14 +253,14 @@ fn step_through(
 
 fn take_apart(
     driver: &mut Driver<Native<Misses>>,
-    heard: Misses,
+    misses: Misses,
     after_records: u64,
     time_ns: u64,
 ) -> Moment {
     let available_bytes = available_bytes(driver.heap_mut());
     let heap = driver.heap();
     let is_flushed = |pool: PoolId| pool.is_default() || heap.pool_use_count(pool) == Ok(0);
-    let Misses { newest: references, refused, .. } = heard;
+    let Misses { newest: references, refused, .. } = misses;
     let rules = Rules { config: heap.config(), references, is_flushed: &is_flushed };
     let split = split(&heap.segments(PoolId::DEFAULT), &rules);
     let streams = split.by_stream.iter();
@@ -293,9 +293,9 @@ fn take_apart(
     }
 }
 
-/// What more the device or the memory fraction would give.
+/// Memory still available from the device or under the memory fraction.
 fn available_bytes(heap: &mut Heap<SimDevice, Misses>) -> u64 {
-    // The simulated device always knows; a fault cannot be injected here.
+    // The simulated device always answers; a fault cannot be injected here.
     let Ok(memory) = heap.device_mut().memory_info() else { return 0 };
     let fraction = heap.memory_fraction();
     if fraction >= 1.0 {

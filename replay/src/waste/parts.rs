@@ -1,15 +1,15 @@
-//! What reserved memory consists of.
+//! The parts of reserved memory.
 
 use serde::Serialize;
 
 /// Every reserved byte, in exactly one part. Sizes are bytes. `docs/waste.md` defines each part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Parts {
-    /// What live allocations asked for.
+    /// Requested by live allocations.
     pub requested_bytes: u64,
-    /// What rounding their sizes added.
+    /// Added by rounding their sizes.
     pub rounding_bytes: u64,
-    /// What their blocks are larger than that, because what was left was not cut off.
+    /// The rest of their blocks that was not split off.
     pub unsplit_remainder_bytes: u64,
     /// Free, and the reference request could be served from it.
     pub cached_reusable_bytes: u64,
@@ -21,7 +21,7 @@ pub struct Parts {
     pub stranded_by_fragmentation_bytes: u64,
     /// Given back, and waiting for another stream to be done with it.
     pub pending_free_bytes: u64,
-    /// What a segment made for one block is larger than the block, because segments are whole pages of 2 MiB.
+    /// The excess of segments made for one block, because segments are whole pages of 2 MiB.
     pub driver_granularity_bytes: u64,
 }
 
@@ -51,7 +51,7 @@ impl Parts {
         self.sum_bytes() - self.requested_bytes
     }
 
-    /// What is free, whoever it is free for.
+    /// All free bytes, for any stream and pool.
     pub fn free_bytes(&self) -> u64 {
         self.cached_reusable_bytes
             + self.stranded_by_stream_bytes

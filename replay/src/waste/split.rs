@@ -10,15 +10,15 @@ use trace_format::{BlockState, BlockStatus, PoolId, SegmentState, Stream};
 use super::misses::References;
 use super::parts::Parts;
 
-/// What free memory is judged by.
+/// The rules that classify free memory.
 pub(super) struct Rules<'a> {
     pub(super) config: &'a Config,
     pub(super) references: References,
-    /// Whether a flush returns what this pool holds unused: the default pool, and pools that nobody holds any more.
+    /// Whether a flush returns what this pool holds unused: the default pool, and pools that are no longer in use.
     pub(super) is_flushed: &'a dyn Fn(PoolId) -> bool,
 }
 
-/// The parts, and what stands behind them.
+/// The parts, and their details.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
     pub(super) parts: Parts,
@@ -27,7 +27,7 @@ pub(super) struct Split {
     /// Of what fragmentation strands, pieces that are large enough, but that the settings keep from the request.
     pub(super) withheld_bytes: u64,
     pub(super) largest_free: LargestFree,
-    /// What each stream and each pool strands.
+    /// Stranded bytes by stream and by pool.
     pub(super) by_stream: BTreeMap<Stream, u64>,
     pub(super) by_pool: BTreeMap<PoolId, u64>,
 }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is said to serve is what the heap takes.
+        /// Blocks classified as reusable are those that the heap takes.
         #[test]
         fn a_free_block_serves_where_the_heap_would_take_it(
             sizes in prop::collection::vec(1..(60 * MIB), 1..20),

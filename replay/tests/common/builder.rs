@@ -1,4 +1,4 @@
-//! Makes tapes by hand: what a program asks for, in order, by name.
+//! Makes tapes by hand: a program's requests, in order, by name.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -102,7 +102,7 @@ impl Program {
         replay(DeviceTape { base: &base, records: &self.records, text: &|_| "" })
     }
 
-    /// What the real allocator does with it.
+    /// Replays it with the real allocator.
     pub(crate) fn record(&self, options: &Options) -> Outcome {
         self.with_tape(|tape| run_recording(tape, options, |_| {})).expect("a consistent program")
     }

@@ -33,7 +33,7 @@ pub(crate) fn all_traces() -> Vec<PathBuf> {
 }
 
 #[allow(dead_code, reason = "not every test file asks")]
-/// What the description beside a snapshot says about its run.
+/// The limits of a run, from the description beside its snapshot.
 pub(crate) fn known(snapshot: &Path) -> Known {
     let name = snapshot.file_name().expect("a file").to_string_lossy().into_owned();
     let meta = snapshot.with_file_name(name.replace(".pickle.zst", ".json"));

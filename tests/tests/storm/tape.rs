@@ -1,4 +1,4 @@
-//! What the storm's tape tells, and what becomes of it when it is replayed.
+//! Totals of the storm's tape, and its replay.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use replay::strategy::Native;
 use settings::{Compat, Config};
 use trace_format::{Addr, BaseState, Event, Item, Reader, State};
 
-/// What a tape tells.
+/// Totals of a tape.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    /// Records, without those that say what was lost.
+pub(crate) struct TapeTotals {
+    /// Records, without those that count lost ones.
     pub(crate) records: u64,
     /// Records that were lost.
     pub(crate) lost: u64,
@@ -25,16 +25,16 @@ pub(crate) struct Told {
     pub(crate) ooms: u64,
     /// Base states.
     pub(crate) bases: u64,
-    /// What is allocated at the end.
+    /// Bytes allocated at the end.
     pub(crate) allocated_bytes: u64,
-    /// What is held from the device at the end.
+    /// Bytes reserved at the end.
     pub(crate) reserved_bytes: u64,
 }
 
 /// Follows a whole tape. Fails where a record does not fit the ones before it, or a base state differs from what they
 /// lead to.
-pub(crate) fn follow(path: &Path) -> Told {
-    let mut told = Told::default();
+pub(crate) fn follow(path: &Path) -> TapeTotals {
+    let mut totals = TapeTotals::default();
     let (mut state, mut is_known) = (State::new(), false);
     let mut reader = Reader::open(path).expect("a tape");
     for item in reader.by_ref() {
@@ -42,31 +42,32 @@ pub(crate) fn follow(path: &Path) -> Told {
             Item::Meta(_) => {}
             Item::Base(_, base) => {
                 let said = State::from_segments(&base.segments).expect("a whole state");
-                assert!(!is_known || state == said, "base state {} differs", told.bases);
+                assert!(!is_known || state == said, "base state {} differs", totals.bases);
                 (state, is_known) = (said, true);
-                told.bases += 1;
+                totals.bases += 1;
             }
             Item::Event(_, record) => {
                 if let Event::Lost { count } = record.event {
-                    told.lost += count;
+                    totals.lost += count;
                     is_known = false;
                     continue;
                 }
                 assert!(is_known, "a record follows a loss without a base state between them");
                 state.apply(&record).expect("a record that fits");
-                told.records += 1;
+                totals.records += 1;
                 match record.event {
-                    Event::Alloc { .. } => told.allocations += 1,
-                    Event::Free { .. } => told.frees += 1,
-                    Event::Oom { .. } => told.ooms += 1,
+                    Event::Alloc { .. } => totals.allocations += 1,
+                    Event::Free { .. } => totals.frees += 1,
+                    Event::Oom { .. } => totals.ooms += 1,
                     _ => {}
                 }
             }
         }
     }
     assert!(reader.recovered().finished, "the tape was finished");
-    (told.allocated_bytes, told.reserved_bytes) = (state.allocated_bytes(), state.reserved_bytes());
-    told
+    (totals.allocated_bytes, totals.reserved_bytes) =
+        (state.allocated_bytes(), state.reserved_bytes());
+    totals
 }
 
 /// How a replay ended.
@@ -74,7 +75,7 @@ pub(crate) fn follow(path: &Path) -> Told {
 pub(crate) struct Replayed {
     /// Records it followed.
     pub(crate) records: u64,
-    /// What the allocator holds at the end.
+    /// Bytes that the allocator holds at the end.
     pub(crate) reserved_bytes: u64,
 }
 

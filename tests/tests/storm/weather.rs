@@ -16,7 +16,7 @@ use settings::{Compat, Config};
 use trace_format::{Addr, DeviceId, DeviceMeta, PoolId, ScopeFilter, StackId, Stream};
 
 use crate::dice::Dice;
-use crate::tape::Told;
+use crate::tape::TapeTotals;
 
 const STREAMS: [Stream; 4] = [Stream(0), Stream(16), Stream(32), Stream(48)];
 const POOLS: [PoolId; 3] = [PoolId(0, 1), PoolId(0, 2), PoolId(7, 0)];
@@ -68,7 +68,7 @@ impl Piles {
     }
 }
 
-/// What the threads saw.
+/// Totals that the threads counted.
 #[derive(Debug, Default)]
 struct Seen {
     calls: AtomicU64,
@@ -122,8 +122,8 @@ impl Storm {
         Self { heap, ring, begun, is_over, piles, seen }
     }
 
-    /// What a tape of it needs. The thread that writes it is held up `delays` times behind a base state,
-    /// until the ring was overwritten or the storm is over.
+    /// The source for a tape of the storm. Its writer waits `delays` times behind a base state, until the ring
+    /// was overwritten or the storm is over.
     pub(crate) fn source(&self, delays: u64) -> TapeSource {
         let (heap, ring) = (Arc::clone(&self.heap), Arc::clone(&self.ring));
         let bases = AtomicU64::new(0);
@@ -173,7 +173,7 @@ impl Storm {
                 self.piles.put(dice, addr);
             }
             Err(AllocError::OutOfMemory(_)) => {
-                // As a training loop that catches it: it lets go of something and goes on.
+                // Like a training loop that catches the error, frees something and continues.
                 count(&self.seen.ooms);
                 (0..16).for_each(|_| self.give(dice));
             }
@@ -199,7 +199,7 @@ impl Storm {
         }
     }
 
-    /// What happens seldom.
+    /// A rare operation.
     fn turn(&self, dice: &mut Dice) {
         let mut heap = self.heap.lock().expect("whole");
         let pool = dice.of(&POOLS);
@@ -296,11 +296,15 @@ impl Storm {
         self.begun.wait();
     }
 
-    /// Fails unless a tape without losses tells what the threads saw.
-    pub(crate) fn expect_told(&self, told: &Told) {
+    /// Fails unless a tape without losses has the totals that the threads counted.
+    pub(crate) fn expect_totals(&self, totals: &TapeTotals) {
         let Seen { allocations, frees, ooms, .. } = &*self.seen;
         let seen = [allocations, frees, ooms].map(|what| what.load(Ordering::Relaxed));
-        assert_eq!([told.allocations, told.frees, told.ooms], seen, "the tape and the threads");
+        assert_eq!(
+            [totals.allocations, totals.frees, totals.ooms],
+            seen,
+            "the tape and the threads"
+        );
     }
 }
 
@@ -310,7 +314,7 @@ impl fmt::Display for Storm {
     }
 }
 
-/// On a miss, something is let go without the heap's lock, as a callback of PyTorch's may.
+/// On a miss, frees something without the heap's lock, as a callback of PyTorch's may.
 fn free_on_miss(heap: &Arc<Shared>, piles: &Arc<Piles>, seen: &Arc<Seen>) {
     let (weak, piles, seen) = (OnceLock::new(), Arc::clone(piles), Arc::clone(seen));
     weak.set(Arc::downgrade(heap)).expect("set once");

@@ -11,7 +11,7 @@ use crate::{
     varint::{Cursor, Malformed},
 };
 
-/// What is left of the columns while a batch is decoded.
+/// The rest of the columns while a batch is decoded.
 pub(super) struct Columns<'a> {
     pub(super) cursors: [Cursor<'a>; COLUMNS],
     pub(super) dictionaries: &'a mut Dictionaries,

@@ -1,4 +1,4 @@
-//! What a chunk writes once and then names by number.
+//! Values that a chunk writes once and then refers to by number.
 
 use std::hash::Hash;
 
@@ -65,7 +65,7 @@ pub(super) struct Address {
 pub(super) struct Dictionaries {
     pub(super) threads: Vec<ThreadId>,
     pub(super) places: Vec<(Stream, PoolId)>,
-    /// Bytes requested, bytes handed out.
+    /// Bytes requested, bytes of the block.
     pub(super) sizes: Vec<(u64, u64)>,
     pub(super) addrs: Vec<Address>,
 }

@@ -25,7 +25,7 @@ pub(crate) struct EventsEncoder {
     last_time_ns: u64,
     threads: Dictionary<ThreadId>,
     places: Dictionary<(Stream, PoolId)>,
-    /// Bytes requested, bytes handed out.
+    /// Bytes requested, bytes of the block.
     sizes: Dictionary<(u64, u64)>,
     addrs: Dictionary<Addr>,
     /// Index of the sizes last seen at each address.

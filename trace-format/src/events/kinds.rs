@@ -5,7 +5,7 @@ use crate::{
     varint::Malformed,
 };
 
-/// The bits of a tag that say which event it is.
+/// The bits of a tag that hold the kind of event.
 pub(super) const KIND: u8 = 0x1f;
 /// The record has a stack.
 pub(super) const HAS_STACK: u8 = 0x20;

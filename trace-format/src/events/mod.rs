@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_take_what_the_specification_says_and_are_what_it_names() {
+    fn kinds_match_the_specification() {
         let text = include_str!("../../../docs/trace-format.md");
         let table = text.split("| kind | event |").nth(1).unwrap().split("\n\n").next().unwrap();
         for (kind, row) in (0..27).zip(table.lines().skip(2)) {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_example_is_what_is_written_and_read() {
+    fn the_worked_example_is_written_and_read_as_documented() {
         let (addr, stream, pool) = (Addr(0x7f00_0000_0000), Stream(0), PoolId::DEFAULT);
         let (requested_bytes, size_bytes) = (1000, 1024);
         let record =

@@ -1,4 +1,4 @@
-//! Chunks off a stream: whole ones are handed on, a torn tail is measured, damage is an error.
+//! Chunks of a stream: whole ones are returned, a torn tail is measured, damage is an error.
 
 use std::io::{self, Read};
 
@@ -14,7 +14,7 @@ const SCAN_BYTES: usize = 1 << 16;
 /// Reads chunks from `R` in order.
 pub(super) struct Chunks<R> {
     source: R,
-    /// Where the chunk last handed out starts.
+    /// Where the chunk last returned starts.
     pub(super) offset_bytes: u64,
     /// How many chunks stand before it.
     pub(super) sequence: u32,
@@ -104,7 +104,7 @@ impl<R: Read> Chunks<R> {
         if out.len() == length { Ok(()) } else { Err(ReadCause::Unpack) }
     }
 
-    /// What follows the last whole chunk: a torn tail if no chunk header is in it, else damage.
+    /// The bytes after the last whole chunk: a torn tail if they hold no chunk header, else damage.
     ///
     /// `seen` are bytes of it that were read already, `chunk` the header of the chunk that is torn, if it is whole.
     fn tail(&mut self, seen: &[u8], chunk: Option<ChunkHeader>) -> Result<(), ReadCause> {

@@ -4,10 +4,10 @@ use std::{fmt, io};
 
 use crate::{bounds::TooMuch, layout::VERSION, state::Problem, varint::Malformed};
 
-/// A tape that cannot be read, or not beyond some byte. What was read before stays true.
+/// A tape that cannot be read, or not beyond some byte. Earlier items stay valid.
 #[derive(Debug)]
 pub struct ReadError {
-    /// The file's path, or what the reader was told to call it.
+    /// The file's path, or the name given to the reader.
     pub name: String,
     /// Where the chunk in question starts, in bytes from the start of the file.
     pub offset_bytes: u64,
@@ -45,7 +45,7 @@ pub enum ReadCause {
         /// Where the next whole chunk header is.
         next_offset_bytes: u64,
     },
-    /// A chunk has another number than its place says.
+    /// A chunk's number does not match its place.
     #[error("this is chunk {found}: chunks are missing or out of order")]
     Sequence {
         /// The number it has.
@@ -63,7 +63,7 @@ pub enum ReadCause {
     /// The chunk's checksum is right, and yet the state of memory in it contradicts itself.
     #[error("the chunk makes no sense: {0}")]
     Contradiction(Problem),
-    /// What the chunk holds is well-formed, and yet makes no sense with what came before.
+    /// The chunk is well-formed, but contradicts earlier chunks.
     #[error("the chunk makes no sense: {0}")]
     Refused(String),
     /// The chunk's checksum is right, and yet its contents make no sense.
@@ -79,7 +79,7 @@ impl fmt::Display for ReadError {
             f.write_str("; ")?;
         }
         match cause {
-            ReadCause::TooMuch(_) => Ok(()), // It says what to do.
+            ReadCause::TooMuch(_) => Ok(()), // Its text has the remedy.
             ReadCause::Io(_) => f.write_str("check that the file can be read, then try again"),
             ReadCause::NotATape => f.write_str(
                 "give a .vtape file (`vramtape import` makes one of a PyTorch snapshot)",
@@ -96,7 +96,7 @@ impl fmt::Display for ReadError {
             | ReadCause::Refused(_)
             | ReadCause::Malformed(_) => write!(
                 f,
-                "take another copy, or keep what lies before: head -c {offset_bytes} {name} > part.vtape"
+                "take another copy, or keep the part before it: head -c {offset_bytes} {name} > part.vtape"
             ),
         }
     }

@@ -30,7 +30,7 @@ use crate::{
 };
 use chunks::Chunks;
 
-/// What a tape holds, in its order.
+/// An item of a tape.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// The tape's description, replacing the one before.
@@ -43,7 +43,7 @@ pub enum Item {
 
 /// Reads a tape item by item, holding one chunk, the strings and the stacks.
 ///
-/// The iterator ends at the last whole chunk; [`recovered`](Self::recovered) then says whether anything was lost. After
+/// The iterator ends at the last whole chunk; [`recovered`](Self::recovered) then reports losses. After
 /// an error it ends too, and what it gave before stays true.
 pub struct Reader<R> {
     name: String,
@@ -54,7 +54,7 @@ pub struct Reader<R> {
     events: EventsDecoder,
     budget: Budget,
     device: DeviceId,
-    /// What the next base chunk of a device adds to its state.
+    /// The fields that the next base chunk of a device adds to its state.
     order: Option<(DeviceId, BaseOrder)>,
     stopped: bool,
 }

@@ -1,4 +1,4 @@
-//! What the end of a tape looked like.
+//! How a tape ends.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::layout::ChunkKind;
 pub struct Recovery {
     /// Whether the index was there: the writer finished the tape.
     pub finished: bool,
-    /// What could not be read at the end.
+    /// The part at the end that could not be read.
     pub torn: Option<Torn>,
     /// Chunks of a kind that this version does not know, skipped.
     pub unknown_chunks: u32,
@@ -22,7 +22,7 @@ pub struct Torn {
     pub offset_bytes: u64,
     /// Bytes from there to the end of the file.
     pub lost_bytes: u64,
-    /// What the torn chunk would have held, and how many of it, where its header is whole.
+    /// The torn chunk's kind and number of items, where its header is whole.
     pub lost: Option<(ChunkKind, u32)>,
 }
 

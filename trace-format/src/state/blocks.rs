@@ -135,18 +135,18 @@ impl Blocks {
                 *self.sum(pending) -= size_bytes;
                 Ok(())
             }
-            // What is wrong with it in words.
+            // Returns the exact problem.
             _ => self.expect(addr, requested_bytes, size_bytes, pending),
         }
     }
 
-    /// That a block is handed out at `addr`.
+    /// Checks that a block is allocated at `addr`.
     pub(super) fn expect_allocated(&self, addr: Addr) -> Result<(), Problem> {
         let block = self.by_addr.get(&addr).ok_or(Problem::NotLive { addr })?;
         if block.pending { Err(Problem::Pending { addr, pending: true }) } else { Ok(()) }
     }
 
-    /// That nothing lives in `size_bytes` bytes from `addr`.
+    /// Checks that no block is live in `size_bytes` bytes from `addr`.
     pub(super) fn expect_none(&self, addr: Addr, size_bytes: u64) -> Result<(), Problem> {
         let end = end_of(addr, size_bytes)?;
         match self.by_addr.range(..end).next_back() {

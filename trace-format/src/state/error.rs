@@ -14,11 +14,11 @@ pub struct StateError {
     pub event: &'static str,
     /// Whether it was being undone.
     pub undoing: bool,
-    /// What is wrong.
+    /// The fault.
     pub problem: Problem,
 }
 
-/// What is wrong with an event, or with a list of segments.
+/// The fault of an event, or of a list of segments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -48,7 +48,7 @@ pub enum Problem {
         /// The segment in the way.
         segment: Addr,
     },
-    /// What is mapped there differs from what the event names.
+    /// The mapping there differs from the one that the event names.
     #[error(
         "the segment at {segment} differs from the event's {size_bytes} bytes at {addr} in size, kind, stream or pool"
     )]
@@ -84,7 +84,7 @@ pub enum Problem {
         /// Whether it is pending.
         pending: bool,
     },
-    /// The block has other sizes than the event says.
+    /// The block's sizes differ from the event's.
     #[error(
         "the block at {addr} has {size_bytes} bytes for {requested_bytes} requested, not {event_size_bytes} for \
          {event_requested_bytes}"

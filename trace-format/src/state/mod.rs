@@ -44,7 +44,7 @@ impl State {
         self.ranges.bytes()
     }
 
-    /// Bytes of blocks handed out: PyTorch's `allocated_bytes`.
+    /// Bytes of allocated blocks: PyTorch's `allocated_bytes`.
     pub fn allocated_bytes(&self) -> u64 {
         self.blocks.allocated_bytes()
     }
@@ -155,7 +155,7 @@ impl State {
     }
 }
 
-/// What an event does to the mapped memory.
+/// The effect of an event on the mapped memory.
 enum Change {
     Map,
     Unmap,

@@ -1,4 +1,4 @@
-//! What lies at an address.
+//! Lookups by address.
 
 use super::{State, blocks::Block, ranges::Range};
 use crate::{
@@ -27,7 +27,7 @@ impl State {
         self.segment_at(addr).map_or(0, |segment| self.free_bytes_in(&segment, addr))
     }
 
-    /// The same where the range is known already: `segment` is what [`Self::segment_at`] says of `addr`.
+    /// The same for a known range: `segment` is the result of [`Self::segment_at`] for `addr`.
     pub fn free_bytes_in(&self, segment: &SegmentState, addr: Addr) -> u64 {
         if self.blocks.expect_none(addr, 1).is_err() {
             return 0;

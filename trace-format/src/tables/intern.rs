@@ -1,4 +1,4 @@
-//! The writer's side: finds the number of what is known, and keeps what is new until a chunk takes it.
+//! The writer's side: finds the ids of known entries, and keeps new entries until a chunk is written.
 
 use rustc_hash::FxHashMap;
 
@@ -18,11 +18,11 @@ pub(crate) struct Interner {
     new_strings: Additions,
     new_frames: Additions,
     new_stacks: Additions,
-    /// What a reader will hold.
+    /// The size of the tables in a reader.
     bytes: usize,
 }
 
-/// The tape's tables hold as much as a reader takes.
+/// The tape's tables have reached the limit of readers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -134,9 +134,9 @@ impl Interner {
 mod tests {
     use super::{super::Tables, *};
 
-    /// What is refused at the limit leaves the tables of writer and reader the same.
+    /// An entry refused at the limit leaves the tables of writer and reader the same.
     #[test]
-    fn full_tables_refuse_what_is_new_and_know_what_is_old() {
+    fn full_tables_refuse_new_entries_and_find_old_ones() {
         let frame = |line| Frame { line, ..Frame::default() };
         let room = string_cost_bytes("old") + 4 * FRAME_COST_BYTES + stack_cost_bytes(1) + 3;
         let mut interner = Interner { bytes: TABLES_MAX_BYTES - room, ..Interner::default() };

@@ -28,15 +28,15 @@ pub const THREAD_FILE: &str = "<thread>";
 /// the forward call that made the node.
 pub const BACKWARD_FILE: &str = "<backward>";
 
-/// What a string counts towards the limit of the tables: about what it takes in a reader's memory.
+/// A string's share of the tables' limit: about its size in a reader's memory.
 fn string_cost_bytes(text: &str) -> usize {
     16 + text.len()
 }
 
-/// What a frame counts towards it.
+/// A frame's share of the limit.
 const FRAME_COST_BYTES: usize = 12;
 
-/// What a stack of so many frames counts towards it.
+/// The share of the limit of a stack with so many frames.
 const fn stack_cost_bytes(depth: usize) -> usize {
     8 + 4 * depth
 }

@@ -75,7 +75,7 @@ impl Tables {
         Some(&self.stack_frames[begin..end])
     }
 
-    /// What they take in memory, about.
+    /// Their approximate size in memory.
     pub(crate) fn size_bytes(&self) -> u64 {
         self.bytes as u64
     }

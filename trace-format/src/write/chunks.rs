@@ -57,7 +57,7 @@ impl<W: Write> Chunks<W> {
         meant.map(|chunk| u64::from(chunk.items)).sum()
     }
 
-    /// What errors call the tape.
+    /// The tape's name in errors.
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {name}: {cause}")]
 pub struct WriteError {
-    /// The file's path, or what the writer was told to call it.
+    /// The file's path, or the name given to the writer.
     pub name: String,
     /// Why.
     pub cause: WriteCause,
@@ -21,7 +21,7 @@ pub enum WriteCause {
     #[error("{0}; name a file in a folder that is there and that you may write to")]
     Create(io::Error),
     /// The system refused.
-    #[error("{0}; what was written before stays readable")]
+    #[error("{0}; the part written before stays readable")]
     Io(io::Error),
     /// The system refused an earlier write, and a chunk behind a torn one would be damage.
     #[error("an earlier write failed; start another tape")]
@@ -31,7 +31,7 @@ pub enum WriteCause {
         "{what} of {size_bytes} bytes is too large, a chunk holds {max_bytes}; leave it out or cut it"
     )]
     TooLarge {
-        /// What it is.
+        /// The kind of item.
         what: &'static str,
         /// Its size.
         size_bytes: u64,
@@ -43,7 +43,7 @@ pub enum WriteCause {
         "the tape has all the strings and stacks that a reader takes; write none, or another tape"
     )]
     TablesFull,
-    /// A record names a string or a stack that this writer did not hand out.
+    /// A record names a string or a stack that this writer did not intern.
     #[error("{what} {id} was not interned by this writer; map ids of other tapes first")]
     Undefined {
         /// `string` or `stack`.

@@ -61,7 +61,7 @@ impl Commit {
     }
 }
 
-/// The system's own words: callers name the file that was asked for, not a random one beside it.
+/// Removes the temporary file's name from an error: callers name the requested file.
 fn without_temporary_name(error: io::Error) -> io::Error {
     let text = error.to_string();
     match text.split_once(" at path ") {

@@ -28,9 +28,9 @@ use error::named;
 
 /// Records in a full events chunk. More compress a little better; fewer lose less when a process is killed.
 const RECORDS_PER_CHUNK: u32 = 1 << 16;
-/// New strings and stacks are written when they take this much, even if no event asks for them yet.
+/// New strings and stacks are written when they reach this size, even if no event refers to them yet.
 const TABLES_PENDING_BYTES: usize = 1 << 20;
-/// Whole chunks that a tape gives up at most where its end finds no room.
+/// Most whole chunks that a tape drops where its end does not fit.
 const GIVEN_UP_MAX: usize = 64;
 /// Longest text that fits a strings chunk.
 const STRING_MAX_BYTES: usize = (PAYLOAD_MAX_BYTES as usize) - TABLES_PENDING_BYTES - 64;
@@ -94,7 +94,7 @@ impl<W: Medium> Writer<W> {
     /// missing behind its last record. May be called again with a later account.
     ///
     /// # Errors
-    /// Where there is still no room, or the system refuses even this.
+    /// Where there is still no space, or the system refuses this too.
     pub fn finish_short(
         &mut self,
         meta: &Meta,

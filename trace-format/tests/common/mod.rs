@@ -273,7 +273,7 @@ fn described(hostname: &str) -> Meta {
     Meta { hostname: Some(hostname.to_owned()), ..Meta::default() }
 }
 
-/// What reading gives for one device: its states and records in order. Records of different devices have no order.
+/// One device as read: its states and records in order. Records of different devices have no order.
 pub(crate) fn expected(steps: &[Step], device: DeviceId) -> Vec<Item> {
     let items = steps.iter().filter_map(|step| match step {
         Step::Push(at, record) => Some(Item::Event(*at, *record)),
@@ -291,7 +291,7 @@ pub(crate) fn device_of(item: &Item) -> Option<DeviceId> {
     }
 }
 
-/// What reading a tape gave.
+/// A tape as read.
 pub(crate) struct Outcome {
     /// The items up to its end or its first error.
     pub(crate) items: Vec<Item>,

@@ -61,7 +61,7 @@ fn without_a_capacity_growth_past_the_peak_counts_as_refused() {
 }
 
 #[test]
-fn an_out_of_memory_tells_the_capacity() {
+fn an_out_of_memory_gives_the_capacity() {
     // 80 MiB reserved and 30 MiB left: 110 MiB in all.
     let oom = Entry { addr: 30 * MIB, ..entry(Oom, 50 * MIB) };
     let refused = Cause::Refused { size_bytes: 50 * MIB };
@@ -72,7 +72,7 @@ fn an_out_of_memory_tells_the_capacity() {
 }
 
 #[test]
-fn a_flush_that_no_growth_follows_was_asked_for() {
+fn a_flush_without_growth_after_it_was_requested() {
     let config = Config::default();
     assert_eq!(causes(&trace(&[]), &config, &known(100, 1.0)), [EMPTIED]);
     assert_eq!(causes(&trace(&[entry(Alloc, 512)]), &config, &known(100, 1.0)), [EMPTIED]);

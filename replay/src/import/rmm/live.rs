@@ -18,7 +18,7 @@ pub(super) struct Live {
     counts: Counts,
 }
 
-/// What rows left open.
+/// Counts of rows that leave something open.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     empty: u64,
@@ -59,7 +59,7 @@ impl Live {
         At { device: self.devices.entry(device).or_default(), counts: &mut self.counts }
     }
 
-    /// The records of each device, and what had to be concluded.
+    /// The records of each device, and the inferred facts.
     pub(super) fn finish(self) -> (BTreeMap<DeviceId, Vec<Record>>, Vec<String>) {
         let notes = self.counts.notes();
         let devices = self.devices.into_iter().map(|(id, device)| {
@@ -170,7 +170,7 @@ impl Counts {
         let rest = [
             counted(
                 self.failed,
-                "allocations failed in the run: a replay asks again, and gives back what it gets",
+                "allocations failed in the run: a replay retries them, and frees the ones that succeed",
             ),
             counted(
                 self.lost_frees,
@@ -179,7 +179,7 @@ impl Counts {
             ),
             counted(
                 self.unknown_frees,
-                "frees name no block that the log knows and are left out: peaks may be too low",
+                "frees name no block that the log has and are left out: peaks may be too low",
             ),
             counted(
                 self.other_streams,

@@ -30,9 +30,9 @@ impl Clock {
         Ok(self.last_ns)
     }
 
-    /// What the times mean.
+    /// A note where the times have no date.
     pub(super) fn note(&self) -> Option<String> {
-        self.is_of_day.then(|| "times are of the day: the log does not say which".to_owned())
+        self.is_of_day.then(|| "times have no date: the log has only the time of day".to_owned())
     }
 }
 
@@ -50,7 +50,7 @@ fn of_day(text: &str) -> Option<u64> {
 
 fn seconds(text: &str) -> Option<u64> {
     let seconds: f64 = text.parse().ok()?;
-    // Later than any clock says, and far from where sums of nanoseconds overflow.
+    // Later than any clock's time, and far from where sums of nanoseconds overflow.
     (0.0..1e10).contains(&seconds).then_some((seconds * 1e9) as u64)
 }
 
