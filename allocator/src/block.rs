@@ -92,7 +92,7 @@ impl Block {
         self.prev.is_some() || self.next.is_some()
     }
 
-    /// Whether nobody holds or awaits it, mapped or not.
+    /// Whether it is neither allocated nor pending, mapped or not.
     #[inline]
     #[allow(clippy::needless_bitwise_bool, reason = "three loads cost less than one surprise")]
     pub(crate) const fn is_idle(&self) -> bool {
@@ -120,15 +120,15 @@ impl Block {
 /// All blocks of a heap. Ids of removed blocks are used again, the last first: its memory is still in the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
-    /// The first is nobody's: ids begin at 1.
+    /// The first is unused: ids begin at 1.
     slots: Vec<Block>,
     vacant: Vec<BlockId>,
 }
 
 impl Default for Blocks {
     fn default() -> Self {
-        let nobody = Block::new(Addr(0), 0, LaneId(0));
-        Self { slots: vec![nobody], vacant: Vec::new() }
+        let unused = Block::new(Addr(0), 0, LaneId(0));
+        Self { slots: vec![unused], vacant: Vec::new() }
     }
 }
 

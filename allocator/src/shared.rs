@@ -101,7 +101,7 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     }
 }
 
-/// A heap that nobody else can touch while this lives ([`SharedHeap::freeze`]).
+/// Exclusive access to a heap while this lives ([`SharedHeap::freeze`]).
 pub struct Frozen<'a, D, R> {
     heap: SpinMutexGuard<'a, Heap<D, R>>,
     _callbacks: MutexGuard<'a, Vec<Arc<FreeMemoryCallback>>>,

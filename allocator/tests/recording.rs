@@ -1,4 +1,4 @@
-//! A real heap on the simulated device, its ring, and its tape: what the tape tells is what the heap did.
+//! A real heap on the simulated device, its ring, and its tape: the tape describes the heap's work exactly.
 
 mod workload;
 

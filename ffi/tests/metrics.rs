@@ -128,7 +128,7 @@ fn has(text: &str, line: &str) {
 }
 
 #[test]
-fn an_endpoint_tells_what_each_device_holds() {
+fn an_endpoint_reports_each_device() {
     let port = free_port();
     let program = Program::start(&format!("metrics:{port}"));
     let text = scrape(port);

@@ -26,8 +26,8 @@
 //! - a tape does not say when the program synchronises either: emptied caches are the only such moments, and with
 //!   `synchronises_every` one each time that long has passed.
 //!
-//! A free that other streams hold up (`record_stream`): PyTorch's backend lets a stream of its own, on which nobody
-//! asks for memory, wait for the block's stream and its users, and frees the block there (`free_impl`). So no stream
+//! A free that other streams hold up (`record_stream`): PyTorch's backend lets a stream of its own, which no
+//! request names, wait for the block's stream and its users, and frees the block there (`free_impl`). So no stream
 //! has a claim to it; it serves all at once when that stream has passed the free: when the users are done, which is on
 //! the tape, and not before `passes_after` for the block's own stream.
 //!
@@ -55,7 +55,7 @@ const PRIVATE_RANGE_BYTES: u64 = 1 << 45;
 /// Free for every stream. The list of a stream is one more than its place among the streams.
 const DONE: List = List(0);
 
-/// The stream that PyTorch's backend frees blocks on that several streams used. Nobody asks for memory on it.
+/// The stream that PyTorch's backend frees blocks on that several streams used. No request names it.
 const UNIFYING: Stream = Stream(u64::MAX);
 
 /// The attributes of a pool, and what a tape does not say.
@@ -166,7 +166,7 @@ impl AsyncPool {
                 self.synchronised(memory, self.settings.release_threshold_bytes);
             }
         }
-        // With one stream, nobody else waits for what it frees. A quarter of the lag late is early enough.
+        // With one stream, no other stream waits for its frees. A quarter of the lag late is early enough.
         if self.settings.is_opportunistic && self.streams.len() > 1 && now_ns >= self.look_ns {
             self.look_ns = now_ns + self.settings.passes_after_ns / 4;
             self.find_passed(now_ns);
@@ -430,7 +430,7 @@ mod tests {
             assert_eq!(reserved("", 10, 10, stream), 8, "its own stream may not have passed");
             assert_eq!(reserved("", 10, 11, stream), 4, "now it has");
             assert_eq!(reserved("", 20, 20, stream), 4, "it had, long before the other was done");
-            assert_eq!(reserved("reuse_opportunistic:False", 20, 30, stream), 8, "nobody looks");
+            assert_eq!(reserved("reuse_opportunistic:False", 20, 30, stream), 8, "not reused");
             assert_eq!(reserved("", 0, 0, stream), 4, "without a clock the tape's word counts");
         }
     }

@@ -10,7 +10,7 @@ use crate::model_settings::Settings;
 pub struct Ask {
     /// Bytes, not rounded; more than zero.
     pub size_bytes: u64,
-    /// The stream that may use the memory without further ado.
+    /// The stream that may use the memory without synchronization.
     pub stream: Stream,
     /// The tape's time, in nanoseconds; 0 where it has no clock.
     pub now_ns: u64,

@@ -102,7 +102,7 @@ struct World {
 impl World {
     fn new(capacity_bytes: u64, config: Config) -> Self {
         let sim = SimConfig::with_capacity(capacity_bytes);
-        let device = SimDevice::new(SimConfig { events: EventPolicy::WhenTold, ..sim });
+        let device = SimDevice::new(SimConfig { events: EventPolicy::OnRequest, ..sim });
         let heap = Heap::new(device, config, Memory::default()).expect("the device answers");
         Self { heap, live: Vec::new() }
     }

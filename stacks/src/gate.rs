@@ -81,7 +81,7 @@ mod tests {
 
     /// One test, as the gate is the process's and never opens again.
     #[test]
-    fn closing_waits_for_those_inside_and_lets_nobody_in() {
+    fn closing_waits_for_those_inside_and_lets_no_other_in() {
         let inside = enter().expect("open at first");
         close();
         assert!(enter().is_none());

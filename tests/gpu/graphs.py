@@ -37,7 +37,7 @@ def run(simulated):
                 step()
             for number in range(steps):
                 graph.replay()
-                torch.full((1 << 20,), float(number), device="cuda")  # Nobody else may get the graph's memory.
+                torch.full((1 << 20,), float(number), device="cuda")  # No other allocation may get the graph's memory.
         else:
             for _ in range(steps):
                 step()

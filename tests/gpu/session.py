@@ -88,7 +88,7 @@ def main():
         ("price", price.run_driver),
         ("capacity", capacity.run),
     ]
-    if options.route != "native":  # The driver costs what it costs, whoever calls it.
+    if options.route != "native":  # The driver's price does not depend on its caller.
         parts = [part for part in parts if part[0] != "price"]
     results = run(parts, options.simulated)
     print(json.dumps({

@@ -48,12 +48,12 @@ def exchange(torch, pipe, kind, simulated):
     mine = torch.arange(elements, dtype=torch.float32, device="cuda")
     expected = float(mine.double().sum())
     pipe.send((kind, mine))
-    error, seen = told(pipe)
+    error, seen = received(pipe)
     if error is not None:
         if NOT_ALLOWED in error:
             return f"not allowed here: {error}"
         raise AssertionError(f"{kind}: the other process says: {error}")
-    _, yours = told(pipe)
+    _, yours = received(pipe)
     if not simulated:
         assert seen == expected, f"{kind}: the other process sees {seen}, not {expected}"
         assert bool((mine == -1).all()), f"{kind}: what the other process wrote is not there"
@@ -61,14 +61,14 @@ def exchange(torch, pipe, kind, simulated):
     assert torch.cuda.memory_allocated() - before == mine.nbytes, f"{kind}: the other's memory counts as ours"
     del mine, yours
     pipe.send(None)
-    told(pipe)
+    received(pipe)
     torch.cuda.ipc_collect()
     left = torch.cuda.memory_allocated() - before
     assert left == 0, f"{kind}: {left} bytes that were shared did not come back"
     return "ok"
 
 
-def told(pipe):
+def received(pipe):
     if not pipe.poll(SECONDS_MAX):
         raise AssertionError("the other process does not answer")
     return pipe.recv()

@@ -2,7 +2,7 @@
 //!
 //! The allocator core is generic over [`Device`]; it never knows whether a real GPU answers. Two implementations:
 //! `cuda` (the driver API through cudarc, the only place it appears) and [`sim`] (an address space, a capacity, events
-//! that complete when told, and injectable faults).
+//! that complete on request, and injectable faults).
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -62,7 +62,7 @@ pub struct MemoryInfo {
 pub struct ProcessMemory {
     /// Its number.
     pub pid: u32,
-    /// Bytes, whoever in the process holds them.
+    /// Bytes of the whole process.
     pub used_bytes: u64,
     /// Whether it is this process.
     pub is_own: bool,

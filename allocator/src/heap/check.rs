@@ -101,7 +101,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    /// Every block that is not idle is somebody's: in the address table, or waiting.
+    /// Every block that is not idle is in the address table or pending.
     fn check_holders(&self) -> Result<(), String> {
         let waiting: HashSet<BlockId> = self.pending_blocks().collect();
         for (id, block) in self.blocks.iter() {

@@ -44,7 +44,7 @@ pub enum HeapError {
         /// The fraction.
         fraction: f64,
     },
-    /// A pool that nobody created.
+    /// A pool that was not created.
     #[error("pool {pool} does not exist")]
     UnknownPool {
         /// The pool.

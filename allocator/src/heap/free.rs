@@ -101,7 +101,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     #[inline]
     pub(super) fn finish_free<const COPY: bool>(&mut self, id: BlockId) {
         let block = self.blocks[id];
-        assert!(block.is_idle(), "a reusable block is nobody's");
+        assert!(block.is_idle(), "a reusable block is idle");
         let pool = self.pools[block.lane].pool;
         let search_count = self.pools[pool].search_count as u32;
         let (prev, next) = (self.free_neighbour(block.prev), self.free_neighbour(block.next));

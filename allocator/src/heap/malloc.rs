@@ -15,7 +15,7 @@ use crate::size;
 pub struct Request {
     /// Bytes, not rounded; more than zero.
     pub requested_bytes: u64,
-    /// The stream that may use the memory without further ado.
+    /// The stream that may use the memory without synchronization.
     pub stream: Stream,
     /// How the pool is found.
     pub pool: PoolChoice,

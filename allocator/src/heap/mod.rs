@@ -267,7 +267,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    /// The device, for calls beside the heap: what it gives so is nobody's block and in no statistic.
+    /// Direct device access. Memory obtained here is not tracked.
     pub fn device_mut(&mut self) -> &mut D {
         &mut self.device
     }

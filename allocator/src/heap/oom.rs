@@ -19,7 +19,7 @@ pub struct OomReport {
     pub segment_bytes: u64,
     /// The device's memory.
     pub device_total_bytes: u64,
-    /// What of it nobody uses.
+    /// The free part of it.
     pub device_free_bytes: u64,
     /// What each process uses of the device, where that is known.
     pub processes: Vec<ProcessMemory>,

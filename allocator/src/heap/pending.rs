@@ -1,7 +1,7 @@
 //! Frees that wait: a block that other streams used is reusable only when their work is done.
 //!
-//! An event on each using stream tells (`insert_events`, `process_events`). What a graph capture holds back is in
-//! `held.rs`.
+//! An event on each using stream shows that (`insert_events`, `process_events`). Frees that a graph capture holds back
+//! are in `held.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
@@ -42,7 +42,7 @@ impl Users {
     }
 }
 
-/// A free whose completion the caller tells.
+/// A free that the caller completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
@@ -55,9 +55,9 @@ pub(super) struct Pending {
     queue_of: BTreeMap<Stream, usize>,
     /// Events in all of them.
     awaited: usize,
-    /// Blocks whose completion the caller tells (a replay: the tape knows), in the order in which a flush completes
+    /// Blocks that the caller completes (a replay: the tape has the moment), in the order in which a flush completes
     /// them.
-    told: BTreeMap<u64, BlockId>,
+    deferred: BTreeMap<u64, BlockId>,
     /// The places of tickets that were moved; the place of any other is its number.
     moved: HashMap<u64, u64, FxBuildHasher>,
     next_ticket: u64,
@@ -76,7 +76,7 @@ impl Pending {
     pub(super) fn await_word(&mut self, id: BlockId) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.told.insert(ticket.0, id);
+        self.deferred.insert(ticket.0, id);
         ticket
     }
 
@@ -84,7 +84,7 @@ impl Pending {
     pub(super) fn put_last(&mut self, ticket: Ticket) {
         if let Some(id) = self.take_word(ticket) {
             self.moved.insert(ticket.0, self.next_ticket);
-            self.told.insert(self.next_ticket, id);
+            self.deferred.insert(self.next_ticket, id);
             self.next_ticket += 1;
         }
     }
@@ -92,7 +92,7 @@ impl Pending {
     /// The block of a ticket, unless a flush completed it.
     pub(super) fn take_word(&mut self, ticket: Ticket) -> Option<BlockId> {
         let place = self.moved.remove(&ticket.0).unwrap_or(ticket.0);
-        self.told.remove(&place)
+        self.deferred.remove(&place)
     }
 
     /// Whether every use of the block was captured.
@@ -241,14 +241,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
         }
         let (now, later): (Vec<_>, BTreeMap<_, _>) = {
-            let told = std::mem::take(&mut self.pending.told).into_iter();
-            let (now, later): (Vec<_>, Vec<_>) = told.partition(|(_, id)| concerns(self, *id));
+            let deferred = std::mem::take(&mut self.pending.deferred).into_iter();
+            let (now, later): (Vec<_>, Vec<_>) = deferred.partition(|(_, id)| concerns(self, *id));
             (now, later.into_iter().collect())
         };
         if later.is_empty() {
             self.pending.moved.clear();
         }
-        self.pending.told = later;
+        self.pending.deferred = later;
         for (_, id) in now {
             self.complete_event(id);
         }
@@ -281,6 +281,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn pending_blocks(&self) -> impl Iterator<Item = BlockId> {
         let queued = self.pending.queues.iter().flat_map(|(_, queue)| queue).map(|(_, id)| *id);
         let held = self.pending.held.iter().map(|(id, _)| *id);
-        queued.chain(held).chain(self.pending.told.values().copied())
+        queued.chain(held).chain(self.pending.deferred.values().copied())
     }
 }

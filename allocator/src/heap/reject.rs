@@ -75,7 +75,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             stream: want.stream,
             pool: self.pools.id_of(want.pool),
         };
-        self.recorder.record_untold(self.stack, refused);
+        self.recorder.record_unobserved(self.stack, refused);
         self.stats.rare.num_oom_rejections += 1;
         let rejection = Rejection {
             device: self.device.id(),

@@ -29,7 +29,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Waits for pending frees and returns all unsplit segments and free pages (`release_cached_blocks`). Private pools
-    /// take part once nobody uses them, and end when they are empty; `asking` is that of the request in progress, and
+    /// take part once they have no users, and end when they are empty; `asking` is that of the request in progress, and
     /// does not.
     pub(super) fn release_cached_blocks(
         &mut self,

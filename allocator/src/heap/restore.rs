@@ -18,7 +18,7 @@ use crate::pool::{PoolIndex, Pools};
 use crate::record::Recorder;
 use settings::Compat;
 
-/// What became of a recorded block that somebody holds or awaits.
+/// How a live or pending block was restored.
 #[derive(Clone, Copy, Debug)]
 pub enum RestoredBlock {
     /// Handed out, at this address.

@@ -69,8 +69,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(addr)
     }
 
-    /// Gives back what [`open_shared`](Self::open_shared) mapped at `addr`. Whoever used it has to be done. What the
-    /// device does not take now, it is asked to take with every flush.
+    /// Gives back what [`open_shared`](Self::open_shared) mapped at `addr`. All of its users have to be done. A
+    /// page that the device does not take back now is tried again with every flush.
     ///
     /// # Errors
     /// When nothing is open there, or the device refuses.

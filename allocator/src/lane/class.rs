@@ -26,8 +26,8 @@ pub(super) const fn class_of(size_bytes: u64) -> usize {
 pub(super) struct Classes {
     /// As many as were ever needed: most streams hold small blocks only.
     classes: Vec<Class>,
-    /// What classes hold behind their first, the last in front, so that the next is taken off the end. The first list
-    /// is nobody's and stays empty.
+    /// The blocks of each class behind its first, the last in front, so that the next is taken off the end. The first
+    /// list belongs to no class and stays empty.
     others: Vec<Vec<BlockId>>,
 }
 

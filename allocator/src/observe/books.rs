@@ -1,4 +1,4 @@
-//! The memory as the entries tell it, and the recorder that hears each event once it fits.
+//! The memory as the entries describe it, and the recorder that gets each event once it fits.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,9 @@
-//! PyTorch's own allocator, told entry by entry, as the events of a tape.
+//! The trace entries of PyTorch's own allocator, converted to the events of a tape.
 //!
-//! A trace tracker hears what PyTorch's allocator did, and not all of what it was asked. Sizes of blocks follow from
-//! the state of memory ([`block_size`]); which private pool was open when, from the pools of what was handed out
-//! ([`pools`]); why segments went back to the device, from what came next ([`window`]). An importer of a snapshot
-//! concludes the same, but knows the whole trace; here a cause has to be told within a few entries.
+//! A trace tracker gets the effects of PyTorch's allocator and not all of its inputs. The sizes of blocks are inferred
+//! from the state of memory ([`block_size`]), the open private pools from the pools of allocations ([`pools`]), and the
+//! causes of released segments from the entries that follow ([`window`]). An importer of a snapshot infers the same
+//! from the whole trace; here a cause has to be known within a few entries.
 
 pub mod block_size;
 mod books;
@@ -36,12 +36,12 @@ pub struct Observer<R> {
     total_bytes: Option<u64>,
     /// A free whose completion is the first entry of the window, or may be the next entry.
     requested: Option<TraceEntry>,
-    /// Completions and losses; the next entry tells their cause.
+    /// Completions and losses; the next entry decides their cause.
     window: Vec<TraceEntry>,
     emptying: Option<Emptying>,
 }
 
-/// Somebody empties the cache.
+/// The program empties the cache.
 struct Emptying {
     pool: PoolId,
     /// How many are at it.

@@ -9,7 +9,7 @@ use super::books::Books;
 use crate::record::Recorder;
 
 pub(super) struct Pools {
-    /// Private pools that hold memory or are open, with whether somebody uses them.
+    /// Private pools that hold memory or are open, with whether they have users.
     known: Vec<(PoolId, bool)>,
     /// The pool of the scope that is taken to be open; the default pool is none.
     open: PoolId,
@@ -56,7 +56,7 @@ impl Pools {
         }
     }
 
-    /// Nobody uses the pool any more: memory of it goes back to the device.
+    /// The pool has no users any more: its memory goes back to the device.
     pub(super) fn release(&mut self, pool: PoolId, books: &mut Books<impl Recorder>) {
         if pool == self.open {
             self.enter(PoolId::DEFAULT, books);

@@ -1,6 +1,6 @@
-//! Why segments went back to the device, concluded from what follows.
+//! Infers from later entries why segments went back to the device.
 //!
-//! What PyTorch's Python functions ask for is told beforehand. What is left is the retry chain of a request that the
+//! The inputs of PyTorch's Python functions are known beforehand. That leaves the retry chain of a request that the
 //! device or the memory fraction refused, garbage collection, and a pool that ended.
 
 use trace_format::{Event, PoolId};

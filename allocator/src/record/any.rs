@@ -15,12 +15,12 @@ use super::{BlockSlot, Off, Recorder, Ring, RingRecorder};
 /// makes no difference here.
 #[derive(Debug)]
 pub enum AnyRecorder {
-    // The first, so that one comparison tells it from all others.
+    // The first, so that one comparison separates it from all others.
     /// `record:ring`, and `record:file` with a tape beside it.
     Ring(RingRecorder),
     /// `record:off`.
     Off(Off),
-    /// Either, while somebody watches.
+    /// Either, with watchers.
     Watched(Box<Watched>),
 }
 
@@ -48,7 +48,7 @@ impl AnyRecorder {
         }
     }
 
-    /// Tells `watcher` of everything from here on. `live` are the blocks that are not free, with their stream and pool.
+    /// Notifies `watcher` of every event from here on. `live` are the blocks that are not free, with stream and pool.
     pub fn watch(
         &mut self,
         id: WatchId,
@@ -65,7 +65,7 @@ impl AnyRecorder {
         }
     }
 
-    /// Tells this watcher nothing any more. Without watchers the recorder is what it was before.
+    /// Removes this watcher. Without watchers the recorder is what it was before.
     pub fn unwatch(&mut self, id: WatchId) {
         if let Self::Watched(watched) = self
             && watched.remove(id)
@@ -100,9 +100,9 @@ impl Recorder for AnyRecorder {
         }
     }
 
-    fn record_untold(&mut self, stack: StackId, event: Event) {
+    fn record_unobserved(&mut self, stack: StackId, event: Event) {
         match self {
-            Self::Watched(watched) => watched.record_untold(stack, event),
+            Self::Watched(watched) => watched.record_unobserved(stack, event),
             other => other.record(stack, event),
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_names_the_place_of_its_block_and_both_halves_are_told() {
+    fn a_free_names_the_place_of_its_block_and_both_halves_are_recorded() {
         let log = Log::default();
         let mut recorder = AnyRecorder::Off(Off);
         recorder.watch(WatchId(1), Box::new(log.clone()), [(Addr(1), PLACE)].into_iter());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_hears_nothing_and_without_watchers_the_recorder_is_plain() {
+    fn a_removed_watcher_gets_nothing_and_without_watchers_the_recorder_is_plain() {
         let (first, second) = (Log::default(), Log::default());
         let mut recorder = AnyRecorder::Off(Off);
         recorder.watch(WatchId(1), Box::new(first.clone()), [].into_iter());

@@ -1,7 +1,7 @@
 //! Time for records: ticks that cost little to read, and what turns them into Unix time later.
 //!
 //! Unix time here is the wall clock as it stood when the process first looked, and steady from there on: it goes on
-//! while the machine is suspended and does not jump when somebody sets the clock.
+//! while the machine is suspended and does not jump when the clock is set.
 
 use std::fs;
 use std::path::Path;
@@ -53,7 +53,7 @@ pub struct Calibration {
     pub ns_per_tick: f64,
 }
 
-/// A slope that differs by more than this from the known one means that somebody set the wall clock, or that the ticks
+/// A slope that differs by more than this from the known one means that the wall clock was set, or that the ticks
 /// are another machine's.
 const SLOPE_TOLERANCE: f64 = 1e-3;
 

@@ -6,7 +6,7 @@ use trace_format::{BaseState, Record};
 
 use super::ring::{RingError, RingInfo, RingReader};
 
-/// What a follower is told, in the ring's order.
+/// An item for a follower, in the ring's order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Followed {
     /// The state that all later records start from, until there is another, and what the ring said about itself then.

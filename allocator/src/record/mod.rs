@@ -45,8 +45,8 @@ pub trait Recorder: Send {
         let _ = slot;
         self.record(stack, event);
     }
-    /// Records an event that PyTorch's trace has no entry of, so that none is told of it who watches for those.
-    fn record_untold(&mut self, stack: StackId, event: Event) {
+    /// Records an event without notifying trace watchers; PyTorch's trace has no equivalent.
+    fn record_unobserved(&mut self, stack: StackId, event: Event) {
         self.record(stack, event);
     }
     /// The id of `text` on this tape. Slow path only.

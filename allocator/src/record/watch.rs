@@ -1,7 +1,7 @@
-//! Those who want to be told of every event as it happens: PyTorch's memory history and its trace trackers.
+//! Watchers of every event as it happens: PyTorch's memory history and its trace trackers.
 //!
-//! They hear it in PyTorch's words (`c10::cuda::CUDACachingAllocator::TraceEntry`), on the thread that acts and under
-//! the heap's lock. While nobody watches, none of this is on the way of an allocation.
+//! They get it in PyTorch's terms (`c10::cuda::CUDACachingAllocator::TraceEntry`), on the thread that acts and under
+//! the heap's lock. Without watchers, none of this is on an allocation's path.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,7 +27,7 @@ pub enum TraceAction {
     SegmentMap = 5,
     /// Memory was taken out of an expandable segment.
     SegmentUnmap = 6,
-    /// Somebody took a snapshot; the size is what was active.
+    /// A snapshot was taken; the size is the active memory.
     Snapshot = 7,
     /// Memory could not be had; the size is the request's, rounded, and the address says how much the device had free.
     Oom = 8,
@@ -70,7 +70,7 @@ pub struct TraceEntry {
     pub stack: StackId,
 }
 
-/// Is told of every trace entry. It must not call the heap, which is locked.
+/// Called with every trace entry. It must not call the heap, which is locked.
 pub trait Watcher: Send {
     /// One more entry.
     fn see(&mut self, entry: &TraceEntry);
@@ -82,7 +82,7 @@ pub struct WatchId(pub u64);
 
 type Place = (Stream, PoolId);
 
-/// A recorder, and those who are told besides.
+/// A recorder and its watchers.
 pub struct Watched {
     pub(super) recorder: AnyRecorder,
     watchers: Vec<(WatchId, Box<dyn Watcher>)>,
@@ -111,7 +111,7 @@ impl Watched {
         self.watchers.push((id, watcher));
     }
 
-    /// Whether nobody watches any more.
+    /// Whether there are no watchers left.
     pub(super) fn remove(&mut self, id: WatchId) -> bool {
         self.watchers.retain(|(other, _)| *other != id);
         self.watchers.is_empty()
@@ -211,7 +211,7 @@ impl Recorder for Watched {
         self.tell(stack, &event);
     }
 
-    fn record_untold(&mut self, stack: StackId, event: Event) {
+    fn record_unobserved(&mut self, stack: StackId, event: Event) {
         self.recorder.record(stack, event);
     }
 

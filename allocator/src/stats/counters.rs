@@ -1,5 +1,5 @@
 //! The statistics as the heap keeps them: an allocation and its free move six numbers each way, the rest is derived
-//! when somebody asks.
+//! on request.
 //!
 //! What is active is what callers hold and what waits for other streams, so the active counters are kept only as far
 //! as something waits. While nothing does, both peaks are one.

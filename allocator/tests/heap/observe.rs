@@ -1,4 +1,4 @@
-//! An observer that hears a heap's events in PyTorch's words writes the tape that the heap itself writes.
+//! An observer that gets a heap's events in PyTorch's terms writes the tape that the heap itself writes.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use trace_format::{Addr, BaseState, Event, PoolId, StackId, Stream, StringId};
 
 use crate::support::{Dice, MIB, device, seed};
 
-/// What an observer is told.
+/// The entries for an observer.
 #[derive(Clone, Copy, Debug)]
 enum Heard {
     Entry(TraceEntry),
@@ -32,21 +32,21 @@ impl Watcher for Ear {
     }
 }
 
-/// Keeps the heap's own events and tells the ear of them.
+/// Keeps the heap's own events and forwards them to the watchers.
 struct Both {
     own: Memory,
-    told: AnyRecorder,
+    watched: AnyRecorder,
 }
 
 impl Recorder for Both {
     fn record(&mut self, stack: StackId, event: Event) {
         self.own.record(stack, event);
-        self.told.record(stack, event);
+        self.watched.record(stack, event);
     }
 
     fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
         self.own.record_block(slot, stack, event);
-        self.told.record_block(slot, stack, event);
+        self.watched.record_block(slot, stack, event);
     }
 
     fn intern(&mut self, text: &str) -> StringId {
@@ -56,9 +56,9 @@ impl Recorder for Both {
 
 fn heap(capacity_bytes: u64, config: &Config) -> (Heap<SimDevice, Both>, Log) {
     let log = Log::default();
-    let mut told = AnyRecorder::Off(Off);
-    told.watch(WatchId(1), Box::new(Ear(Arc::clone(&log))), [].into_iter());
-    let both = Both { own: Memory::default(), told };
+    let mut watched = AnyRecorder::Off(Off);
+    watched.watch(WatchId(1), Box::new(Ear(Arc::clone(&log))), [].into_iter());
+    let both = Both { own: Memory::default(), watched };
     (Heap::new(device(capacity_bytes), config.clone(), both).expect("the device answers"), log)
 }
 
@@ -170,7 +170,7 @@ fn it_writes_what_the_heap_writes() {
     }
 }
 
-/// The heap's segments as a state tells them: of free blocks nothing but their place.
+/// The heap's segments as a state has them: of free blocks only their place.
 fn without_free(heap: &Heap<SimDevice, Both>) -> Vec<trace_format::SegmentState> {
     let segments = heap.segments(PoolId::DEFAULT);
     trace_format::State::from_segments(&segments).expect("whole").segments()

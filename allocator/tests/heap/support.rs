@@ -17,10 +17,10 @@ pub(crate) const GIB: u64 = 1 << 30;
 
 pub(crate) type TestHeap = Heap<SimDevice, Memory>;
 
-/// A device whose events are done when told, with one peer.
+/// A device whose events are done on request, with one peer.
 pub(crate) fn device(capacity_bytes: u64) -> SimDevice {
     SimDevice::new(SimConfig {
-        events: EventPolicy::WhenTold,
+        events: EventPolicy::OnRequest,
         peers: vec![DeviceId(1)],
         ..SimConfig::with_capacity(capacity_bytes)
     })

@@ -168,7 +168,7 @@ impl<E: Encode> Document<'_, '_, E> {
         let categories = Categories::of(device.base, device.records);
         let is_alloc = |record: &Record| matches!(record.event, Event::Alloc { .. });
         let is_unknown = |(at, record)| is_alloc(record) && categories.of_alloc(at).is_none();
-        let tells_categories =
+        let has_categories =
             !categories.is_empty() && device.records.iter().enumerate().any(is_unknown);
         for (at, record) in device.records.iter().enumerate() {
             let (action, addr, size, (stream, pool)) = match record.event {
@@ -210,7 +210,7 @@ impl<E: Encode> Document<'_, '_, E> {
                 }
                 _ => continue,
             };
-            let category = (tells_categories && is_alloc(record))
+            let category = (has_categories && is_alloc(record))
                 .then(|| categories.of_alloc(at).map_or("unknown", Category::name));
             self.entry(record, &Line { action, addr: addr.0, size, stream, pool, category })?;
         }

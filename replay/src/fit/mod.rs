@@ -114,7 +114,7 @@ pub struct OnDevice {
     pub num_alloc_retries: i64,
 }
 
-/// Finds what the run needs under each strategy, several at a time. `progress` hears of each replay.
+/// Finds what the run needs under each strategy, several at a time. `progress` is called after each replay.
 ///
 /// # Errors
 /// When the tape contradicts itself, or a strategy cannot start where memory has no end.

@@ -3,7 +3,7 @@
 //! - A tape's **private pool** is a pool of the model's own, with memory that no other pool is given: what a CUDA graph
 //!   has addresses of stays. It ends with its last user and its last block, and its memory goes back. That it lends
 //!   blocks when memory is short, or never splits them, are PyTorch's own options; models have no notion of them.
-//! - **`record_stream`** shows on a tape as a deferred free: the model hears of the free when it completes.
+//! - **`record_stream`** shows on a tape as a deferred free: the model gets the free when it completes.
 //! - **Short of memory**: all deferred frees are waited for, every pool returns what its policy can return, and the
 //!   request is tried once more. Where that fails too, memory is out.
 //! - **Captures** are not seen: what they hold back is on the tape as deferred frees.
@@ -236,7 +236,7 @@ impl<M: Model> Strategy for Hosted<M> {
                 starts.push((block.addr, start));
             }
         }
-        // Whoever has no users left ends with its last block, as at any other time.
+        // A pool without users ends with its last block, as at any other time.
         for state in base.pools.iter().filter(|state| state.use_count == 0) {
             if let Some(at) = self.room(state.pool) {
                 self.drop_users(at, self.rooms[at].users);

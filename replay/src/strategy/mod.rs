@@ -27,7 +27,7 @@ pub use hosted::Hosted;
 pub use native::Native;
 pub use table::{Choice, Row, StrategyError, TABLE};
 
-/// What became of a recorded block that somebody held or awaited at the start.
+/// How a block that was live or pending at the start was restored.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<B, T> {
     /// Handed out.
@@ -41,7 +41,7 @@ pub type Starts<S> = Vec<(Addr, Start<<S as Strategy>::Block, <S as Strategy>::T
 
 /// How requests become placements.
 ///
-/// What all keep to, the replay rule: the memory of a deferred free is used by nobody before it completes, or before
+/// All strategies keep the replay rule: the memory of a deferred free is not used again before it completes, or before
 /// the strategy waited for the device (out of memory, or an emptied cache), which completes all deferred frees. A
 /// request that finds no memory is out of memory after one such wait; nothing else fails.
 pub trait Strategy {
@@ -49,7 +49,7 @@ pub trait Strategy {
     const GRANULE_BYTES: u64;
     /// A block handed out.
     type Block: Copy + fmt::Debug;
-    /// A free whose completion the tape tells.
+    /// A free that completes when the tape says so.
     type Ticket: Copy + fmt::Debug;
 
     /// Takes over what was there at the start; called once, first.
@@ -70,7 +70,7 @@ pub trait Strategy {
     /// When the device fails other than by being full, or the pool cannot be used.
     fn malloc(&mut self, request: &Request) -> Result<Option<Self::Block>, AllocError>;
 
-    /// Takes back a block that nobody uses any more, but work that its own stream has before it.
+    /// Takes back a block that only earlier work of its own stream still uses.
     ///
     /// # Errors
     /// When it is not handed out.

@@ -164,7 +164,7 @@ impl<R: Witness> Strategy for Native<R> {
         let heap = &mut self.heap;
         match *event {
             Event::PoolCreate { pool, .. } => heap.create_pool(pool, None),
-            // Requests of a tape name their pool, so the scope's filter takes nobody.
+            // Requests of a tape name their pool, so the scope's filter takes no stream.
             Event::PoolBegin { pool, filter } => heap.begin_pool(pool, filter, Arc::new(|_| false)),
             Event::PoolEnd { pool } => heap.end_pool(pool),
             Event::PoolRelease { pool } => heap.release_pool(pool),

@@ -24,7 +24,7 @@ pub struct Row {
 /// A strategy that cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum StrategyError {
-    /// Nobody knows the name.
+    /// There is no strategy of this name.
     #[error("there is no strategy `{name}`; known: {}", names())]
     Unknown {
         /// What was asked for.

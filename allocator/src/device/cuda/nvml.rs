@@ -19,7 +19,7 @@ type Code = c_uint;
 const SUCCESS: Code = 0;
 const INSUFFICIENT_SIZE: Code = 7;
 
-/// Processes come and go between two questions; nobody waits for them to stop.
+/// Processes start and end between two queries.
 const ATTEMPTS: u32 = 4;
 
 /// `nvmlProcessInfo_v1_t`.
@@ -89,8 +89,7 @@ impl Nvml {
     }
 }
 
-/// What each process uses of the GPU with this PCI address, in NVML's order; empty where nobody
-/// knows.
+/// Memory of each process on the GPU with this PCI address, in NVML's order; empty where that is unknown.
 pub(super) fn processes(domain: i32, bus: i32, device: i32) -> Vec<ProcessMemory> {
     let pci = format!("{domain:08X}:{bus:02X}:{device:02X}.0");
     let found = Nvml::get().and_then(|nvml| nvml.processes(&pci)).unwrap_or_default();

@@ -20,7 +20,7 @@ pub(super) fn handle_type(share: HandleType) -> CUmemAllocationHandleType {
     }
 }
 
-/// Gives back an exported handle. One of the fabric is a number that nobody holds.
+/// Gives back an exported handle. A fabric handle is a plain number and holds nothing.
 pub(super) fn close(handle: ShareableHandle) {
     if let ShareableHandle::PosixFd(descriptor) = handle {
         // SAFETY: the driver gave this descriptor to the caller of `export`, who closes it once.

@@ -15,7 +15,7 @@ pub enum EventPolicy {
     /// After this many queries that say "not ready".
     AfterQueries(u32),
     /// When [`SimDevice::complete`](super::SimDevice::complete) says so.
-    WhenTold,
+    OnRequest,
 }
 
 /// A simulated device's properties. Whatever the policy, an event that is synchronised with is done.

@@ -49,7 +49,7 @@ impl Events {
             (None, EventPolicy::AfterQueries(queries_left)) => {
                 State::Pending { stream, queries_left }
             }
-            (None, EventPolicy::WhenTold) => State::Pending { stream, queries_left: u32::MAX },
+            (None, EventPolicy::OnRequest) => State::Pending { stream, queries_left: u32::MAX },
         };
         if matches!(state, State::Pending { .. }) {
             self.pending.entry(stream).or_default().insert(event.0);
@@ -60,12 +60,12 @@ impl Events {
 
     /// Whether the event is done; each "no" counts towards [`EventPolicy::AfterQueries`].
     pub(super) fn query(&mut self, event: EventId) -> Result<bool, DeviceError> {
-        let when_told = self.policy == EventPolicy::WhenTold;
+        let on_request = self.policy == EventPolicy::OnRequest;
         match self.live.get_mut(&event) {
             None => Err(unknown(DeviceCall::EventQuery, event)),
             Some(State::Captured(_)) => Err(is_captured(DeviceCall::EventQuery)),
             Some(State::Done) => Ok(true),
-            Some(State::Pending { .. }) if when_told => Ok(false),
+            Some(State::Pending { .. }) if on_request => Ok(false),
             Some(State::Pending { stream, queries_left: 0 }) => {
                 let stream = *stream;
                 self.complete_until(stream, event.0);

@@ -154,7 +154,7 @@ impl SimDevice {
         self.memory.owns(addr)
     }
 
-    /// Declares an event done, with everything recorded before it on its stream; for [`EventPolicy::WhenTold`].
+    /// Declares an event done, with everything recorded before it on its stream; for [`EventPolicy::OnRequest`].
     ///
     /// # Errors
     /// The event is not known.

@@ -232,7 +232,7 @@ fn a_lagging_event_says_not_ready_that_many_times() {
 
 #[test]
 fn a_done_event_means_that_earlier_ones_of_its_stream_are_done() {
-    let mut sim = with_events(EventPolicy::WhenTold);
+    let mut sim = with_events(EventPolicy::OnRequest);
     let early = sim.event_record(Stream(7)).unwrap();
     let other = sim.event_record(Stream(8)).unwrap();
     let late = sim.event_record(Stream(7)).unwrap();
@@ -249,7 +249,7 @@ fn a_done_event_means_that_earlier_ones_of_its_stream_are_done() {
 
 #[test]
 fn freeing_memory_waits_for_the_device() {
-    let mut sim = with_events(EventPolicy::WhenTold);
+    let mut sim = with_events(EventPolicy::OnRequest);
     let addr = sim.malloc(1).unwrap();
     let event = sim.event_record(Stream(7)).unwrap();
     sim.free(addr).unwrap();

@@ -125,7 +125,7 @@ impl Tables {
     ) -> Option<BaseState> {
         let Self { segments, pools_state, time_ns, next: _ } = self;
         let PoolsState { mut pools, scopes, settings, memory_fraction, .. } = pools_state;
-        // A pool that nobody holds exists only for its segments.
+        // A pool without users exists only for its segments.
         pools.retain(|state| {
             state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)
         });

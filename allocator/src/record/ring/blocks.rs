@@ -18,12 +18,12 @@ pub(super) type Row<W> = [W; SLOT_WORDS];
 /// Enters a block by the words of its allocation, whose record was published.
 #[inline]
 pub(super) fn put<W: Word>(row: &Row<W>, words: &Payload) {
-    // Whoever sees one of the stores below sees the head behind the record.
+    // A reader that sees one of the stores below sees the head behind the record.
     W::fence(Ordering::Release);
     for (word, value) in row[1..].iter().zip(&words[1..]) {
         word.store(*value, Ordering::Relaxed);
     }
-    // Whoever sees this sees no address of an earlier block.
+    // A reader that sees this sees no address of an earlier block.
     row[0].store(words[0], Ordering::Release);
 }
 

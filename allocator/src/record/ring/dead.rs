@@ -1,7 +1,7 @@
-//! Rings of processes that died: evidence for `vramtape recover`, and memory that nobody else gives back.
+//! Rings of processes that died: evidence for `vramtape recover`, and memory that stays in use until it is removed.
 //!
-//! Whoever makes a ring looks first what dead ones there are: those that were written last stay, as many as fit into
-//! a limit, for a week. What goes is said.
+//! Creating a ring first prunes rings of dead processes: the newest are kept for a week, up to a size limit. Removals
+//! are logged.
 
 use std::fs;
 use std::io;

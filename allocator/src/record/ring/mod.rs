@@ -75,7 +75,7 @@ pub struct RingOptions {
     pub slots: usize,
 }
 
-/// A ring as its own process sees it, shared between its recorder and whoever reads it.
+/// A ring in its own process, shared between its recorder and its readers.
 #[derive(Debug)]
 pub struct Ring {
     region: Region,
@@ -178,7 +178,7 @@ impl Ring {
         stack.inspect(|id| self.tell_stack(*id)).unwrap_or(StackId::NONE)
     }
 
-    /// Sees to it that whoever reads the ring knows this stack of the ring's [`NameTable`]. To be called before the
+    /// Writes this stack of the ring's [`NameTable`] where readers find it. To be called before the
     /// heap's lock is taken to record something with it.
     #[inline]
     pub fn tell_stack(&self, id: StackId) {

@@ -18,10 +18,10 @@ use trace_format::DeviceId;
 
 use super::dead::{self, Limits};
 
-/// Where rings lie unless told otherwise.
+/// The default folder of rings.
 const RING_DIR: &str = "/dev/shm";
 
-/// The environment variable that names another folder, for whoever makes rings and for whoever looks for them.
+/// The environment variable that names another folder, for writers and readers of rings.
 pub const RING_DIR_VARIABLE: &str = "VRAMTAPE_RINGS";
 
 /// The folder for rings, given what the variable says: `/dev/shm` where it says nothing, or is empty.
@@ -74,7 +74,7 @@ impl Place {
             if (made.dev(), made.ino()) != (locked.dev(), locked.ino()) {
                 return Err(io::Error::other("another file took the ring's name"));
             }
-            // Somebody who asks whether this ring is live may hold the lock for a moment.
+            // A process that checks whether this ring is live may hold the lock for a moment.
             flock(&lock, FlockOperation::LockExclusive)?;
             fallocate(&file, FallocateFlags::empty(), 0, size_bytes)?;
             Ok(lock)

@@ -60,7 +60,7 @@ impl Table {
             return;
         }
         let (fixed, rows) = copy.split_at(FIXED_WORDS);
-        // Whoever sees one of the stores below sees the head behind the record.
+        // A reader that sees one of the stores below sees the head behind the record.
         fence(Ordering::Release);
         store(fixed, state.fixed_words(next));
         for place in std::mem::take(&mut changed[(count & 1) as usize]) {

@@ -221,8 +221,8 @@ impl RingReader {
         Ok((base, next))
     }
 
-    /// What a tape of the ring says about itself: process, settings as they were at first, the device. `None` where
-    /// nobody [said](super::Ring::describe) it.
+    /// The metadata of a tape of the ring: process, settings at the start, device. `None` before
+    /// [`describe`](super::Ring::describe).
     pub fn meta(&mut self) -> Option<&Meta> {
         self.read_texts();
         self.meta.as_ref()

@@ -39,7 +39,7 @@ impl Region {
         Self::new(MmapOptions::new().populate().map_raw(file)?, shape)
     }
 
-    /// The same in memory that nobody else sees.
+    /// The same in private memory.
     pub(super) fn anonymous(shape: Shape) -> io::Result<Self> {
         let size_bytes = Self::size_bytes(shape).ok_or(io::ErrorKind::OutOfMemory)?;
         let map: MmapMut = MmapOptions::new().len(size_bytes as usize).populate().map_anon()?;
@@ -73,7 +73,7 @@ impl Region {
     #[inline]
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page-aligned, lives as long as `self`, and holds `len / 8` whole words. They are
-        // valid for any bit pattern, and nobody touches them but through atomics: this module hands out nothing else,
+        // valid for any bit pattern, and every access to them is atomic: this module hands out nothing else,
         // and other processes only read the file. It is this process's own, and we never truncate it, so no access
         // faults.
         #[allow(unsafe_code)]
@@ -156,7 +156,7 @@ impl Region {
             .then(|| unsafe { self.row_at(self.blocks_start + at as usize * SLOT_WORDS) })
     }
 
-    /// Writes record `number` and tells readers. One writer at a time.
+    /// Writes record `number` and publishes it. One writer at a time.
     #[inline]
     pub(super) fn publish(&self, number: u64, words: &Payload) {
         slot::publish(self.word(Word::Head), self.slot(number), number, words);

@@ -181,7 +181,7 @@ impl Table {
     pub(super) fn apply(&mut self, region: &Region, change: Change) {
         let version = region.word(Word::SegmentsVersion);
         let before = version.load(Ordering::Relaxed);
-        // Whoever sees one of the stores below sees the head behind the record, and the odd version.
+        // A reader that sees one of the stores below sees the head behind the record, and the odd version.
         fence(Ordering::Release);
         version.store(before + 1, Ordering::Relaxed);
         fence(Ordering::Release);

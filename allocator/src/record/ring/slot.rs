@@ -41,7 +41,7 @@ pub(super) fn publish<W: Word, const N: usize>(
     number: u64,
     words: &[u64; N],
 ) {
-    // Whoever sees one of the words below sees a head of `number` at least.
+    // A reader that sees one of the words below sees a head of at least `number`.
     W::fence(Ordering::Release);
     for (word, value) in slot.iter().zip(words) {
         word.store(*value, Ordering::Relaxed);

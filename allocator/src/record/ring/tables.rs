@@ -1,4 +1,4 @@
-//! What a ring has told its readers of the process's names: each string, frame and stack once, before the first record
+//! Names of the process that a ring has for its readers: each string, frame and stack once, before the first record
 //! that names it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,18 +16,18 @@ pub(super) struct Tables {
     names: Arc<NameTable>,
     /// A bit for each stack, read without the lock; there once a stack is.
     stacks: OnceLock<Box<[AtomicU64]>>,
-    told: Mutex<Told>,
+    written: Mutex<Written>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct Written {
     strings: Bits,
     frames: Bits,
 }
 
 impl Tables {
     pub(super) fn new(names: Arc<NameTable>) -> Self {
-        Self { names, stacks: OnceLock::new(), told: Mutex::default() }
+        Self { names, stacks: OnceLock::new(), written: Mutex::default() }
     }
 
     pub(super) fn names(&self) -> &NameTable {
@@ -36,12 +36,12 @@ impl Tables {
 
     /// The number of `text`, which readers know from here on; 0 where there is no room for it.
     pub(super) fn intern(&self, region: &Region, text: &str) -> StringId {
-        let mut told = self.lock();
+        let mut written = self.lock();
         let Some(id) = self.names.string(text) else {
             region.set(Word::TextMissing, region.get(Word::TextMissing) + 1);
             return StringId(0);
         };
-        self.tell_string(region, &mut told, id);
+        self.write_string(region, &mut written, id);
         id
     }
 
@@ -54,13 +54,13 @@ impl Tables {
     /// Sees to it that readers know the stack.
     #[inline]
     pub(super) fn tell(&self, region: &Region, id: StackId) {
-        if !self.is_told(id) {
+        if !self.is_written(id) {
             self.tell_stack(region, id);
         }
     }
 
     #[inline]
-    fn is_told(&self, id: StackId) -> bool {
+    fn is_written(&self, id: StackId) -> bool {
         let (word, bit) = (id.0 as usize / 64, id.0 % 64);
         let Some(stacks) = self.stacks.get() else { return false };
         stacks.get(word).is_none_or(|word| word.load(Ordering::Acquire) & 1 << bit != 0)
@@ -68,7 +68,7 @@ impl Tables {
 
     #[cold]
     fn tell_stack(&self, region: &Region, id: StackId) {
-        let mut told = self.lock();
+        let mut written = self.lock();
         let stacks = self.stacks.get_or_init(|| {
             // Number 0 is none and needs no telling.
             let words = (0..=STACKS_MAX / 64).map(|word| AtomicU64::new((word == 0).into()));
@@ -76,39 +76,39 @@ impl Tables {
         });
         let mut new = Vec::new();
         let mut next = id;
-        while !self.is_told(next) {
+        while !self.is_written(next) {
             let Some(node) = self.names.node(next) else { break };
             new.push((next, node));
             next = node.caller;
         }
         for (id, node) in new.into_iter().rev() {
-            if told.frames.insert(node.frame.0)
+            if written.frames.insert(node.frame.0)
                 && let Some(frame) = self.names.frame_of(node.frame)
             {
-                self.tell_frame(region, &mut told, node.frame, frame);
+                self.write_frame(region, &mut written, node.frame, frame);
             }
             text::append(region, &Entry::Stack(id, node.caller, node.frame));
             stacks[id.0 as usize / 64].fetch_or(1 << (id.0 % 64), Ordering::Release);
         }
     }
 
-    fn tell_frame(&self, region: &Region, told: &mut Told, id: FrameId, frame: Frame) {
-        self.tell_string(region, told, frame.name);
-        self.tell_string(region, told, frame.filename);
+    fn write_frame(&self, region: &Region, written: &mut Written, id: FrameId, frame: Frame) {
+        self.write_string(region, written, frame.name);
+        self.write_string(region, written, frame.filename);
         text::append(region, &Entry::Frame(id, frame));
     }
 
-    fn tell_string(&self, region: &Region, told: &mut Told, id: StringId) {
+    fn write_string(&self, region: &Region, written: &mut Written, id: StringId) {
         if let Some(text) = self.names.text(id)
-            && told.strings.insert(id.0)
+            && written.strings.insert(id.0)
         {
             text::append(region, &Entry::String(id, text.as_bytes().to_vec()));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, Written> {
         // Every change is complete before anything can panic.
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -25,7 +25,7 @@ impl Mark {
     /// This thread's.
     #[inline]
     pub(super) fn here() -> Self {
-        // Whoever has the pointer of a thread that ended was begun after it, and sees that it did.
+        // A thread that reuses the pointer of one that ended began after that end, and sees it.
         Self { pointer: pointer(), ended: ENDED.0.load(Ordering::Relaxed) }
     }
 }

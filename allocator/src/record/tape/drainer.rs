@@ -1,4 +1,4 @@
-//! The tape's thread: from the rings into the file, until it is told to stop.
+//! The tape's thread: from the rings into the file, until it is stopped.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

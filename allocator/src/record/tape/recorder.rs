@@ -222,7 +222,7 @@ impl TapeRecorder {
                 let _ended = Ended(Arc::clone(&shared));
                 let parts = Parts::begin(file, meta, max_bytes)?;
                 let drainer = Drainer { parts, feeds: Vec::new(), shared, clock };
-                // Nobody but a panicking caller would not listen.
+                // The receiver is gone only if the caller panicked.
                 let _ = started.send(());
                 drainer.run_to_end()
             }

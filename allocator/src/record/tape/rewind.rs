@@ -163,7 +163,7 @@ impl Rewind {
             segment.blocks.clear();
         }
         let segments = tile(segments, self.live.into_values().collect())?;
-        // A pool that nobody holds exists only for its segments.
+        // A pool without users exists only for its segments.
         self.base.pools.retain(|state| {
             state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)
         });

@@ -249,7 +249,7 @@ fn strings_and_stacks_arrive_under_the_tapes_own_numbers() {
     assert_eq!((device, tables.string(name)), (DeviceId(3), Some("forward")));
     let frame = tables.frame(tables.stack(mark.stack).unwrap()[0]).unwrap();
     assert_eq!((frame.name, frame.filename, frame.line), ("forward", "model.py", 41));
-    assert_eq!(records[1].1.stack, StackId::NONE, "a stack that nobody interned");
+    assert_eq!(records[1].1.stack, StackId::NONE, "a stack that was not interned");
     assert_eq!(reader.meta().devices[0].name, "a model");
 }
 
@@ -351,7 +351,7 @@ fn a_ring_is_saved_while_it_turns() {
     });
 }
 
-/// What a killed process leaves: its tape without the last bytes, and its ring, as copies that nobody locks.
+/// What a killed process leaves: its tape without the last bytes, and its ring, as copies without a lock.
 fn killed(dir: &Path, tape: &Path, model: &SharedModel) -> (PathBuf, PathBuf) {
     let (torn, ring) = (dir.join("torn.vtape"), dir.join("dead.ring"));
     let whole = std::fs::read(tape).unwrap();

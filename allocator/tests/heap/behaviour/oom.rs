@@ -58,7 +58,7 @@ fn a_refusal_names_the_fraction_and_what_private_pools_cache() {
 }
 
 #[test]
-fn a_refusal_names_the_processes_where_somebody_knows_them() {
+fn a_refusal_names_the_processes_where_they_are_known() {
     let mut heap = heap(100 * MIB, Config::default());
     let AllocError::OutOfMemory(mut report) = heap.try_take(101 * MIB).expect_err("full") else {
         panic!("memory is out")
@@ -80,7 +80,7 @@ fn explanation(refusal: &AllocError) -> String {
 }
 
 #[test]
-fn the_explanation_tells_fragmentation_from_memory_in_use() {
+fn the_explanation_separates_fragmentation_from_memory_in_use() {
     let mut heap = heap(100 * MIB, Config::default());
     let first = heap.take(40 * MIB);
     let held = heap.take(50 * MIB);
@@ -179,7 +179,7 @@ fn a_rejection_ends_the_request_before_anything_is_returned() {
 }
 
 #[test]
-fn nobody_who_watches_pytorchs_trace_hears_of_a_rejection() {
+fn watchers_of_pytorchs_trace_get_no_rejection() {
     let mut recorder = AnyRecorder::Off(Off);
     let log = Log::default();
     recorder.watch(WatchId(1), Box::new(log.clone()), std::iter::empty());

@@ -63,7 +63,7 @@ fn a_request_may_name_its_pool() {
 }
 
 #[test]
-fn a_pool_keeps_its_cache_until_nobody_uses_it() {
+fn a_pool_keeps_its_cache_until_its_last_user_leaves() {
     let mut heap = scoped(GIB, Config::default());
     let block = heap.take(40 * MIB);
     heap.give(block);

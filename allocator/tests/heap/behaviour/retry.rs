@@ -39,7 +39,7 @@ fn enough_oversize_blocks_go_before_everything_does() {
     for addr in [small, middle, large, other] {
         heap.give(addr);
     }
-    // 6 MiB are free. 70 need the largest two, and the other stream's block is nobody's business.
+    // 6 MiB are free. 70 need the largest two, and the other stream's block is left alone.
     let taken = heap.take(70 * MIB);
     assert_eq!(counts(&heap), (0, 0, 0), "no flush");
     let device = heap.device_mut();

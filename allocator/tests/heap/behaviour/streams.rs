@@ -106,13 +106,13 @@ fn a_flush_waits_for_every_stream() {
 }
 
 #[test]
-fn a_told_free_waits_for_the_word_or_for_a_flush() {
+fn a_deferred_free_waits_for_its_completion_or_for_a_flush() {
     let mut heap = plain();
     let [first, second] = [40, 50].map(|mib| heap.take(mib * MIB));
-    let told = heap.free_deferred(first, StackId::NONE).expect("live");
+    let ticket = heap.free_deferred(first, StackId::NONE).expect("live");
     let flushed = heap.free_deferred(second, StackId::NONE).expect("live");
     assert_ne!(heap.take(40 * MIB), first);
-    heap.complete_free(told);
+    heap.complete_free(ticket);
     assert_eq!(heap.take(40 * MIB), first);
     heap.flush();
     assert_eq!(heap.device_mut().allocation_bytes(second), None);

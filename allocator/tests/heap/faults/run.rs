@@ -65,7 +65,7 @@ impl Run {
         self.note(flushed);
     }
 
-    /// The device's own calls, which are nobody's step: a fault that strikes here is the harness's.
+    /// Direct calls of the device, apart from the steps: a fault here is the harness's.
     pub(super) fn stream_done(&mut self, stream: u64) {
         let done = self.heap.device_mut().stream_synchronize(Stream(stream));
         self.note(done);

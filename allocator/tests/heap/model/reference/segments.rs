@@ -148,7 +148,7 @@ impl Reference {
 
     /// `emptyCache`.
     pub(crate) fn empty_cache(&mut self, pool: PoolId) -> Result<(), DeviceError> {
-        if pool.is_default() && self.somebody_captures() {
+        if pool.is_default() && self.is_capturing() {
             return self.release_freeable(pool, None);
         }
         self.release_cached(pool, None)
@@ -180,7 +180,7 @@ impl Reference {
                 if id != pool {
                     continue;
                 }
-                if !self.somebody_captures() {
+                if !self.is_capturing() {
                     self.synchronize_events(Some(id))?;
                 }
             }

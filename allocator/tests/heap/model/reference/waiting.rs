@@ -28,7 +28,7 @@ impl Reference {
         Ok(taking(ScopeFilter::Unknown) && self.device.capture(stream)?.is_some())
     }
 
-    pub(super) fn somebody_captures(&self) -> bool {
+    pub(super) fn is_capturing(&self) -> bool {
         let thread_only = |kind| kind == ScopeFilter::Thread && !self.is_2_11();
         self.scopes.iter().any(|scope| !thread_only(scope.kind))
     }
@@ -89,7 +89,7 @@ impl Reference {
 
     /// `insert_events_deferred_until_no_capture`.
     fn insert_deferred_events(&mut self) -> Result<(), DeviceError> {
-        if self.somebody_captures() {
+        if self.is_capturing() {
             return Ok(());
         }
         for (addr, _) in std::mem::take(&mut self.deferred) {
