@@ -54,7 +54,7 @@ def activate() -> None:
 
 
 def announce() -> None:
-    """Says of all known parameters, gradients and optimizer states where they are now."""
+    """Categorizes the memory of all known parameters, gradients and optimizer states."""
     for optimizer in list(_optimizers):
         _say(PARAMETER, _parameters(optimizer))
         _say(GRADIENT, _gradients(optimizer))
@@ -156,7 +156,7 @@ def _states(optimizer: torch.optim.Optimizer) -> Iterable[Any]:
 
 
 def _say(category: int, tensors: Iterable[Any]) -> None:
-    """Says what these tensors' memory holds, a call for each device."""
+    """Categorizes the memory of these tensors, one call for each device."""
     addresses: dict[int, list[int]] = {}
     for tensor in tensors:
         local = getattr(tensor, "_local_tensor", tensor)  # A DTensor's part of this rank.

@@ -34,7 +34,7 @@ def replay(
     trust_factor: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
-    """Says what a run would have reserved under one setting.
+    """Replays a run under one setting and returns the memory that it reserves.
 
     :param run: a tape, a PyTorch memory snapshot, a log of RMM or a problem of minimalloc, also .zst or .gz
     :param strategy: how requests become placements, ``NAME`` or ``NAME:SETTINGS``; as recorded if left out
@@ -107,7 +107,7 @@ def waste(
     trust_factor: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
-    """Says where a run's reserved memory goes, byte for byte, at the peak, out of memory and over time.
+    """Breaks down a run's reserved memory, byte for byte, at the peak, out of memory and over time.
 
     :param strategy: ``native`` or ``expandable``, with settings or without; as recorded if left out
     :param points: how many moments of the run are in ``series``, at most
@@ -138,7 +138,7 @@ def fit(
     trust_factor: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
-    """Says what the smallest device is that a run fits on, under each row of :func:`compare`.
+    """Finds the smallest device that a run fits on, under each row of :func:`compare`.
 
     :param capacity: also answer for a device of this size, under ``verdict``
     :param gpu: also answer for this GPU, by its name, such as ``"l40s"``, ``"4090"`` or what
@@ -179,7 +179,7 @@ def tune(
 
 
 def info(run: Run, progress: Progress = None, *, trust_factor: Optional[int] = None) -> dict[str, Any]:
-    """Says what a run holds: its description, its devices and how many events of each kind.
+    """Summarizes a run: its description, its devices and how many events of each kind.
 
     Of a folder it lists the runs, in ``runs``.
 

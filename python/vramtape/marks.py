@@ -33,7 +33,7 @@ def record(kind: int, name: str) -> None:
 
 
 def step(number: Optional[int] = None) -> int:
-    """Says that a training step begins, and returns its number.
+    """Marks the beginning of a training step and returns its number.
 
     Without it each step of the first optimizer is one, if vramtape was installed; with it only these calls are.
 

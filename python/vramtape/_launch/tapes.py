@@ -131,7 +131,7 @@ def say_why_none(text: str) -> None:
 
 
 def end(pid: int, folder: str) -> None:
-    """Says where the tapes are of what began in ``folder``, at the end of that process."""
+    """Prints the paths of the tapes begun in ``folder``, at the end of that process."""
     if os.getpid() != pid:
         return  # A forked child that ends as programs do.
     if _NAMES not in os.environ:
