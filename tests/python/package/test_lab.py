@@ -82,7 +82,7 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert vramtape.verify(snapshot)["same"] and vramtape.verify(ONE_SHOT)["devices"]
         (folder / "rings").mkdir()
         assert vramtape.recover(rings=folder / "rings") == {"rings": []}
-        assert "no process" in raised(vramtape.Error, lambda: vramtape.recover("nowhere", folder / "o.vtape"))
+        assert "neither a process" in raised(vramtape.Error, lambda: vramtape.recover("nowhere", folder / "o.vtape"))
 
 
 def test_a_file_that_holds_more_than_its_size_lets_expect_is_read_where_it_is_trusted():
