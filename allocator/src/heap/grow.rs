@@ -20,7 +20,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(Some(block));
         }
         let found = self.grow_after_refusal(want);
-        // The tape has no record of addresses without pages, so none outlive the request.
+        // The tape has no record of addresses without pages: they end with the request that could not use them.
         if let Err(error) = self.relaxed(|heap| heap.give_up_empty_ranges(PoolId::DEFAULT)) {
             tracing::warn!(%error, "unused addresses stay reserved until the next flush");
         }
