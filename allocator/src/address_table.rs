@@ -5,7 +5,10 @@
 //! address that goes away closes its gap (backward shift), so that a lookup never walks over what is gone and nothing
 //! has to be swept.
 
-use trace_format::Addr;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use events::Addr;
 
 use crate::block::{BlockId, Blocks};
 
@@ -108,7 +111,7 @@ impl AddressTable {
     #[cold]
     fn grow(&mut self, blocks: &Blocks) {
         let doubled = Self::with_places(2 * self.ids.len());
-        let before = std::mem::replace(self, doubled);
+        let before = core::mem::replace(self, doubled);
         for id in before.ids.into_iter().flatten() {
             self.insert(blocks, blocks[id].addr, id);
         }
@@ -117,7 +120,9 @@ impl AddressTable {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::prelude::v1::*;
+
+    use hashbrown::HashMap;
 
     use proptest::prelude::*;
 

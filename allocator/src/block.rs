@@ -1,12 +1,15 @@
 //! Block metadata: a dense arena with 32-bit ids. Device memory cannot hold headers, so all of it lives here.
 
-use std::num::NonZeroU32;
+use alloc::vec;
+use alloc::vec::Vec;
 
-use trace_format::{Addr, BlockState, BlockStatus, StackId};
+use core::num::NonZeroU32;
+
+use events::{Addr, BlockState, BlockStatus, StackId};
 
 use crate::expandable::RangeId;
 use crate::lane::LaneId;
-use crate::record::BlockSlot;
+use events::BlockSlot;
 
 /// A block's place in the arena. Not zero, so that `Option<BlockId>` is as small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -255,7 +258,7 @@ impl Blocks {
     }
 }
 
-impl std::ops::Index<BlockId> for Blocks {
+impl core::ops::Index<BlockId> for Blocks {
     type Output = Block;
 
     #[inline]
@@ -264,7 +267,7 @@ impl std::ops::Index<BlockId> for Blocks {
     }
 }
 
-impl std::ops::IndexMut<BlockId> for Blocks {
+impl core::ops::IndexMut<BlockId> for Blocks {
     #[inline]
     fn index_mut(&mut self, id: BlockId) -> &mut Block {
         &mut self.slots[id.0.get() as usize]

@@ -1,6 +1,6 @@
 //! A set in the order of insertion, in which every step takes logarithmic time.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 
 /// Distinct values, the oldest first.
 #[derive(Clone, Debug)]

@@ -1,14 +1,17 @@
 //! Pools: the default pair (small, large), and a pair for each private pool of a graph or a `MemPool`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use alloc::vec;
+use alloc::vec::Vec;
 
-use trace_format::{Addr, PoolId, Stream};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+
+use events::{Addr, PoolId, Stream};
 
 use crate::block::BlockId;
-use crate::device::DeviceError;
 use crate::lane::{Lane, LaneId};
 use crate::ordered_set::OrderedSet;
+use device::DeviceError;
 
 /// Which list of blocks: 0 and 1 are the default pool's small and large, then two for each private pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,22 +38,14 @@ impl PoolIndex {
 }
 
 /// A pool's own source of segments, `torch.cuda.MemPool(allocator=...)`. Called under the heap's lock.
-pub trait SegmentSource: Send {
+pub trait SegmentSource: Send + Sync {
     /// Memory for one segment; `None` is out of memory.
-    fn allocate(&mut self, size_bytes: u64) -> Option<Addr>;
+    fn allocate(&self, size_bytes: u64) -> Option<Addr>;
     /// Takes a segment back.
     ///
     /// # Errors
     /// When it is not one of the source's, or the device fails; the pool keeps it then.
-    fn free(&mut self, addr: Addr) -> Result<(), DeviceError>;
-}
-
-/// A source that its pool holds on to.
-pub type SharedSource = Arc<Mutex<dyn SegmentSource>>;
-
-/// The source, for one call. A source that panicked before is asked again: it is the caller's own.
-pub(crate) fn lock(source: &SharedSource) -> MutexGuard<'_, dyn SegmentSource + 'static> {
-    source.lock().unwrap_or_else(PoisonError::into_inner)
+    fn free(&self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError>;
 }
 
 /// Lanes of a half that are found by a scan.
@@ -83,7 +78,7 @@ pub(crate) struct PrivatePool {
     pub(crate) use_count: u32,
     /// Segments it holds; at zero a freeable pool ends.
     pub(crate) segment_count: u32,
-    pub(crate) source: Option<SharedSource>,
+    pub(crate) source: Option<Arc<dyn SegmentSource>>,
 }
 
 /// All pools of a heap.
@@ -135,7 +130,7 @@ impl Pools {
     }
 
     /// Adds a private pool, which does not exist yet, with one user.
-    pub(crate) fn insert(&mut self, id: PoolId, source: Option<SharedSource>) -> usize {
+    pub(crate) fn insert(&mut self, id: PoolId, source: Option<Arc<dyn SegmentSource>>) -> usize {
         let pool = Some(PrivatePool { id, use_count: 1, segment_count: 0, source });
         let slot = self.vacant_slots.pop_first().unwrap_or_else(|| {
             self.private.push(None);
@@ -241,7 +236,7 @@ impl Pools {
     }
 }
 
-impl std::ops::Index<LaneId> for Pools {
+impl core::ops::Index<LaneId> for Pools {
     type Output = Lane;
 
     #[inline]
@@ -250,14 +245,14 @@ impl std::ops::Index<LaneId> for Pools {
     }
 }
 
-impl std::ops::IndexMut<LaneId> for Pools {
+impl core::ops::IndexMut<LaneId> for Pools {
     #[inline]
     fn index_mut(&mut self, id: LaneId) -> &mut Lane {
         &mut self.lanes[id.0 as usize]
     }
 }
 
-impl std::ops::Index<PoolIndex> for Pools {
+impl core::ops::Index<PoolIndex> for Pools {
     type Output = BlockPool;
 
     #[inline]
@@ -266,7 +261,7 @@ impl std::ops::Index<PoolIndex> for Pools {
     }
 }
 
-impl std::ops::IndexMut<PoolIndex> for Pools {
+impl core::ops::IndexMut<PoolIndex> for Pools {
     #[inline]
     fn index_mut(&mut self, index: PoolIndex) -> &mut BlockPool {
         &mut self.lists[index.0 as usize]

@@ -3,9 +3,10 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use allocator::record::{BlockSlot, Clock, Recorder, RingReader, SystemClock, ring_dir};
 use benches::{ring_recorder, training_records};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use events::{BlockSlot, Recorder};
+use recorder::{Clock, RingReader, SystemClock, ring_dir};
 use trace_format::{Addr, DeviceId, Event, PoolId, StackId, Stream};
 
 const EVENTS: usize = 100_000;

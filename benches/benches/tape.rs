@@ -6,9 +6,10 @@ use std::process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allocator::record::{Recorder, RingRecorder, SystemClock, TapeRecorder, TapeSource};
 use benches::{ring_recorder, training_records};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use events::Recorder;
+use recorder::{RingRecorder, SystemClock, TapeRecorder, TapeSource};
 use trace_format::{BaseState, DeviceId, DeviceMeta, Item, Meta, Reader, Record, Writer};
 
 const EVENTS: usize = 100_000;

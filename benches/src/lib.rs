@@ -6,11 +6,12 @@ mod workload;
 
 use std::sync::Arc;
 
-use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
-use allocator::record::{AnyRecorder, Off, Ring, RingOptions, RingRecorder, SystemClock, ring_dir};
-use allocator::shared::SharedHeap;
+use events::Off;
+use recorder::{AnyRecorder, Ring, RingOptions, RingRecorder, SystemClock, ring_dir};
 use settings::{Config, Settings};
+use shared_heap::SharedHeap;
+use sim_device::{SimConfig, SimDevice};
 use trace_format::{Addr, DeviceId, StackId, Stream};
 
 pub use traces::Trace;

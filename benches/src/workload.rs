@@ -1,9 +1,9 @@
 //! Requests that a seed reproduces.
 
-use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
-use allocator::record::Memory;
+use events::Memory;
 use settings::Config;
+use sim_device::{SimConfig, SimDevice};
 use trace_format::{Record, StackId, Stream, ThreadId};
 
 /// SplitMix64: small, and the same on every machine.

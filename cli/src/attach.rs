@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allocator::record::{AttachedCounts, AttachedTape};
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
+use recorder::{AttachedCounts, AttachedTape};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use allocator::record::block_signals;
 use clap::Parser;
 use rayon::ThreadPoolBuilder;
+use recorder::block_signals;
 use trace_format::visible;
 
 use crate::{Cli, describe, dispatch};

@@ -6,8 +6,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use allocator::record::remove_dead_rings;
 use anyhow::{Context, Result};
+use recorder::remove_dead_rings;
 use serde::Serialize;
 
 use crate::rings::RingFolder;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allocator::record::{RingReader, list_rings};
 use anyhow::{Context, Result, bail};
+use recorder::{RingReader, list_rings};
 
 /// A process and its rings, one for each device that it uses.
 #[derive(Clone, Debug, PartialEq, Eq)]

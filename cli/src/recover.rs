@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allocator::record::{Recovered, RingReader, join_rings, list_rings, recover_rings};
 use anyhow::{Context, Result, bail};
+use recorder::{Recovered, RingReader, join_rings, list_rings, recover_rings};
 use serde::Serialize;
 
 use crate::rings::RingFolder;

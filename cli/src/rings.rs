@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use allocator::record::{RING_DIR_VARIABLE, ring_dir};
+use recorder::{RING_DIR_VARIABLE, ring_dir};
 
 /// The folder with the rings: for all but tests, the one where processes of this environment make theirs.
 #[derive(clap::Args)]

@@ -7,7 +7,8 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allocator::record::{BlockSlot, Recorder, RingOptions, RingRecorder, SystemClock};
+use events::{BlockSlot, Recorder};
+use recorder::{RingOptions, RingRecorder, SystemClock};
 use trace_format::{
     Addr, DeviceId, Event, Meta, PoolId, Record, StackId, Stream, ThreadId, Writer,
 };

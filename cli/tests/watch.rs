@@ -6,7 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use allocator::record::{BlockSlot, Recorder, RingOptions, RingRecorder, SystemClock};
+use events::{BlockSlot, Recorder};
+use recorder::{RingOptions, RingRecorder, SystemClock};
 use serde_json::Value;
 use trace_format::{
     Addr, DeviceId, DeviceMeta, EndKind, Event, Item, MarkKind, Meta, PoolId, Reader, StackId,

@@ -6,8 +6,8 @@ use std::fmt::Display;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use allocator::device::DeviceError;
 use allocator::heap::{AllocError, HeapError};
+use device::DeviceError;
 use settings::{ConfigError, PyException};
 use trace_format::visible;
 

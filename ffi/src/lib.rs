@@ -6,7 +6,7 @@
 //! allocator would raise.
 
 pub mod abi;
-mod device;
+mod any_device;
 mod error;
 mod guard;
 mod log;

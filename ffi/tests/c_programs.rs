@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use allocator::record::{RING_DIR_VARIABLE, list_rings, ring_dir};
 use common::{build, build_cpp};
+use recorder::{RING_DIR_VARIABLE, list_rings, ring_dir};
 use trace_format::{BlockStatus, Category, DeviceId, Event, Item, Reader, State, ThreadId};
 
 #[test]

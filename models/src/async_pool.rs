@@ -37,7 +37,7 @@
 
 use std::collections::BTreeMap;
 
-use trace_format::{Addr, Stream};
+use events::{Addr, Stream};
 
 use crate::chunks::{ChunkId, Chunks, List};
 use crate::memory::{Memory, PAGE_BYTES};
@@ -379,8 +379,8 @@ impl Model for AsyncPool {
 
 #[cfg(test)]
 mod tests {
-    use allocator::device::DeviceCall;
-    use allocator::device::sim::{SimConfig, SimDevice};
+    use device::DeviceCall;
+    use sim_device::{SimConfig, SimDevice};
 
     use super::*;
     use crate::model_settings::read;

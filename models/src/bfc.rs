@@ -22,8 +22,8 @@
 //! regions for each stream, as PyTorch does. There is no call that empties its cache. A wait for memory
 //! (`AllocatorRetry`, up to 10 s) is the one wait that every model makes.
 
-use allocator::device::sim::SimConfig;
-use trace_format::{Addr, Stream};
+use events::{Addr, Stream};
+use sim_device::SimConfig;
 
 use crate::chunks::{ChunkId, Chunks, List};
 use crate::memory::Memory;
@@ -262,7 +262,7 @@ fn round(size_bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use allocator::device::sim::{SimConfig, SimDevice};
+    use sim_device::{SimConfig, SimDevice};
 
     use super::*;
 

@@ -3,9 +3,9 @@
 
 use std::ops::RangeInclusive;
 
-use allocator::device::sim::{Counts, SimConfig, SimDevice};
-use allocator::device::{Device, DeviceCall, DeviceError};
-use trace_format::{Addr, Stream};
+use device::{Device, DeviceCall, DeviceError};
+use events::{Addr, Stream};
+use sim_device::{Counts, SimConfig, SimDevice};
 
 /// Physical memory that is mapped comes in pages of this size.
 pub const PAGE_BYTES: u64 = SimConfig::GRANULARITY_BYTES;

@@ -1,6 +1,6 @@
 //! A model: the policy of another allocator for one pool of memory.
 
-use trace_format::{Addr, Stream};
+use events::{Addr, Stream};
 
 use crate::memory::Memory;
 use crate::model_settings::Settings;

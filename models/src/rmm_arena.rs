@@ -28,7 +28,7 @@
 
 use std::collections::BTreeMap;
 
-use trace_format::{Addr, Stream};
+use events::{Addr, Stream};
 
 use crate::memory::{Memory, PAGE_BYTES};
 use crate::model::{Ask, Model, Piece};
@@ -240,7 +240,7 @@ impl Model for RmmArena {
 
 #[cfg(test)]
 mod tests {
-    use allocator::device::sim::{SimConfig, SimDevice};
+    use sim_device::{SimConfig, SimDevice};
 
     use super::*;
     use crate::model_settings::read;

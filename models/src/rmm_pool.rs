@@ -25,7 +25,7 @@
 
 use std::collections::BTreeMap;
 
-use trace_format::{Addr, Stream};
+use events::{Addr, Stream};
 
 use crate::chunks::{ChunkId, Chunks, List};
 use crate::memory::Memory;
@@ -204,8 +204,8 @@ impl Model for RmmPool {
 
 #[cfg(test)]
 mod tests {
-    use allocator::device::DeviceCall;
-    use allocator::device::sim::{SimConfig, SimDevice};
+    use device::DeviceCall;
+    use sim_device::{SimConfig, SimDevice};
 
     use super::*;
     use crate::model_settings::read;

@@ -94,7 +94,7 @@ def _driver() -> dict[str, Any]:
 
 
 def _clock() -> dict[str, Any]:
-    """The clock source of Linux, and whether records have the time stamp counter's time (``record/clock.rs``)."""
+    """The clock source of Linux, and whether records have the time stamp counter's time (``recorder/src/clock.rs``)."""
     try:
         source: Optional[str] = Path(_CLOCK_SOURCE).read_text(encoding="ascii").strip()
     except (OSError, ValueError):

@@ -66,7 +66,7 @@ def expand(tape: str) -> str:
 
 def check_replaced(tape: str) -> None:
     """Raises ValueError where something is there that a tape does not replace: only a tape of this user's, or an
-    empty file (``allocator/src/record/tape/tape_file.rs``).
+    empty file (``recorder/src/tape/tape_file.rs``).
     """
     why = _why_kept(tape)
     if why is not None:

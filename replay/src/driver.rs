@@ -4,12 +4,12 @@
 
 use std::ops::RangeInclusive;
 
-use allocator::device::DeviceError;
-use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request};
+use device::DeviceError;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use settings::{Config, ConfigError};
+use sim_device::SimDevice;
 use trace_format::{Addr, BaseState, BlockStatus, Event, Record};
 
 use crate::strategy::{Native, Start, Strategy, Tally};

@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-use allocator::device::sim::{SimConfig, SimDevice};
-use allocator::record::Off;
 use allocator::size;
+use events::Off;
 use models::model::Model;
 use settings::Config;
+use sim_device::{SimConfig, SimDevice};
 use trace_format::{Addr, BaseState, PoolId, Record, SegmentState, StringId};
 
 use crate::driver::{DriveError, Driver, Follow};

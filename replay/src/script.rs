@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use allocator::device::sim::SimDevice;
 use allocator::heap::{BaseRange, base_ranges};
+use sim_device::SimDevice;
 use trace_format::{Addr, BaseState, Event, PoolId, Record, Stream};
 
 /// Recorded segment addresses, in the order in which the device was asked.

@@ -1,6 +1,6 @@
 //! The records of a replay, at the times of the run it replays.
 
-use allocator::record::{Off, Recorder};
+use events::{Off, Recorder};
 use trace_format::{Event, Record, StackId, StringId, ThreadId};
 
 /// A recorder that receives the record being replayed.

@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use allocator::device::Device;
-use allocator::device::sim::{EventPolicy, SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
-use allocator::record::Memory;
+use device::Device;
+use events::Memory;
 use proptest::prelude::*;
 use replay::diff::{Run, diff};
 use replay::driver::Follow;
 use replay::run::{DeviceTape, Options, Outcome, run_recording};
 use replay::tape::Tape;
 use settings::{Compat, Config};
+use sim_device::{EventPolicy, SimConfig, SimDevice};
 use trace_format::{
     Addr, BaseState, DeviceId, Meta, PoolId, Record, ScopeFilter, SegmentState, StackId, Stream,
     ThreadId, Writer,

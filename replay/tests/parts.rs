@@ -4,15 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
-use allocator::record::{
-    Recorder, RingOptions, RingRecorder, SystemClock, TapeRecorder, TapeSource, TapeSummary,
-};
-use allocator::shared::SharedHeap;
+use events::Recorder;
+use recorder::{RingOptions, RingRecorder, SystemClock, TapeRecorder, TapeSource, TapeSummary};
 use replay::import::Known;
 use replay::tape::{Device, Tape};
 use settings::Config;
+use shared_heap::SharedHeap;
+use sim_device::{SimConfig, SimDevice};
 use trace_format::{
     Addr, DeviceId, DeviceMeta, Event, Frame, MarkKind, Meta, StackId, State, Stream,
 };

@@ -5,7 +5,8 @@ mod common;
 use std::fs;
 use std::io::Write as _;
 
-use allocator::record::{Recorder, RingOptions, RingRecorder, SystemClock};
+use events::Recorder;
+use recorder::{RingOptions, RingRecorder, SystemClock};
 use replay::import::Known;
 use replay::tape::{OpenError, Tape};
 use trace_format::{DeviceId, Event, StackId, Writer};

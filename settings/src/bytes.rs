@@ -1,5 +1,9 @@
 //! Sizes as people write them: `80GiB`, `24GB`, `80g`, `1.5 GiB`.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+
 /// The first letter of a unit, and its bytes. `G`, `GB` and `GiB` are one unit: device memory is counted in powers of
 /// two, whichever of them a vendor prints.
 const UNITS: [(char, u64); 4] = [('k', 1 << 10), ('m', 1 << 20), ('g', 1 << 30), ('t', 1 << 40)];
@@ -19,10 +23,16 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
     match number.parse::<f64>() {
         Ok(number) if number.is_finite() && scale > 1 && number * (scale as f64) < 1.8e19 => {
-            Ok((number * scale as f64).round() as u64)
+            Ok(nearest(number * scale as f64))
         }
         _ => Err(format!("`{text}` is not a size; {EXAMPLES}")),
     }
+}
+
+/// The integer nearest to a number that is not negative; a half is rounded up (`std::round`).
+pub fn nearest(number: f64) -> u64 {
+    let whole = number as u64;
+    whole + u64::from(number - whole as f64 >= 0.5)
 }
 
 /// As [`parse_bytes`], but refuses a number without a unit: some people mean bytes by it, and some GiB.

@@ -1,6 +1,11 @@
 //! Reads values out of a settings string's tokens, with PyTorch's words where it refuses one and a
 //! warning where it accepts a mistake.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::Compat;
 use super::error::{ConfigError, Place, PyException, Warning};
 use super::number::{self, NoNumber, Prefix};

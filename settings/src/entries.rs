@@ -1,6 +1,10 @@
 //! Cuts `VRAMTAPE_CONF` into its `key:value` entries. A value may be double-quoted; `\"` and `\\`
 //! stand for a quote and a backslash inside.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+
 use super::error::{ConfigError, Place, PyException};
 
 const VARIABLE: &str = "VRAMTAPE_CONF";
@@ -16,7 +20,7 @@ pub(super) struct Entry {
 /// Cuts a string into entries.
 pub(super) struct Entries<'a> {
     text: &'a str,
-    characters: std::iter::Peekable<std::iter::Enumerate<std::str::Chars<'a>>>,
+    characters: core::iter::Peekable<core::iter::Enumerate<core::str::Chars<'a>>>,
 }
 
 impl<'a> Entries<'a> {
@@ -106,6 +110,8 @@ pub(super) fn place(text: &str, at: usize) -> Place {
 
 #[cfg(test)]
 mod tests {
+    use std::prelude::v1::*;
+
     use super::*;
 
     fn cut(text: &str) -> Result<Vec<(String, String)>, String> {

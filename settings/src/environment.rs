@@ -1,6 +1,8 @@
 //! All settings of a process from its environment, which is passed in.
 
-use std::ffi::OsString;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::error::{ConfigError, Place, PyException, Warning};
 use super::{Compat, Config, Settings, Strategy};
@@ -26,13 +28,13 @@ pub struct Environment {
 impl Environment {
     /// Reads PyTorch's variable and `VRAMTAPE_CONF` for an allocator that serves a running program.
     ///
-    /// `variable` looks a name up; `torch` is the PyTorch to follow where `compat` does not name
-    /// one.
+    /// `variable` looks a name up and returns the bytes of its text; `torch` is the PyTorch to follow where `compat`
+    /// does not name one.
     ///
     /// # Errors
     /// If the reproduced PyTorch refuses its variable, or vramtape's cannot be parsed.
     pub fn read(
-        variable: impl Fn(&str) -> Option<OsString>,
+        variable: impl Fn(&str) -> Option<Vec<u8>>,
         torch: Compat,
     ) -> Result<Self, ConfigError> {
         let ours = text_of(&variable, "VRAMTAPE_CONF")?.unwrap_or_default();
@@ -67,11 +69,11 @@ fn no_switch(text: &str) -> Option<Warning> {
 }
 
 fn text_of(
-    variable: impl Fn(&str) -> Option<OsString>,
+    variable: impl Fn(&str) -> Option<Vec<u8>>,
     name: &'static str,
 ) -> Result<Option<String>, ConfigError> {
-    variable(name).map(OsString::into_string).transpose().map_err(|text| {
-        let text = text.to_string_lossy().into_owned();
+    variable(name).map(String::from_utf8).transpose().map_err(|error| {
+        let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
         ConfigError {
             exception: PyException::ValueError,
             message: "the text is not UTF-8".to_owned(),
@@ -87,11 +89,16 @@ fn text_of(
 
 #[cfg(test)]
 mod tests {
+    use std::prelude::v1::*;
+
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> Result<Environment, ConfigError> {
         let variable = |name: &str| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, text)| OsString::from(text))
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, text)| text.as_bytes().to_vec())
         };
         Environment::read(variable, Compat::V2_11)
     }
@@ -158,13 +165,9 @@ mod tests {
         assert_eq!(variables, ["VRAMTAPE_CONF", "PYTORCH_CUDA_ALLOC_CONF"]);
     }
 
-    #[cfg(unix)]
     #[test]
     fn text_that_is_not_utf_8_is_refused() {
-        use std::os::unix::ffi::OsStringExt;
-        let variable = |name: &str| {
-            (name == "PYTORCH_ALLOC_CONF").then(|| OsString::from_vec(b"max\xff".to_vec()))
-        };
+        let variable = |name: &str| (name == "PYTORCH_ALLOC_CONF").then(|| b"max\xff".to_vec());
         let error = Environment::read(variable, Compat::V2_11).unwrap_err();
         assert!(
             error.to_string().contains("not UTF-8 (at PYTORCH_ALLOC_CONF character 4"),

@@ -1,6 +1,8 @@
 //! Errors and warnings of a settings string.
 
-use std::fmt;
+use alloc::string::String;
+
+use core::fmt;
 
 /// The Python exception that PyTorch raises for the same string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,4 +78,4 @@ impl fmt::Display for Warning {
     }
 }
 
-impl std::error::Error for ConfigError {}
+impl core::error::Error for ConfigError {}

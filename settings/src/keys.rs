@@ -1,5 +1,10 @@
 //! The keys of each PyTorch version, and the error for an unknown one.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::Compat;
 
 /// Which of PyTorch's two parsers reads a key. Each skips the keys of the other.

@@ -1,4 +1,13 @@
-//! The allocator's settings: PyTorch's own and vramtape's.
+//! The allocator's settings: PyTorch's own and vramtape's. The environment that holds them is passed in.
+#![no_std]
+#![forbid(unsafe_code)]
+
+use alloc::string::String;
+
+extern crate alloc;
+#[cfg(test)]
+#[macro_use]
+extern crate std;
 
 mod bytes;
 mod cursor;
@@ -17,7 +26,7 @@ mod tape_path;
 mod tokenizer;
 mod vramtape;
 
-pub use bytes::{parse_bytes, parse_bytes_with_unit};
+pub use bytes::{nearest, parse_bytes, parse_bytes_with_unit};
 pub use environment::Environment;
 pub use error::{ConfigError, Place, PyException, Warning};
 pub use merge::merge;

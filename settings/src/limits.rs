@@ -1,5 +1,8 @@
 //! The values that PyTorch's keys take: how each is read and what is refused.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+
 use super::cursor::Moment;
 use super::error::{ConfigError, PyException};
 use super::pytorch::Parser;

@@ -1,5 +1,8 @@
 //! `VRAMTAPE_CONF` with some of its keys changed, which a launcher passes to the program that it starts.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::Settings;
 use super::entries::{Entries, Entry};
 use super::error::ConfigError;

@@ -1,7 +1,12 @@
 //! The destination of metrics: an address that Prometheus scrapes, or a file that node exporter reads.
 
-use std::net::Ipv6Addr;
-use std::path::Path;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use core::net::Ipv6Addr;
 
 use super::tape_path::{check_placeholders, expand_rank};
 
@@ -46,7 +51,7 @@ impl MetricsTarget {
     /// # Errors
     /// The fault and its remedy, if it cannot be parsed.
     pub fn parse(text: &str) -> Result<Self, (String, String)> {
-        if Path::new(text).extension().is_some_and(|extension| extension == "prom") {
+        if text.strip_suffix(".prom").is_some() {
             check_placeholders(text, &["rank", "pid"], "a metrics file's path")?;
             return Ok(Self::File(MetricsPath(text.to_owned())));
         }
@@ -119,6 +124,8 @@ fn refused(text: &str) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::ToOwned;
+
     use super::*;
 
     fn endpoint(text: &str) -> (String, u16, Option<PortOffset>) {

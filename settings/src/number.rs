@@ -91,8 +91,17 @@ fn hexadecimal(text: &str) -> Magnitude {
         }
     }
     let is_zero = value == 0.0;
-    let value = if is_zero { 0.0 } else { value * 2f64.powi(scale) };
+    let value = if is_zero { 0.0 } else { times_power_of_two(value, scale) };
     Some(in_range(value, is_zero, 2 + mantissa + exponent_len))
+}
+
+fn times_power_of_two(mut value: f64, power: i32) -> f64 {
+    let factor = if power < 0 { 0.5 } else { 2.0 };
+    // Beyond this every number is 0 or infinite.
+    for _ in 0..power.unsigned_abs().min(3_000) {
+        value *= factor;
+    }
+    value
 }
 
 /// Bytes of `digits`, `digits.digits` or `.digits`.

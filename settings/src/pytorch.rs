@@ -4,6 +4,10 @@
 //! CUDA's. Each skips the other's keys, and neither looks at what a separator is. Before both,
 //! `large_segment_size_mb` is searched for, because the limits of other keys depend on it.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::vec::Vec;
+
 use super::cursor::{Cursor, Moment};
 use super::error::{ConfigError, Warning};
 use super::keys::{Key, Reader, advice_for_unknown};
@@ -201,6 +205,8 @@ impl Parser<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::prelude::v1::*;
+
     use super::*;
 
     fn warnings(text: &str) -> Vec<String> {

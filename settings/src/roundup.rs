@@ -1,5 +1,8 @@
 //! `roundup_power2_divisions`: one number for all sizes, or `[MiB:divisions,...,>:divisions]`.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+
 use super::cursor::Cursor;
 use super::error::ConfigError;
 use super::{Config, ROUNDUP_INTERVALS};

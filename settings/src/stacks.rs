@@ -1,6 +1,8 @@
 //! The settings that select the allocations whose call stacks are recorded.
 
-use std::num::NonZero;
+use alloc::vec::Vec;
+
+use core::num::NonZero;
 
 /// At which calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,11 @@
 //! Where a tape is written: a path with `{rank}`, `{pid}` and `{device}` in it.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
 /// A path with placeholders, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapePath(String);

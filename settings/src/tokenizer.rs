@@ -1,5 +1,9 @@
 //! Cuts `key:value,key:[a:b,c:d]` into tokens as c10's `ConfigTokenizer` does.
 
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
 /// A key, a value or one of `, : [ ]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
@@ -37,6 +41,8 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
 
 #[cfg(test)]
 mod tests {
+    use std::prelude::v1::*;
+
     use super::*;
 
     #[test]

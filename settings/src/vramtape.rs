@@ -1,6 +1,11 @@
 //! `VRAMTAPE_CONF`: our own settings. A mistake is an error, never a guess.
 
-use std::num::NonZero;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use core::num::NonZero;
 
 use super::entries::{Entries, Entry, place, refuse};
 use super::error::{ConfigError, Warning};

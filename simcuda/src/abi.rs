@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use allocator::device::DeviceError;
-use allocator::device::sim::code;
+use device::DeviceError;
+use sim_device::code;
 
 /// A `CUresult` other than success. `cudaError_t` has the same numbers for all that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

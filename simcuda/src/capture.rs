@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rustc_hash::FxHashMap;
 
-use allocator::device::{Capture, CaptureMode, Device, GraphNode};
+use device::{Capture, CaptureMode, Device, GraphNode};
 
 use crate::abi::{Answer, Out, Status};
 use crate::machine;

@@ -3,9 +3,9 @@
 
 use std::ptr;
 
-use allocator::device::Device;
-use allocator::device::sim::SimDevice;
-use trace_format::Addr;
+use device::Device;
+use events::Addr;
+use sim_device::SimDevice;
 
 use crate::abi::{Answer, Status};
 use crate::machine;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use allocator::device::{Device, EventId};
+use device::{Device, EventId};
 use rustc_hash::FxHashMap;
 
 use crate::abi::{Answer, Out, Status};

@@ -2,9 +2,9 @@
 
 use std::ffi::c_void;
 
-use allocator::device::sim::{CapturedGraph, CapturedNode};
-use allocator::device::{CaptureId, Device, GraphNode};
+use device::{CaptureId, Device, GraphNode};
 use rustc_hash::FxHashMap;
+use sim_device::{CapturedGraph, CapturedNode};
 
 use crate::abi::{Answer, InOut, Out, Status};
 use crate::machine::{self, Machine};

@@ -5,10 +5,10 @@ use std::env;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use allocator::device::sim::{EventPolicy, SimConfig, SimDevice};
-use allocator::device::{Device, HandleType};
+use device::{Device, HandleType};
+use events::{Addr, DeviceId};
 use rustc_hash::FxHashSet;
-use trace_format::{Addr, DeviceId};
+use sim_device::{EventPolicy, SimConfig, SimDevice};
 
 use crate::abi::{Answer, Status};
 use crate::address_range::AddressRange;

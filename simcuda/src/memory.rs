@@ -1,8 +1,8 @@
 //! Device memory: allocations and virtual memory.
 
-use allocator::device::sim::SimDevice;
-use allocator::device::{Device, HandleType, MemoryInfo, PhysicalHandle};
-use trace_format::{Addr, DeviceId};
+use device::{Device, HandleType, MemoryInfo, PhysicalHandle};
+use events::{Addr, DeviceId};
+use sim_device::SimDevice;
 
 use crate::abi::{Answer, Out, Status};
 use crate::machine::{self, Machine};

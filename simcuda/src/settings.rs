@@ -2,8 +2,8 @@
 
 use std::env;
 
-use allocator::device::sim::SimConfig;
 use settings::parse_bytes_with_unit;
+use sim_device::SimConfig;
 
 /// The properties of the simulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

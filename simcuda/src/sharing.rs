@@ -4,9 +4,9 @@
 //! its owner frees it or ends. It is charged to the process that allocated it. Events need less: all work is done when
 //! it is enqueued, so an event of another process is done.
 
-use allocator::device::{Device, HandleType, PhysicalHandle, ShareableHandle};
+use device::{Device, HandleType, PhysicalHandle, ShareableHandle};
+use events::Addr;
 use rustc_hash::FxHashMap;
-use trace_format::Addr;
 
 use crate::abi::{Answer, Out, Status};
 use crate::machine::{self, Machine};

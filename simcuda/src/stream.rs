@@ -1,9 +1,9 @@
 //! Streams.
 
-use allocator::device::Device;
-use allocator::device::sim::SimDevice;
+use device::Device;
+use events::Stream;
 use rustc_hash::FxHashMap;
-use trace_format::Stream;
+use sim_device::SimDevice;
 
 use crate::abi::{Answer, Out, Status};
 use crate::capture;

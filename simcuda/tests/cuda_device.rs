@@ -7,12 +7,10 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::thread;
 
-use allocator::device::cuda::CudaDevice;
-use allocator::device::{
-    CaptureMode, Device, DeviceCall, DeviceError, HandleType, ShareableHandle,
-};
+use cuda_device::CudaDevice;
+use device::{CaptureMode, Device, DeviceCall, DeviceError, HandleType, ShareableHandle};
+use events::{DeviceId, Stream};
 use libloading::Library;
-use trace_format::{DeviceId, Stream};
 
 const PAGE_BYTES: u64 = 2 << 20;
 

@@ -196,7 +196,7 @@ def a_warning_is_a_sentence_with_the_way_out(folder):
     error = run(folder, "", "-q", VRAMTAPE_RINGS=nowhere)
     (line,) = error.splitlines()
     words = (f"vramtape: no ring in {nowhere}: No such file", "if this process is killed", "VRAMTAPE_RINGS")
-    assert all(word in line for word in words) and "record::" not in line and "error=" not in line, line
+    assert all(word in line for word in words) and "recorder::" not in line and "error=" not in line, line
 
 
 def daemon_threads_that_want_the_interpreter_do_not_abort_its_end(folder):

@@ -12,18 +12,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
-use allocator::record::{
-    Calibration, Clock, Memory, Moment, Recorder, RingOptions, RingReader, RingRecorder,
-    TapeRecorder, TapeSource, list_rings, recover_rings,
+use events::{Memory, Recorder};
+use recorder::{
+    Calibration, Clock, Moment, RingOptions, RingReader, RingRecorder, TapeRecorder, TapeSource,
+    list_rings, recover_rings,
 };
-use allocator::shared::SharedHeap;
 use replay::driver::Follow;
 use replay::import::Known;
 use replay::run::{DeviceTape, Options, run_recording};
 use replay::tape::Tape;
 use settings::Config;
+use shared_heap::SharedHeap;
+use sim_device::{SimConfig, SimDevice};
 use trace_format::{
     Addr, BlockStatus, DeviceId, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record,
     SegmentState, StackId, State, Stream, ThreadId,

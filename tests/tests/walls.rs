@@ -3,20 +3,71 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Each library and the crates of this workspace that it depends on.
-const WALLS: [(&str, &[&str]); 10] = [
-    ("trace-format", &[]),
+const WALLS: [(&str, &[&str]); 17] = [
+    ("events", &[]),
     ("settings", &[]),
+    ("trace-format", &["events"]),
     ("stacks", &["trace-format"]),
-    ("allocator", &["settings", "trace-format"]),
-    ("models", &["allocator", "settings", "trace-format"]),
-    ("replay", &["allocator", "models", "settings", "trace-format"]),
+    ("device", &["events"]),
+    ("sim-device", &["device", "events"]),
+    ("cuda-device", &["device", "events"]),
+    ("allocator", &["device", "events", "settings"]),
+    ("models", &["device", "events", "settings", "sim-device"]),
+    ("recorder", &["events", "trace-format"]),
+    ("shared-heap", &["allocator", "device", "events", "recorder"]),
+    ("observer", &["allocator", "events", "recorder", "settings", "trace-format"]),
+    (
+        "replay",
+        &[
+            "allocator",
+            "device",
+            "events",
+            "models",
+            "observer",
+            "recorder",
+            "settings",
+            "sim-device",
+            "trace-format",
+        ],
+    ),
     ("tables", &["replay", "trace-format"]),
-    ("ffi", &["allocator", "settings", "stacks", "trace-format"]),
-    ("simcuda", &["allocator", "settings", "trace-format"]),
-    ("cli", &["allocator", "replay", "settings", "tables", "trace-format"]),
+    (
+        "ffi",
+        &[
+            "allocator",
+            "cuda-device",
+            "device",
+            "events",
+            "observer",
+            "recorder",
+            "settings",
+            "shared-heap",
+            "sim-device",
+            "stacks",
+            "trace-format",
+        ],
+    ),
+    ("simcuda", &["device", "events", "settings", "sim-device"]),
+    ("cli", &["recorder", "replay", "settings", "tables", "trace-format"]),
 ];
+
+/// All that the heap is built from, besides the crates of this workspace: data structures, the derive of errors, and
+/// the facade of its log.
+const BELOW_THE_HEAP: [&str; 7] = [
+    "foldhash",
+    "hashbrown",
+    "pin-project-lite",
+    "rustc-hash",
+    "thiserror",
+    "tracing",
+    "tracing-core",
+];
+
+/// Crates that the compiler keeps from the system: no thread, file, clock or environment.
+const WITHOUT_STD: [&str; 4] = ["allocator", "device", "events", "settings"];
 
 /// The names under `[dependencies]` of a manifest.
 fn dependencies(manifest: &str) -> BTreeSet<&str> {
@@ -24,6 +75,15 @@ fn dependencies(manifest: &str) -> BTreeSet<&str> {
     let lines = lines.take_while(|line| !line.starts_with('['));
     let names = lines.filter_map(|line| line.split(['.', ' ', '=']).next());
     names.filter(|name| !name.is_empty() && !name.starts_with('#')).collect()
+}
+
+/// The packages that `package` links, itself included, as `cargo tree` lists them.
+fn tree(package: &str) -> BTreeSet<String> {
+    let arguments = ["tree", "--offline", "--edges", "normal,no-proc-macro", "--prefix", "none"];
+    let cargo = Command::new(env!("CARGO")).args(arguments).args(["-p", package]).output().unwrap();
+    assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
+    let text = String::from_utf8(cargo.stdout).unwrap();
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
 #[test]
@@ -37,5 +97,37 @@ fn a_crate_depends_only_on_those_below_it() {
         let manifest = fs::read_to_string(root.join(name).join("Cargo.toml")).unwrap();
         let found: Vec<_> = dependencies(&manifest).intersection(&ours).copied().collect();
         assert_eq!(found, allowed, "{name}/Cargo.toml");
+    }
+}
+
+#[test]
+fn the_heap_is_built_from_events_settings_and_data_structures() {
+    let found = tree("allocator");
+    let expected = WITHOUT_STD.iter().chain(&BELOW_THE_HEAP).map(ToString::to_string).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_heap_and_all_below_it_do_without_the_standard_library() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for name in WITHOUT_STD {
+        let library = fs::read_to_string(root.join(name).join("src/lib.rs")).unwrap();
+        assert!(library.contains("\n#![no_std]\n"), "{name}/src/lib.rs");
+    }
+}
+
+#[test]
+fn only_one_crate_reaches_for_cuda() {
+    for (name, _) in WALLS {
+        let has = tree(name).contains("cudarc");
+        assert_eq!(has, ["cuda-device", "ffi"].contains(&name), "{name} and cudarc");
+    }
+}
+
+#[test]
+fn the_library_in_a_training_process_has_no_tables_and_no_command_line() {
+    let found = tree("ffi");
+    for name in ["arrow-array", "clap", "cli", "indicatif", "parquet", "ratatui", "replay"] {
+        assert!(!found.contains(name), "libvramtape.so links {name}");
     }
 }

@@ -1,11 +1,10 @@
 //! The payload of a base chunk.
 
 use crate::{
-    base::{BaseState, PoolState, ScopeState},
-    events::{filter_code, filter_of},
-    ids::{Addr, PoolId, StackId, Stream},
+    Addr, BaseState, BlockState, BlockStatus, PoolId, PoolState, ScopeState, SegmentState, StackId,
+    Stream,
+    event_codec::{filter_code, filter_of},
     layout::JSON_MAX_BYTES,
-    segment::{BlockState, BlockStatus, SegmentState},
     varint::{Cursor, Malformed, put, put_bytes, unzigzag, zigzag},
 };
 
@@ -17,9 +16,17 @@ const OWN_SOURCE: u8 = 1;
 const USE_ON_OOM: u8 = 2;
 const NO_SPLIT: u8 = 4;
 
-/// Appends the payload to `out`, `stats` being the statistics' JSON or empty. A block's address is not written, as
+/// Statistics are JSON, or empty.
+pub(crate) fn check_stats(stats: &str) -> Result<(), serde_json::Error> {
+    if stats.is_empty() {
+        return Ok(());
+    }
+    serde_json::from_str::<serde::de::IgnoredAny>(stats).map(|_| ())
+}
+
+/// Appends the payload to `out`. A block's address is not written, as
 /// blocks tile their segment.
-pub(crate) fn encode(base: &BaseState, stats: &str, out: &mut Vec<u8>) {
+pub(crate) fn encode(base: &BaseState, out: &mut Vec<u8>) {
     put(out, base.time_ns);
     put_bytes(out, base.settings.as_bytes());
     match base.memory_fraction {
@@ -29,7 +36,7 @@ pub(crate) fn encode(base: &BaseState, stats: &str, out: &mut Vec<u8>) {
             out.extend_from_slice(&fraction.to_le_bytes());
         }
     }
-    put_bytes(out, stats.as_bytes());
+    put_bytes(out, base.stats.as_bytes());
     put(out, base.pools.len() as u64);
     for pool in &base.pools {
         put_pool(out, pool.pool);
@@ -96,9 +103,8 @@ pub(crate) fn decode(payload: &[u8], stacks: u32) -> Result<BaseState, Malformed
     if stats.len() > JSON_MAX_BYTES {
         return Err(Malformed::Range);
     }
-    if !stats.is_empty() {
-        base.stats = Some(serde_json::from_str(stats).map_err(|_| Malformed::Text)?);
-    }
+    check_stats(stats).map_err(|_| Malformed::Text)?;
+    stats.clone_into(&mut base.stats);
     for _ in 0..cursor.count()? {
         base.pools.push(pool_state(&mut cursor)?);
     }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ids::{DeviceId, PoolId, Stream};
+use events::{DeviceId, PoolId, Stream};
 
 /// A limit: the quantity, the amount that any file may hold, and the amount added for each byte of the file.
 #[derive(Clone, Copy, Debug)]

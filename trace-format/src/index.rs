@@ -3,7 +3,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::{
-    ids::DeviceId,
+    DeviceId,
     layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Packing},
     varint::{Cursor, Malformed, put, unzigzag, zigzag},
 };

@@ -2,7 +2,7 @@
 //!
 //! `docs/trace-format.md` draws them; the tests below hold the drawings' numbers.
 
-use crate::ids::DeviceId;
+use events::DeviceId;
 
 /// First bytes of every tape. The high bit, the line ends and the end-of-file mark show damage done by transfers
 /// that take it for text, as in PNG.

@@ -37,37 +37,30 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod base;
 mod base_codec;
 mod bounds;
-mod event;
-mod events;
-mod ids;
+mod event_codec;
 mod index;
 mod layout;
 mod meta;
-mod order;
 mod order_codec;
 mod read;
-mod segment;
-mod state;
 mod tables;
 mod time;
 mod varint;
 mod visible;
 mod write;
 
-pub use base::{BaseState, PoolState, ScopeState};
 pub use bounds::{Bound, TooMuch};
-pub use event::{Category, Event, MarkKind, Record, ScopeFilter};
-pub use ids::{Addr, DeviceId, FrameId, PoolId, StackId, Stream, StringId, ThreadId};
+pub use events::{
+    Addr, BaseOrder, BaseState, BlockState, BlockStatus, Category, DeviceId, Event, FrameId,
+    MarkKind, PoolId, PoolState, Problem, RangeState, Record, ScopeFilter, ScopeState,
+    SegmentState, StackId, State, StateError, Stream, StringId, ThreadId,
+};
 pub use index::{Index, IndexEntry};
 pub use layout::{CHUNK_HEADER_BYTES, ChunkKind, FILE_HEADER_BYTES, MAGIC, VERSION};
 pub use meta::{DeviceMeta, EndKind, Meta, ProgramEnd, Source};
-pub use order::{BaseOrder, RangeState};
 pub use read::{Item, ReadCause, ReadError, Reader, Recovery, Torn};
-pub use segment::{BlockState, BlockStatus, SegmentState};
-pub use state::{Problem, State, StateError};
 pub use tables::{BACKWARD_FILE, Frame, FrameText, THREAD_FILE, Tables};
 pub use time::utc;
 pub use varint::Malformed;

@@ -1,8 +1,7 @@
 //! The payload of an order chunk.
 
 use crate::{
-    ids::{Addr, PoolId, Stream},
-    order::{BaseOrder, RangeState},
+    Addr, BaseOrder, PoolId, RangeState, Stream,
     varint::{Cursor, Malformed, put, unzigzag, zigzag},
 };
 

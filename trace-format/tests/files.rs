@@ -197,9 +197,12 @@ fn ids_that_the_tape_does_not_define_are_refused() {
     let hostname = Some("x".repeat(1 << 20));
     let error = writer.meta(&Meta { hostname, ..Meta::default() }).unwrap_err().to_string();
     assert!(error.contains("a description of 104"), "{error}");
-    let stats = Some(serde_json::Value::String("x".repeat(1 << 20)));
+    let stats = format!("\"{}\"", "x".repeat(1 << 20));
     let error = writer.base(GPU, &BaseState { stats, ..BaseState::default() }).unwrap_err();
     assert!(error.to_string().contains("a state's statistics of 104857"), "{error}");
+    let base = BaseState { stats: "{ooms: 3}".to_owned(), ..BaseState::default() };
+    let error = writer.base(GPU, &base).unwrap_err().to_string();
+    assert!(error.contains("a state's statistics are not JSON"), "{error}");
     let block = BlockState {
         addr: Addr(512),
         size_bytes: 512,

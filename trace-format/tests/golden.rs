@@ -80,7 +80,7 @@ fn base() -> BaseState {
         captures: vec![POOL],
         settings: "expandable_segments:True".to_owned(),
         memory_fraction: Some(0.25),
-        stats: Some(serde_json::json!({"num_ooms": 3})),
+        stats: r#"{"num_ooms":3}"#.to_owned(),
         order: BaseOrder::default(),
     }
 }

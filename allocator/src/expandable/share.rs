@@ -1,9 +1,11 @@
 //! Pages in other processes, and pages of other processes here.
 
-use trace_format::{Addr, DeviceId, Stream};
+use alloc::vec::Vec;
+
+use events::{Addr, DeviceId, Stream};
 
 use super::{Page, Range, Span};
-use crate::device::{Device, DeviceError, HandleType, ShareableHandle};
+use device::{Device, DeviceError, HandleType, ShareableHandle};
 
 impl Range {
     /// Handles for the pages that hold `size_bytes` from `addr` on, in order. They stay the range's: it closes them

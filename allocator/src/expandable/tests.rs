@@ -1,8 +1,8 @@
 //! A range on a device that fails.
 
 use super::*;
-use crate::device::DeviceCall;
-use crate::device::sim::{Fault, SimConfig, SimDevice};
+use device::DeviceCall;
+use sim_device::{Fault, SimConfig, SimDevice};
 
 const PAGE: u64 = 2 << 20;
 

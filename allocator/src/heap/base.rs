@@ -1,11 +1,15 @@
 //! The heap's whole state, as a tape carries it to start from; `restore.rs` is the way back.
 
-use trace_format::{BaseState, BlockState, PoolId, PoolState, ScopeFilter, ScopeState};
+use alloc::string::String;
+
+use alloc::vec::Vec;
+
+use events::{BaseState, BlockState, PoolId, PoolState, ScopeFilter, ScopeState};
 
 use super::Heap;
 use crate::block::Block;
-use crate::device::Device;
-use crate::record::Recorder;
+use device::Device;
+use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// What all records so far have led to. The time is left to the caller, who has a clock.
@@ -25,7 +29,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             captures: captures.map(|scope| scope.pool).collect(),
             settings: self.config.text.clone(),
             memory_fraction: self.allowed_bytes.map(|allowed| self.fraction_of(allowed)),
-            stats: None,
+            stats: String::new(),
             order: self.order(),
         }
     }

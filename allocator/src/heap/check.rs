@@ -1,13 +1,16 @@
 //! A full scan of the heap's invariants, for tests, fault injection and doubt.
 
-use std::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+
+use alloc::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
 
 use super::Heap;
 use crate::block::{Block, BlockId};
-use crate::device::Device;
-use crate::record::Recorder;
+use device::Device;
+use events::Recorder;
 
 /// Fails the check with a sentence unless the condition holds.
 macro_rules! ensure {

@@ -4,16 +4,18 @@
 //! before the recording the pool is put into the state that it had when the replayed graph had been recorded: its live
 //! tensors are allocations again, at the same addresses, and the new graph's find other places.
 
-use std::collections::HashMap;
+use alloc::vec::Vec;
 
-use trace_format::{Addr, PoolId, StackId, Stream};
+use hashbrown::HashMap;
+
+use events::{Addr, PoolId, StackId, Stream};
 
 use super::malloc::{COLD, Found, Want};
 use super::{AllocError, Heap, HeapError};
 use crate::block::BlockId;
-use crate::device::Device;
 use crate::pool::PoolIndex;
-use crate::record::Recorder;
+use device::Device;
+use events::Recorder;
 
 /// The blocks of a private pool's segments ([`Heap::checkpoint`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +168,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     fn segment_of(&self, head: BlockId) -> impl Iterator<Item = BlockId> {
-        std::iter::successors(Some(head), |id| self.blocks[*id].next)
+        core::iter::successors(Some(head), |id| self.blocks[*id].next)
     }
 
     fn pieces_from(&self, head: BlockId) -> Result<Vec<Piece>, HeapError> {

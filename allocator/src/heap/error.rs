@@ -1,9 +1,11 @@
 //! Why the heap refused.
 
-use trace_format::{Addr, PoolId};
+use alloc::boxed::Box;
+
+use events::{Addr, PoolId};
 
 use super::{OomReport, Rejection};
-use crate::device::DeviceError;
+use device::DeviceError;
 
 /// A call the heap cannot follow; nothing changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -1,13 +1,13 @@
 //! One free, from the address to the pool.
 
-use trace_format::{Addr, Event, StackId};
+use events::{Addr, Event, StackId};
 
 use super::malloc::{COLD, HOT};
 use super::pending::Ticket;
 use super::{AllocError, Heap, HeapError};
 use crate::block::BlockId;
-use crate::device::Device;
-use crate::record::Recorder;
+use device::Device;
+use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Gives memory back. It is reusable at once on its own stream; if other streams used it, once they are done.

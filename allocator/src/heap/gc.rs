@@ -1,9 +1,11 @@
 //! Garbage collection: returning segments that were not used for long, before memory is short.
 
+use alloc::vec::Vec;
+
 use super::Heap;
 use crate::block::BlockId;
-use crate::device::{Device, DeviceError};
-use crate::record::Recorder;
+use device::{Device, DeviceError};
+use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Whether ages are counted and old segments returned: a threshold and a memory fraction are set.
@@ -40,7 +42,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let threshold_age = total_age as f64 / count as f64;
             progress = false;
             // A pass does not stop at the target, so that collections stay rare.
-            for id in std::mem::take(&mut candidates) {
+            for id in core::mem::take(&mut candidates) {
                 let block_age = age(self, id);
                 if (block_age as f64) < threshold_age {
                     candidates.push(id);

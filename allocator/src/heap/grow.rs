@@ -1,14 +1,17 @@
 //! A miss: a segment from the device, and the chain of attempts when the device has none.
 
-use trace_format::{Addr, Event, PoolId};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use events::{Addr, Event, PoolId};
 
 use super::malloc::{COLD, Found, Want};
 use super::{AllocError, Heap, OomReport};
 use crate::block::{Block, BlockId};
-use crate::device::{CaptureMode, Device, DeviceCall, DeviceError};
-use crate::pool::{PoolIndex, Pools, lock};
-use crate::record::Recorder;
+use crate::pool::{PoolIndex, Pools};
 use crate::size::{self, is_small};
+use device::{CaptureMode, Device, DeviceCall, DeviceError};
+use events::Recorder;
 use settings::Compat;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
@@ -131,7 +134,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if let Some(slot) = pool.private()
             && let Some(source) = &self.pools.get(slot).source
         {
-            return Ok(lock(source).allocate(size_bytes));
+            return Ok(source.allocate(size_bytes));
         }
         match self.device.malloc(size_bytes) {
             Ok(addr) => Ok(Some(addr)),

@@ -3,14 +3,16 @@
 //! They wait until the capture is over, or until the graph's own order shows that whatever comes next comes after them
 //! (`graph_capture_record_stream_reuse`).
 
-use std::collections::HashSet;
+use alloc::vec::Vec;
 
-use trace_format::Stream;
+use hashbrown::HashSet;
+
+use events::Stream;
 
 use super::Heap;
 use crate::block::BlockId;
-use crate::device::{Capture, Device, DeviceError, GraphNode};
-use crate::record::Recorder;
+use device::{Capture, Device, DeviceError, GraphNode};
+use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Whether a stream of the block is in a capture: an event recorded there can never be asked (pytorch#193982).
@@ -19,7 +21,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(false);
         }
         let users = self.pending.uses.get(&id).cloned().unwrap_or_default();
-        for stream in std::iter::once(self.stream_of(id)).chain(users.streams) {
+        for stream in core::iter::once(self.stream_of(id)).chain(users.streams) {
             if self.stream_in_capture(stream)? {
                 return Ok(true);
             }
@@ -61,7 +63,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let mut passed = self.pending.passed.remove(&(capture.id, stream)).unwrap_or_default();
         self.walk_back(&capture, &mut passed)?;
         let (safe, held) =
-            std::mem::take(&mut self.pending.held).into_iter().partition(|(id, nodes)| {
+            core::mem::take(&mut self.pending.held).into_iter().partition(|(id, nodes)| {
                 !nodes.is_empty()
                     && self.stream_of(*id) == stream
                     && nodes.iter().all(|node| passed.contains(node))
@@ -77,7 +79,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// it.
     pub(super) fn free_held_blocks_of(&mut self, private: usize) {
         let (done, held) =
-            std::mem::take(&mut self.pending.held).into_iter().partition(|(id, _)| {
+            core::mem::take(&mut self.pending.held).into_iter().partition(|(id, _)| {
                 self.pool_of(*id).private() == Some(private) && self.pending.only_captured_uses(*id)
             });
         self.pending.held = held;
@@ -119,7 +121,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let own = self.stream_of(id);
         let others = self.pending.uses.get(&id).cloned().unwrap_or_default();
         let mut nodes = Vec::new();
-        for stream in std::iter::once(own).chain(others.streams) {
+        for stream in core::iter::once(own).chain(others.streams) {
             for node in self.device.capture(stream).ok()??.terminals {
                 if !nodes.contains(&node) {
                     nodes.push(node);

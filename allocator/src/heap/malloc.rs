@@ -1,14 +1,14 @@
 //! One allocation, from the request to the address.
 
-use trace_format::{Addr, Event, PoolId, StackId, Stream};
+use events::{Addr, Event, PoolId, StackId, Stream};
 
 use super::{AllocError, Heap};
 use crate::block::BlockId;
-use crate::device::Device;
 use crate::lane::Place;
 use crate::pool::{PoolIndex, Pools};
-use crate::record::Recorder;
 use crate::size;
+use device::Device;
+use events::Recorder;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]

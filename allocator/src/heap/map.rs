@@ -1,15 +1,17 @@
 //! Expandable segments: finding room for a block, mapping it, and unmapping what is free.
 
-use trace_format::{Addr, Event, PoolId};
+use alloc::vec::Vec;
+
+use events::{Addr, Event, PoolId};
 
 use super::Heap;
 use super::malloc::Want;
 use crate::block::{Block, BlockId};
-use crate::device::{Device, DeviceError};
 use crate::expandable::{Range, RangeId};
 use crate::pool::{PoolIndex, Pools};
-use crate::record::Recorder;
 use crate::size::page_bytes;
+use device::{Device, DeviceError};
+use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Grows an expandable segment until a free block fits, out of its list (`try_allocate_expandable_block`). What was
@@ -226,7 +228,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Tries once more to give back the memory of pages that an earlier failure left behind.
     pub(super) fn take_back_pages(&mut self) {
-        for slot in std::mem::take(&mut self.leftovers) {
+        for slot in core::mem::take(&mut self.leftovers) {
             let Some(range) = &mut self.ranges[slot] else { continue };
             range.take_back(&mut self.device);
             if range.has_leftovers() {

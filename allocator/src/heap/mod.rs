@@ -26,8 +26,11 @@ mod search;
 mod share;
 mod snapshot;
 
-use std::collections::BTreeSet;
+use alloc::vec::Vec;
 
+use alloc::collections::BTreeSet;
+
+use alloc::collections::BTreeMap;
 pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
 pub use error::{AllocError, HeapError};
 pub use malloc::{Miss, PoolChoice, Request};
@@ -38,17 +41,16 @@ pub use reject::Rejection;
 pub use restore::{Restored, RestoredBlock};
 pub use runs::{BaseRange, base_ranges};
 pub use share::SharedPages;
-use std::collections::BTreeMap;
 
-use trace_format::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
+use events::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
 
 use crate::address_table::AddressTable;
 use crate::block::{BlockId, Blocks};
-use crate::device::{Device, DeviceError};
 use crate::expandable::Range;
 use crate::pool::{PoolIndex, Pools};
-use crate::record::Recorder;
 use crate::stats::{Counters, Stats};
+use device::{Device, DeviceError};
+use events::Recorder;
 use pending::Pending;
 use pools::Scope;
 use settings::{Compat, Config};
@@ -179,7 +181,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let bytes = fraction * self.device_total_bytes as f64;
         match self.config.compat {
             Compat::V2_11 => bytes as u64,
-            Compat::V2_15 => bytes.round() as u64,
+            Compat::V2_15 => settings::nearest(bytes),
         }
     }
 

@@ -1,11 +1,13 @@
 //! Out of memory: PyTorch's sentence, and what the heap knows besides.
 
-use std::fmt;
+use alloc::vec::Vec;
 
-use trace_format::DeviceId;
+use core::fmt;
 
-use crate::device::ProcessMemory;
+use events::DeviceId;
+
 use crate::stats::ByteSize;
+use device::ProcessMemory;
 
 /// The heap at the moment memory was out. Displayed, it is PyTorch's sentence; [`explanation`](Self::explanation) is
 /// ours.
@@ -39,7 +41,7 @@ pub struct OomReport {
     pub is_expandable: bool,
 }
 
-impl std::error::Error for OomReport {}
+impl core::error::Error for OomReport {}
 
 impl fmt::Display for OomReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

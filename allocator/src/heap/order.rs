@@ -1,16 +1,18 @@
 //! The heap's orders and ages, as a base state carries them; `restore.rs` is the way back.
 
-use std::ops::Bound::{Excluded, Unbounded};
+use alloc::vec::Vec;
 
+use core::ops::Bound::{Excluded, Unbounded};
+
+use events::{Addr, BaseOrder, RangeState};
 use rustc_hash::FxHashMap;
-use trace_format::{Addr, BaseOrder, RangeState};
 
 use super::Heap;
 use crate::block::BlockId;
-use crate::device::Device;
 use crate::pool::{PoolIndex, Pools};
-use crate::record::Recorder;
 use crate::size::SMALL_SEGMENT_BYTES;
+use device::Device;
+use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// What later placements depend on besides memory and pools.

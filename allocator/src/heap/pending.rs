@@ -3,17 +3,20 @@
 //! An event on each using stream shows that (`insert_events`, `process_events`). Frees that a graph capture holds back
 //! are in `held.rs`.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use alloc::vec::Vec;
 
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use hashbrown::HashSet;
+
+use events::{Addr, Event, Stream};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use trace_format::{Addr, Event, Stream};
 
 use super::malloc::COLD;
 use super::{AllocError, Heap};
 use crate::block::BlockId;
-use crate::device::{CaptureId, Device, DeviceError, EventId, GraphNode};
-use crate::record::Recorder;
+use device::{CaptureId, Device, DeviceError, EventId, GraphNode};
+use events::Recorder;
 
 type StreamsOf = HashMap<BlockId, Users, FxBuildHasher>;
 
@@ -241,7 +244,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
         }
         let (now, later): (Vec<_>, BTreeMap<_, _>) = {
-            let deferred = std::mem::take(&mut self.pending.deferred).into_iter();
+            let deferred = core::mem::take(&mut self.pending.deferred).into_iter();
             let (now, later): (Vec<_>, Vec<_>) = deferred.partition(|(_, id)| concerns(self, *id));
             (now, later.into_iter().collect())
         };

@@ -1,14 +1,14 @@
 //! Private pools and the scopes that send allocations to them: graph captures and `torch.cuda.MemPool`.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
 
-use trace_format::{Event, PoolId, ScopeFilter, StackId, Stream};
+use events::{Event, PoolId, ScopeFilter, StackId, Stream};
 
 use super::malloc::PoolChoice;
 use super::{Heap, HeapError};
-use crate::device::{Device, DeviceError};
-use crate::pool::SharedSource;
-use crate::record::Recorder;
+use crate::pool::SegmentSource;
+use device::{Device, DeviceError};
+use events::Recorder;
 use settings::Compat;
 
 /// Whether a stream's allocations go to the scope's pool.
@@ -30,7 +30,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub fn create_pool(
         &mut self,
         pool: PoolId,
-        source: Option<SharedSource>,
+        source: Option<Arc<dyn SegmentSource>>,
     ) -> Result<(), HeapError> {
         let own_source = source.is_some();
         self.create_or_share(pool, source)?;
@@ -41,7 +41,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn create_or_share(
         &mut self,
         pool: PoolId,
-        source: Option<SharedSource>,
+        source: Option<Arc<dyn SegmentSource>>,
     ) -> Result<(), HeapError> {
         match self.pools.find(pool) {
             None => {

@@ -1,14 +1,17 @@
 //! `throw_on_cudamalloc_oom`: what would pass the settings' share of the device is refused before the device is asked.
 
-use std::fmt;
+use alloc::format;
+use alloc::string::String;
 
-use trace_format::{DeviceId, Event};
+use core::fmt;
+
+use events::{DeviceId, Event};
 
 use super::malloc::Want;
 use super::{AllocError, Heap};
-use crate::device::Device;
-use crate::record::Recorder;
 use crate::stats::ByteSize;
+use device::Device;
+use events::Recorder;
 
 /// The heap at the moment it refused. Displayed, it is PyTorch's sentence; [`explanation`](Self::explanation) is ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,15 @@
 //! Returning cached memory to the device: on request, and when memory is short.
 
-use trace_format::{Addr, Event, PoolId, StackId};
+use alloc::vec::Vec;
+
+use events::{Addr, Event, PoolId, StackId};
 
 use super::Heap;
 use super::malloc::Want;
 use crate::block::BlockId;
-use crate::device::{Device, DeviceError};
-use crate::pool::{PoolIndex, Pools, lock};
-use crate::record::Recorder;
+use crate::pool::{PoolIndex, Pools};
+use device::{Device, DeviceError};
+use events::Recorder;
 use settings::UNLIMITED;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
@@ -93,7 +95,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let block = &self.blocks[id];
         let (addr, size_bytes, lane) = (block.addr, block.size_bytes, block.lane);
         let (stream, pool) = (self.stream_of(id), self.pool_of(id));
-        self.relaxed(|heap| heap.give_back_segment(pool, addr))?;
+        self.relaxed(|heap| heap.give_back_segment(pool, addr, size_bytes))?;
         let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
         self.take_free(id);
         self.begun.remove(&self.blocks[id].segment_rank);
@@ -122,9 +124,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// To the pool's own source, else to the device.
-    fn give_back_segment(&mut self, pool: PoolIndex, addr: Addr) -> Result<(), DeviceError> {
+    fn give_back_segment(
+        &mut self,
+        pool: PoolIndex,
+        addr: Addr,
+        size_bytes: u64,
+    ) -> Result<(), DeviceError> {
         match pool.private().and_then(|slot| self.pools.get(slot).source.as_ref()) {
-            Some(source) => lock(source).free(addr),
+            Some(source) => source.free(addr, size_bytes),
             None => self.device.free(addr),
         }
     }

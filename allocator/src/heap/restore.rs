@@ -1,21 +1,23 @@
 //! Starting from a recorded state: a tape that begins in the middle of a run brings what was there.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use alloc::vec::Vec;
 
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+
+use events::{Addr, BaseState, BlockState, BlockStatus, PoolId, SegmentState};
 use rustc_hash::FxHashMap;
-use trace_format::{Addr, BaseState, BlockState, BlockStatus, PoolId, SegmentState};
 
 use super::pending::Ticket;
 use super::pools::Scope;
 use super::runs::{BaseRange, base_ranges};
 use super::{AllocError, Heap};
 use crate::block::{Block, BlockId};
-use crate::device::{Device, DeviceCall, DeviceError};
 use crate::expandable::{Range, RangeId};
 use crate::lane::LaneId;
 use crate::pool::{PoolIndex, Pools};
-use crate::record::Recorder;
+use device::{Device, DeviceCall, DeviceError};
+use events::Recorder;
 use settings::Compat;
 
 /// How a live or pending block was restored.

@@ -1,9 +1,12 @@
 //! Which mapped runs of a state are of one expandable segment: a snapshot shows runs only, a tape of ours has the
 //! address ranges too.
 
-use std::collections::HashMap;
+use alloc::vec;
+use alloc::vec::Vec;
 
-use trace_format::{Addr, BaseState, PoolId, RangeState, SegmentState, Stream};
+use hashbrown::HashMap;
+
+use events::{Addr, BaseState, PoolId, RangeState, SegmentState, Stream};
 
 use super::order::is_page;
 use crate::expandable::Range;
@@ -115,8 +118,10 @@ fn group_runs(
 
 #[cfg(test)]
 mod tests {
+    use std::prelude::v1::*;
+
+    use events::StackId;
     use proptest::prelude::*;
-    use trace_format::StackId;
 
     use super::*;
 

@@ -3,10 +3,10 @@
 use super::Heap;
 use super::malloc::{Found, Want};
 use crate::block::BlockId;
-use crate::device::Device;
 use crate::lane::{Lane, Place};
-use crate::record::Recorder;
 use crate::size;
+use device::Device;
+use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// The best fitting free block of the wanted pool and stream.

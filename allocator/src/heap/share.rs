@@ -3,12 +3,14 @@
 //! What one heap gives away are handles of whole pages; what another opens is a range beside its own segments, which
 //! it neither allocates from nor counts: it is the other process's.
 
-use trace_format::Addr;
+use alloc::vec::Vec;
+
+use events::Addr;
 
 use super::{AllocError, Heap, HeapError};
-use crate::device::{Device, DeviceError, HandleType, ShareableHandle};
 use crate::expandable::Range;
-use crate::record::Recorder;
+use device::{Device, DeviceError, HandleType, ShareableHandle};
+use events::Recorder;
 
 /// An allocation as another process may open it.
 #[derive(Clone, Debug, PartialEq, Eq)]

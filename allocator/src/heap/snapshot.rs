@@ -1,12 +1,14 @@
 //! The heap's state at one moment, as PyTorch's snapshots show it.
 
-use trace_format::{BlockStatus, Event, PoolId, SegmentState, StackId, Stream};
+use alloc::vec::Vec;
+
+use events::{BlockStatus, Event, PoolId, SegmentState, StackId, Stream};
 
 use super::Heap;
 use crate::block::{Block, BlockId};
-use crate::device::Device;
-use crate::record::Recorder;
 use crate::size::SMALL_SEGMENT_BYTES;
+use device::Device;
+use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Every segment with its blocks, in ascending order of address; of one private pool unless the default is named.

@@ -1,5 +1,7 @@
 //! Size classes, and who is in them.
 
+use alloc::vec::Vec;
+
 use crate::block::{BlockId, Blocks};
 
 /// Steps of a size class within a power of two. Many, so that few classes hold more than one block: what is done then

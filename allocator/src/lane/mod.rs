@@ -8,7 +8,9 @@
 mod bitmap;
 mod class;
 
-use trace_format::{Addr, Stream};
+use alloc::vec::Vec;
+
+use events::{Addr, Stream};
 
 use crate::block::{BlockId, Blocks};
 use crate::pool::PoolIndex;

@@ -1,5 +1,7 @@
+use std::vec::Vec;
+
+use events::Addr;
 use proptest::prelude::*;
-use trace_format::Addr;
 
 use super::*;
 use crate::block::Block;

@@ -1,6 +1,6 @@
 //! Byte counts as PyTorch writes them in its messages.
 
-use std::fmt;
+use core::fmt;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -29,6 +29,8 @@ impl fmt::Display for ByteSize {
 
 #[cfg(test)]
 mod tests {
+    use std::prelude::v1::*;
+
     use super::*;
 
     #[test]

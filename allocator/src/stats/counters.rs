@@ -4,7 +4,7 @@
 //! What is active is what callers hold and what waits for other streams, so the active counters are kept only as far
 //! as something waits. While nothing does, both peaks are one.
 
-use trace_format::PoolId;
+use events::PoolId;
 
 use super::tally::Tally;
 use super::{Stat, StatArray, Stats};

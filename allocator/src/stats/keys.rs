@@ -1,13 +1,17 @@
-//! The keys of `torch.cuda.memory_stats`, nested and flattened.
+//! The keys of `torch.cuda.memory_stats`, flattened.
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use trace_format::PoolId;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use events::PoolId;
 
 use super::{Stat, StatArray, Stats};
 use settings::Compat;
 
 /// Since 2.13; the pools' ids follow.
-const BY_PRIVATE_POOLS: &str = "reserved_bytes_by_private_pools";
+pub(super) const BY_PRIVATE_POOLS: &str = "reserved_bytes_by_private_pools";
 
 impl Stats {
     /// The keys and values of `torch.cuda.memory_stats()`, dotted and in its order.
@@ -27,7 +31,7 @@ impl Stats {
         flat
     }
 
-    fn arrays(&self) -> [(&'static str, &StatArray); 9] {
+    pub(super) fn arrays(&self) -> [(&'static str, &StatArray); 9] {
         [
             ("allocation", &self.allocation),
             ("segment", &self.segment),
@@ -41,14 +45,14 @@ impl Stats {
         ]
     }
 
-    fn stats(&self) -> [(&'static str, &Stat); 2] {
+    pub(super) fn stats(&self) -> [(&'static str, &Stat); 2] {
         [
             ("oversize_allocations", &self.oversize_allocations),
             ("oversize_segments", &self.oversize_segments),
         ]
     }
 
-    fn counters(&self) -> impl Iterator<Item = (&'static str, i64)> {
+    pub(super) fn counters(&self) -> impl Iterator<Item = (&'static str, i64)> {
         let rejections = match self.compat {
             Compat::V2_11 => None,
             Compat::V2_15 => Some(("num_oom_rejections", self.num_oom_rejections)),
@@ -65,7 +69,7 @@ impl Stats {
         .chain(rejections)
     }
 
-    fn private_pools(&self) -> &[(PoolId, StatArray)] {
+    pub(super) fn private_pools(&self) -> &[(PoolId, StatArray)] {
         match self.compat {
             Compat::V2_11 => &[],
             Compat::V2_15 => &self.reserved_bytes_by_private_pools,
@@ -73,36 +77,7 @@ impl Stats {
     }
 }
 
-/// As `torch.cuda.memory_stats_as_nested_dict()`; the pools' keys are written `a_b`, as the flat
-/// form has them.
-impl Serialize for Stats {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (name, value) in self.counters() {
-            map.serialize_entry(name, &value)?;
-        }
-        for (name, array) in self.arrays() {
-            map.serialize_entry(name, array)?;
-        }
-        for (name, stat) in self.stats() {
-            map.serialize_entry(name, stat)?;
-        }
-        if self.compat == Compat::V2_15 {
-            map.serialize_entry(BY_PRIVATE_POOLS, &ByPool(self.private_pools()))?;
-        }
-        map.end()
-    }
-}
-
-struct ByPool<'a>(&'a [(PoolId, StatArray)]);
-
-impl Serialize for ByPool<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(pool, array)| (pool_key(*pool), array)))
-    }
-}
-
-fn pool_key(pool: PoolId) -> String {
+pub(super) fn pool_key(pool: PoolId) -> String {
     format!("{}_{}", pool.0, pool.1)
 }
 
@@ -121,6 +96,8 @@ fn flatten_stat(flat: &mut Vec<(String, i64)>, name: &str, stat: &Stat) {
 
 #[cfg(test)]
 mod tests {
+    use std::prelude::v1::*;
+
     use super::*;
     use settings::UNLIMITED;
 
@@ -144,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn private_pools_have_keys_of_their_own_in_2_15_only() {
+    pub(super) fn private_pools_have_keys_of_their_own_in_2_15_only() {
         for (compat, shown) in [(Compat::V2_11, false), (Compat::V2_15, true)] {
             let mut stats = Stats::new(compat, UNLIMITED);
             stats.private_pool_reserved_bytes(PoolId(0, 1)).increase(true, 2 << 20);
@@ -159,30 +136,6 @@ mod tests {
         for (bytes, shown) in [(UNLIMITED, -1), (64 << 20, 64 << 20)] {
             let stats = Stats::new(Compat::V2_15, bytes);
             assert!(stats.flat().contains(&("max_split_size".to_owned(), shown)));
-        }
-    }
-
-    /// The flat and the nested form come from two functions; this keeps them one set of keys.
-    #[test]
-    fn the_nested_form_flattens_to_the_flat_form() {
-        for compat in [Compat::V2_11, Compat::V2_15] {
-            let mut stats = Stats::new(compat, UNLIMITED);
-            stats.allocation.increase(true, 3);
-            stats.private_pool_reserved_bytes(PoolId(2, 0)).increase(false, 20 << 20);
-            let mut flat = Vec::new();
-            walk(&serde_json::to_value(&stats).unwrap(), "", &mut flat);
-            flat.sort_unstable();
-            assert_eq!(flat, stats.flat());
-        }
-    }
-
-    fn walk(value: &serde_json::Value, prefix: &str, flat: &mut Vec<(String, i64)>) {
-        match value {
-            serde_json::Value::Object(map) => map.iter().for_each(|(key, value)| {
-                let dot = if prefix.is_empty() { "" } else { "." };
-                walk(value, &format!("{prefix}{dot}{key}"), flat);
-            }),
-            leaf => flat.push((prefix.to_owned(), leaf.as_i64().unwrap())),
         }
     }
 }

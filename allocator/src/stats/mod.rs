@@ -3,15 +3,19 @@
 mod byte_size;
 mod counters;
 mod keys;
+#[cfg(feature = "serde")]
+mod nested;
 mod stat;
 mod tally;
 
-use std::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use alloc::collections::BTreeMap;
 
 pub use byte_size::ByteSize;
 pub(crate) use counters::Counters;
+use events::PoolId;
 pub use stat::{Stat, StatArray};
-use trace_format::PoolId;
 
 use settings::{Compat, UNLIMITED};
 

@@ -1,9 +1,8 @@
 //! One counter, and a counter per pool kind.
 
-use serde::Serialize;
-
 /// A quantity over time (PyTorch's `Stat`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Stat {
     /// Its value now.
     pub current: i64,
@@ -45,7 +44,8 @@ impl Stat {
 }
 
 /// A [`Stat`] over everything, and one for each kind of pool (PyTorch's `StatArray`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StatArray {
     /// Both kinds of pool.
     pub all: Stat,

@@ -2,14 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use allocator::device::Device;
-use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, Heap, PoolChoice, Request};
-use allocator::observe::{Observer, UNKNOWN_POOL};
-use allocator::record::{
-    AnyRecorder, BlockSlot, Memory, Off, Recorder, TraceEntry, WatchId, Watcher,
-};
+use device::Device;
+use events::{BlockSlot, Memory, Off, Recorder};
+use observer::{Observer, UNKNOWN_POOL};
+use recorder::{AnyRecorder, TraceEntry, WatchId, Watcher};
 use settings::Config;
+use sim_device::SimDevice;
 use trace_format::{Addr, BaseState, Event, PoolId, StackId, Stream, StringId};
 
 use crate::support::{Dice, MIB, device, seed};

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allocator::device::DeviceCall;
-use allocator::device::sim::{EventPolicy, Fault, SimConfig, SimDevice};
 use allocator::heap::{AllocError, Heap, Request};
-use allocator::record::{Memory, Off};
-use allocator::shared::SharedHeap;
+use device::DeviceCall;
+use events::{Memory, Off};
 use settings::Config;
+use shared_heap::SharedHeap;
+use sim_device::{EventPolicy, Fault, SimConfig, SimDevice};
 use trace_format::{Addr, Event, PoolId, StackId, Stream};
 
 use crate::support::{Calls, Dice, GIB, MIB, heap, request, seed};

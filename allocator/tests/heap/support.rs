@@ -1,14 +1,14 @@
 //! What the heap's tests share: a heap on a simulated device, requests, a segment source, seeds.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use allocator::SegmentSource;
-use allocator::device::sim::{EventPolicy, SimConfig, SimDevice};
-use allocator::device::{DeviceCall, DeviceError};
 use allocator::heap::{AllocError, Heap, PoolChoice, Request};
-use allocator::record::Memory;
+use device::{DeviceCall, DeviceError};
+use events::Memory;
 use settings::Config;
+use sim_device::{EventPolicy, SimConfig, SimDevice};
 use trace_format::{Addr, DeviceId, StackId, Stream};
 
 pub(crate) const KIB: u64 = 1 << 10;
@@ -81,14 +81,12 @@ pub(crate) struct Source {
 
 impl Source {
     /// The source number `n`: two never hand out the same address.
-    pub(crate) fn shared(n: u64, limit_bytes: u64) -> Arc<Mutex<Self>> {
+    pub(crate) fn shared(n: u64, limit_bytes: u64) -> Arc<SharedSource> {
         let base = (n + 1) << 40;
-        Arc::new(Mutex::new(Self { base, limit_bytes, live: Vec::new() }))
+        Arc::new(SharedSource(Mutex::new(Self { base, limit_bytes, live: Vec::new() })))
     }
-}
 
-impl SegmentSource for Source {
-    fn allocate(&mut self, size_bytes: u64) -> Option<Addr> {
+    pub(crate) fn allocate(&mut self, size_bytes: u64) -> Option<Addr> {
         let used_bytes: u64 = self.live.iter().map(|(_, size)| size).sum();
         if used_bytes + size_bytes > self.limit_bytes {
             return None;
@@ -105,7 +103,7 @@ impl SegmentSource for Source {
         Some(Addr(start))
     }
 
-    fn free(&mut self, addr: Addr) -> Result<(), DeviceError> {
+    pub(crate) fn free(&mut self, addr: Addr) -> Result<(), DeviceError> {
         let at = self.live.iter().position(|(live, _)| *live == addr);
         let at = at.ok_or_else(|| DeviceError::Driver {
             call: DeviceCall::Free,
@@ -114,6 +112,26 @@ impl SegmentSource for Source {
         })?;
         self.live.remove(at);
         Ok(())
+    }
+}
+
+/// A [`Source`] that a pool and its test share.
+#[derive(Debug)]
+pub(crate) struct SharedSource(Mutex<Source>);
+
+impl SharedSource {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Source> {
+        self.0.lock().expect("unbroken")
+    }
+}
+
+impl SegmentSource for SharedSource {
+    fn allocate(&self, size_bytes: u64) -> Option<Addr> {
+        self.lock().allocate(size_bytes)
+    }
+
+    fn free(&self, addr: Addr, _: u64) -> Result<(), DeviceError> {
+        self.lock().free(addr)
     }
 }
 

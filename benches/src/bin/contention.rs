@@ -13,11 +13,12 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
-use allocator::record::{AnyRecorder, Off};
-use allocator::shared::SharedHeap;
+use events::Off;
+use recorder::AnyRecorder;
 use settings::Config;
+use shared_heap::SharedHeap;
+use sim_device::{SimConfig, SimDevice};
 use trace_format::{Addr, StackId, Stream};
 
 const SIZE_BYTES: u64 = 4 << 20;

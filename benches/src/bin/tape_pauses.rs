@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{Heap, PoolChoice, Request};
-use allocator::record::{
+use recorder::{
     AnyRecorder, PER_HOLD, RingOptions, RingRecorder, SystemClock, TapeRecorder, TapeSource,
     base_in_slices,
 };
-use allocator::shared::SharedHeap;
 use settings::Config;
+use shared_heap::SharedHeap;
+use sim_device::{SimConfig, SimDevice};
 use trace_format::{BaseState, DeviceId, DeviceMeta, Meta, PoolId, StackId, Stream};
 
 const RUN: Duration = Duration::from_secs(15);
@@ -131,7 +131,7 @@ fn source(heap: &Shared, way: &str, counts: &Arc<[AtomicU64; 2]>) -> TapeSource 
         base_in_slices(per_hold, &of_heap, &mut |work| {
             let heap = heap.lock().ok()?;
             let start = Instant::now();
-            work(&*heap);
+            work(&heap);
             held(start);
             Some(())
         })

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allocator::record::{RING_DIR_VARIABLE, RingReader, list_rings, ring_dir};
+use recorder::{RING_DIR_VARIABLE, RingReader, list_rings, ring_dir};
 use replay::tape::Tape;
 use trace_format::{Meta, utc};
 

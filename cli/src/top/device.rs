@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Instant;
 
-use allocator::record::{Followed, RingError, RingFollower, RingReader};
+use recorder::{Followed, RingError, RingFollower, RingReader};
 use trace_format::{BlockStatus, Event, MarkKind, Record, State};
 
 use super::frame::{DeviceFrame, EventFrame};

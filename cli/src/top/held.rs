@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use allocator::record::RingReader;
+use recorder::RingReader;
 use trace_format::{BlockStatus, PoolId, SegmentState, StackId, Stream};
 
 use super::frame::{PoolFrame, StackFrame};

@@ -128,7 +128,7 @@ fn base(dice: &mut Dice, program: &Program) -> BaseState {
         captures: (0..dice.roll(2)).map(|_| pool(dice)).collect(),
         settings: (*dice.pick(&SETTINGS)).to_owned(),
         memory_fraction: dice.once_in(6).then(|| *dice.pick(&[0.0, 0.5, 1.0, -1.0, f64::NAN])),
-        stats: None,
+        stats: String::new(),
         order: BaseOrder::default(),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use allocator::device::Device;
+use device::Device;
 
 use super::memory::address_of;
 use super::text::{copy_out, read};

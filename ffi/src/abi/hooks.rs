@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use allocator::device::Device;
+use device::Device;
 use trace_format::PoolId;
 
 use super::memory::{address_of, stream_of};

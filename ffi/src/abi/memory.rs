@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 
-use allocator::device::Device;
 use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
+use device::Device;
 use trace_format::{Addr, DeviceId, StackId, Stream};
 
 use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};

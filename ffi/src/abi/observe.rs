@@ -6,7 +6,7 @@
 
 use std::ffi::c_int;
 
-use allocator::record::{TraceAction, TraceEntry};
+use recorder::{TraceAction, TraceEntry};
 use trace_format::{Addr, BlockState, BlockStatus, PoolId, SegmentState, StackId, Stream};
 
 use super::watch::VramtapeTraceEntry;

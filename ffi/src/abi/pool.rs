@@ -1,10 +1,10 @@
 //! Private pools beyond PyTorch's hooks (`torch.cuda.MemPool`).
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use allocator::SegmentSource;
-use allocator::device::{DeviceCall, DeviceError};
+use device::{DeviceCall, DeviceError};
 use trace_format::{Addr, PoolId};
 
 use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
@@ -48,7 +48,7 @@ pub extern "C" fn vramtape_pool_create_from(
 ) -> c_int {
     let source = Source(source);
     guard::answer(VRAMTAPE_ERROR, || {
-        let source = Arc::new(Mutex::new(source));
+        let source = Arc::new(source);
         process::heap(device)?.lock()?.create_pool(PoolId(pool_0, pool_1), Some(source))?;
         Ok(VRAMTAPE_OK)
     })
@@ -58,15 +58,17 @@ struct Source(VramtapeSource);
 
 // SAFETY: `vramtape_pool_create_from` asks for functions that any thread may call.
 unsafe impl Send for Source {}
+// SAFETY: as they may be called on any thread; the pool calls them under its device's lock, one at a time.
+unsafe impl Sync for Source {}
 
 impl SegmentSource for Source {
-    fn allocate(&mut self, size_bytes: u64) -> Option<Addr> {
+    fn allocate(&self, size_bytes: u64) -> Option<Addr> {
         // SAFETY: the caller vouches for the function and what it is called with.
         let ptr = unsafe { (self.0.allocate)(size_bytes as usize, self.0.user) };
         (!ptr.is_null()).then(|| Addr(ptr.expose_provenance() as u64))
     }
 
-    fn free(&mut self, addr: Addr) -> Result<(), DeviceError> {
+    fn free(&self, addr: Addr, _: u64) -> Result<(), DeviceError> {
         let ptr = std::ptr::with_exposed_provenance_mut(addr.0 as usize);
         // SAFETY: as above; the pointer is one that `allocate` gave.
         let is_free = unsafe { (self.0.free)(ptr, self.0.user) };

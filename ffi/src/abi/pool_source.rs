@@ -1,12 +1,11 @@
 //! Pools that bring their own memory, from functions like those of PyTorch's pluggable allocators.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use allocator::SegmentSource;
-use allocator::device::DeviceError;
+use device::DeviceError;
 use trace_format::{Addr, PoolId};
 
 use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
@@ -24,24 +23,20 @@ struct Source {
     allocate: Allocate,
     free: Free,
     device: c_int,
-    sizes: HashMap<Addr, usize>,
 }
 
 impl SegmentSource for Source {
-    fn allocate(&mut self, size_bytes: u64) -> Option<Addr> {
+    fn allocate(&self, size_bytes: u64) -> Option<Addr> {
         let size = size_bytes as usize;
         // SAFETY: the caller of `vramtape_pool_create_with` vouches for the function.
         let ptr = unsafe { (self.allocate)(size, self.device, ptr::null_mut()) };
-        let addr = (!ptr.is_null()).then(|| Addr(ptr.expose_provenance() as u64))?;
-        self.sizes.insert(addr, size);
-        Some(addr)
+        (!ptr.is_null()).then(|| Addr(ptr.expose_provenance() as u64))
     }
 
-    fn free(&mut self, addr: Addr) -> Result<(), DeviceError> {
-        let size = self.sizes.remove(&addr).unwrap_or_default();
+    fn free(&self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
         let ptr = ptr::with_exposed_provenance_mut(addr.0 as usize);
         // SAFETY: as above; the pointer is one that `allocate` gave.
-        unsafe { (self.free)(ptr, size, self.device, ptr::null_mut()) };
+        unsafe { (self.free)(ptr, size_bytes as usize, self.device, ptr::null_mut()) };
         Ok(())
     }
 }
@@ -71,8 +66,7 @@ pub unsafe extern "C" fn vramtape_pool_create_with(
         let (Some(allocate), Some(free)) = (allocate, free) else {
             return Err(Error::value("a function of the pool's allocator is NULL"));
         };
-        let source = Source { allocate, free, device, sizes: HashMap::new() };
-        let source = Arc::new(Mutex::new(source));
+        let source = Arc::new(Source { allocate, free, device });
         process::heap(device)?.lock()?.create_pool(PoolId(pool_0, pool_1), Some(source))?;
         Ok(VRAMTAPE_OK)
     })

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use allocator::device::Device;
+use device::Device;
 use trace_format::{BlockState, BlockStatus, PoolId, SegmentState};
 
 use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use allocator::device::ShareableHandle;
 use allocator::heap::SharedPages;
+use device::ShareableHandle;
 
 use super::memory::address_of;
 use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};

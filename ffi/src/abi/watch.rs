@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use allocator::record::{TraceEntry, WatchId, Watcher};
+use recorder::{TraceEntry, WatchId, Watcher};
 use trace_format::DeviceId;
 
 use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};

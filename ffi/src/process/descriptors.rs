@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use allocator::device::ShareableHandle;
+use device::ShareableHandle;
 
 use crate::error::Error;
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use trace_format::{EndKind, Meta, ProgramEnd};
 
-use super::recorder::Recording;
+use super::recording::Recording;
 use super::{lock, program, tape};
 use crate::error::Error;
 use crate::guard;

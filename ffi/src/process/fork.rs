@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::MutexGuard;
 
-use allocator::record::AnyRecorder;
-use allocator::shared::Frozen;
+use recorder::AnyRecorder;
 use settings::RecordMode;
+use shared_heap::Frozen;
 use trace_format::Addr;
 
 use super::{Heap, Process, exit, heaps, lock, observe, stacks, uncached};
-use crate::device::AnyDevice;
+use crate::any_device::AnyDevice;
 use crate::error::Error;
 
 /// The locks that the forking thread holds during its fork, in the order in which it took them.

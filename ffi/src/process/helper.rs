@@ -4,7 +4,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 
-use allocator::record::block_signals;
+use recorder::block_signals;
 
 use crate::guard;
 

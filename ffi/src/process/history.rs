@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use allocator::heap::Allocation;
-use allocator::record::{TraceAction, TraceEntry, WatchId, Watcher};
+use recorder::{TraceAction, TraceEntry, WatchId, Watcher};
 use trace_format::{Addr, DeviceId, PoolId, StackId, Stream};
 
 use super::stacks::{self, Calls};

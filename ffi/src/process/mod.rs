@@ -15,7 +15,7 @@ pub(crate) mod observe;
 pub(crate) mod oom;
 mod open;
 pub(crate) mod program;
-mod recorder;
+mod recording;
 pub(crate) mod signals;
 pub(crate) mod stacks;
 pub(crate) mod tape;
@@ -23,14 +23,15 @@ mod tape_name;
 pub(crate) mod uncached;
 pub(crate) mod watch;
 
-use std::ffi::c_int;
+use std::env;
+use std::ffi::{OsString, c_int};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use allocator::heap::{AllocError, HeapError};
-use allocator::record::AnyRecorder;
-use allocator::shared::SharedHeap;
 use allocator::stats::Stats;
+use recorder::AnyRecorder;
 use settings::{Config, Environment, RecordMode, Settings, TapePath};
+use shared_heap::SharedHeap;
 use trace_format::Addr;
 
 pub(crate) use callbacks::Callback;
@@ -39,11 +40,11 @@ pub(crate) use open::{heap, heap_for};
 use metrics::Metrics;
 use oom::Observer;
 use program::Program;
-use recorder::Recording;
+use recording::Recording;
 use tape::Tape;
 use watch::Watch;
 
-use crate::device::AnyDevice;
+use crate::any_device::AnyDevice;
 use crate::error::Error;
 use crate::{log, torch};
 
@@ -88,7 +89,8 @@ struct Process {
 impl Process {
     fn begin() -> Result<Self, Error> {
         log::start()?;
-        let environment = Environment::read(|name| std::env::var_os(name), torch::running())?;
+        let variable = |name: &str| env::var_os(name).map(OsString::into_encoded_bytes);
+        let environment = Environment::read(variable, torch::running())?;
         for warning in environment.warnings {
             tracing::warn!("{warning}");
         }

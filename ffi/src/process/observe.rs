@@ -8,16 +8,16 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use allocator::observe::Observer;
-use allocator::record::{AnyRecorder, TraceAction, TraceEntry};
+use observer::Observer;
+use recorder::{AnyRecorder, TraceAction, TraceEntry};
 use settings::Config;
 use trace_format::{
     Addr, BaseState, Category, DeviceId, DeviceMeta, Meta, PoolId, PoolState, SegmentState, StackId,
 };
 
-use super::recorder::{self, Recording, Subject};
+use super::recording::{self, Recording, Subject};
 use super::{DEVICES_MAX, Process, heaps, signals, slot_of, stacks, tape, with};
-use crate::device::AnyDevice;
+use crate::any_device::AnyDevice;
 use crate::error::Error;
 
 /// A device of PyTorch's allocator.
@@ -247,7 +247,7 @@ fn make(process: &mut Process, id: DeviceId, base: BaseState) -> Result<&'static
         ..base
     };
     let meta = DeviceMeta { memory_fraction: base.memory_fraction, ..device.meta()? };
-    let mut recorder = recorder::make(&process.settings, id)?;
+    let mut recorder = recording::make(&process.settings, id)?;
     let is_mid_run = !base.segments.is_empty();
     if let AnyRecorder::Ring(ring) = &mut recorder
         && is_mid_run

@@ -3,16 +3,16 @@
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
-use allocator::device::cuda::CudaDevice;
-use allocator::device::sim::{SimConfig, SimDevice};
-use allocator::device::{Device, DeviceError};
-use allocator::shared::SharedHeap;
+use cuda_device::CudaDevice;
+use device::{Device, DeviceError};
 use settings::DeviceKind;
+use shared_heap::SharedHeap;
+use sim_device::{SimConfig, SimDevice};
 use trace_format::{Addr, DeviceId, DeviceMeta, Meta, Stream};
 
-use super::recorder::{self, Recording, Subject};
+use super::recording::{self, Recording, Subject};
 use super::{DEVICES_MAX, Heap, Process, heaps, signals, slot, slot_of, stacks, with};
-use crate::device::AnyDevice;
+use crate::any_device::AnyDevice;
 use crate::error::Error;
 use crate::torch;
 
@@ -108,7 +108,7 @@ fn share(heap: &Heap, peer: &Heap) -> Result<(), Error> {
 fn make(process: &mut Process, id: DeviceId) -> Result<&'static Heap, Error> {
     let mut device = device(process, id)?;
     let config = process.first_config().clone();
-    let recorder = recorder::make(&process.settings, id)?;
+    let recorder = recording::make(&process.settings, id)?;
     let ring = recorder.ring().map(Arc::clone);
     let fraction = config.per_process_memory_fraction;
     let memory_fraction = (fraction < 1.0).then_some(fraction);

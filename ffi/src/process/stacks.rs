@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use allocator::record::{NameTable, Ring};
+use recorder::{NameTable, Ring};
 use settings::{StackMode, StackSettings};
 use stacks::{Frames, Names, Stacks};
 use trace_format::{Frame, FrameId, StackId};

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, mem, process};
 
-use allocator::record::{Flush, RingPart, TapeError, TapeFailure, TapeRecorder, save_rings};
+use recorder::{Flush, RingPart, TapeError, TapeFailure, TapeRecorder, save_rings};
 use serde::Serialize;
 use settings::{RecordMode, TapePath};
 use trace_format::{Addr, Category, DeviceId, EndKind, MarkKind, Meta, ProgramEnd, Source, utc};
 
-use super::recorder::Recording;
+use super::recording::Recording;
 use super::{Heap, Process, lock, observe, program, tape_name, with};
 use crate::error::Error;
 use crate::log;

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{self, Path, PathBuf};
 use std::{env, iter};
 
-use allocator::record::{SystemClock, TapeError, TapeFile, TapeRecorder, remove_older_part};
+use recorder::{SystemClock, TapeError, TapeFile, TapeRecorder, remove_older_part};
 use trace_format::Meta;
 
 /// `vramtape run` names its list of tapes here, to which each process adds the paths of its own: a path, perhaps with

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use allocator::device::Device;
+use device::Device;
 use trace_format::{Addr, Stream};
 
 use super::heap_for;

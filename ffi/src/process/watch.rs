@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use allocator::device::Device;
-use allocator::record::{WatchId, Watcher};
+use device::Device;
+use recorder::{WatchId, Watcher};
 use trace_format::{BlockStatus, DeviceId, PoolId};
 
 use super::{Heap, heaps, with};

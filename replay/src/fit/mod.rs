@@ -21,9 +21,9 @@ mod verdict;
 
 use std::ops::RangeInclusive;
 
-use allocator::device::sim::SimConfig;
 use rayon::prelude::*;
 use serde::Serialize;
+use sim_device::SimConfig;
 use trace_format::{BlockStatus, Event};
 
 use crate::driver::{DriveError, Follow};

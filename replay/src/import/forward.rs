@@ -1,7 +1,7 @@
 //! Writes the records of a trace, front to back, with the sizes and pairs that its entries leave open.
 
-use allocator::observe::block_size;
 use allocator::size;
+use observer::block_size;
 use settings::Config;
 use trace_format::{
     Addr, BlockStatus, Event, MarkKind, PoolId, Record, StackId, State, StringId, ThreadId,

@@ -2,7 +2,7 @@
 //!
 //! A log of requests is placed by the allocator itself ([`requests`]). A snapshot holds the last events of each device
 //! and the final segments. Its import walks back from the segments to the state the events began with ([`walk_back`]),
-//! infers the facts that the trace does not hold ([`flush`], [`pools`], [`allocator::observe::block_size`]), and writes
+//! infers the facts that the trace does not hold ([`flush`], [`pools`], [`observer::block_size`]), and writes
 //! the records forward ([`forward`]). Every input is kept; inferred facts are listed in [`Import::inferred`].
 
 mod csv;

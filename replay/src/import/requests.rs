@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use allocator::device::sim::{SimConfig, SimDevice};
 use settings::Config;
+use sim_device::{SimConfig, SimDevice};
 use thiserror::Error;
 use trace_format::{Addr, BaseState, DeviceId, Event, PoolId, Record, StackId, Stream, ThreadId};
 

@@ -1,8 +1,8 @@
 //! Walks a trace back from its final segments to the state it began with, and learns on the way which pool each
 //! segment event belonged to.
 
-use allocator::observe::block_size;
 use allocator::size;
+use observer::block_size;
 use settings::Config;
 use trace_format::{
     Addr, BlockState, BlockStatus, Event, PoolId, Record, SegmentState, State, StateError, ThreadId,

@@ -11,11 +11,11 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use allocator::device::sim::SimDevice;
 use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
 use models::memory::Memory;
 use models::model::{Ask, Model, Piece};
 use settings::ConfigError;
+use sim_device::SimDevice;
 use trace_format::{Addr, BaseState, BlockStatus, Event, PoolId, Record, StackId, Stream};
 
 use super::{Start, Starts, Strategy, Tally};

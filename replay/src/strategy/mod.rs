@@ -150,7 +150,7 @@ pub struct Tally {
     pub device_frees: i64,
     /// All driver calls.
     pub driver_calls: u64,
-    /// Their estimated time, by the simulated device's [`PriceList`](allocator::device::sim::PriceList).
+    /// Their estimated time, by the simulated device's [`PriceList`](sim_device::PriceList).
     pub driver_time_ns: u64,
     /// Times everything was waited for because memory was out.
     pub retries: i64,

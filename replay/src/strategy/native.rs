@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use allocator::device::sim::SimDevice;
-use allocator::device::{Device, DeviceCall};
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request, RestoredBlock, Ticket};
 use allocator::size::page_bytes;
+use device::{Device, DeviceCall};
 use settings::{Config, ConfigError};
+use sim_device::SimDevice;
 use trace_format::{
     Addr, BaseState, Category, Event, PoolId, Record, SegmentState, StackId, Stream,
 };

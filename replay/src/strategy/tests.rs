@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use allocator::device::sim::{SimConfig, SimDevice};
 use allocator::heap::{PoolChoice, Request};
 use models::model::Model;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use settings::Compat;
+use sim_device::{SimConfig, SimDevice};
 use trace_format::{
     Addr, BaseState, Event, PoolId, Record, ScopeFilter, StackId, Stream, ThreadId,
 };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use allocator::record::{RecoverError, is_ring, tape_of_ring};
+use recorder::{RecoverError, is_ring, tape_of_ring};
 use thiserror::Error;
 use trace_format::{MAGIC, ReadError};
 

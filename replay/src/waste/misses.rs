@@ -1,7 +1,7 @@
 //! The requests that a moment is judged by: those that found nothing in the cache.
 
-use allocator::record::Recorder;
 use allocator::size::SMALL_BYTES;
+use events::Recorder;
 use serde::Serialize;
 use trace_format::{Event, PoolId, StackId, Stream, StringId};
 

@@ -7,10 +7,10 @@ mod misses;
 mod parts;
 mod split;
 
-use allocator::device::Device;
-use allocator::device::sim::SimDevice;
 use allocator::heap::Heap;
+use device::Device;
 use serde::Serialize;
+use sim_device::SimDevice;
 use trace_format::{PoolId, Stream};
 
 use crate::driver::{DriveError, Driver};

@@ -171,11 +171,11 @@ fn room_behind(segments: &[SegmentState], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use allocator::device::sim::{SimConfig, SimDevice};
     use allocator::heap::{Heap, PoolChoice, Request};
-    use allocator::record::Off;
+    use events::Off;
     use proptest::prelude::*;
     use settings::Compat;
+    use sim_device::{SimConfig, SimDevice};
     use trace_format::StackId;
 
     use super::*;

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_int};
 
-use allocator::device::Device;
-use trace_format::DeviceId;
+use ::device::Device;
+use events::DeviceId;
 
 use crate::abi::{Answer, Out, Status, driver};
 use crate::{device, machine};

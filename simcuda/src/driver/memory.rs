@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use allocator::device::HandleType;
-use allocator::device::sim::SimConfig;
+use device::HandleType;
+use sim_device::SimConfig;
 
 use crate::abi::{Answer, In, Out, Status, driver};
 use crate::sharing::{self, Handle};

@@ -10,7 +10,7 @@ mod weather;
 use std::env;
 use std::time::{Duration, Instant};
 
-use allocator::record::{SystemClock, TapeRecorder};
+use recorder::{SystemClock, TapeRecorder};
 use settings::Settings;
 use trace_format::Meta;
 

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use allocator::device::sim::{SimConfig, SimDevice};
-use allocator::record::Off;
+use events::Off;
 use replay::driver::{Driver, Follow};
 use replay::run::UNLIMITED_CAPACITY_BYTES;
 use replay::strategy::Native;
 use settings::{Compat, Config};
+use sim_device::{SimConfig, SimDevice};
 use trace_format::{Addr, BaseState, Event, Item, Reader, State};
 
 /// Totals of a tape.

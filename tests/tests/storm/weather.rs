@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allocator::device::DeviceCall;
-use allocator::device::sim::{EventPolicy, Fault, Faults, SimConfig, SimDevice};
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request};
-use allocator::record::{AnyRecorder, Ring, RingOptions, RingRecorder, SystemClock, TapeSource};
-use allocator::shared::SharedHeap;
+use device::DeviceCall;
+use recorder::{AnyRecorder, Ring, RingOptions, RingRecorder, SystemClock, TapeSource};
 use settings::{Compat, Config};
+use shared_heap::SharedHeap;
+use sim_device::{EventPolicy, Fault, Faults, SimConfig, SimDevice};
 use trace_format::{Addr, DeviceId, DeviceMeta, PoolId, ScopeFilter, StackId, Stream};
 
 use crate::dice::Dice;

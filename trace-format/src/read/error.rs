@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use crate::{bounds::TooMuch, layout::VERSION, state::Problem, varint::Malformed};
+use crate::{Problem, bounds::TooMuch, layout::VERSION, varint::Malformed};
 
 /// A tape that cannot be read, or not beyond some byte. Earlier items stay valid.
 #[derive(Debug)]

@@ -14,17 +14,12 @@ pub use error::{ReadCause, ReadError};
 pub use recovery::{Recovery, Torn};
 
 use crate::{
-    base::BaseState,
-    base_codec,
+    BaseOrder, BaseState, DeviceId, Record, base_codec,
     bounds::Budget,
-    event::Record,
-    events::{Defined, EventsDecoder},
-    ids::DeviceId,
+    event_codec::{Defined, EventsDecoder},
     layout::{ChunkHeader, ChunkKind},
     meta::Meta,
-    order::BaseOrder,
     order_codec,
-    state::check_segments,
     tables::Tables,
     varint::Malformed,
 };
@@ -185,7 +180,7 @@ impl<R: Read> Reader<R> {
         let item = self.contents(header).map_err(ReadCause::Malformed)?;
         self.budget.tables(self.tables.size_bytes()).map_err(ReadCause::TooMuch)?;
         if let Some(Item::Base(device, base)) = &item {
-            check_segments(&base.segments).map_err(ReadCause::Contradiction)?;
+            events::check_segments(&base.segments).map_err(ReadCause::Contradiction)?;
             let places = base.segments.iter().map(|segment| (segment.stream, segment.pool));
             self.budget.places(*device, places).map_err(ReadCause::TooMuch)?;
         }

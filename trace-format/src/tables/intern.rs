@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::{FRAME_COST_BYTES, Frame, stack_cost_bytes, string_cost_bytes};
 use crate::{
-    ids::{FrameId, StackId, StringId},
+    FrameId, StackId, StringId,
     layout::TABLES_MAX_BYTES,
     varint::{put, put_bytes},
 };

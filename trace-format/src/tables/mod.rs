@@ -8,7 +8,7 @@ mod read;
 pub(crate) use intern::{Full, Interner};
 pub use read::{FrameText, Tables};
 
-use crate::ids::StringId;
+use events::StringId;
 
 /// One line of a call stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

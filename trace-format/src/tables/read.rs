@@ -2,7 +2,7 @@
 
 use super::{FRAME_COST_BYTES, Frame, stack_cost_bytes, string_cost_bytes};
 use crate::{
-    ids::{FrameId, StackId, StringId},
+    FrameId, StackId, StringId,
     layout::TABLES_MAX_BYTES,
     varint::{Cursor, Malformed},
 };

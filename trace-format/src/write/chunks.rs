@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use super::{WriteCause, WriteError, error::named};
 use crate::{
-    ids::DeviceId,
+    DeviceId,
     index::{Index, IndexEntry},
     layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Packing, file_header},
 };

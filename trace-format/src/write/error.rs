@@ -38,6 +38,9 @@ pub enum WriteCause {
         /// Most that fits.
         max_bytes: u64,
     },
+    /// The statistics of a base state are not JSON.
+    #[error("a state's statistics are not JSON: {0}")]
+    NotJson(serde_json::Error),
     /// No reader would take more strings and stacks than the tape has.
     #[error(
         "the tape has all the strings and stacks that a reader takes; write none, or another tape"

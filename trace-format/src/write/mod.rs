@@ -10,16 +10,12 @@ pub use error::{WriteCause, WriteError};
 pub use file::Commit;
 
 use crate::{
-    base::BaseState,
-    base_codec,
-    event::{Event, Record},
-    events::EventsEncoder,
-    ids::{DeviceId, StackId, StringId},
+    BaseState, DeviceId, Event, Record, StackId, StringId, base_codec,
+    event_codec::EventsEncoder,
     index::IndexEntry,
     layout::{CHUNK_HEADER_BYTES, ChunkKind, JSON_MAX_BYTES, PAYLOAD_MAX_BYTES},
     meta::Meta,
     order_codec,
-    state::State,
     tables::{Frame, Full, Interner},
 };
 pub use chunks::Medium;
@@ -209,15 +205,16 @@ impl<W: Write> Writer<W> {
     /// Where segments or blocks overlap or leave gaps, name a stack that is not on this tape, are too many for a
     /// chunk, or cannot be written.
     pub fn base(&mut self, device: DeviceId, base: &BaseState) -> Result<(), WriteError> {
-        State::from_segments(&base.segments).map_err(|e| self.error(WriteCause::Base(e)))?;
+        events::State::from_segments(&base.segments)
+            .map_err(|e| self.error(WriteCause::Base(e)))?;
         for segment in &base.segments {
             self.knows_stack(segment.stack)?;
             for block in &segment.blocks {
                 self.knows_stack(block.stack)?;
             }
         }
-        let stats = base.stats.as_ref().map(ToString::to_string).unwrap_or_default();
-        self.fits("a state's statistics", stats.len(), JSON_MAX_BYTES)?;
+        self.fits("a state's statistics", base.stats.len(), JSON_MAX_BYTES)?;
+        base_codec::check_stats(&base.stats).map_err(|e| self.error(WriteCause::NotJson(e)))?;
         let at = self.device(device);
         self.flush_device(at)?;
         self.flush_tables()?;
@@ -232,7 +229,7 @@ impl<W: Write> Writer<W> {
             self.write_chunk(times(ChunkKind::Order))?;
         }
         self.payload.clear();
-        base_codec::encode(base, &stats, &mut self.payload);
+        base_codec::encode(base, &mut self.payload);
         self.write_chunk(times(ChunkKind::Base))
     }
 

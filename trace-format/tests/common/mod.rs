@@ -163,7 +163,11 @@ pub(crate) fn bases() -> impl Strategy<Value = BaseState> {
                 captures,
                 settings,
                 memory_fraction,
-                stats: stats.then(|| serde_json::json!({"num_ooms": time_ns})),
+                stats: if stats {
+                    serde_json::json!({"num_ooms": time_ns}).to_string()
+                } else {
+                    String::new()
+                },
                 order,
             }
         })

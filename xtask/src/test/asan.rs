@@ -15,9 +15,13 @@ use crate::tally::Tally;
 use super::rust::counted;
 
 /// The packages, and which of their tests.
-const SUITES: [&str; 13] = [
+const SUITES: [&str; 17] = [
     "-p",
     "allocator",
+    "-p",
+    "recorder",
+    "-p",
+    "shared-heap",
     "-p",
     "ffi",
     "-p",

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use allocator::device::{CaptureMode, Device};
 use allocator::heap::AllocError;
+use device::{CaptureMode, Device};
 use settings::{Compat, Config};
 use trace_format::{Addr, PoolId, ScopeFilter, Stream};
 

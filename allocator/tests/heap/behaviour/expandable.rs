@@ -1,9 +1,9 @@
 //! Expandable segments: growth at the tail, partial unmapping, trimming.
 
-use allocator::device::DeviceCall;
-use allocator::device::sim::Fault;
 use allocator::heap::AllocError;
+use device::DeviceCall;
 use settings::Config;
+use sim_device::Fault;
 use trace_format::{DeviceId, PoolId, StackId};
 
 use crate::support::{Calls, GIB, MIB, TestHeap, heap};

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use allocator::device::ProcessMemory;
 use allocator::heap::{AllocError, Heap};
-use allocator::record::{AnyRecorder, Off, TraceEntry, WatchId, Watcher};
 use allocator::size::MAX_REQUEST_BYTES;
+use device::ProcessMemory;
+use events::Off;
+use recorder::{AnyRecorder, TraceEntry, WatchId, Watcher};
 use settings::{Compat, Config};
 use trace_format::{Event, Stream};
 

@@ -1,7 +1,7 @@
 //! What is tried, and counted, when the device has no memory.
 
-use allocator::device::DeviceCall;
 use allocator::heap::AllocError;
+use device::DeviceCall;
 use settings::Config;
 use trace_format::{Event, Stream};
 

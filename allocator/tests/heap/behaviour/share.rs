@@ -1,9 +1,9 @@
 //! Memory of expandable segments between processes: two heaps on one device stand for two of them.
 
-use allocator::device::DeviceCall;
-use allocator::device::sim::Fault;
 use allocator::heap::{AllocError, HeapError};
+use device::DeviceCall;
 use settings::Config;
+use sim_device::Fault;
 use trace_format::{Addr, DeviceId};
 
 use crate::support::{Calls, GIB, MIB, TestHeap, heap};

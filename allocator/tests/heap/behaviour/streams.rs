@@ -1,6 +1,6 @@
 //! Blocks that other streams used.
 
-use allocator::device::{Device, DeviceCall};
+use device::{Device, DeviceCall};
 use settings::Config;
 use trace_format::{BlockStatus, Event, PoolId, StackId, Stream};
 

@@ -5,11 +5,11 @@ mod run;
 mod scenario;
 mod source;
 
-use allocator::device::DeviceCall;
-use allocator::device::sim::{Fault, Faults};
 use allocator::heap::{AllocError, Heap};
-use allocator::record::Memory;
+use device::DeviceCall;
+use events::Memory;
 use settings::Config;
+use sim_device::{Fault, Faults};
 
 use crate::support::device;
 use run::Run;

@@ -1,7 +1,7 @@
 //! Random calls on a device that fails at random.
 
-use allocator::device::sim::Fault;
 use settings::Config;
+use sim_device::Fault;
 
 use super::run::Run;
 use super::{CALLS, DRIVER};

@@ -1,42 +1,43 @@
 //! A pool's own segment source that refuses.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use allocator::SegmentSource;
-use allocator::device::{DeviceCall, DeviceError};
 use allocator::heap::AllocError;
+use device::{DeviceCall, DeviceError};
 use settings::Config;
 use trace_format::{Addr, PoolId, ScopeFilter, StackId};
 
-use crate::support::{Calls, GIB, MIB, Source, heap};
+use crate::support::{Calls, GIB, MIB, SharedSource, Source, heap};
 
 const POOL: PoolId = PoolId(0, 1);
 
 /// Takes nothing back while it is stubborn.
 struct Stubborn {
-    source: Source,
-    stubborn: bool,
+    source: Arc<SharedSource>,
+    stubborn: AtomicBool,
 }
 
 impl SegmentSource for Stubborn {
-    fn allocate(&mut self, size_bytes: u64) -> Option<Addr> {
-        self.source.allocate(size_bytes)
+    fn allocate(&self, size_bytes: u64) -> Option<Addr> {
+        SegmentSource::allocate(&*self.source, size_bytes)
     }
 
-    fn free(&mut self, addr: Addr) -> Result<(), DeviceError> {
-        if self.stubborn {
+    fn free(&self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+        if self.stubborn.load(Ordering::Relaxed) {
             let message = "not now".to_owned();
             return Err(DeviceError::Driver { call: DeviceCall::Free, code: 719, message });
         }
-        self.source.free(addr)
+        SegmentSource::free(&*self.source, addr, size_bytes)
     }
 }
 
 #[test]
 fn a_segment_that_its_source_does_not_take_back_stays_the_pools() {
     let mut heap = heap(GIB, Config::default());
-    let source = Source::shared(0, 100 * MIB).lock().expect("unbroken").clone();
-    let source = Arc::new(Mutex::new(Stubborn { source, stubborn: true }));
+    let source = Source::shared(0, 100 * MIB);
+    let source = Arc::new(Stubborn { source, stubborn: AtomicBool::new(true) });
     heap.create_pool(POOL, Some(source.clone())).expect("a new pool");
     heap.begin_pool(POOL, ScopeFilter::Thread, Arc::new(|_| true)).expect("an open scope");
     let block = heap.take(40 * MIB);
@@ -48,10 +49,10 @@ fn a_segment_that_its_source_does_not_take_back_stays_the_pools() {
     assert!(heap.empty_cache(POOL, StackId::NONE).is_err());
     heap.check().expect("consistent");
     assert_eq!(heap.stats().reserved_bytes.all.current, 40 << 20);
-    source.lock().expect("unbroken").stubborn = false;
+    source.stubborn.store(false, Ordering::Relaxed);
     heap.flush();
     assert!(heap.segments(PoolId::DEFAULT).is_empty());
-    assert!(source.lock().expect("unbroken").source.live.is_empty());
+    assert!(source.source.lock().live.is_empty());
 }
 
 #[test]

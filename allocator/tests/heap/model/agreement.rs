@@ -56,7 +56,7 @@ impl Pair {
         prop_assert_eq!(self.heap.device_mut().check_empty(), Ok(()));
         prop_assert!(self.tape.is_empty());
         for source in &self.sources {
-            prop_assert_eq!(&source.lock().unwrap().live, &vec![]);
+            prop_assert_eq!(&source.lock().live, &vec![]);
         }
         Ok(())
     }

@@ -1,16 +1,16 @@
 //! The heap and the reference side by side: every call goes to both, and they must agree.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use allocator::device::{CaptureMode, Device, DeviceError};
 use allocator::heap::{AllocError, PoolChoice, Request};
+use device::{CaptureMode, Device, DeviceError};
 use proptest::prelude::*;
 use settings::Config;
 use trace_format::{Addr, DeviceId, PoolId, ScopeFilter, StackId, State, Stream};
 
 use super::ops::Op;
 use super::reference::Reference;
-use crate::support::{MIB, Source, TestHeap, device, heap, request};
+use crate::support::{MIB, SharedSource, Source, TestHeap, device, heap, request};
 
 pub(super) struct Pair {
     pub(super) heap: TestHeap,
@@ -18,7 +18,7 @@ pub(super) struct Pair {
     pub(super) live: Vec<Addr>,
     /// The captures of open scopes.
     captures: Vec<Captured>,
-    pub(super) sources: Vec<Arc<Mutex<Source>>>,
+    pub(super) sources: Vec<Arc<SharedSource>>,
     /// What the heap's events say, and how many of them were followed.
     pub(super) tape: State,
     pub(super) taped: usize,
@@ -126,7 +126,7 @@ impl Pair {
                     let ours = Source::shared(number, 150 * MIB);
                     let theirs = Source::shared(number, 150 * MIB);
                     self.sources.extend([ours.clone(), theirs.clone()]);
-                    sources = (Some(ours as allocator::SharedSource), Some(theirs));
+                    sources = (Some(ours as Arc<dyn allocator::SegmentSource>), Some(theirs));
                 }
                 let theirs = self.reference.create_pool(pool, sources.1);
                 agree(self.heap.create_pool(pool, sources.0), theirs)
@@ -226,7 +226,7 @@ impl Pair {
     /// The same call on both devices, behind the heaps' backs.
     fn on_both<T: PartialEq + std::fmt::Debug>(
         &mut self,
-        call: impl Fn(&mut allocator::device::sim::SimDevice) -> Result<T, DeviceError>,
+        call: impl Fn(&mut sim_device::SimDevice) -> Result<T, DeviceError>,
     ) -> Goes {
         let ours = call(self.heap.device_mut());
         prop_assert_eq!(ours, call(&mut self.reference.device));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use allocator::record::Ring;
 use allocator::stats::Stats;
+use recorder::Ring;
 use trace_format::DeviceId;
 
 use crate::process::{HEAPS, lock};

@@ -1,6 +1,6 @@
 //! Expandable segments: ranges of pages, mapped where a block needs them.
 
-use allocator::device::{Device, DeviceError, HandleType};
+use device::{Device, DeviceError, HandleType};
 use trace_format::{Addr, DeviceId};
 
 use super::{Block, MIB, Range, Reference, Want};

@@ -10,15 +10,15 @@ mod segments;
 mod waiting;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use allocator::device::sim::SimDevice;
-use allocator::device::{Device, EventId, GraphNode, PhysicalHandle};
 use allocator::heap::{AllocError, HeapError, OomReport};
+use device::{Device, EventId, GraphNode, PhysicalHandle};
 use settings::{Compat, Config};
+use sim_device::SimDevice;
 use trace_format::{Addr, DeviceId, PoolId, ScopeFilter, Stream};
 
-use crate::support::Source;
+use crate::support::SharedSource;
 use books::Books;
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -55,7 +55,7 @@ struct Range {
 struct Pool {
     id: PoolId,
     users: u32,
-    source: Option<Arc<Mutex<Source>>>,
+    source: Option<Arc<SharedSource>>,
 }
 
 struct Scope {
@@ -102,7 +102,7 @@ impl Reference {
     pub(crate) fn new(mut device: SimDevice, config: Config) -> Self {
         let total = device.memory_info().expect("the device answers").total_bytes;
         // It need not know when a call is unsafe during a capture.
-        device.exchange_capture_mode(allocator::device::CaptureMode::Relaxed).expect("a mode");
+        device.exchange_capture_mode(device::CaptureMode::Relaxed).expect("a mode");
         let mut reference = Self {
             device,
             books: Books::new(&config),

@@ -1,15 +1,15 @@
 //! Private pools and scopes.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use allocator::heap::HeapError;
 use trace_format::{PoolId, ScopeFilter, Stream};
 
 use super::{Pool, Reference, Scope};
-use crate::support::Source;
+use crate::support::SharedSource;
 
 impl Reference {
-    pub(super) fn source_of(&self, id: PoolId) -> Option<Arc<Mutex<Source>>> {
+    pub(super) fn source_of(&self, id: PoolId) -> Option<Arc<SharedSource>> {
         self.pools.iter().find(|pool| pool.id == id)?.source.clone()
     }
 
@@ -23,7 +23,7 @@ impl Reference {
     pub(crate) fn create_pool(
         &mut self,
         id: PoolId,
-        source: Option<Arc<Mutex<Source>>>,
+        source: Option<Arc<SharedSource>>,
     ) -> Result<(), HeapError> {
         let holds_memory = self.blocks.iter().any(|block| block.pool == id && block.mapped);
         match self.pools.iter_mut().find(|pool| pool.id == id) {

@@ -1,7 +1,6 @@
 //! Segments: obtaining, collecting, releasing.
 
-use allocator::SegmentSource;
-use allocator::device::{Device, DeviceError};
+use device::{Device, DeviceError};
 use trace_format::{Addr, PoolId};
 
 use super::{Block, NO_LIMIT, Reference, Want};
@@ -23,7 +22,7 @@ impl Reference {
             return self.alloc_expandable(want);
         }
         let addr = match self.source_of(want.pool) {
-            Some(source) => source.lock().unwrap().allocate(want.alloc_size),
+            Some(source) => source.lock().allocate(want.alloc_size),
             None => match self.device.malloc(want.alloc_size) {
                 Ok(addr) => Some(addr),
                 Err(DeviceError::OutOfMemory { .. }) => None,
@@ -66,7 +65,7 @@ impl Reference {
         let at = self.at(addr);
         let Block { size, pool, small, .. } = self.blocks[at];
         match self.source_of(pool) {
-            Some(source) => source.lock().unwrap().free(Addr(addr))?,
+            Some(source) => source.lock().free(Addr(addr))?,
             None => self.device.free(Addr(addr))?,
         }
         self.blocks.remove(at);

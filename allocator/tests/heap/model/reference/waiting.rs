@@ -1,7 +1,7 @@
 //! Frees that wait for other streams.
 
-use allocator::device::{Device, DeviceError, GraphNode};
 use allocator::heap::AllocError;
+use device::{Device, DeviceError, GraphNode};
 use trace_format::{Addr, PoolId, ScopeFilter, Stream};
 
 use super::Reference;

@@ -1,0 +1,25 @@
+//! The event model: the ids of things, the events of an allocator, the seam that takes them ([`Recorder`]), and
+//! [`State`], which follows a device's memory through its events, forwards and backwards. No file, no thread, no clock.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+#[macro_use]
+extern crate std;
+
+mod base;
+mod event;
+mod ids;
+mod order;
+mod recorder;
+mod segment;
+mod state;
+
+pub use base::{BaseState, PoolState, ScopeState};
+pub use event::{Category, Event, MarkKind, Record, ScopeFilter};
+pub use ids::{Addr, DeviceId, FrameId, PoolId, StackId, Stream, StringId, ThreadId};
+pub use order::{BaseOrder, RangeState};
+pub use recorder::{BlockSlot, Memory, Off, Recorder};
+pub use segment::{BlockState, BlockStatus, SegmentState};
+pub use state::{Problem, State, StateError, check_segments};

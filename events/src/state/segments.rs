@@ -1,0 +1,116 @@
+//! The state as a list of segments with their blocks, and back.
+
+use alloc::vec::Vec;
+
+use super::{
+    Problem, State, StateError,
+    blocks::Block,
+    ranges::{Range, end_of},
+};
+use crate::{
+    ids::{Addr, StackId},
+    segment::{BlockState, BlockStatus, SegmentState},
+};
+
+impl State {
+    /// The state that `segments` show; they may come in any order, their blocks must tile them.
+    ///
+    /// # Errors
+    /// Where segments overlap, or blocks leave gaps in them.
+    pub fn from_segments(segments: &[SegmentState]) -> Result<Self, StateError> {
+        let mut state = Self::new();
+        segments
+            .iter()
+            .try_for_each(|segment| state.add(segment))
+            .map_err(|problem| StateError { event: "snapshot", undoing: false, problem })?;
+        Ok(state)
+    }
+
+    /// The segments in ascending order, each tiled by its live blocks and the free blocks between them.
+    ///
+    /// A free block's requested size and stack are not part of the state; they come out as zero and none.
+    pub fn segments(&self) -> Vec<SegmentState> {
+        self.ranges.iter().map(|(addr, range)| self.segment(addr, range)).collect()
+    }
+
+    fn add(&mut self, segment: &SegmentState) -> Result<(), Problem> {
+        let SegmentState { addr, size_bytes, stream, pool, is_large, is_expandable, stack, .. } =
+            *segment;
+        let range = Range { size_bytes, stream, pool, is_large, is_expandable, stack };
+        check_segment(segment)?;
+        self.ranges.insert(addr, range)?;
+        for block in &segment.blocks {
+            let BlockState { addr, size_bytes, requested_bytes, status, stack } = *block;
+            if status != BlockStatus::Inactive {
+                let pending = status == BlockStatus::PendingFree;
+                self.blocks
+                    .insert(addr, Block::new(size_bytes, requested_bytes, pending, stack))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn segment(&self, addr: Addr, range: &Range) -> SegmentState {
+        let mut segment = range.at(addr);
+        let mut free_from = addr;
+        for (at, block) in self.blocks.within(addr, range.size_bytes) {
+            segment.blocks.extend(gap(free_from, at));
+            segment.blocks.push(block.at(at));
+            free_from = Addr(at.0 + block.size_bytes);
+        }
+        segment.blocks.extend(gap(free_from, Addr(addr.0 + range.size_bytes)));
+        segment
+    }
+}
+
+/// Checks that segments do not overlap, and that the blocks of each tile it and hold what was requested of them.
+///
+/// # Errors
+/// The first problem: what [`State::from_segments`](crate::State::from_segments) refuses, without building a state.
+pub fn check_segments(segments: &[SegmentState]) -> Result<(), Problem> {
+    segments.iter().try_for_each(check_segment)?;
+    let mut ranges: Vec<_> =
+        segments.iter().map(|segment| (segment.addr, segment.size_bytes)).collect();
+    ranges.sort_unstable(); // Usually they are sorted, and this is one pass.
+    for pair in ranges.windows(2) {
+        let [(segment, before_bytes), (addr, size_bytes)] = [pair[0], pair[1]];
+        if addr.0 - segment.0 < before_bytes {
+            return Err(Problem::AlreadyMapped { addr, size_bytes, segment });
+        }
+    }
+    Ok(())
+}
+
+fn check_segment(segment: &SegmentState) -> Result<(), Problem> {
+    let end = end_of(segment.addr, segment.size_bytes)?;
+    let mut expected = segment.addr;
+    for block in &segment.blocks {
+        if block.addr != expected {
+            return Err(Problem::NotTiled { segment: segment.addr, expected, found: block.addr });
+        }
+        expected = end_of(block.addr, block.size_bytes)?;
+        if expected > end {
+            return Err(Problem::NotMapped { addr: block.addr, size_bytes: block.size_bytes });
+        }
+        if block.status != BlockStatus::Inactive {
+            Block::new(block.size_bytes, block.requested_bytes, false, block.stack)
+                .check(block.addr)?;
+        }
+    }
+    if expected == end {
+        Ok(())
+    } else {
+        Err(Problem::NotTiled { segment: segment.addr, expected: end, found: expected })
+    }
+}
+
+/// The free block between two addresses, if there is room for one.
+fn gap(from: Addr, to: Addr) -> Option<BlockState> {
+    (from < to).then(|| BlockState {
+        addr: from,
+        size_bytes: to.0 - from.0,
+        requested_bytes: 0,
+        status: BlockStatus::Inactive,
+        stack: StackId::NONE,
+    })
+}

@@ -1,0 +1,33 @@
+//! Where events go: nowhere, into a ring, or into a ring that a thread writes to a tape; and the readers of both.
+//!
+//! Recording never blocks, never waits, and never fails an allocation. Knows no heap: a subject of a recording is a
+//! [`StateView`].
+
+#![deny(unsafe_code)]
+
+mod any;
+mod clock;
+mod follow;
+mod name_table;
+mod ring;
+mod slices;
+mod tape;
+#[cfg(test)]
+mod testing;
+mod watch;
+
+pub use any::AnyRecorder;
+pub use clock::{Calibration, Clock, Moment, SystemClock};
+pub use follow::{Followed, RingFollower};
+pub use name_table::NameTable;
+pub use ring::{
+    RING_DIR_VARIABLE, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, is_ring,
+    list_rings, remove_dead_rings, ring_dir,
+};
+pub use slices::{Hold, PER_HOLD, StateView, base_in_slices};
+pub use tape::{
+    AttachedCounts, AttachedTape, BaseFn, Flush, RecoverError, Recovered, RingPart, TapeError,
+    TapeFailure, TapeFile, TapeRecorder, TapeSource, TapeSummary, block_signals, join_rings,
+    recover_rings, remove_older_part, save_rings, tape_of_ring,
+};
+pub use watch::{TraceAction, TraceEntry, WatchId, Watched, Watcher};

@@ -1,0 +1,153 @@
+//! The state of memory from the ring's tables: what is live now, or was when the process died.
+
+use std::io;
+
+use trace_format::{
+    Addr, BaseOrder, BaseState, BlockState, BlockStatus, Record, ScopeFilter, SegmentState,
+    StringId,
+};
+
+use super::blocks;
+use super::cursor::{Cursor, Reached};
+use super::layout::{Part, Word};
+use super::look::Look;
+use super::memory::Memory;
+use super::pack::ALLOC;
+use super::pool_state::PoolsState;
+use super::segments;
+use super::words::{self, MORE_SLOTS};
+
+/// Tries before a state that never holds still is given up.
+const ATTEMPTS: usize = 200;
+
+/// What the tables say, and the number of the first record that is no part of it. The time is that of the last record
+/// before, or 0.
+pub(super) struct Tables {
+    pub(super) segments: Vec<SegmentState>,
+    pub(super) pools_state: PoolsState,
+    pub(super) time_ns: u64,
+    pub(super) next: u64,
+}
+
+/// Reads the tables beside their writer, or after it `is_dead`.
+///
+/// # Errors
+/// Where the ring turns over faster than it can be read, or is damaged.
+pub(super) fn read(look: &impl Look, is_dead: bool) -> io::Result<Tables> {
+    for attempt in 0..ATTEMPTS {
+        if let Some(tables) = attempt_read(look, is_dead)? {
+            return Ok(tables);
+        }
+        // The writer may have been put to sleep in the middle of a change.
+        if attempt > ATTEMPTS / 2 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::WouldBlock,
+        "it changes faster than its tables can be read: try again, or set ring_events higher",
+    ))
+}
+
+/// `None` where a look came too late.
+fn attempt_read(look: &impl Look, is_dead: bool) -> io::Result<Option<Tables>> {
+    // The record before the head may not be in the tables yet, and may be wide.
+    let start = look.written().saturating_sub(1 + MORE_SLOTS as u64);
+    let blocks = live_blocks(look);
+    let Some(runs) = segments::read(look, is_dead) else { return Ok(None) };
+    let mut memory = Memory::new(blocks, runs);
+    let (mut pools_state, known) = PoolsState::read(look).ok_or_else(damaged)?;
+    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+    let next = look.written();
+
+    let mut time_ns = 0;
+    let again = |record: Record| {
+        time_ns = record.time_ns;
+        memory.redo(&record);
+    };
+    let redo_pools = |record: Record| {
+        pools_state.apply(&record.event);
+    };
+    if !replay(look, start, next, again) || !replay(look, start.max(known), next, redo_pools) {
+        return Ok(None);
+    }
+    let segments =
+        memory.into_segments().ok_or_else(|| match look.field(Word::SegmentsMissing) {
+            0 => damaged(),
+            missing => io::Error::other(format!(
+                "it has no room for {missing} segments: set ring_events higher"
+            )),
+        })?;
+    Ok(Some(Tables { segments, pools_state, time_ns, next }))
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "its tables are damaged")
+}
+
+/// Hands out the records of a short stretch; false where it is overwritten.
+fn replay(look: &impl Look, start: u64, end: u64, mut take: impl FnMut(Record)) -> bool {
+    let mut cursor = Cursor::default();
+    cursor.jump(start);
+    let mut take = |record| {
+        take(record);
+        Ok::<(), std::convert::Infallible>(())
+    };
+    matches!(cursor.read(look, end, &mut take), Ok(Reached::End))
+}
+
+fn live_blocks(look: &impl Look) -> Vec<BlockState> {
+    let mut live = Vec::new();
+    look.each_row(Part::Blocks, |words| {
+        if !blocks::is_taken(&words) {
+            return;
+        }
+        let slot = words::decode(&words);
+        let [addr, requested_bytes, size_bytes] = slot.args;
+        let status = match slot.kind {
+            ALLOC => BlockStatus::Allocated,
+            _ => BlockStatus::PendingFree,
+        };
+        let (addr, stack) = (Addr(addr), slot.stack);
+        live.push(BlockState { addr, size_bytes, requested_bytes, status, stack });
+    });
+    live
+}
+
+impl Tables {
+    /// As a tape carries it; `None` where the text of the settings is missing. The settings and the fraction are those
+    /// of the beginning where they never changed.
+    pub(super) fn into_base(
+        self,
+        string: impl FnOnce(StringId) -> Option<String>,
+        initial_settings: String,
+        initial_memory_fraction: Option<f64>,
+    ) -> Option<BaseState> {
+        let Self { segments, pools_state, time_ns, next: _ } = self;
+        let PoolsState { mut pools, scopes, settings, memory_fraction, .. } = pools_state;
+        // A pool without users exists only for its segments.
+        pools.retain(|state| {
+            state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)
+        });
+        let captures = scopes.iter().filter(|scope| scope.filter == ScopeFilter::Capture);
+        Some(BaseState {
+            time_ns,
+            captures: captures.map(|scope| scope.pool).collect(),
+            segments,
+            pools,
+            scopes,
+            settings: match settings {
+                Some(StringId(0)) => String::new(),
+                Some(id) => string(id)?,
+                None => initial_settings,
+            },
+            memory_fraction: match memory_fraction {
+                // 1 is no limit.
+                Some(fraction) => (fraction < 1.0).then_some(fraction),
+                None => initial_memory_fraction,
+            },
+            stats: String::new(),
+            order: BaseOrder::default(),
+        })
+    }
+}
