@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Each library and the crates of this workspace that it depends on.
-const WALLS: [(&str, &[&str]); 10] = [
+const WALLS: [(&str, &[&str]); 11] = [
     ("trace-format", &[]),
     ("settings", &[]),
     ("stacks", &["trace-format"]),
@@ -16,6 +16,7 @@ const WALLS: [(&str, &[&str]); 10] = [
     ("ffi", &["allocator", "settings", "stacks", "trace-format"]),
     ("simcuda", &["allocator", "settings", "trace-format"]),
     ("cli", &["allocator", "replay", "settings", "tables", "trace-format"]),
+    ("tests", &["replay", "trace-format"]),
 ];
 
 /// The names under `[dependencies]` of a manifest.
