@@ -8,7 +8,6 @@ mod advice;
 mod attach;
 mod bytes;
 mod caller;
-mod check;
 mod clean;
 mod compare;
 mod diff;
@@ -86,8 +85,6 @@ enum Verb {
     Info(info::Options),
     /// Compare the placements of two runs
     Diff(diff::Options),
-    /// Check that PyTorch's viewer and tools can read a snapshot
-    Check(check::Options),
     /// Show the memory of a running job
     Top(top::Options),
     /// Make a tape of a running job
@@ -160,7 +157,6 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Verify(options) => verify::run(options),
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),
-        Verb::Check(options) => check::run(options),
         Verb::Top(options) => top::run(options),
         Verb::Attach(options) => attach::run(options),
         Verb::Recover(options) => recover::run(options),

@@ -73,7 +73,7 @@ fn info_lists_the_runs_of_a_folder_and_other_verbs_refer_to_it() {
         (&found["runs"][0]["name"], &found["runs"][0]["devices"]),
         (&"run.vtape".into(), &1.into())
     );
-    for args in [&["replay", &name][..], &["verify", &name], &["check", &name]] {
+    for args in [&["replay", &name][..], &["verify", &name]] {
         let text = error(args);
         assert!(
             text.contains("is a folder") && text.contains("`vramtape info"),
@@ -92,27 +92,11 @@ fn other_files_are_refused_by_their_kind() {
     };
     let (empty, archive) = (file("empty.pickle", b""), file("model.pt", b"PK\x03\x04\x14\0\0\0"));
     let missing = folder.path().join("missing.vtape").display().to_string();
-    for verb in ["info", "replay", "verify", "check", "waste"] {
+    for verb in ["info", "replay", "verify", "waste"] {
         assert!(error(&[verb, &empty]).contains("is empty: record the run again"), "{verb}");
         assert!(error(&[verb, &archive]).contains("a checkpoint of torch.save"), "{verb}");
         let text = error(&[verb, &missing]);
         assert!(text.starts_with("error: cannot read") && text.contains("No such file"), "{text}");
     }
-    let text = error(&["check", &tape(&folder)]);
-    assert!(text.contains("is a tape, and check is for snapshots"), "{text}");
     assert!(error(&["profile"]).contains("with vramtape.profile("));
-}
-
-#[test]
-fn check_prints_faults_of_one_kind_together() {
-    let snapshot = trace("2.0-history.pickle");
-    let (text, code) = vramtape(&["check", &snapshot, "--complete"]);
-    assert_eq!(code, Some(1), "{text}");
-    assert!(text.lines().count() < 20, "{text}");
-    let (text, _) = vramtape(&["check", &snapshot, "--complete", "--json"]);
-    let found: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let groups = found["groups"].as_array().unwrap();
-    let total: u64 = groups.iter().map(|group| group["count"].as_u64().unwrap()).sum();
-    assert_eq!(Some(total), found["faults_total"].as_u64());
-    assert!(groups.iter().all(|group| !group["places"].as_array().unwrap().is_empty()));
 }

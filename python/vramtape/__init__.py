@@ -7,7 +7,7 @@
 
 Importing this package starts nothing and does not import torch; each name is loaded when it is first used.
 
-The verbs of the replay lab (``check`` to ``waste``; ``import_run`` is ``vramtape import``) take a run by its path and
+The verbs of the replay lab (``compare`` to ``waste``; ``import_run`` is ``vramtape import``) take a run by its path and
 return what the command's ``--json`` prints, as a plain dict. None keeps anything: they can be pickled and mapped over
 many runs, by ``multiprocessing``, Ray or Dask. While one works, Python's lock is free, so several threads may ask at
 once.
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ._ask import Error
     from ._install import InstallError, NoCuda, active_route, install, observe
     from ._lab import (
-        check,
         compare,
         diff,
         edit,
@@ -51,7 +50,6 @@ _MODULES = {
     "_ask": ("Error",),
     "_install": ("InstallError", "NoCuda", "active_route", "install", "observe"),
     "_lab": (
-        "check",
         "compare",
         "diff",
         "edit",
@@ -83,7 +81,6 @@ __all__ = [  # Written out for type checkers; a test compares it with the above.
     "Monitor",
     "NoCuda",
     "active_route",
-    "check",
     "compare",
     "diff",
     "edit",

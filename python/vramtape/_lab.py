@@ -1,7 +1,7 @@
 """The verbs of the lab. What each returns is what the command of its name prints with ``--json``.
 
 ``import`` is a word of Python's own, so that verb is :func:`import_run` here. Verbs that answer yes or no with their
-exit code do so in the answer: ``same`` of :func:`diff` and :func:`verify`, ``good`` of :func:`check`.
+exit code do so in the answer: ``same`` of :func:`diff` and :func:`verify`.
 """
 
 from __future__ import annotations
@@ -291,18 +291,6 @@ def verify(
     """
     flags = [*_paths("meta", meta), *_flags("trust-factor", trust_factor)]
     return ask(["verify", *flags, *_runs(run)], 1, progress)
-
-
-def check(
-    snapshot: Run, progress: Progress = None, *, complete: bool = False, trust_factor: Optional[int] = None
-) -> dict[str, Any]:
-    """Checks whether PyTorch's viewer and tools can read a snapshot; ``good`` is the answer.
-
-    :param complete: also check what only some readers use
-    :param trust_factor: as for :func:`replay`
-    """
-    flags = [*_switch("complete", complete), *_flags("trust-factor", trust_factor)]
-    return ask(["check", *flags, *_runs(snapshot)], 1, progress)
 
 
 def recover(

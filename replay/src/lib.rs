@@ -3,7 +3,6 @@
 
 pub mod advice;
 pub mod categories;
-pub mod check;
 pub mod compare;
 pub mod diff;
 pub mod driver;

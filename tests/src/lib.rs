@@ -1,4 +1,6 @@
-//! What the cross-crate tests share: finding the project's files.
+//! Tools of the tests: the project's files, and the snapshot contract.
+
+pub mod snapshot_contract;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -21,25 +21,28 @@ pub(crate) struct Artefacts {
     pub(crate) simcuda: PathBuf,
     /// The `vramtape` command.
     pub(crate) vramtape: PathBuf,
+    /// The checker of snapshots, a tool of the tests; not built otherwise.
+    snapshot_contract: Option<PathBuf>,
 }
 
 impl Artefacts {
     /// Builds them all; cargo shows its own progress.
     pub(crate) fn build() -> Result<Self> {
         run(&["build", "--release", "-p", "cli"], &LIBRARIES)?;
-        Self::assembled(cargo::target()?.join("release/vramtape"))
+        Self::assembled(cargo::target()?.join("release/vramtape"), None)
     }
 
-    /// The same with the command that the Rust tests ran. Its code is in the lab's library too, which is what the wheel
-    /// has; to optimise it a second time would take a minute.
+    /// The same with the programs that the Rust tests ran. The command's code is in the lab's library too, which is
+    /// what the wheel has; to optimise it a second time would take a minute.
     pub(crate) fn build_for_tests() -> Result<Self> {
         run(&["build", "--release"], &LIBRARIES)?;
         // Of the workspace, as everything was built for that: for one package alone features differ.
-        run(&["build", "--workspace", "--bin", "vramtape"], &[])?;
-        Self::assembled(cargo::target()?.join("debug/vramtape"))
+        run(&["build", "--workspace", "--bin", "vramtape", "--bin", "snapshot-contract"], &[])?;
+        let debug = cargo::target()?.join("debug");
+        Self::assembled(debug.join("vramtape"), Some(debug.join("snapshot-contract")))
     }
 
-    fn assembled(vramtape: PathBuf) -> Result<Self> {
+    fn assembled(vramtape: PathBuf, snapshot_contract: Option<PathBuf>) -> Result<Self> {
         let release = cargo::target()?.join("release");
         assemble(&release.join("libsimcuda.so"), &release.join("simcuda"))?;
         let artefacts = Self {
@@ -47,9 +50,11 @@ impl Artefacts {
             lab: release.join("libvramtape_lab.so"),
             simcuda: release.join("simcuda"),
             vramtape,
+            snapshot_contract,
         };
         let driver = artefacts.simcuda.join("libcuda.so.1");
-        for file in [&artefacts.library, &artefacts.lab, &driver, &artefacts.vramtape] {
+        let files = [&artefacts.library, &artefacts.lab, &driver, &artefacts.vramtape];
+        for file in files.into_iter().chain(&artefacts.snapshot_contract) {
             if !file.exists() {
                 bail!("the build left no {}: run `cargo clean` and try again", file.display());
             }
@@ -66,6 +71,8 @@ impl Artefacts {
     /// The same for scripts that use the libraries of an installed package.
     pub(crate) fn announce_to_installed(&self, command: &mut Command) {
         command.env("VRAMTAPE_SIMCUDA", &self.simcuda).env("VRAMTAPE_COMMAND", &self.vramtape);
+        command
+            .envs(self.snapshot_contract.iter().map(|file| ("VRAMTAPE_SNAPSHOT_CONTRACT", file)));
     }
 }
 

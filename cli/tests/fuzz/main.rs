@@ -1,4 +1,5 @@
-//! Valid files with wrong meanings, given to every verb: an answer or an error in words, within 10 seconds and 1 GiB.
+//! Valid files with wrong meanings, given to every verb and to the checker of snapshots: an answer or an error in
+//! words, within 10 seconds and 1 GiB.
 //!
 //! A file is made from its number alone, which each message names: `VRAMTAPE_FUZZ_FIRST=NUMBER` begins with it.
 //! `VRAMTAPE_FUZZ_SECONDS=3600 cargo test --release -p cli --test fuzz -- --nocapture` goes on for an hour. Several
@@ -27,6 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dice::Dice;
+use tests::snapshot_contract::{Demand, check_file};
 use verbs::{Files, Verb};
 use watch::Watch;
 
@@ -157,37 +159,51 @@ impl Run {
             let name = verb.name().to_owned();
             let what = format!("file {number}: {line:?}");
             let begun = Instant::now();
-            let answer =
-                if is_costly { costly_answer(&line, &self.folder) } else { self.ask(line, &what) };
-            let taken = begun.elapsed();
-            let count = self.counts.entry(name.clone()).or_default();
-            count.taken += taken;
-            count.slowest = count.slowest.max((taken, number));
-            match answer {
-                Answer::Given => count.answered += 1,
-                Answer::Refused(error) if error.trim().is_empty() => {
-                    drop(self.found.insert(format!("{name}: an empty error"), what));
-                }
-                Answer::Refused(_) => count.refused += 1,
-                Answer::Found(place) => {
-                    if let Entry::Vacant(entry) = self.found.entry(place) {
-                        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(number.to_string());
-                        fs::copy(&run, &kept).unwrap();
-                        println!("FOUND: {what}: {}; kept as {}", entry.key(), kept.display());
-                        entry.insert(what);
-                    }
+            let answer = if is_costly {
+                costly_answer(&line, &self.folder)
+            } else {
+                self.answer(&what, || cli::ask(Arc::new(Silent), 1, line).map(drop))
+            };
+            self.count(&name, number, begun.elapsed(), answer, what);
+        }
+        if !is_costly {
+            let (name, begun) = ("snapshot-contract", Instant::now());
+            let what = format!("file {number}: {name}");
+            let check = || check_file(&run, Demand::Complete).map_err(|error| error.to_string());
+            let answer = self.answer(&what, || check().map(drop));
+            self.count(name, number, begun.elapsed(), answer, what);
+        }
+    }
+
+    /// Counts an answer about the file `run.vtape`, and keeps the file if it is a finding.
+    fn count(&mut self, name: &str, number: u64, taken: Duration, answer: Answer, what: String) {
+        let count = self.counts.entry(name.to_owned()).or_default();
+        count.taken += taken;
+        count.slowest = count.slowest.max((taken, number));
+        match answer {
+            Answer::Given => count.answered += 1,
+            Answer::Refused(error) if error.trim().is_empty() => {
+                drop(self.found.insert(format!("{name}: an empty error"), what));
+            }
+            Answer::Refused(_) => count.refused += 1,
+            Answer::Found(place) => {
+                if let Entry::Vacant(entry) = self.found.entry(place) {
+                    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(number.to_string());
+                    fs::copy(self.folder.join("run.vtape"), &kept).unwrap();
+                    println!("FOUND: {what}: {}; kept as {}", entry.key(), kept.display());
+                    entry.insert(what);
                 }
             }
         }
     }
 
     /// The answer within this process.
-    fn ask(&self, line: Vec<OsString>, what: &str) -> Answer {
+    fn answer(&self, what: &str, ask: impl FnOnce() -> Result<(), String>) -> Answer {
         self.watch.begin(what.to_owned());
-        let answer = panic::catch_unwind(AssertUnwindSafe(|| cli::ask(Arc::new(Silent), 1, line)));
+        let answer = panic::catch_unwind(AssertUnwindSafe(ask));
         self.watch.end();
         match answer {
-            Ok(Ok(_)) => Answer::Given,
+            Ok(Ok(())) => Answer::Given,
             Ok(Err(error)) => Answer::Refused(error),
             Err(_) => Answer::Found(self.last.lock().unwrap().clone()),
         }
@@ -198,7 +214,7 @@ impl Run {
         for (verb, Count { answered, refused, taken, slowest }) in &self.counts {
             let (most, number) = slowest;
             println!(
-                "{verb:<8} {answered:>8} answered {refused:>8} refused, {taken:.1?} in all, \
+                "{verb:<17} {answered:>8} answered {refused:>8} refused, {taken:.1?} in all, \
                  at most {most:.2?} (file {number})"
             );
         }

@@ -94,7 +94,7 @@ fn value(verb: &str, arg: &Arg, dice: &mut Dice, files: &Files<'_>) -> OsString 
         ("FILE", "html") => return out("page.html"),
         ("OUT.pickle", _) => return out("out.pickle"),
         ("FOLDER", _) => return out(""),
-        ("RUN" | "FILE" | "EXPECTED" | "SNAPSHOT" | "PID|RING" | "TAPE", _) => {
+        ("RUN" | "FILE" | "EXPECTED" | "PID|RING" | "TAPE", _) => {
             return files.run.into();
         }
         ("ACTUAL" | "META.json", _) => return (*dice.pick(&[files.run, files.other])).into(),

@@ -226,7 +226,7 @@ fn snapshot_of(
 }
 
 /// Whether a snapshot is JSON; no pickle begins like this.
-pub(crate) fn is_json(bytes: &[u8]) -> bool {
+pub fn is_json(bytes: &[u8]) -> bool {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     matches!(first, Some(b'{' | b'['))
 }

@@ -6,7 +6,7 @@ mod cell;
 mod error;
 mod json;
 mod machine;
-pub(crate) mod opcode;
+pub mod opcode;
 mod shapes;
 mod strings;
 mod text;

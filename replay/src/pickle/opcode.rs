@@ -2,10 +2,13 @@
 
 macro_rules! opcodes {
     ($($name:ident = $byte:literal),* $(,)?) => {
-        $(pub(crate) const $name: u8 = $byte;)*
+        $(
+            #[doc = concat!("`", stringify!($name), "`.")]
+            pub const $name: u8 = $byte;
+        )*
 
         /// The name of an opcode, for errors.
-        pub(crate) fn name(byte: u8) -> Option<&'static str> {
+        pub fn name(byte: u8) -> Option<&'static str> {
             match byte {
                 $($byte => Some(stringify!($name)),)*
                 _ => None,

@@ -1,6 +1,7 @@
 """Shared by the scripts that test the installed package: cases that print PASS or FAIL, and the command beside it.
 
-`cargo xtask test` runs each with a Python that has the package from its wheel, and sets VRAMTAPE_COMMAND.
+`cargo xtask test` runs each with a Python that has the package from its wheel, and sets VRAMTAPE_COMMAND and
+VRAMTAPE_SNAPSHOT_CONTRACT.
 """
 
 import json
@@ -16,6 +17,7 @@ TAPES = ROOT / "tests" / "data" / "tapes"
 ONE_SHOT = TAPES / "one-shot-side-stream.vtape"
 OUT_OF_MEMORY = TAPES / "max-split-size-expandable.vtape"
 COMMAND = os.environ.get("VRAMTAPE_COMMAND", str(ROOT / "target" / "release" / "vramtape"))
+CONTRACT = os.environ.get("VRAMTAPE_SNAPSHOT_CONTRACT", str(ROOT / "target" / "debug" / "snapshot-contract"))
 
 
 def printed(*arguments):
@@ -31,6 +33,13 @@ def without_times(answer):
     if isinstance(answer, dict):
         return {key: without_times(value) for key, value in answer.items() if key != "elapsed_s"}
     return [without_times(value) for value in answer] if isinstance(answer, list) else answer
+
+
+def faults(snapshot):
+    """The lines of the snapshot contract's checker; none for a snapshot with every field that a reader uses."""
+    done = subprocess.run([CONTRACT, "--complete", str(snapshot)], check=False, capture_output=True, text=True)
+    assert (done.returncode == 0) == (done.stdout + done.stderr == ""), done
+    return (done.stdout + done.stderr).splitlines()
 
 
 def raised(kind, call):

@@ -16,7 +16,19 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from check import LONG, ONE_SHOT, OUT_OF_MEMORY, ROOT, TAPES, large_run, printed, raised, run_cases, without_times
+from check import (
+    LONG,
+    ONE_SHOT,
+    OUT_OF_MEMORY,
+    ROOT,
+    TAPES,
+    faults,
+    large_run,
+    printed,
+    raised,
+    run_cases,
+    without_times,
+)
 
 import vramtape
 
@@ -76,7 +88,7 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert vramtape.info(folder)["runs"][0]["name"] == "half.vtape"
         pickled = folder / "run.pickle"
         vramtape.export(ONE_SHOT, pickled)
-        assert vramtape.check(pickled, complete=True)["good"]
+        assert faults(pickled) == []
         tables = vramtape.export(ONE_SHOT, folder / "tables", table="records", format="arrow", edit="scale:0.5")
         assert Path(tables["tables"][0]["file"]).name == "records.arrow", tables
         assert vramtape.verify(snapshot)["same"] and vramtape.verify(ONE_SHOT)["devices"]
@@ -90,7 +102,7 @@ def test_a_file_that_holds_more_than_its_size_lets_expect_is_read_where_it_is_tr
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run.json.gz"
         run.write_bytes(packed)
-        for verb in (vramtape.info, vramtape.check):
+        for verb in (vramtape.info, vramtape.verify):
             assert "--trust-factor" in raised(vramtape.Error, functools.partial(verb, run)), verb
             assert verb(run, trust_factor=4), verb
     for verb in (vramtape.replay, vramtape.compare, vramtape.waste, vramtape.fit, vramtape.tune, vramtape.verify):

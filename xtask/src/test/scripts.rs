@@ -3,7 +3,8 @@
 //! version that it could fail under alone.
 //!
 //! A script passes when it exits with 0. It finds what was built in `VRAMTAPE_LIBRARY`, `VRAMTAPE_LAB_LIBRARY`,
-//! `VRAMTAPE_SIMCUDA` and `VRAMTAPE_COMMAND`, and writes to the folder it runs in, if at all.
+//! `VRAMTAPE_SIMCUDA`, `VRAMTAPE_COMMAND` and `VRAMTAPE_SNAPSHOT_CONTRACT`, and writes to the folder it runs in, if at
+//! all.
 //! Where it prints lines `PASS name` or `FAIL name`, each is counted as a test.
 
 use std::fs;

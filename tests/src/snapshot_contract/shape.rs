@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use replay::pickle::{Node, Tree, Value};
+
 use super::Demand;
 use super::fault::{Faults, Rule};
-use crate::pickle::{Node, Tree, Value};
-use crate::snapshot::fields::Fields;
 
 pub(super) fn check(tree: &Tree, demand: Demand, faults: &mut Faults) {
     let Value::Dict(top) = tree.root() else {
@@ -16,10 +16,6 @@ pub(super) fn check(tree: &Tree, demand: Demand, faults: &mut Faults) {
         tree,
         demand,
         faults,
-        segment: Fields::new(tree, SEGMENT.map(|key| key.name)),
-        block: Fields::new(tree, BLOCK.map(|key| key.name)),
-        entry: Fields::new(tree, ENTRY.map(|key| key.name)),
-        frame: Fields::new(tree, FRAME.map(|key| key.name)),
         checked_frames: vec![false; tree.node_count()],
         has_category: false,
         has_unknown_category: false,
@@ -116,10 +112,6 @@ struct Shape<'a, 'f> {
     tree: &'a Tree,
     demand: Demand,
     faults: &'f mut Faults,
-    segment: Fields<12>,
-    block: Fields<5>,
-    entry: Fields<10>,
-    frame: Fields<3>,
     /// Frame lists already looked at, by node: they are shared.
     checked_frames: Vec<bool>,
     has_category: bool,
@@ -129,6 +121,11 @@ struct Shape<'a, 'f> {
 impl<'a> Shape<'a, '_> {
     fn items(&self, dict: Node, key: &str) -> impl Iterator<Item = Value> + use<'a> {
         self.tree.items(self.tree.get(dict, key).unwrap_or(Value::None))
+    }
+
+    /// The values under the keys; `None` where there is none.
+    fn read<const N: usize>(&self, dict: Node, keys: [Key; N]) -> [Value; N] {
+        keys.map(|key| self.tree.get(dict, key.name).unwrap_or(Value::None))
     }
 
     /// That a value has its key's type, or may be missing.
@@ -156,7 +153,7 @@ impl<'a> Shape<'a, '_> {
     fn segment(&mut self, at: usize, segment: Value) {
         let place = format!("segments[{at}]");
         let Value::Dict(segment) = segment else { return };
-        let values = self.segment.read(self.tree, segment);
+        let values = self.read(segment, SEGMENT);
         for (key, value) in SEGMENT.into_iter().zip(values) {
             self.key(&place, key, value);
         }
@@ -168,7 +165,7 @@ impl<'a> Shape<'a, '_> {
         for (number, block) in tree.items(blocks).enumerate() {
             let place = format!("{place}.blocks[{number}]");
             let Value::Dict(block) = block else { continue };
-            let values = self.block.read(self.tree, block);
+            let values = self.read(block, BLOCK);
             for (key, value) in BLOCK.into_iter().zip(values) {
                 self.key(&place, key, value);
             }
@@ -210,7 +207,7 @@ impl<'a> Shape<'a, '_> {
 
     fn entry(&mut self, place: impl fmt::Display, entry: Value) {
         let Value::Dict(entry) = entry else { return };
-        let values = self.entry.read(self.tree, entry);
+        let values = self.read(entry, ENTRY);
         let [action, .., frames, _, _, category] = values;
         let is_oom = matches!(action, Value::Text(text) if self.tree.text(text) == "oom");
         for (key, value) in ENTRY.into_iter().zip(values) {
@@ -242,7 +239,7 @@ impl<'a> Shape<'a, '_> {
             if std::mem::replace(&mut self.checked_frames[frame.index()], true) {
                 continue;
             }
-            let values = self.frame.read(tree, frame);
+            let values = self.read(frame, FRAME);
             for (key, value) in FRAME.into_iter().zip(values) {
                 self.key(format_args!("{place}.frames[{number}]"), key, value);
             }

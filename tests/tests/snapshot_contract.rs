@@ -1,87 +1,10 @@
-//! Everything we export satisfies the contract of PyTorch's readers, and the checker notices where one does not.
+//! The snapshot contract finds each kind of fault, and the program that checks it prints the file and the place.
 
-mod common;
+use std::fs;
+use std::process::Command;
 
-use std::fs::File;
-use std::io::Read;
-
-use replay::check::{Demand, Report, Rule, check};
-use replay::driver::Follow;
-use replay::export::{Format, SnapshotDevice, SnapshotSource, write_to};
-use replay::import::import_file;
-use replay::run::{DeviceTape, Options, run_recording};
 use serde_json::{Value, json};
-use settings::Config;
-
-#[test]
-fn every_export_is_good() {
-    for path in common::all_traces() {
-        let name = path.display();
-        let import = import_file(&path, &common::known(&path)).unwrap();
-        let report = check(&common::export(&import, Format::Pickle), Demand::Complete).unwrap();
-        assert!(report.is_good(), "{name}:\n{}", report.faults);
-        for (device, span) in import.devices.iter().zip(&report.spans) {
-            let base_bytes: u64 = device.base.segments.iter().map(|s| s.size_bytes).sum();
-            assert_eq!(span.start_reserved_bytes, base_bytes, "{name}");
-            println!("{name}: {span}");
-        }
-    }
-}
-
-#[test]
-fn every_replay_exports_well() {
-    for path in common::all_traces() {
-        let name = path.display();
-        let import = import_file(&path, &common::known(&path)).unwrap();
-        for (device, expandable_segments) in
-            import.devices.iter().flat_map(|device| [(device, false), (device, true)])
-        {
-            let config = Config { expandable_segments, ..import.config.clone() };
-            let options = Options {
-                strategy: config.clone().into(),
-                capacity_bytes: None,
-                memory_fraction: None,
-                recorded_addresses: false,
-                follow: Follow::default(),
-            };
-            let base = &device.base.segments;
-            let tape = DeviceTape { base: &device.base, records: &device.records, text: &|_| "" };
-            let outcome = run_recording(tape, &options, |_| {}).unwrap();
-            let source = SnapshotSource {
-                devices: vec![SnapshotDevice {
-                    device: device.device,
-                    base,
-                    records: &outcome.records,
-                    segments: &outcome.segments,
-                }],
-                stacks: &import.stacks,
-                config: &config,
-            };
-            let mut bytes = Vec::new();
-            write_to(&mut bytes, &source, Format::Pickle).unwrap();
-            let report = check(&bytes, Demand::Complete).unwrap();
-            assert!(report.is_good(), "{name}, {expandable_segments}:\n{}", report.faults);
-            let span = report.spans[usize::from(device.device.0)];
-            let base_bytes: u64 = base.iter().map(|segment| segment.size_bytes).sum();
-            assert_eq!(span.start_reserved_bytes, base_bytes, "{name}, {expandable_segments}");
-            assert!(span.events > 0, "{name}");
-        }
-    }
-}
-
-#[test]
-fn snapshots_of_pytorch_are_good() {
-    for path in common::own_traces() {
-        let mut bytes = Vec::new();
-        let mut file = zstd::Decoder::new(File::open(&path).unwrap()).unwrap();
-        file.window_log_max(27).unwrap();
-        file.read_to_end(&mut bytes).unwrap();
-        let report = check(&bytes, Demand::Readable).unwrap();
-        assert!(report.is_good(), "{}:\n{}", path.display(), report.faults);
-        assert_eq!(report.spans[0].start_reserved_bytes, 0, "{}", path.display());
-        assert_eq!(report.spans[0].start_requested_bytes, 0, "{}", path.display());
-    }
-}
+use tests::snapshot_contract::{Demand, Report, Rule, check};
 
 /// A good snapshot of two blocks in one segment, one of them freed.
 fn small() -> Value {
@@ -239,4 +162,44 @@ fn a_pickle_that_the_viewer_cannot_read_is_found() {
     let batch = [batch, b"N".repeat(1001), b"e0eu.".to_vec()].concat();
     let report = check(&batch, Demand::Readable).unwrap();
     assert_eq!(report.faults.first()[0].rule, Rule::Encoding, "{}", report.faults);
+}
+
+/// What the program prints about the files, and its exit code.
+fn program(folder: &tempfile::TempDir, arguments: &[&str]) -> (String, Option<i32>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snapshot-contract"));
+    let output = command.args(arguments).current_dir(folder.path()).output().unwrap();
+    let printed = [output.stdout, output.stderr].concat();
+    (String::from_utf8(printed).unwrap(), output.status.code())
+}
+
+#[test]
+fn the_program_names_the_file_and_the_place_of_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, snapshot: &Value| {
+        fs::write(folder.path().join(name), serde_json::to_vec(snapshot).unwrap()).unwrap();
+    };
+    let (mut incomplete, mut late) = (small(), small());
+    incomplete["segments"][0].as_object_mut().unwrap().remove("stream");
+    late["device_traces"][0][1]["time_us"] = json!(9);
+    write("good.json", &small());
+    write("incomplete.json", &incomplete);
+    write("late.json", &late);
+    fs::write(folder.path().join("text.json"), "no snapshot").unwrap();
+
+    assert_eq!(program(&folder, &["--complete", "good.json"]), (String::new(), Some(0)));
+    assert_eq!(program(&folder, &["incomplete.json"]), (String::new(), Some(0)));
+    let (text, code) = program(&folder, &["--complete", "good.json", "incomplete.json"]);
+    assert!(text.starts_with("incomplete.json: segments[0].stream: "), "{text}");
+    assert_eq!((text.lines().count(), code), (1, Some(1)), "{text}");
+    let (text, code) = program(&folder, &["late.json", "good.json"]);
+    assert!(text.starts_with("late.json: device_traces[0][1]: "), "{text}");
+    assert_eq!(code, Some(1), "{text}");
+    for name in ["text.json", "missing.json", "."] {
+        let (text, code) = program(&folder, &["late.json", name]);
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with(&format!("{name}: ")), "{text}");
+        assert!(!last[name.len()..].contains(name), "{text}");
+        assert_eq!(code, Some(2), "{text}");
+    }
+    assert_eq!(program(&folder, &["--complete"]).1, Some(2));
 }

@@ -1,21 +1,23 @@
-//! Checks a snapshot against what its readers rely on: PyTorch's viewer (`MemoryViz`), `_memory_viz.py`, and the
-//! invariant that the whole trace can be undone from the final segments.
+//! The snapshot contract: PyTorch's viewer (`MemoryViz`) and `_memory_viz.py` can read a snapshot, and its whole trace
+//! can be undone from the final segments. The program `snapshot-contract` checks it for tests in Python.
 
 mod encoding;
 mod fault;
 mod history;
 mod shape;
 
+use std::path::Path;
+
+use replay::import::is_json;
+use replay::pickle::{self, Limits, PickleError};
+use replay::snapshot::{self, SnapshotError};
+use replay::source::{Input, SourceError, read_all};
 use thiserror::Error;
 
-use crate::import::is_json;
-use crate::pickle::{self, Limits, PickleError};
-use crate::snapshot::{self, SnapshotError};
-
-pub use fault::{Fault, FaultGroup, Faults, Rule};
+pub use fault::{Fault, Faults, Rule};
 pub use history::Span;
 
-/// How much a snapshot has to offer.
+/// The fields that a snapshot must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// The fields that every reader requires: every PyTorch's snapshots pass.
@@ -34,15 +36,18 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Whether the snapshot has no faults.
     pub fn is_good(&self) -> bool {
         self.faults.total() == 0
     }
 }
 
-/// Bytes that are not a snapshot at all.
+/// Input that is not a snapshot at all.
 #[derive(Debug, Error)]
 pub enum CheckError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// Not a pickle of plain data.
     #[error("not a readable pickle: {0}")]
     Pickle(#[from] PickleError),
@@ -54,6 +59,15 @@ pub enum CheckError {
     Snapshot(#[from] SnapshotError),
 }
 
+/// Checks a file, a pickle or JSON, compressed or not.
+///
+/// # Errors
+/// When it cannot be read as a snapshot at all, or unpacks to more than files of its size do.
+pub fn check_file(path: &Path, demand: Demand) -> Result<Report, CheckError> {
+    let Input { bytes, stored_bytes } = read_all(path, 1)?;
+    check_within(&bytes, Limits::of_file(stored_bytes, 1), demand)
+}
+
 /// Checks the bytes of a snapshot, a pickle or JSON.
 ///
 /// # Errors
@@ -62,11 +76,7 @@ pub fn check(bytes: &[u8], demand: Demand) -> Result<Report, CheckError> {
     check_within(bytes, Limits::default(), demand)
 }
 
-/// The same where the file may hold no more than `limits`.
-///
-/// # Errors
-/// As [`check`], and where it holds more.
-pub fn check_within(bytes: &[u8], limits: Limits, demand: Demand) -> Result<Report, CheckError> {
+fn check_within(bytes: &[u8], limits: Limits, demand: Demand) -> Result<Report, CheckError> {
     let mut faults = Faults::default();
     let tree = if is_json(bytes) {
         pickle::read_json(bytes, limits)?

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use replay::snapshot::{Action, Entry, Segment, Snapshot};
 use trace_format::{BlockStatus, Stream};
 
 use super::fault::{Faults, Rule};
-use crate::snapshot::{Action, Entry, Segment, Snapshot};
 
 /// A device's memory at both ends of its trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

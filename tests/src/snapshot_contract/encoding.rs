@@ -1,7 +1,8 @@
 //! Whether PyTorch's viewer, which has an unpickler of its own, can read a pickle.
 
+use replay::pickle::opcode as op;
+
 use super::fault::{Faults, Rule};
-use crate::pickle::opcode as op;
 
 /// Most items between a `MARK` and its `APPENDS` or `SETITEMS`; the viewer spreads them over a call's arguments.
 const BATCH_MAX: usize = 1000;
