@@ -10,10 +10,11 @@ extern crate alloc;
 extern crate std;
 
 mod address_table;
-mod block;
+mod arena;
+mod blocks;
 mod expandable;
+mod free_list;
 pub mod heap;
-mod lane;
 mod ordered_set;
 mod pool;
 pub mod size;

@@ -10,7 +10,7 @@ use core::num::NonZeroU32;
 
 use events::{Addr, DeviceId, Stream};
 
-use crate::lane::LaneId;
+use crate::free_list::FreeListId;
 use device::{Device, DeviceError, HandleType, PhysicalHandle, ShareableHandle};
 
 /// A range's place in the heap's table. Not zero, so that `Option<RangeId>` is as small.
@@ -34,7 +34,7 @@ pub(crate) struct Range {
     pub(crate) addr: Addr,
     pub(crate) page_bytes: u64,
     /// The free list of its blocks; `None` for memory of another process.
-    pub(crate) lane: Option<LaneId>,
+    pub(crate) list: Option<FreeListId>,
     /// Whether memory stays behind that the device did not take back.
     has_leftovers: bool,
     stream: Stream,
@@ -88,7 +88,7 @@ impl Range {
         Ok(Self {
             addr,
             page_bytes,
-            lane: None,
+            list: None,
             has_leftovers: false,
             stream,
             page_count,

@@ -1,17 +1,18 @@
 //! One device's heap: the allocator itself, deterministic and without a lock.
 //!
-//! Read it in the order in which an allocation goes: [`malloc`](self) rounds and searches (`search.rs`), a miss grows
-//! the heap (`grow.rs`, `map.rs`) or releases what is cached (`release.rs`, `gc.rs`); a free merges (`free.rs`) or
-//! waits for other streams (`pending.rs`). It mirrors PyTorch's `DeviceCachingAllocator`, placement for placement.
+//! Read `hot_path.rs` first: a cache hit and a free, from top to bottom. A miss grows the heap (`grow.rs`, `map.rs`) or
+//! releases cached memory (`release.rs`, `gc.rs`); a free of memory that other streams used waits (`pending.rs`). It
+//! mirrors PyTorch's `DeviceCachingAllocator`, placement for placement.
 
 mod base;
+mod capture_deferred;
 mod check;
 mod checkpoint;
+mod deferred;
 mod error;
-mod free;
 mod gc;
 mod grow;
-mod held;
+mod hot_path;
 mod malloc;
 mod map;
 mod oom;
@@ -22,7 +23,6 @@ mod reject;
 mod release;
 mod restore;
 mod runs;
-mod search;
 mod share;
 mod snapshot;
 
@@ -44,10 +44,10 @@ pub use share::SharedPages;
 
 use events::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
 
-use crate::address_table::AddressTable;
-use crate::block::{BlockId, Blocks};
+use crate::arena::BlockId;
+use crate::blocks::Blocks;
 use crate::expandable::Range;
-use crate::pool::{PoolIndex, Pools};
+use crate::pool::Pools;
 use crate::stats::{Counters, Stats};
 use device::{Device, DeviceError};
 use events::Recorder;
@@ -63,8 +63,6 @@ pub struct Heap<D, R> {
     config: Config,
     stats: Counters,
     blocks: Blocks,
-    /// The block of every address handed out and not given back.
-    allocated: AddressTable,
     pools: Pools,
     /// Open pool scopes, the newest last.
     scopes: Vec<Scope>,
@@ -75,9 +73,9 @@ pub struct Heap<D, R> {
     /// Places of ranges with memory that the device did not take back.
     leftovers: BTreeSet<usize>,
     /// Memory of other processes that is open here.
-    opened: Vec<Range>,
-    /// What was closed of that, or never quite opened, and the device did not take back yet.
-    leaving: Vec<Range>,
+    ipc_imported: Vec<Range>,
+    /// What was closed of that, or never quite ipc_imported, and the device did not take back yet.
+    ipc_closing: Vec<Range>,
     peers: Vec<DeviceId>,
     device_total_bytes: u64,
     /// The fraction's limit on `reserved_bytes`; `None` is no limit.
@@ -118,16 +116,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             device,
             recorder,
             stats: Counters::new(config.compat, config.max_split_size_bytes),
-            blocks: Blocks::default(),
-            allocated: AddressTable::new(),
-            pools: Pools::new(),
+            blocks: Blocks::new(),
+            pools: Pools::default(),
             scopes: Vec::new(),
             pending: Pending::default(),
             ranges: Vec::new(),
             vacant_ranges: BTreeSet::new(),
             leftovers: BTreeSet::new(),
-            opened: Vec::new(),
-            leaving: Vec::new(),
+            ipc_imported: Vec::new(),
+            ipc_closing: Vec::new(),
             peers: Vec::new(),
             device_total_bytes,
             allowed_bytes: None,
@@ -248,8 +245,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(Allocation {
             requested_bytes: block.requested_bytes,
             size_bytes: block.size_bytes,
-            stream: self.stream_of(id),
-            pool: self.pools.id_of(self.pool_of(id)),
+            stream: self.blocks.stream_of(id),
+            pool: self.pools.id_of(self.blocks.pool_of(id)),
             stack: block.stack,
         })
     }
@@ -262,7 +259,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.peers.contains(&peer) {
             return Ok(());
         }
-        for range in self.ranges.iter_mut().flatten().chain(&mut self.opened) {
+        for range in self.ranges.iter_mut().flatten().chain(&mut self.ipc_imported) {
             range.add_peer(&mut self.device, peer)?;
         }
         self.peers.push(peer);
@@ -286,21 +283,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Addresses handed out and not given back.
     pub fn allocations(&self) -> usize {
-        self.allocated.len()
-    }
-
-    /// The half of a pool that a block belongs to.
-    fn pool_of(&self, id: BlockId) -> PoolIndex {
-        self.pools[self.blocks[id].lane].pool
-    }
-
-    /// The stream that a block was allocated for.
-    fn stream_of(&self, id: BlockId) -> Stream {
-        self.pools[self.blocks[id].lane].stream
+        self.blocks.addresses.len()
     }
 
     fn find(&self, addr: Addr) -> Result<BlockId, HeapError> {
-        self.allocated.get(&self.blocks, addr).ok_or(HeapError::UnknownPointer { addr })
+        self.blocks.find(addr).ok_or(HeapError::UnknownPointer { addr })
     }
 
     /// Whether a block or segment counts as oversize under the limit in force.

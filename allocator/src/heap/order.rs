@@ -8,8 +8,8 @@ use events::{Addr, BaseOrder, RangeState};
 use rustc_hash::FxHashMap;
 
 use super::Heap;
-use crate::block::BlockId;
-use crate::pool::{PoolIndex, Pools};
+use crate::arena::BlockId;
+use crate::pool::PoolIndex;
 use crate::size::SMALL_SEGMENT_BYTES;
 use device::Device;
 use events::Recorder;
@@ -39,7 +39,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     fn range_states(&self) -> Vec<RangeState> {
         let ranges = self.ranges.iter().flatten().filter_map(|range| {
-            let pool = self.pools[range.lane?].pool;
+            let pool = self.blocks.lists[range.list?].pool;
             Some(RangeState {
                 addr: range.addr,
                 page_bytes: range.page_bytes,
@@ -57,9 +57,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn ages(&self) -> Vec<(Addr, u32)> {
         let pool = Self::collected_pool();
         let mut ages: Vec<_> = self
-            .pools
+            .blocks
+            .lists
             .free(pool)
-            .map(|id| (self.blocks[id].addr, self.age(pool, id)))
+            .map(|id| (self.blocks[id].addr, self.blocks.age(id)))
             .filter(|(_, age)| *age > 0)
             .collect();
         ages.sort_unstable();
@@ -68,13 +69,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The pool whose segments garbage collection returns.
     pub(super) fn collected_pool() -> PoolIndex {
-        Pools::index(None, false)
-    }
-
-    /// Searches of its pool since a block became free.
-    pub(super) fn age(&self, pool: PoolIndex, id: BlockId) -> u32 {
-        let search_count = self.pools[pool].search_count as u32;
-        search_count.wrapping_sub(self.blocks[id].search_count_at_free)
+        PoolIndex::new(None, false)
     }
 
     /// Pending frees in the order in which a flush completes them: stream by stream, a block with its last event.

@@ -45,7 +45,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ) -> Result<(), HeapError> {
         match self.pools.find(pool) {
             None => {
-                self.pools.insert(pool, source);
+                self.pools.insert(pool, source, &mut self.blocks.lists);
             }
             Some(slot) if self.pools.get(slot).use_count == 0 => {
                 return Err(HeapError::Released { pool });
@@ -208,7 +208,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             PoolChoice::Exactly(pool) => scope.pool == pool,
             PoolChoice::ByScope => (scope.filter)(stream),
         };
-        // Not the newest only: a MemPool opened inside a capture is part of it.
+        // Not the newest only: a MemPool ipc_imported inside a capture is part of it.
         let kinds = self.scopes.iter().filter(takes).map(|scope| scope.kind);
         let (mut captures, mut unknown) = (false, false);
         for kind in kinds {

@@ -61,9 +61,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let addr = range.addr;
         let imported = range.import(device, handles, peers);
         match imported {
-            Ok(()) => self.opened.push(range),
+            Ok(()) => self.ipc_imported.push(range),
             Err(error) => {
-                self.leaving.push(range);
+                self.ipc_closing.push(range);
                 self.let_leave_or_log();
                 return Err(error);
             }
@@ -77,16 +77,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// # Errors
     /// When nothing is open there, or the device refuses.
     pub fn close_shared(&mut self, addr: Addr) -> Result<(), AllocError> {
-        let at = self.opened.iter().position(|range| range.addr == addr);
+        let at = self.ipc_imported.iter().position(|range| range.addr == addr);
         let at = at.ok_or(HeapError::NotOpened { addr })?;
-        self.leaving.push(self.opened.swap_remove(at));
+        self.ipc_closing.push(self.ipc_imported.swap_remove(at));
         Ok(self.let_leave()?)
     }
 
     /// Gives back all that is to leave, as far as the device lets it; the first refusal.
     fn let_leave(&mut self) -> Result<(), DeviceError> {
         let mut answer = Ok(());
-        self.leaving.retain_mut(|range| {
+        self.ipc_closing.retain_mut(|range| {
             let closed = range.close(&mut self.device);
             let stays = closed.is_err();
             answer = answer.clone().and(closed);
