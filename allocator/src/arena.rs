@@ -37,7 +37,7 @@ pub(crate) struct Block {
     pub(crate) next: Option<BlockId>,
     // The next four are the same for every block of a segment, as a rule, and copied together: not a byte of them is
     // written for nothing, as a copy has to wait for that.
-    /// Its stream and its half of a pool, which it never leaves.
+    /// The free list of its pool and stream, which it never leaves.
     pub(crate) list: FreeListId,
     /// The address range of the expandable segment this is part of.
     pub(crate) range: Option<RangeId>,
@@ -79,7 +79,7 @@ impl Block {
         }
     }
 
-    /// The order in which free blocks of one free list are tried (`BlockComparatorSize`).
+    /// The order in which the blocks of a free list are tried (`BlockComparatorSize`).
     #[inline]
     #[allow(clippy::needless_bitwise_bool, reason = "a mispredict costs more than a comparison")]
     pub(crate) const fn precedes(&self, other: &Self) -> bool {

@@ -17,6 +17,7 @@ mod free_list;
 pub mod heap;
 mod ordered_set;
 mod pool;
+mod segment_ranks;
 pub mod size;
 pub mod stats;
 

@@ -4,6 +4,11 @@
 //! says, or takes its part back and reports why. What a failing device does not take back stays noted with its page:
 //! the next mapping uses it, and every flush tries again. So nothing leaks.
 
+mod ranges;
+mod share;
+#[cfg(test)]
+mod tests;
+
 use alloc::vec::Vec;
 
 use core::num::NonZeroU32;
@@ -12,6 +17,7 @@ use events::{Addr, DeviceId, Stream};
 
 use crate::free_list::FreeListId;
 use device::{Device, DeviceError, HandleType, PhysicalHandle, ShareableHandle};
+pub(crate) use ranges::Ranges;
 
 /// A range's place in the heap's table. Not zero, so that `Option<RangeId>` is as small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -298,7 +304,3 @@ impl Page {
         matches!(self, Self::Open(_))
     }
 }
-
-mod share;
-#[cfg(test)]
-mod tests;

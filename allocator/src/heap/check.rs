@@ -58,7 +58,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let ranked = firsts.filter(|(_, block)| block.segment_rank > 0);
         for (id, block) in self.blocks.arena.iter() {
             let Some(range) = block.range else { continue };
-            let range = self.ranges[range.slot()].as_ref();
+            let range = self.ranges.get(range);
             ensure!(
                 range.is_some_and(|range| range.list == Some(block.list)),
                 "{id:?}: another range's"
@@ -66,7 +66,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let begun: BTreeMap<_, _> =
             ranked.map(|(_, block)| (block.segment_rank, block.addr)).collect();
-        ensure!(begun == self.begun, "segments begin at {begun:?}, noted {:?}", self.begun);
+        ensure!(self.ranks.are(&begun), "segments begin at {begun:?}, noted {:?}", self.ranks);
         Ok(())
     }
 

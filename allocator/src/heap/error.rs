@@ -34,7 +34,7 @@ pub enum HeapError {
     NotShared,
     /// Nothing of another process is open there.
     #[error(
-        "{addr} is no memory of another process that is open here: never ipc_imported, or closed already"
+        "{addr} is no memory of another process that is open here: never opened, or closed already"
     )]
     NotOpened {
         /// The address.

@@ -65,7 +65,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// One attempt at device memory; `None` when the device or the fraction refuses (`alloc_block`). An error too where
-    /// the settings params no second one.
+    /// the settings allow no second one.
     fn allocate_block(
         &mut self,
         params: &AllocParams,
@@ -127,11 +127,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn next_segment_rank(&mut self, addr: Addr) -> u32 {
         match self.config.compat {
             Compat::V2_11 => 0,
-            Compat::V2_15 => {
-                self.segments_begun = self.segments_begun.wrapping_add(1);
-                self.begun.insert(self.segments_begun, addr);
-                self.segments_begun
-            }
+            Compat::V2_15 => self.ranks.begin(addr),
         }
     }
 

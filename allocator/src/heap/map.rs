@@ -84,17 +84,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         range.list = Some(list);
         let segment_rank = self.next_segment_rank(range.addr);
         let block = Block { segment_rank, ..Block::new(range.addr, range.size_bytes(), list) };
-        let slot = self.vacant_ranges.pop_first().unwrap_or_else(|| {
-            self.ranges.push(None);
-            self.ranges.len() - 1
-        });
-        self.ranges[slot] = Some(range);
+        let range = self.ranges.insert(range);
         self.count_segments(pool, 1);
-        let id = self.blocks.arena.insert(Block {
-            range: Some(RangeId::new(slot)),
-            mapped: false,
-            ..block
-        });
+        let id = self.blocks.arena.insert(Block { range: Some(range), mapped: false, ..block });
         self.blocks.put_unmapped(id);
         id
     }
@@ -106,11 +98,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         assert!(!block.mapped && size_bytes <= block.size_bytes, "an unmapped block is mapped");
         let addr = block.addr;
         let range_id = block.range.expect("only expandable blocks are unmapped");
-        let range = self.ranges[range_id.slot()].as_mut().expect("a block's range exists");
+        let range = self.ranges.get_mut(range_id);
         let span = range.map(&mut self.device, addr, size_bytes, &self.peers);
-        if range.has_leftovers() {
-            self.leftovers.insert(range_id.slot());
-        }
+        self.ranges.note_leftovers(range_id);
         let span = span?;
         if span.size_bytes == 0 {
             return Ok(false);
@@ -170,11 +160,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let block = &self.blocks[id];
         let (addr, size_bytes, list) = (block.addr, block.size_bytes, block.list);
         let range_id = block.range.expect("only expandable blocks are unmapped");
-        let range = self.ranges[range_id.slot()].as_mut().expect("a block's range exists");
+        let range = self.ranges.get_mut(range_id);
         let (span, result) = range.unmap(&mut self.device, addr, size_bytes);
-        if range.has_leftovers() {
-            self.leftovers.insert(range_id.slot());
-        }
+        self.ranges.note_leftovers(range_id);
         if span.size_bytes == 0 {
             return result;
         }
@@ -232,14 +220,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Tries once more to give back the memory of pages that an earlier failure left behind.
     pub(super) fn take_back_pages(&mut self) {
-        for slot in core::mem::take(&mut self.leftovers) {
-            let Some(range) = &mut self.ranges[slot] else { continue };
-            range.take_back(&mut self.device);
-            if range.has_leftovers() {
-                self.leftovers.insert(slot);
-            }
-        }
-        self.let_leave_or_log();
+        self.ranges.take_back(&mut self.device);
+        self.ipc.close_or_log(&mut self.device);
     }
 
     /// Gives up the segments of a pool (of all, for the default) that got no page, or whose addresses the device did
@@ -275,14 +257,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Returns the addresses of a segment that is one unmapped block (`release_expandable_segment`).
     fn give_up_range(&mut self, id: BlockId, range_id: RangeId) -> Result<(), DeviceError> {
-        let slot = range_id.slot();
-        self.ranges[slot].as_mut().expect("a block's range exists").unreserve(&mut self.device)?;
-        self.ranges[slot] = None;
-        self.vacant_ranges.insert(slot);
+        self.ranges.get_mut(range_id).unreserve(&mut self.device)?;
+        self.ranges.remove(range_id);
         self.count_segments(self.blocks.pool_of(id), -1);
         let block = &self.blocks[id];
         let list = block.list;
-        self.begun.remove(&block.segment_rank);
+        self.ranks.end(block.segment_rank);
         self.blocks.take_unmapped(id);
         self.blocks.lists.end_segment(list);
         self.blocks.arena.remove(id);

@@ -28,9 +28,6 @@ mod snapshot;
 
 use alloc::vec::Vec;
 
-use alloc::collections::BTreeSet;
-
-use alloc::collections::BTreeMap;
 pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
 pub use error::{AllocError, HeapError};
 pub use malloc::{Miss, PoolChoice, Request};
@@ -46,14 +43,16 @@ use events::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
 
 use crate::arena::BlockId;
 use crate::blocks::Blocks;
-use crate::expandable::Range;
+use crate::expandable::Ranges;
 use crate::pool::Pools;
+use crate::segment_ranks::SegmentRanks;
 use crate::stats::{Counters, Stats};
 use device::{Device, DeviceError};
 use events::Recorder;
 use pending::Pending;
 use pools::Scope;
 use settings::{Compat, Config};
+use share::IpcMemory;
 
 /// The caching allocator of one device. A clone over a cloned device is a what-if: it shares nothing with the original.
 #[derive(Clone)]
@@ -67,23 +66,13 @@ pub struct Heap<D, R> {
     /// Open pool scopes, the newest last.
     scopes: Vec<Scope>,
     pending: Pending,
-    ranges: Vec<Option<Range>>,
-    /// Places among them without a range: the first is used next.
-    vacant_ranges: BTreeSet<usize>,
-    /// Places of ranges with memory that the device did not take back.
-    leftovers: BTreeSet<usize>,
-    /// Memory of other processes that is open here.
-    ipc_imported: Vec<Range>,
-    /// What was closed of that, or never quite ipc_imported, and the device did not take back yet.
-    ipc_closing: Vec<Range>,
+    ranges: Ranges,
+    ipc: IpcMemory,
     peers: Vec<DeviceId>,
     device_total_bytes: u64,
     /// The fraction's limit on `reserved_bytes`; `None` is no limit.
     allowed_bytes: Option<u64>,
-    /// Segments and expandable ranges so far; wraps after four thousand million of them.
-    segments_begun: u32,
-    /// Where each segment and expandable range begins, by its rank; empty where they have none.
-    begun: BTreeMap<u32, Addr>,
+    ranks: SegmentRanks,
     /// Segments and mapped pages, as the device counts them.
     reserved_bytes: u64,
     /// Stack of the call in progress, for the effects it records.
@@ -120,16 +109,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             pools: Pools::default(),
             scopes: Vec::new(),
             pending: Pending::default(),
-            ranges: Vec::new(),
-            vacant_ranges: BTreeSet::new(),
-            leftovers: BTreeSet::new(),
-            ipc_imported: Vec::new(),
-            ipc_closing: Vec::new(),
+            ranges: Ranges::default(),
+            ipc: IpcMemory::default(),
             peers: Vec::new(),
             device_total_bytes,
             allowed_bytes: None,
-            segments_begun: 0,
-            begun: BTreeMap::new(),
+            ranks: SegmentRanks::default(),
             reserved_bytes: 0,
             stack: StackId::NONE,
             config,
@@ -259,7 +244,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.peers.contains(&peer) {
             return Ok(());
         }
-        for range in self.ranges.iter_mut().flatten().chain(&mut self.ipc_imported) {
+        for range in self.ranges.iter_mut().chain(&mut self.ipc.imported) {
             range.add_peer(&mut self.device, peer)?;
         }
         self.peers.push(peer);

@@ -2,8 +2,6 @@
 
 use alloc::vec::Vec;
 
-use core::ops::Bound::{Excluded, Unbounded};
-
 use events::{Addr, BaseOrder, RangeState};
 use rustc_hash::FxHashMap;
 
@@ -19,7 +17,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn order(&self) -> BaseOrder {
         let pools = &self.pools;
         BaseOrder {
-            begun: self.begun(),
+            begun: self.ranks.oldest_first().collect(),
             ranges: self.range_states(),
             ages: self.ages(),
             pending: self.flush_order(),
@@ -29,16 +27,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    /// Segments and address ranges, oldest first; empty where they have no ranks.
-    fn begun(&self) -> Vec<Addr> {
-        // Ranks wrap: those above the newest one are the oldest.
-        let oldest = self.begun.range((Excluded(self.segments_begun), Unbounded));
-        let newest = self.begun.range(..=self.segments_begun);
-        oldest.chain(newest).map(|(_, addr)| *addr).collect()
-    }
-
     fn range_states(&self) -> Vec<RangeState> {
-        let ranges = self.ranges.iter().flatten().filter_map(|range| {
+        let ranges = self.ranges.iter().filter_map(|range| {
             let pool = self.blocks.lists[range.list?].pool;
             Some(RangeState {
                 addr: range.addr,

@@ -208,7 +208,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             PoolChoice::Exactly(pool) => scope.pool == pool,
             PoolChoice::ByScope => (scope.filter)(stream),
         };
-        // Not the newest only: a MemPool ipc_imported inside a capture is part of it.
+        // Not the newest only: a MemPool opened inside a capture is part of it.
         let kinds = self.scopes.iter().filter(takes).map(|scope| scope.kind);
         let (mut captures, mut unknown) = (false, false);
         for kind in kinds {

@@ -73,7 +73,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    /// Returns the unsplit segments and the free pages of one half of a pool.
+    /// Returns the unsplit segments and the free pages of a small or large pool.
     fn release_blocks(&mut self, pool: PoolIndex) -> Result<(), DeviceError> {
         // Unmapping changes the list, so what goes is chosen first.
         let (pages, segments): (Vec<BlockId>, Vec<BlockId>) =
@@ -98,7 +98,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.relaxed(|heap| heap.give_back_segment(pool, addr, size_bytes))?;
         let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
         self.blocks.take_free(id);
-        self.begun.remove(&self.blocks[id].segment_rank);
+        self.ranks.end(self.blocks[id].segment_rank);
         self.blocks.lists.end_segment(list);
         self.blocks.arena.remove(id);
         self.reserved_bytes -= size_bytes;

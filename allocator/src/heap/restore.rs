@@ -66,7 +66,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         );
         self.restore_pools(base);
         let mut restoring = Restoring::new(base);
-        self.segments_begun = base.order.begun.len() as u32;
+        self.ranks.restart_behind(base.order.begun.len() as u32);
         for segment in base.segments.iter().filter(|segment| !segment.is_expandable) {
             let addr = self.device.malloc(segment.size_bytes)?;
             let pool = self.pool_for(segment.pool, segment.is_large);
@@ -149,7 +149,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn restored_rank(&mut self, restoring: &Restoring, recorded: Addr, addr: Addr) -> u32 {
         match restoring.ranks.get(&recorded) {
             Some(rank) if self.config.compat == Compat::V2_15 => {
-                self.begun.insert(*rank, addr);
+                self.ranks.restore(*rank, addr);
                 *rank
             }
             _ => self.next_segment_rank(addr),
@@ -203,8 +203,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.count_segments(pool, 1);
         let list = self.blocks.lists.begin_segment(pool, stream);
         range.list = Some(list);
-        self.ranges.push(Some(range));
-        let id = RangeId::new(self.ranges.len() - 1);
+        let id = self.ranges.insert(range);
         let rank = self.restored_rank(restoring, recorded.addr, base);
         self.chain((list, Some(id), rank), range_end, &pieces, restoring);
         Ok(())

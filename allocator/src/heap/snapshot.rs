@@ -24,7 +24,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         segments
     }
 
-    /// The same without ipc_closing a trace.
+    /// The same without leaving a trace.
     pub fn segments(&self, pool: PoolId) -> Vec<SegmentState> {
         let heads = self.blocks.arena.iter().filter(|(_, block)| self.begins_mapped_run(block));
         let mut segments: Vec<SegmentState> = heads
@@ -40,7 +40,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Each expandable segment's stream, whether it serves small requests, and its mapped bytes
     /// (`getExpandableSegmentSizes`).
     pub fn expandable_segments(&self) -> impl Iterator<Item = (Stream, bool, u64)> {
-        self.ranges.iter().flatten().map(|range| {
+        self.ranges.iter().map(|range| {
             (range.stream(), range.page_bytes == SMALL_SEGMENT_BYTES, range.open_bytes())
         })
     }
