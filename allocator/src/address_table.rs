@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use events::Addr;
 
-use crate::block::{BlockId, Blocks};
+use crate::arena::{Arena, BlockId};
 
 /// The block of every address handed out and not given back.
 #[derive(Clone, Debug)]
@@ -42,13 +42,13 @@ impl AddressTable {
     /// Enters a block by its address, which must not be there.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    pub(crate) fn insert(&mut self, blocks: &Blocks, addr: Addr, id: BlockId) {
+    pub(crate) fn insert(&mut self, arena: &Arena, addr: Addr, id: BlockId) {
         if 2 * (self.len + 1) > self.ids.len() {
-            self.grow(blocks);
+            self.grow(arena);
         }
         let mut at = self.home(addr);
         while let Some(other) = self.ids[at] {
-            assert!(blocks[other].addr != addr, "an address is handed out once");
+            assert!(arena[other].addr != addr, "an address is handed out once");
             at = self.after(at);
         }
         self.ids[at] = Some(id);
@@ -57,15 +57,15 @@ impl AddressTable {
 
     /// The block of an address.
     #[inline]
-    pub(crate) fn get(&self, blocks: &Blocks, addr: Addr) -> Option<BlockId> {
-        self.find(blocks, addr).map(|(_, id)| id)
+    pub(crate) fn get(&self, arena: &Arena, addr: Addr) -> Option<BlockId> {
+        self.find(arena, addr).map(|(_, id)| id)
     }
 
     /// Takes an address out. Its block is as it was entered.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    pub(crate) fn remove(&mut self, blocks: &Blocks, addr: Addr) -> Option<BlockId> {
-        let (mut gap, id) = self.find(blocks, addr)?;
+    pub(crate) fn remove(&mut self, arena: &Arena, addr: Addr) -> Option<BlockId> {
+        let (mut gap, id) = self.find(arena, addr)?;
         self.len -= 1;
         let mut at = gap;
         loop {
@@ -73,7 +73,7 @@ impl AddressTable {
             let Some(other) = self.ids[at] else { break };
             // An entry may move up into the gap unless that is before its home.
             let mask = self.ids.len() - 1;
-            let from_home = at.wrapping_sub(self.home(blocks[other].addr)) & mask;
+            let from_home = at.wrapping_sub(self.home(arena[other].addr)) & mask;
             if from_home >= at.wrapping_sub(gap) & mask {
                 self.ids[gap] = Some(other);
                 gap = at;
@@ -85,10 +85,10 @@ impl AddressTable {
 
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    fn find(&self, blocks: &Blocks, addr: Addr) -> Option<(usize, BlockId)> {
+    fn find(&self, arena: &Arena, addr: Addr) -> Option<(usize, BlockId)> {
         let mut at = self.home(addr);
         while let Some(id) = self.ids[at] {
-            if blocks[id].addr == addr {
+            if arena[id].addr == addr {
                 return Some((at, id));
             }
             at = self.after(at);
@@ -109,11 +109,11 @@ impl AddressTable {
     }
 
     #[cold]
-    fn grow(&mut self, blocks: &Blocks) {
+    fn grow(&mut self, arena: &Arena) {
         let doubled = Self::with_places(2 * self.ids.len());
         let before = core::mem::replace(self, doubled);
         for id in before.ids.into_iter().flatten() {
-            self.insert(blocks, blocks[id].addr, id);
+            self.insert(arena, arena[id].addr, id);
         }
     }
 }
@@ -127,13 +127,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::block::Block;
-    use crate::lane::LaneId;
+    use crate::arena::Block;
+    use crate::free_list::FreeListId;
 
     /// Blocks at 512, 1024, and so on.
-    fn arena(count: u64) -> (Blocks, Vec<BlockId>) {
-        let mut blocks = Blocks::default();
-        let block = |n| Block::new(Addr(n << 9), 1, LaneId(0));
+    fn arena(count: u64) -> (Arena, Vec<BlockId>) {
+        let mut blocks = Arena::default();
+        let block = |n| Block::new(Addr(n << 9), 1, FreeListId(0));
         let ids = (1..=count).map(|n| blocks.insert(block(n))).collect();
         (blocks, ids)
     }

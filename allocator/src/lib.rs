@@ -10,12 +10,14 @@ extern crate alloc;
 extern crate std;
 
 mod address_table;
-mod block;
+mod arena;
+mod blocks;
 mod expandable;
+mod free_list;
 pub mod heap;
-mod lane;
 mod ordered_set;
 mod pool;
+mod segment_ranks;
 pub mod size;
 pub mod stats;
 

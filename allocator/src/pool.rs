@@ -1,24 +1,23 @@
-//! Pools: the default pair (small, large), and a pair for each private pool of a graph or a `MemPool`.
+//! Pools: the default pair of a small and a large one, and a pair for each private pool of a graph or a `MemPool`.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
-use events::{Addr, PoolId, Stream};
+use events::{Addr, PoolId};
 
-use crate::block::BlockId;
-use crate::lane::{Lane, LaneId};
+use crate::free_list::FreeLists;
 use crate::ordered_set::OrderedSet;
 use device::DeviceError;
 
-/// Which list of blocks: 0 and 1 are the default pool's small and large, then two for each private pool.
+/// A small or large pool: 0 and 1 are the default pool's, then two for each private pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PoolIndex(u32);
+pub(crate) struct PoolIndex(pub(crate) u32);
 
 impl PoolIndex {
-    const fn new(private: Option<usize>, is_small: bool) -> Self {
+    /// The pool that serves blocks of this kind, of the default pool or of a private one.
+    pub(crate) const fn new(private: Option<usize>, is_small: bool) -> Self {
         let pair = match private {
             None => 0,
             Some(slot) => slot + 1,
@@ -26,9 +25,14 @@ impl PoolIndex {
         Self(2 * pair as u32 + !is_small as u32)
     }
 
-    /// Whether this is the small half.
+    /// Whether this is a small pool.
     pub(crate) const fn is_small(self) -> bool {
         self.0.is_multiple_of(2)
+    }
+
+    /// The small and the large pool of a private one.
+    pub(crate) fn both_of(slot: usize) -> impl Iterator<Item = Self> {
+        [true, false].into_iter().map(move |is_small| Self::new(Some(slot), is_small))
     }
 
     /// Which private pool, if any.
@@ -48,28 +52,6 @@ pub trait SegmentSource: Send + Sync {
     fn free(&self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError>;
 }
 
-/// Lanes of a half that are found by a scan.
-const SCANNED_LANES: usize = 8;
-
-/// One half of a pool (`BlockPool`).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BlockPool {
-    /// One lane for each stream that holds memory here.
-    lanes: BTreeMap<Stream, LaneId>,
-    /// Some of them, [`SCANNED_LANES`] at most: with few streams, a scan is the fastest search.
-    scanned: Vec<(Stream, LaneId)>,
-    /// How often a block was searched here; counted only while garbage collection is on.
-    pub(crate) search_count: u64,
-}
-
-impl BlockPool {
-    #[cold]
-    #[inline(never)]
-    fn other_lane(&self, stream: Stream) -> Option<LaneId> {
-        self.lanes.get(&stream).copied()
-    }
-}
-
 /// A pool apart from the default one (`PrivatePool`).
 #[derive(Clone)]
 pub(crate) struct PrivatePool {
@@ -81,13 +63,9 @@ pub(crate) struct PrivatePool {
     pub(crate) source: Option<Arc<dyn SegmentSource>>,
 }
 
-/// All pools of a heap.
+/// The private pools of a heap.
 #[derive(Clone, Default)]
 pub(crate) struct Pools {
-    lists: Vec<BlockPool>,
-    lanes: Vec<Lane>,
-    /// Lanes that ended, whose ids are used again.
-    vacant_lanes: Vec<LaneId>,
     private: Vec<Option<PrivatePool>>,
     /// The slot of each private pool.
     slots: BTreeMap<PoolId, usize>,
@@ -102,15 +80,6 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    pub(crate) fn new() -> Self {
-        Self { lists: vec![BlockPool::default(), BlockPool::default()], ..Self::default() }
-    }
-
-    /// The half that serves a block of this size, of the default pool or of a private one.
-    pub(crate) const fn index(private: Option<usize>, is_small: bool) -> PoolIndex {
-        PoolIndex::new(private, is_small)
-    }
-
     /// The slot of a private pool.
     pub(crate) fn find(&self, id: PoolId) -> Option<usize> {
         self.slots.get(&id).copied()
@@ -129,12 +98,17 @@ impl Pools {
         self.private.iter().flatten()
     }
 
-    /// Adds a private pool, which does not exist yet, with one user.
-    pub(crate) fn insert(&mut self, id: PoolId, source: Option<Arc<dyn SegmentSource>>) -> usize {
+    /// Adds a private pool, which does not exist yet, with one user. A slot behind all others is new to the free lists.
+    pub(crate) fn insert(
+        &mut self,
+        id: PoolId,
+        source: Option<Arc<dyn SegmentSource>>,
+        lists: &mut FreeLists,
+    ) -> usize {
         let pool = Some(PrivatePool { id, use_count: 1, segment_count: 0, source });
         let slot = self.vacant_slots.pop_first().unwrap_or_else(|| {
             self.private.push(None);
-            self.lists.extend([BlockPool::default(), BlockPool::default()]);
+            lists.add_private_pool();
             self.private.len() - 1
         });
         self.private[slot] = pool;
@@ -155,115 +129,9 @@ impl Pools {
         self.no_split.remove(id);
     }
 
-    /// The name of the pool that a half belongs to.
+    /// The name of the pool that a small or large pool is a part of.
     #[inline]
     pub(crate) fn id_of(&self, index: PoolIndex) -> PoolId {
         index.private().map_or(PoolId::DEFAULT, |slot| self.get(slot).id)
-    }
-
-    /// Every half.
-    pub(crate) fn halves(&self) -> impl Iterator<Item = PoolIndex> {
-        (0..self.lists.len()).map(|at| PoolIndex(at as u32))
-    }
-
-    /// Both halves of a private pool, the small one first.
-    pub(crate) fn halves_of(slot: usize) -> impl Iterator<Item = PoolIndex> {
-        [true, false].into_iter().map(move |is_small| Self::index(Some(slot), is_small))
-    }
-
-    /// The lane of a stream, if it holds memory here.
-    #[inline]
-    pub(crate) fn lane(&self, pool: PoolIndex, stream: Stream) -> Option<LaneId> {
-        let half = &self[pool];
-        match half.scanned.iter().find(|(other, _)| *other == stream) {
-            Some((_, lane)) => Some(*lane),
-            None => half.other_lane(stream),
-        }
-    }
-
-    /// The lane of a stream for one more segment. It ends with the last ([`drop_segment`](Self::drop_segment)).
-    pub(crate) fn lane_for_segment(&mut self, pool: PoolIndex, stream: Stream) -> LaneId {
-        let id = self.lane(pool, stream).unwrap_or_else(|| self.begin_lane(pool, stream));
-        self[id].segment_count += 1;
-        id
-    }
-
-    fn begin_lane(&mut self, pool: PoolIndex, stream: Stream) -> LaneId {
-        let lane = Lane::new(pool, stream);
-        let id = if let Some(id) = self.vacant_lanes.pop() {
-            self[id] = lane;
-            id
-        } else {
-            self.lanes.push(lane);
-            LaneId(self.lanes.len() as u32 - 1)
-        };
-        let half = &mut self[pool];
-        half.lanes.insert(stream, id);
-        if half.scanned.len() < SCANNED_LANES {
-            half.scanned.push((stream, id));
-        }
-        id
-    }
-
-    /// Takes a segment off its lane. A lane without segments ends, so that a stream without memory costs none.
-    pub(crate) fn drop_segment(&mut self, id: LaneId) {
-        let lane = &mut self[id];
-        lane.segment_count -= 1;
-        if lane.segment_count > 0 {
-            return;
-        }
-        let (pool, stream) = (lane.pool, lane.stream);
-        *lane = Lane::new(pool, stream);
-        let half = &mut self[pool];
-        half.lanes.remove(&stream);
-        half.scanned.retain(|(other, _)| *other != stream);
-        self.vacant_lanes.push(id);
-    }
-
-    /// The lanes of a half, in the order of streams.
-    pub(crate) fn lanes(&self, pool: PoolIndex) -> impl Iterator<Item = &Lane> {
-        self[pool].lanes.values().map(|lane| &self[*lane])
-    }
-
-    /// The free blocks of a half in PyTorch's order: stream, size, segment rank, address.
-    pub(crate) fn free(&self, pool: PoolIndex) -> impl Iterator<Item = BlockId> {
-        self.lanes(pool).flat_map(Lane::iter)
-    }
-
-    /// The unmapped blocks of a half, by stream and address.
-    pub(crate) fn unmapped(&self, pool: PoolIndex) -> impl Iterator<Item = BlockId> {
-        self.lanes(pool).flat_map(Lane::unmapped)
-    }
-}
-
-impl core::ops::Index<LaneId> for Pools {
-    type Output = Lane;
-
-    #[inline]
-    fn index(&self, id: LaneId) -> &Lane {
-        &self.lanes[id.0 as usize]
-    }
-}
-
-impl core::ops::IndexMut<LaneId> for Pools {
-    #[inline]
-    fn index_mut(&mut self, id: LaneId) -> &mut Lane {
-        &mut self.lanes[id.0 as usize]
-    }
-}
-
-impl core::ops::Index<PoolIndex> for Pools {
-    type Output = BlockPool;
-
-    #[inline]
-    fn index(&self, index: PoolIndex) -> &BlockPool {
-        &self.lists[index.0 as usize]
-    }
-}
-
-impl core::ops::IndexMut<PoolIndex> for Pools {
-    #[inline]
-    fn index_mut(&mut self, index: PoolIndex) -> &mut BlockPool {
-        &mut self.lists[index.0 as usize]
     }
 }

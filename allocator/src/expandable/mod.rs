@@ -4,14 +4,20 @@
 //! says, or takes its part back and reports why. What a failing device does not take back stays noted with its page:
 //! the next mapping uses it, and every flush tries again. So nothing leaks.
 
+mod ranges;
+mod share;
+#[cfg(test)]
+mod tests;
+
 use alloc::vec::Vec;
 
 use core::num::NonZeroU32;
 
 use events::{Addr, DeviceId, Stream};
 
-use crate::lane::LaneId;
+use crate::free_list::FreeListId;
 use device::{Device, DeviceError, HandleType, PhysicalHandle, ShareableHandle};
+pub(crate) use ranges::Ranges;
 
 /// A range's place in the heap's table. Not zero, so that `Option<RangeId>` is as small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +40,7 @@ pub(crate) struct Range {
     pub(crate) addr: Addr,
     pub(crate) page_bytes: u64,
     /// The free list of its blocks; `None` for memory of another process.
-    pub(crate) lane: Option<LaneId>,
+    pub(crate) list: Option<FreeListId>,
     /// Whether memory stays behind that the device did not take back.
     has_leftovers: bool,
     stream: Stream,
@@ -88,7 +94,7 @@ impl Range {
         Ok(Self {
             addr,
             page_bytes,
-            lane: None,
+            list: None,
             has_leftovers: false,
             stream,
             page_count,
@@ -298,7 +304,3 @@ impl Page {
         matches!(self, Self::Open(_))
     }
 }
-
-mod share;
-#[cfg(test)]
-mod tests;

@@ -57,7 +57,7 @@ impl Range {
         Ok(Self {
             addr,
             page_bytes,
-            lane: None,
+            list: None,
             has_leftovers: false,
             stream,
             page_count,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use events::{BaseState, BlockState, PoolId, PoolState, ScopeFilter, ScopeState};
 
 use super::Heap;
-use crate::block::Block;
+use crate::arena::Block;
 use device::Device;
 use events::Recorder;
 
@@ -42,7 +42,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         max: usize,
         into: &mut Vec<BlockState>,
     ) -> Option<usize> {
-        let (blocks, next) = self.blocks.part(place, max);
+        let (blocks, next) = self.blocks.arena.part(place, max);
         let live = blocks.iter().filter(|block| block.size_bytes > 0 && !block.is_idle());
         into.extend(live.map(Block::state));
         next

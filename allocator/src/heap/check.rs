@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use hashbrown::{HashMap, HashSet};
 
 use super::Heap;
-use crate::block::{Block, BlockId};
+use crate::arena::{Block, BlockId};
 use device::Device;
 use events::Recorder;
 
@@ -35,7 +35,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Neighbours know each other, touch, and share segment, stream and pool; free neighbours are merged.
     fn check_chains(&self) -> Result<(), String> {
-        for (id, block) in self.blocks.iter() {
+        for (id, block) in self.blocks.arena.iter() {
             ensure!(block.range.is_some() || block.mapped, "{id:?}: unmapped in a plain segment");
             let Some(next_id) = block.next else { continue };
             let next = &self.blocks[next_id];
@@ -48,50 +48,53 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 next.addr
             );
             ensure!(
-                (block.lane, block.range) == (next.lane, next.range),
+                (block.list, block.range) == (next.list, next.range),
                 "{id:?} and {next_id:?} differ in stream, pool or segment"
             );
             let both_idle = block.is_idle() && next.is_idle() && block.mapped == next.mapped;
             ensure!(!both_idle, "{id:?} and {next_id:?} are free and not merged");
         }
-        let firsts = self.blocks.iter().filter(|(_, block)| block.prev.is_none());
+        let firsts = self.blocks.arena.iter().filter(|(_, block)| block.prev.is_none());
         let ranked = firsts.filter(|(_, block)| block.segment_rank > 0);
-        for (id, block) in self.blocks.iter() {
+        for (id, block) in self.blocks.arena.iter() {
             let Some(range) = block.range else { continue };
-            let range = self.ranges[range.slot()].as_ref();
+            let range = self.ranges.get(range);
             ensure!(
-                range.is_some_and(|range| range.lane == Some(block.lane)),
+                range.is_some_and(|range| range.list == Some(block.list)),
                 "{id:?}: another range's"
             );
         }
         let begun: BTreeMap<_, _> =
             ranked.map(|(_, block)| (block.segment_rank, block.addr)).collect();
-        ensure!(begun == self.begun, "segments begin at {begun:?}, noted {:?}", self.begun);
+        ensure!(self.ranks.are(&begun), "segments begin at {begun:?}, noted {:?}", self.ranks);
         Ok(())
     }
 
     /// The lists hold exactly the idle blocks, in order.
     fn check_lists(&self) -> Result<(), String> {
         let mut listed: HashMap<BlockId, bool> = HashMap::new();
-        for index in self.pools.halves() {
-            for lane in self.pools.lanes(index) {
+        for index in self.blocks.lists.pools() {
+            for list in self.blocks.lists.of(index) {
                 let mut last: Option<&Block> = None;
-                for id in lane.iter() {
+                for id in list.iter() {
                     let block = &self.blocks[id];
                     ensure!(listed.insert(id, true).is_none(), "{id:?} is listed twice");
-                    ensure!(self.pool_of(id) == index, "{id:?} is listed in another pool");
-                    ensure!(self.stream_of(id) == lane.stream, "{id:?}: another stream's lane");
+                    ensure!(self.blocks.pool_of(id) == index, "{id:?} is listed in another pool");
+                    ensure!(
+                        self.blocks.stream_of(id) == list.stream,
+                        "{id:?}: another stream's list"
+                    );
                     let in_order = last.is_none_or(|last| last.precedes(block));
                     ensure!(in_order, "{id:?} is listed out of order");
                     last = Some(block);
                 }
             }
-            for id in self.pools.unmapped(index) {
+            for id in self.blocks.lists.unmapped(index) {
                 ensure!(listed.insert(id, false).is_none(), "{id:?} is listed twice");
-                ensure!(self.pool_of(id) == index, "{id:?} is listed in another pool");
+                ensure!(self.blocks.pool_of(id) == index, "{id:?} is listed in another pool");
             }
         }
-        for (id, block) in self.blocks.iter() {
+        for (id, block) in self.blocks.arena.iter() {
             let expected = block.is_idle().then_some(block.mapped);
             ensure!(
                 listed.get(&id).copied() == expected,
@@ -107,21 +110,22 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Every block that is not idle is in the address table or pending.
     fn check_holders(&self) -> Result<(), String> {
         let waiting: HashSet<BlockId> = self.pending_blocks().collect();
-        for (id, block) in self.blocks.iter() {
-            let known = self.allocated.get(&self.blocks, block.addr) == Some(id);
+        for (id, block) in self.blocks.arena.iter() {
+            let known = self.blocks.find(block.addr) == Some(id);
             ensure!(known == block.allocated, "{id:?}: allocated and its address disagree");
             let waits = !block.allocated && !block.is_idle();
             ensure!(waits == waiting.contains(&id), "{id:?}: waits {waits}, but is not so queued");
         }
-        let allocated = self.blocks.iter().filter(|(_, block)| block.allocated).count();
-        ensure!(allocated == self.allocated.len(), "an address leads to no block");
+        let allocated = self.blocks.arena.iter().filter(|(_, block)| block.allocated).count();
+        ensure!(allocated == self.blocks.addresses.len(), "an address leads to no block");
         Ok(())
     }
 
     /// The current statistics are what a recount gives.
     fn check_counters(&self) -> Result<(), String> {
         let sum = |wanted: &dyn Fn(&Block) -> bool| -> (i64, i64) {
-            let chosen = self.blocks.iter().map(|(_, block)| block).filter(|block| wanted(block));
+            let chosen =
+                self.blocks.arena.iter().map(|(_, block)| block).filter(|block| wanted(block));
             chosen
                 .fold((0, 0), |(count, bytes), block| (count + 1, bytes + block.size_bytes as i64))
         };
@@ -134,7 +138,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let pool = |array: &crate::stats::StatArray| {
                 if small { array.small_pool.current } else { array.large_pool.current }
             };
-            let here = |block: &Block| self.pools[block.lane].pool.is_small() == small;
+            let here = |block: &Block| self.blocks.lists[block.list].pool.is_small() == small;
             let allocated = sum(&|block| here(block) && block.allocated);
             expect(
                 "allocation",

@@ -10,9 +10,9 @@ use hashbrown::HashMap;
 
 use events::{Addr, PoolId, StackId, Stream};
 
-use super::malloc::{COLD, Found, Want};
+use super::hot_path::{AllocParams, Candidate};
 use super::{AllocError, Heap, HeapError};
-use crate::block::BlockId;
+use crate::arena::BlockId;
 use crate::pool::PoolIndex;
 use device::Device;
 use events::Recorder;
@@ -71,7 +71,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.require_users(checkpoint.pool)?;
         let freed = self.allocations_of(checkpoint.pool)?;
         for addr in &freed {
-            self.free_copy::<COLD>(*addr, stack)?;
+            self.give_back(*addr, stack)?;
         }
         let heads = self.heads_of(checkpoint.pool)?;
         let heads: HashMap<Addr, BlockId> =
@@ -86,7 +86,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 if piece.allocated {
                     created.push(piece.addr);
                 } else {
-                    self.free_copy::<COLD>(piece.addr, stack)?;
+                    self.give_back(piece.addr, stack)?;
                 }
             }
         }
@@ -132,8 +132,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
             let size_bytes = block.size_bytes;
             let has_rest = size_bytes > piece.size_bytes;
-            self.take_free(id);
-            let want = Want {
+            self.blocks.take_free(id);
+            let params = AllocParams {
                 requested_bytes: piece.size_bytes,
                 size_bytes: piece.size_bytes,
                 stream: piece.stream,
@@ -141,7 +141,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 expandable: false,
                 in_capture: false,
             };
-            self.hand_out_part::<COLD>(Found { id, size_bytes, place: None }, &want, has_rest);
+            self.serve(Candidate { id, size_bytes, place: None }, &params, Some(has_rest));
             at = if has_rest { Some(id) } else { self.blocks[id].next };
         }
         Ok(())
@@ -150,10 +150,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// The first blocks of a pool's segments, in the order of their addresses.
     fn heads_of(&self, pool: PoolId) -> Result<Vec<BlockId>, HeapError> {
         let slot = self.pools.find(pool).ok_or(HeapError::UnknownPool { pool })?;
-        let heads = self.blocks.iter().filter(|(_, block)| block.prev.is_none());
+        let heads = self.blocks.arena.iter().filter(|(_, block)| block.prev.is_none());
         let mut heads: Vec<_> = heads
             .map(|(id, _)| id)
-            .filter(|id| self.pool_of(*id).private() == Some(slot))
+            .filter(|id| self.blocks.pool_of(*id).private() == Some(slot))
             .collect();
         heads.sort_unstable_by_key(|id| self.blocks[*id].addr);
         Ok(heads)
@@ -180,8 +180,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             Ok(Piece {
                 addr: block.addr,
                 size_bytes: block.size_bytes,
-                stream: self.stream_of(id),
-                half: self.pool_of(id),
+                stream: self.blocks.stream_of(id),
+                half: self.blocks.pool_of(id),
                 allocated: block.allocated,
                 mapped: block.mapped,
             })

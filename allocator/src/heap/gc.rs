@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Heap;
-use crate::block::BlockId;
+use crate::arena::BlockId;
 use device::{Device, DeviceError};
 use events::Recorder;
 
@@ -28,8 +28,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         };
 
         let pool = Self::collected_pool();
-        let age = |heap: &Self, id: BlockId| u64::from(heap.age(pool, id));
-        let mut candidates: Vec<BlockId> = self.pools.free(pool).collect();
+        let age = |heap: &Self, id: BlockId| u64::from(heap.blocks.age(id));
+        let mut candidates: Vec<BlockId> = self.blocks.lists.free(pool).collect();
         candidates.retain(|id| !self.blocks[*id].is_split());
         // PyTorch counts unsplit expandable blocks into the average, though they are never returned here.
         let mut count = candidates.len();

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use events::{Addr, Event, PoolId};
 
-use super::malloc::{COLD, Found, Want};
+use super::hot_path::{AllocParams, Candidate};
 use super::{AllocError, Heap, OomReport};
-use crate::block::{Block, BlockId};
-use crate::pool::{PoolIndex, Pools};
+use crate::arena::{Block, BlockId};
+use crate::pool::PoolIndex;
 use crate::size::{self, is_small};
 use device::{CaptureMode, Device, DeviceCall, DeviceError};
 use events::Recorder;
@@ -18,11 +18,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// A block for the request, or `None` when memory is out. Each step is tried only if the one
     /// before failed: a new segment; a pool that lends its free blocks; a new segment after returning a few oversize
     /// blocks; a new segment after returning everything cached; and, where configured, what the last flush freed.
-    pub(super) fn grow(&mut self, want: &mut Want) -> Result<Option<Found>, AllocError> {
-        if let Some(block) = self.allocate_block(want, false)? {
+    pub(super) fn grow(
+        &mut self,
+        params: &mut AllocParams,
+    ) -> Result<Option<Candidate>, AllocError> {
+        if let Some(block) = self.allocate_block(params, false)? {
             return Ok(Some(block));
         }
-        let found = self.grow_after_refusal(want);
+        let found = self.grow_after_refusal(params);
         // The tape has no record of addresses without pages: they end with the request that could not use them.
         if let Err(error) = self.relaxed(|heap| heap.give_up_empty_ranges(PoolId::DEFAULT)) {
             tracing::warn!(%error, "unused addresses stay reserved until the next flush");
@@ -30,86 +33,93 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         found
     }
 
-    fn grow_after_refusal(&mut self, want: &mut Want) -> Result<Option<Found>, AllocError> {
-        if let Some(block) = self.borrow_from_lending_pool(want) {
+    fn grow_after_refusal(
+        &mut self,
+        params: &mut AllocParams,
+    ) -> Result<Option<Candidate>, AllocError> {
+        if let Some(block) = self.borrow_from_lending_pool(params) {
             return Ok(Some(block));
         }
-        if self.release_oversize_blocks(want)?
-            && let Some(block) = self.allocate_block(want, false)?
+        if self.release_oversize_blocks(params)?
+            && let Some(block) = self.allocate_block(params, false)?
         {
             return Ok(Some(block));
         }
-        if want.in_capture {
+        if params.in_capture {
             return Ok(None);
         }
         tracing::debug!(
-            size_bytes = self.segment_bytes(want),
+            size_bytes = self.segment_bytes(params),
             "device memory is short: cached memory is returned"
         );
-        self.release_cached_blocks(PoolId::DEFAULT, want.pool.private())?;
-        if let Some(block) = self.allocate_block(want, true)? {
+        self.release_cached_blocks(PoolId::DEFAULT, params.pool.private())?;
+        if let Some(block) = self.allocate_block(params, true)? {
             return Ok(Some(block));
         }
-        Ok(if self.config.search_after_flush { self.best_fit::<COLD>(want) } else { None })
+        Ok(if self.config.search_after_flush { self.search(params) } else { None })
     }
 
     /// The size of the segment that the request would get.
-    pub(super) fn segment_bytes(&self, want: &Want) -> u64 {
-        size::segment_bytes(want.size_bytes, &self.config)
+    pub(super) fn segment_bytes(&self, params: &AllocParams) -> u64 {
+        size::segment_bytes(params.size_bytes, &self.config)
     }
 
     /// One attempt at device memory; `None` when the device or the fraction refuses (`alloc_block`). An error too where
-    /// the settings want no second one.
-    fn allocate_block(&mut self, want: &Want, is_retry: bool) -> Result<Option<Found>, AllocError> {
+    /// the settings allow no second one.
+    fn allocate_block(
+        &mut self,
+        params: &AllocParams,
+        is_retry: bool,
+    ) -> Result<Option<Candidate>, AllocError> {
         self.stats.rare.num_alloc_retries += i64::from(is_retry);
         let over_fraction = self
             .allowed_bytes
-            .is_some_and(|allowed| self.reserved_bytes + self.segment_bytes(want) > allowed);
+            .is_some_and(|allowed| self.reserved_bytes + self.segment_bytes(params) > allowed);
         let block = if over_fraction {
             None
         } else {
-            self.reject_beyond_settings(want)?;
-            if want.expandable {
-                self.relaxed(|heap| heap.map_expandable_block(want))?
+            self.reject_beyond_settings(params)?;
+            if params.expandable {
+                self.relaxed(|heap| heap.map_expandable_block(params))?
             } else {
-                self.allocate_segment(want)?
+                self.allocate_segment(params)?
             }
         };
         if block.is_none() {
-            self.record(Event::DriverRefused { size_bytes: self.segment_bytes(want) });
+            self.record(Event::DriverRefused { size_bytes: self.segment_bytes(params) });
         }
-        Ok(block.map(|id| Found { id, size_bytes: self.blocks[id].size_bytes, place: None }))
+        Ok(block.map(|id| Candidate { id, size_bytes: self.blocks[id].size_bytes, place: None }))
     }
 
-    fn allocate_segment(&mut self, want: &Want) -> Result<Option<BlockId>, DeviceError> {
-        let size_bytes = self.segment_bytes(want);
-        let Some(addr) = self.relaxed(|heap| heap.obtain_segment(want.pool, size_bytes))? else {
+    fn allocate_segment(&mut self, params: &AllocParams) -> Result<Option<BlockId>, DeviceError> {
+        let size_bytes = self.segment_bytes(params);
+        let Some(addr) = self.relaxed(|heap| heap.obtain_segment(params.pool, size_bytes))? else {
             return Ok(None);
         };
-        let is_small = want.pool.is_small();
-        let pool = self.pools.id_of(want.pool);
-        self.count_segments(want.pool, 1);
+        let is_small = params.pool.is_small();
+        let pool = self.pools.id_of(params.pool);
+        self.count_segments(params.pool, 1);
         self.reserved_bytes += size_bytes;
         self.stats.rare.segment.increase(is_small, 1);
         self.stats.on_reserve(pool, is_small, size_bytes);
         if self.is_oversize(size_bytes) {
             self.stats.rare.oversize_segments.increase(1);
         }
-        tracing::debug!(%addr, size_bytes, stream = %want.stream, %pool, "segment allocated");
+        tracing::debug!(%addr, size_bytes, stream = %params.stream, %pool, "segment allocated");
         self.record(Event::SegmentAlloc {
             addr,
             size_bytes,
-            stream: want.stream,
+            stream: params.stream,
             pool,
             is_large: !is_small,
         });
         let segment_stack = self.stack;
         let segment_rank = self.next_segment_rank(addr);
-        let lane = self.pools.lane_for_segment(want.pool, want.stream);
-        Ok(Some(self.blocks.insert(Block {
+        let list = self.blocks.lists.begin_segment(params.pool, params.stream);
+        Ok(Some(self.blocks.arena.insert(Block {
             segment_rank,
             segment_stack,
-            ..Block::new(addr, size_bytes, lane)
+            ..Block::new(addr, size_bytes, list)
         })))
     }
 
@@ -117,11 +127,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn next_segment_rank(&mut self, addr: Addr) -> u32 {
         match self.config.compat {
             Compat::V2_11 => 0,
-            Compat::V2_15 => {
-                self.segments_begun = self.segments_begun.wrapping_add(1);
-                self.begun.insert(self.segments_begun, addr);
-                self.segments_begun
-            }
+            Compat::V2_15 => self.ranks.begin(addr),
         }
     }
 
@@ -171,17 +177,17 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// A free block of a pool that lends before out of memory (`try_mempool_fallback`). From here on the request
     /// belongs to that pool.
-    fn borrow_from_lending_pool(&mut self, want: &mut Want) -> Option<Found> {
-        if want.pool.private().is_some() {
+    fn borrow_from_lending_pool(&mut self, params: &mut AllocParams) -> Option<Candidate> {
+        if params.pool.private().is_some() {
             return None;
         }
         let lending: Vec<PoolId> = self.pools.use_on_oom.iter().collect();
         for pool in lending {
             let Some(slot) = self.pools.find(pool) else { continue };
-            let pool = Pools::index(Some(slot), is_small(want.size_bytes));
-            let borrowed = Want { pool, expandable: false, ..*want };
-            if let Some(block) = self.best_fit::<COLD>(&borrowed) {
-                *want = borrowed;
+            let pool = PoolIndex::new(Some(slot), is_small(params.size_bytes));
+            let borrowed = AllocParams { pool, expandable: false, ..*params };
+            if let Some(block) = self.search(&borrowed) {
+                *params = borrowed;
                 return Some(block);
             }
         }
@@ -200,23 +206,26 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Records that memory is out, and says how things stand.
-    pub(super) fn out_of_memory(&mut self, want: &Want) -> Result<AllocError, DeviceError> {
+    pub(super) fn out_of_memory(
+        &mut self,
+        params: &AllocParams,
+    ) -> Result<AllocError, DeviceError> {
         let memory = self.device.memory_info()?;
         self.record(Event::Oom {
-            requested_bytes: want.requested_bytes,
-            size_bytes: want.size_bytes,
+            requested_bytes: params.requested_bytes,
+            size_bytes: params.size_bytes,
             device_free_bytes: memory.free_bytes,
-            stream: want.stream,
-            pool: self.pools.id_of(want.pool),
+            stream: params.stream,
+            pool: self.pools.id_of(params.pool),
         });
         self.stats.rare.num_ooms += 1;
         let (mut free_bytes, mut private_cached_bytes, mut largest_free_bytes) = (0, 0, 0);
-        for half in self.pools.halves() {
-            for id in self.pools.free(half) {
+        for half in self.blocks.lists.pools() {
+            for id in self.blocks.lists.free(half) {
                 let size_bytes = self.blocks[id].size_bytes;
                 free_bytes += size_bytes;
                 private_cached_bytes += if half.private().is_some() { size_bytes } else { 0 };
-                if half == want.pool && self.stream_of(id) == want.stream {
+                if half == params.pool && self.blocks.stream_of(id) == params.stream {
                     largest_free_bytes = size_bytes.max(largest_free_bytes);
                 }
             }
@@ -224,8 +233,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let stats = self.stats();
         let report = OomReport {
             device: self.device.id(),
-            requested_bytes: want.requested_bytes,
-            segment_bytes: self.segment_bytes(want),
+            requested_bytes: params.requested_bytes,
+            segment_bytes: self.segment_bytes(params),
             device_total_bytes: memory.total_bytes,
             device_free_bytes: memory.free_bytes,
             processes: self.device.processes(),
@@ -235,7 +244,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             reserved_bytes: stats.reserved_bytes.all.current as u64,
             free_bytes,
             largest_free_bytes,
-            is_expandable: want.expandable,
+            is_expandable: params.expandable,
         };
         // The caller raises it, and may expect it: a warning besides would be noise.
         tracing::info!(%report, "out of memory");

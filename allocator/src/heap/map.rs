@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use events::{Addr, Event, PoolId};
 
 use super::Heap;
-use super::malloc::Want;
-use crate::block::{Block, BlockId};
+use super::hot_path::AllocParams;
+use crate::arena::{Block, BlockId};
 use crate::expandable::{Range, RangeId};
-use crate::pool::{PoolIndex, Pools};
+use crate::pool::PoolIndex;
 use crate::size::page_bytes;
 use device::{Device, DeviceError};
 use events::Recorder;
@@ -18,17 +18,17 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// mapped stays mapped if memory runs out on the way.
     pub(super) fn map_expandable_block(
         &mut self,
-        want: &Want,
+        params: &AllocParams,
     ) -> Result<Option<BlockId>, DeviceError> {
-        let Some(mut candidate) = self.find_expandable_block(want)? else { return Ok(None) };
+        let Some(mut candidate) = self.find_expandable_block(params)? else { return Ok(None) };
         if !self.blocks[candidate].mapped {
-            let first_bytes = self.blocks[candidate].size_bytes.min(want.size_bytes);
+            let first_bytes = self.blocks[candidate].size_bytes.min(params.size_bytes);
             if !self.map_block(candidate, first_bytes)? {
                 return Ok(None);
             }
         }
-        while self.blocks[candidate].size_bytes < want.size_bytes {
-            let missing_bytes = want.size_bytes - self.blocks[candidate].size_bytes;
+        while self.blocks[candidate].size_bytes < params.size_bytes {
+            let missing_bytes = params.size_bytes - self.blocks[candidate].size_bytes;
             let next = self.blocks[candidate].next.expect("the chain has room");
             let next_bytes = self.blocks[next].size_bytes.min(missing_bytes);
             if !self.map_block(next, next_bytes)? {
@@ -36,30 +36,33 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
             candidate = next;
         }
-        self.take_free(candidate);
+        self.blocks.take_free(candidate);
         Ok(Some(candidate))
     }
 
     /// The lowest run of free and unmapped blocks with enough addresses; a new segment where there is none.
-    fn find_expandable_block(&mut self, want: &Want) -> Result<Option<BlockId>, DeviceError> {
-        let lane = self.pools.lane(want.pool, want.stream);
-        for id in lane.into_iter().flat_map(|lane| self.pools[lane].unmapped()) {
+    fn find_expandable_block(
+        &mut self,
+        params: &AllocParams,
+    ) -> Result<Option<BlockId>, DeviceError> {
+        let list = self.blocks.lists.find(params.pool, params.stream);
+        for id in list.into_iter().flat_map(|list| self.blocks.lists[list].unmapped()) {
             let start = match self.blocks[id].prev {
                 Some(prev) if self.blocks[prev].is_idle() => prev,
                 _ => id,
             };
-            if self.has_room(start, want.size_bytes) {
+            if self.has_room(start, params.size_bytes) {
                 return Ok(Some(start));
             }
         }
-        let page = page_bytes(want.pool.is_small(), &self.config);
-        if want.size_bytes > Range::reach_bytes(page, self.device_total_bytes) {
+        let page = page_bytes(params.pool.is_small(), &self.config);
+        if params.size_bytes > Range::reach_bytes(page, self.device_total_bytes) {
             // PyTorch reserves here too, in vain, and once more with every such request.
             return Ok(None);
         }
         let (total_bytes, share) = (self.device_total_bytes, self.page_sharing());
-        match Range::reserve(&mut self.device, want.stream, page, total_bytes, share) {
-            Ok(range) => Ok(Some(self.add_range(range, want.pool))),
+        match Range::reserve(&mut self.device, params.stream, page, total_bytes, share) {
+            Ok(range) => Ok(Some(self.add_range(range, params.pool))),
             Err(DeviceError::OutOfMemory { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -77,20 +80,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Enters a new range as one unmapped block.
     fn add_range(&mut self, mut range: Range, pool: PoolIndex) -> BlockId {
-        let lane = self.pools.lane_for_segment(pool, range.stream());
-        range.lane = Some(lane);
+        let list = self.blocks.lists.begin_segment(pool, range.stream());
+        range.list = Some(list);
         let segment_rank = self.next_segment_rank(range.addr);
-        let block = Block { segment_rank, ..Block::new(range.addr, range.size_bytes(), lane) };
-        let addr = range.addr;
-        let slot = self.vacant_ranges.pop_first().unwrap_or_else(|| {
-            self.ranges.push(None);
-            self.ranges.len() - 1
-        });
-        self.ranges[slot] = Some(range);
+        let block = Block { segment_rank, ..Block::new(range.addr, range.size_bytes(), list) };
+        let range = self.ranges.insert(range);
         self.count_segments(pool, 1);
-        let id =
-            self.blocks.insert(Block { range: Some(RangeId::new(slot)), mapped: false, ..block });
-        self.pools[lane].insert_unmapped(addr, id);
+        let id = self.blocks.arena.insert(Block { range: Some(range), mapped: false, ..block });
+        self.blocks.put_unmapped(id);
         id
     }
 
@@ -99,32 +96,30 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn map_block(&mut self, id: BlockId, size_bytes: u64) -> Result<bool, DeviceError> {
         let block = &self.blocks[id];
         assert!(!block.mapped && size_bytes <= block.size_bytes, "an unmapped block is mapped");
-        let (addr, lane) = (block.addr, block.lane);
+        let addr = block.addr;
         let range_id = block.range.expect("only expandable blocks are unmapped");
-        let range = self.ranges[range_id.slot()].as_mut().expect("a block's range exists");
+        let range = self.ranges.get_mut(range_id);
         let span = range.map(&mut self.device, addr, size_bytes, &self.peers);
-        if range.has_leftovers() {
-            self.leftovers.insert(range_id.slot());
-        }
+        self.ranges.note_leftovers(range_id);
         let span = span?;
         if span.size_bytes == 0 {
             return Ok(false);
         }
         assert!(span.addr == addr && span.size_bytes >= size_bytes, "mapped from its front on");
 
-        self.pools[lane].remove_unmapped(addr, id);
+        self.blocks.take_unmapped(id);
         self.blocks[id].mapped = true;
         self.cut(id, span.size_bytes);
         let is_first = self.blocks[id].prev.is_none();
         for neighbour in [self.blocks[id].prev, self.blocks[id].next].into_iter().flatten() {
-            self.merge(id, neighbour);
+            self.blocks.merge(id, neighbour);
         }
-        self.put_free(id);
+        self.blocks.put_free(id);
         if is_first {
             self.blocks[id].segment_stack = self.stack;
         }
 
-        let (stream, pool) = (self.stream_of(id), self.pool_of(id));
+        let (stream, pool) = (self.blocks.stream_of(id), self.blocks.pool_of(id));
         let (is_small, pool) = (pool.is_small(), self.pools.id_of(pool));
         self.reserved_bytes += span.size_bytes;
         self.stats.on_reserve(pool, is_small, span.size_bytes);
@@ -145,36 +140,34 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if rest_bytes == 0 {
             return;
         }
-        let (addr, lane) = (Addr(block.addr.0 + size_bytes), block.lane);
+        let (addr, list) = (Addr(block.addr.0 + size_bytes), block.list);
         let rest = Block {
             prev: Some(id),
             next: block.next,
             range: block.range,
             segment_rank: block.segment_rank,
             mapped: false,
-            ..Block::new(addr, rest_bytes, lane)
+            ..Block::new(addr, rest_bytes, list)
         };
-        let rest = self.blocks.insert_linked(rest);
+        let rest = self.blocks.arena.insert_linked(rest);
         self.blocks[id].size_bytes = size_bytes;
-        self.pools[lane].insert_unmapped(addr, rest);
+        self.blocks.put_unmapped(rest);
     }
 
     /// Unmaps the whole pages of a free block; what is left of it at its ends stays free (`unmap_block`). A segment
     /// without mapped pages is given up.
     pub(super) fn unmap_block(&mut self, id: BlockId) -> Result<(), DeviceError> {
         let block = &self.blocks[id];
-        let (addr, size_bytes, lane) = (block.addr, block.size_bytes, block.lane);
+        let (addr, size_bytes, list) = (block.addr, block.size_bytes, block.list);
         let range_id = block.range.expect("only expandable blocks are unmapped");
-        let range = self.ranges[range_id.slot()].as_mut().expect("a block's range exists");
+        let range = self.ranges.get_mut(range_id);
         let (span, result) = range.unmap(&mut self.device, addr, size_bytes);
-        if range.has_leftovers() {
-            self.leftovers.insert(range_id.slot());
-        }
+        self.ranges.note_leftovers(range_id);
         if span.size_bytes == 0 {
             return result;
         }
 
-        self.take_free(id);
+        self.blocks.take_free(id);
         let before_bytes = span.addr.0 - addr.0;
         if before_bytes > 0 {
             let block = &self.blocks[id];
@@ -184,10 +177,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 range: block.range,
                 segment_rank: block.segment_rank,
                 segment_stack: block.segment_stack,
-                ..Block::new(addr, before_bytes, lane)
+                ..Block::new(addr, before_bytes, list)
             };
-            let before = self.blocks.insert_linked(before);
-            self.put_free(before);
+            let before = self.blocks.arena.insert_linked(before);
+            self.blocks.put_free(before);
         }
         let after_bytes = size_bytes - before_bytes - span.size_bytes;
         if after_bytes > 0 {
@@ -196,22 +189,21 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 next: self.blocks[id].next,
                 range: self.blocks[id].range,
                 segment_rank: self.blocks[id].segment_rank,
-                ..Block::new(Addr(span.addr.0 + span.size_bytes), after_bytes, lane)
+                ..Block::new(Addr(span.addr.0 + span.size_bytes), after_bytes, list)
             };
-            let after = self.blocks.insert_linked(after);
-            self.put_free(after);
+            let after = self.blocks.arena.insert_linked(after);
+            self.blocks.put_free(after);
         }
         let block = &mut self.blocks[id];
         block.addr = span.addr;
         block.size_bytes = span.size_bytes;
         block.mapped = false;
         for neighbour in [block.prev, block.next].into_iter().flatten() {
-            self.merge(id, neighbour);
+            self.blocks.merge(id, neighbour);
         }
-        let merged_addr = self.blocks[id].addr;
-        self.pools[lane].insert_unmapped(merged_addr, id);
+        self.blocks.put_unmapped(id);
 
-        let (stream, pool) = (self.stream_of(id), self.pool_of(id));
+        let (stream, pool) = (self.blocks.stream_of(id), self.blocks.pool_of(id));
         let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
         self.reserved_bytes -= span.size_bytes;
         self.stats.on_unreserve(pool_id, is_small, span.size_bytes);
@@ -228,24 +220,18 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Tries once more to give back the memory of pages that an earlier failure left behind.
     pub(super) fn take_back_pages(&mut self) {
-        for slot in core::mem::take(&mut self.leftovers) {
-            let Some(range) = &mut self.ranges[slot] else { continue };
-            range.take_back(&mut self.device);
-            if range.has_leftovers() {
-                self.leftovers.insert(slot);
-            }
-        }
-        self.let_leave_or_log();
+        self.ranges.take_back(&mut self.device);
+        self.ipc.close_or_log(&mut self.device);
     }
 
     /// Gives up the segments of a pool (of all, for the default) that got no page, or whose addresses the device did
     /// not take back.
     pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<(), DeviceError> {
         let empty: Vec<BlockId> = if pool.is_default() {
-            self.empty_ranges(self.pools.halves()).collect()
+            self.empty_ranges(self.blocks.lists.pools()).collect()
         } else {
             let slot = self.pools.find(pool);
-            slot.into_iter().flat_map(|slot| self.empty_ranges(Pools::halves_of(slot))).collect()
+            slot.into_iter().flat_map(|slot| self.empty_ranges(PoolIndex::both_of(slot))).collect()
         };
         for id in empty {
             let range = self.blocks[id].range.expect("only expandable blocks are unmapped");
@@ -256,7 +242,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Whether a private pool has memory: a segment whose addresses the device did not take back has none.
     pub(super) fn holds_memory(&self, slot: usize) -> bool {
-        let empty_count = self.empty_ranges(Pools::halves_of(slot)).count();
+        let empty_count = self.empty_ranges(PoolIndex::both_of(slot)).count();
         self.pools.get(slot).segment_count as usize > empty_count
     }
 
@@ -265,23 +251,21 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &self,
         halves: impl Iterator<Item = PoolIndex>,
     ) -> impl Iterator<Item = BlockId> {
-        let unmapped = halves.flat_map(|half| self.pools.unmapped(half));
+        let unmapped = halves.flat_map(|half| self.blocks.lists.unmapped(half));
         unmapped.filter(|id| !self.blocks[*id].is_split())
     }
 
     /// Returns the addresses of a segment that is one unmapped block (`release_expandable_segment`).
     fn give_up_range(&mut self, id: BlockId, range_id: RangeId) -> Result<(), DeviceError> {
-        let slot = range_id.slot();
-        self.ranges[slot].as_mut().expect("a block's range exists").unreserve(&mut self.device)?;
-        self.ranges[slot] = None;
-        self.vacant_ranges.insert(slot);
-        self.count_segments(self.pool_of(id), -1);
+        self.ranges.get_mut(range_id).unreserve(&mut self.device)?;
+        self.ranges.remove(range_id);
+        self.count_segments(self.blocks.pool_of(id), -1);
         let block = &self.blocks[id];
-        let (addr, lane) = (block.addr, block.lane);
-        self.begun.remove(&block.segment_rank);
-        self.pools[lane].remove_unmapped(addr, id);
-        self.pools.drop_segment(lane);
-        self.blocks.remove(id);
+        let list = block.list;
+        self.ranks.end(block.segment_rank);
+        self.blocks.take_unmapped(id);
+        self.blocks.lists.end_segment(list);
+        self.blocks.arena.remove(id);
         Ok(())
     }
 }

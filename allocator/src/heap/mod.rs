@@ -1,17 +1,18 @@
 //! One device's heap: the allocator itself, deterministic and without a lock.
 //!
-//! Read it in the order in which an allocation goes: [`malloc`](self) rounds and searches (`search.rs`), a miss grows
-//! the heap (`grow.rs`, `map.rs`) or releases what is cached (`release.rs`, `gc.rs`); a free merges (`free.rs`) or
-//! waits for other streams (`pending.rs`). It mirrors PyTorch's `DeviceCachingAllocator`, placement for placement.
+//! Read `hot_path.rs` first: a cache hit and a free, from top to bottom. A miss grows the heap (`grow.rs`, `map.rs`) or
+//! releases cached memory (`release.rs`, `gc.rs`); a free of memory that other streams used waits (`pending.rs`). It
+//! mirrors PyTorch's `DeviceCachingAllocator`, placement for placement.
 
 mod base;
+mod capture_deferred;
 mod check;
 mod checkpoint;
+mod deferred;
 mod error;
-mod free;
 mod gc;
 mod grow;
-mod held;
+mod hot_path;
 mod malloc;
 mod map;
 mod oom;
@@ -22,15 +23,11 @@ mod reject;
 mod release;
 mod restore;
 mod runs;
-mod search;
 mod share;
 mod snapshot;
 
 use alloc::vec::Vec;
 
-use alloc::collections::BTreeSet;
-
-use alloc::collections::BTreeMap;
 pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
 pub use error::{AllocError, HeapError};
 pub use malloc::{Miss, PoolChoice, Request};
@@ -44,16 +41,18 @@ pub use share::SharedPages;
 
 use events::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
 
-use crate::address_table::AddressTable;
-use crate::block::{BlockId, Blocks};
-use crate::expandable::Range;
-use crate::pool::{PoolIndex, Pools};
+use crate::arena::BlockId;
+use crate::blocks::Blocks;
+use crate::expandable::Ranges;
+use crate::pool::Pools;
+use crate::segment_ranks::SegmentRanks;
 use crate::stats::{Counters, Stats};
 use device::{Device, DeviceError};
 use events::Recorder;
 use pending::Pending;
 use pools::Scope;
 use settings::{Compat, Config};
+use share::IpcMemory;
 
 /// The caching allocator of one device. A clone over a cloned device is a what-if: it shares nothing with the original.
 #[derive(Clone)]
@@ -63,29 +62,17 @@ pub struct Heap<D, R> {
     config: Config,
     stats: Counters,
     blocks: Blocks,
-    /// The block of every address handed out and not given back.
-    allocated: AddressTable,
     pools: Pools,
     /// Open pool scopes, the newest last.
     scopes: Vec<Scope>,
     pending: Pending,
-    ranges: Vec<Option<Range>>,
-    /// Places among them without a range: the first is used next.
-    vacant_ranges: BTreeSet<usize>,
-    /// Places of ranges with memory that the device did not take back.
-    leftovers: BTreeSet<usize>,
-    /// Memory of other processes that is open here.
-    opened: Vec<Range>,
-    /// What was closed of that, or never quite opened, and the device did not take back yet.
-    leaving: Vec<Range>,
+    ranges: Ranges,
+    ipc: IpcMemory,
     peers: Vec<DeviceId>,
     device_total_bytes: u64,
     /// The fraction's limit on `reserved_bytes`; `None` is no limit.
     allowed_bytes: Option<u64>,
-    /// Segments and expandable ranges so far; wraps after four thousand million of them.
-    segments_begun: u32,
-    /// Where each segment and expandable range begins, by its rank; empty where they have none.
-    begun: BTreeMap<u32, Addr>,
+    ranks: SegmentRanks,
     /// Segments and mapped pages, as the device counts them.
     reserved_bytes: u64,
     /// Stack of the call in progress, for the effects it records.
@@ -118,21 +105,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             device,
             recorder,
             stats: Counters::new(config.compat, config.max_split_size_bytes),
-            blocks: Blocks::default(),
-            allocated: AddressTable::new(),
-            pools: Pools::new(),
+            blocks: Blocks::new(),
+            pools: Pools::default(),
             scopes: Vec::new(),
             pending: Pending::default(),
-            ranges: Vec::new(),
-            vacant_ranges: BTreeSet::new(),
-            leftovers: BTreeSet::new(),
-            opened: Vec::new(),
-            leaving: Vec::new(),
+            ranges: Ranges::default(),
+            ipc: IpcMemory::default(),
             peers: Vec::new(),
             device_total_bytes,
             allowed_bytes: None,
-            segments_begun: 0,
-            begun: BTreeMap::new(),
+            ranks: SegmentRanks::default(),
             reserved_bytes: 0,
             stack: StackId::NONE,
             config,
@@ -248,8 +230,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(Allocation {
             requested_bytes: block.requested_bytes,
             size_bytes: block.size_bytes,
-            stream: self.stream_of(id),
-            pool: self.pools.id_of(self.pool_of(id)),
+            stream: self.blocks.stream_of(id),
+            pool: self.pools.id_of(self.blocks.pool_of(id)),
             stack: block.stack,
         })
     }
@@ -262,7 +244,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.peers.contains(&peer) {
             return Ok(());
         }
-        for range in self.ranges.iter_mut().flatten().chain(&mut self.opened) {
+        for range in self.ranges.iter_mut().chain(&mut self.ipc.imported) {
             range.add_peer(&mut self.device, peer)?;
         }
         self.peers.push(peer);
@@ -286,21 +268,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Addresses handed out and not given back.
     pub fn allocations(&self) -> usize {
-        self.allocated.len()
-    }
-
-    /// The half of a pool that a block belongs to.
-    fn pool_of(&self, id: BlockId) -> PoolIndex {
-        self.pools[self.blocks[id].lane].pool
-    }
-
-    /// The stream that a block was allocated for.
-    fn stream_of(&self, id: BlockId) -> Stream {
-        self.pools[self.blocks[id].lane].stream
+        self.blocks.addresses.len()
     }
 
     fn find(&self, addr: Addr) -> Result<BlockId, HeapError> {
-        self.allocated.get(&self.blocks, addr).ok_or(HeapError::UnknownPointer { addr })
+        self.blocks.find(addr).ok_or(HeapError::UnknownPointer { addr })
     }
 
     /// Whether a block or segment counts as oversize under the limit in force.

@@ -2,14 +2,12 @@
 
 use alloc::vec::Vec;
 
-use core::ops::Bound::{Excluded, Unbounded};
-
 use events::{Addr, BaseOrder, RangeState};
 use rustc_hash::FxHashMap;
 
 use super::Heap;
-use crate::block::BlockId;
-use crate::pool::{PoolIndex, Pools};
+use crate::arena::BlockId;
+use crate::pool::PoolIndex;
 use crate::size::SMALL_SEGMENT_BYTES;
 use device::Device;
 use events::Recorder;
@@ -19,7 +17,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn order(&self) -> BaseOrder {
         let pools = &self.pools;
         BaseOrder {
-            begun: self.begun(),
+            begun: self.ranks.oldest_first().collect(),
             ranges: self.range_states(),
             ages: self.ages(),
             pending: self.flush_order(),
@@ -29,17 +27,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    /// Segments and address ranges, oldest first; empty where they have no ranks.
-    fn begun(&self) -> Vec<Addr> {
-        // Ranks wrap: those above the newest one are the oldest.
-        let oldest = self.begun.range((Excluded(self.segments_begun), Unbounded));
-        let newest = self.begun.range(..=self.segments_begun);
-        oldest.chain(newest).map(|(_, addr)| *addr).collect()
-    }
-
     fn range_states(&self) -> Vec<RangeState> {
-        let ranges = self.ranges.iter().flatten().filter_map(|range| {
-            let pool = self.pools[range.lane?].pool;
+        let ranges = self.ranges.iter().filter_map(|range| {
+            let pool = self.blocks.lists[range.list?].pool;
             Some(RangeState {
                 addr: range.addr,
                 page_bytes: range.page_bytes,
@@ -57,9 +47,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn ages(&self) -> Vec<(Addr, u32)> {
         let pool = Self::collected_pool();
         let mut ages: Vec<_> = self
-            .pools
+            .blocks
+            .lists
             .free(pool)
-            .map(|id| (self.blocks[id].addr, self.age(pool, id)))
+            .map(|id| (self.blocks[id].addr, self.blocks.age(id)))
             .filter(|(_, age)| *age > 0)
             .collect();
         ages.sort_unstable();
@@ -68,13 +59,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The pool whose segments garbage collection returns.
     pub(super) fn collected_pool() -> PoolIndex {
-        Pools::index(None, false)
-    }
-
-    /// Searches of its pool since a block became free.
-    pub(super) fn age(&self, pool: PoolIndex, id: BlockId) -> u32 {
-        let search_count = self.pools[pool].search_count as u32;
-        search_count.wrapping_sub(self.blocks[id].search_count_at_free)
+        PoolIndex::new(None, false)
     }
 
     /// Pending frees in the order in which a flush completes them: stream by stream, a block with its last event.

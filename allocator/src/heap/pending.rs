@@ -1,7 +1,7 @@
 //! Frees that wait: a block that other streams used is reusable only when their work is done.
 //!
 //! An event on each using stream shows that (`insert_events`, `process_events`). Frees that a graph capture holds back
-//! are in `held.rs`.
+//! are in `capture_deferred.rs`.
 
 use alloc::vec::Vec;
 
@@ -12,9 +12,8 @@ use events::{Addr, Event, Stream};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use super::malloc::COLD;
 use super::{AllocError, Heap};
-use crate::block::BlockId;
+use crate::arena::BlockId;
 use device::{CaptureId, Device, DeviceError, EventId, GraphNode};
 use events::Recorder;
 
@@ -75,8 +74,8 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Lets a block wait for [`take_word`](Self::take_word).
-    pub(super) fn await_word(&mut self, id: BlockId) -> Ticket {
+    /// Lets a block wait for [`take_deferred`](Self::take_deferred).
+    pub(super) fn defer(&mut self, id: BlockId) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.deferred.insert(ticket.0, id);
@@ -85,7 +84,7 @@ impl Pending {
 
     /// Moves a ticket behind all others, in which order a flush completes them.
     pub(super) fn put_last(&mut self, ticket: Ticket) {
-        if let Some(id) = self.take_word(ticket) {
+        if let Some(id) = self.take_deferred(ticket) {
             self.moved.insert(ticket.0, self.next_ticket);
             self.deferred.insert(self.next_ticket, id);
             self.next_ticket += 1;
@@ -93,7 +92,7 @@ impl Pending {
     }
 
     /// The block of a ticket, unless a flush completed it.
-    pub(super) fn take_word(&mut self, ticket: Ticket) -> Option<BlockId> {
+    pub(super) fn take_deferred(&mut self, ticket: Ticket) -> Option<BlockId> {
         let place = self.moved.remove(&ticket.0).unwrap_or(ticket.0);
         self.deferred.remove(&place)
     }
@@ -149,7 +148,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// When the address is not handed out.
     pub fn record_stream(&mut self, addr: Addr, stream: Stream) -> Result<(), AllocError> {
         let id = self.find(addr)?;
-        if self.stream_of(id) == stream {
+        if self.blocks.stream_of(id) == stream {
             return Ok(());
         }
         self.record(Event::RecordStream { addr, stream });
@@ -227,8 +226,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     fn await_events(&mut self, private: Option<usize>) -> Result<(), DeviceError> {
         self.insert_held_events()?;
-        let concerns =
-            |heap: &Self, id: BlockId| private.is_none() || heap.pool_of(id).private() == private;
+        let concerns = |heap: &Self, id: BlockId| {
+            private.is_none() || heap.blocks.pool_of(id).private() == private
+        };
         for at in 0..self.pending.queues.len() {
             let mut place = 0;
             while let Some(&(event, id)) = self.pending.queues[at].1.get(place) {
@@ -274,10 +274,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             requested_bytes: block.requested_bytes,
             size_bytes: block.size_bytes,
         };
-        let (is_small, size_bytes) = (self.pool_of(id).is_small(), block.size_bytes);
+        let (is_small, size_bytes) = (self.blocks.pool_of(id).is_small(), block.size_bytes);
         self.stats.on_waited(is_small, size_bytes);
         self.record_block(id, event);
-        self.finish_free::<COLD>(id);
+        self.make_reusable(id);
     }
 
     /// The blocks given back and not reusable yet.

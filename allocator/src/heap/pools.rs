@@ -45,7 +45,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ) -> Result<(), HeapError> {
         match self.pools.find(pool) {
             None => {
-                self.pools.insert(pool, source);
+                self.pools.insert(pool, source, &mut self.blocks.lists);
             }
             Some(slot) if self.pools.get(slot).use_count == 0 => {
                 return Err(HeapError::Released { pool });

@@ -7,7 +7,7 @@ use core::fmt;
 
 use events::{DeviceId, Event};
 
-use super::malloc::Want;
+use super::hot_path::AllocParams;
 use super::{AllocError, Heap};
 use crate::stats::ByteSize;
 use device::Device;
@@ -61,28 +61,31 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ///
     /// # Errors
     /// [`AllocError::Rejected`], which ends the request: nothing is released for it.
-    pub(super) fn reject_beyond_settings(&mut self, want: &Want) -> Result<(), AllocError> {
+    pub(super) fn reject_beyond_settings(
+        &mut self,
+        params: &AllocParams,
+    ) -> Result<(), AllocError> {
         if !self.config.throw_on_cudamalloc_oom {
             return Ok(());
         }
-        let segment_bytes = self.segment_bytes(want);
+        let segment_bytes = self.segment_bytes(params);
         let allowed_bytes = self.share_bytes(self.config.per_process_memory_fraction);
         if self.reserved_bytes + segment_bytes <= allowed_bytes {
             return Ok(());
         }
         // PyTorch's history has no entry of it. Ours is an input: another policy may serve it.
         let refused = Event::Oom {
-            requested_bytes: want.requested_bytes,
-            size_bytes: want.size_bytes,
+            requested_bytes: params.requested_bytes,
+            size_bytes: params.size_bytes,
             device_free_bytes: self.device.memory_info()?.free_bytes,
-            stream: want.stream,
-            pool: self.pools.id_of(want.pool),
+            stream: params.stream,
+            pool: self.pools.id_of(params.pool),
         };
         self.recorder.record_unobserved(self.stack, refused);
         self.stats.rare.num_oom_rejections += 1;
         let rejection = Rejection {
             device: self.device.id(),
-            requested_bytes: want.requested_bytes,
+            requested_bytes: params.requested_bytes,
             segment_bytes,
             reserved_bytes: self.reserved_bytes,
             allowed_bytes,

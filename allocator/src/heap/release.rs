@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use events::{Addr, Event, PoolId, StackId};
 
 use super::Heap;
-use super::malloc::Want;
-use crate::block::BlockId;
-use crate::pool::{PoolIndex, Pools};
+use super::hot_path::AllocParams;
+use crate::arena::BlockId;
+use crate::pool::PoolIndex;
 use device::{Device, DeviceError};
 use events::Recorder;
 use settings::UNLIMITED;
@@ -40,8 +40,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ) -> Result<(), DeviceError> {
         if pool.is_default() {
             self.synchronize_and_free_events(None)?;
-            self.release_blocks(Pools::index(None, false))?;
-            self.release_blocks(Pools::index(None, true))?;
+            self.release_blocks(PoolIndex::new(None, false))?;
+            self.release_blocks(PoolIndex::new(None, true))?;
         }
         self.release_freeable_pools(pool, asking)?;
         self.take_back_pages();
@@ -64,8 +64,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if !pool.is_default() && !self.holds_back_flush() {
                 self.synchronize_and_free_events(Some(slot))?;
             }
-            self.release_blocks(Pools::index(Some(slot), true))?;
-            self.release_blocks(Pools::index(Some(slot), false))?;
+            self.release_blocks(PoolIndex::new(Some(slot), true))?;
+            self.release_blocks(PoolIndex::new(Some(slot), false))?;
             if self.pools.get(slot).segment_count == 0 && asking != Some(slot) {
                 self.pools.remove(slot);
             }
@@ -73,11 +73,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    /// Returns the unsplit segments and the free pages of one half of a pool.
+    /// Returns the unsplit segments and the free pages of a small or large pool.
     fn release_blocks(&mut self, pool: PoolIndex) -> Result<(), DeviceError> {
         // Unmapping changes the list, so what goes is chosen first.
         let (pages, segments): (Vec<BlockId>, Vec<BlockId>) =
-            self.pools.free(pool).partition(|id| self.blocks[*id].range.is_some());
+            self.blocks.lists.free(pool).partition(|id| self.blocks[*id].range.is_some());
         for id in segments {
             if !self.blocks[id].is_split() {
                 self.release_block(id)?;
@@ -93,14 +93,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn release_block(&mut self, id: BlockId) -> Result<(), DeviceError> {
         assert!(self.is_whole_segment(id), "a whole segment is released");
         let block = &self.blocks[id];
-        let (addr, size_bytes, lane) = (block.addr, block.size_bytes, block.lane);
-        let (stream, pool) = (self.stream_of(id), self.pool_of(id));
+        let (addr, size_bytes, list) = (block.addr, block.size_bytes, block.list);
+        let (stream, pool) = (self.blocks.stream_of(id), self.blocks.pool_of(id));
         self.relaxed(|heap| heap.give_back_segment(pool, addr, size_bytes))?;
         let (is_small, pool_id) = (pool.is_small(), self.pools.id_of(pool));
-        self.take_free(id);
-        self.begun.remove(&self.blocks[id].segment_rank);
-        self.pools.drop_segment(lane);
-        self.blocks.remove(id);
+        self.blocks.take_free(id);
+        self.ranks.end(self.blocks[id].segment_rank);
+        self.blocks.lists.end_segment(list);
+        self.blocks.arena.remove(id);
         self.reserved_bytes -= size_bytes;
         self.count_segments(pool, -1);
         self.stats.rare.segment.decrease(is_small, 1);
@@ -139,22 +139,27 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Returns just enough oversize blocks of the stream for this request; false if there are not enough
     /// (`release_available_cached_blocks`). A part of a segment can be oversize too, where segments are larger than the
     /// limit or the limit was lowered: it stays.
-    pub(super) fn release_oversize_blocks(&mut self, want: &Want) -> Result<bool, DeviceError> {
+    pub(super) fn release_oversize_blocks(
+        &mut self,
+        params: &AllocParams,
+    ) -> Result<bool, DeviceError> {
         let max_split = self.config.max_split_size_bytes;
         if max_split == UNLIMITED {
             return Ok(false);
         }
-        let needed_bytes = want.size_bytes.max(max_split);
-        let Some(lane) = self.pools.lane(want.pool, want.stream) else { return Ok(false) };
-        let lane = &self.pools[lane];
-        let fit = lane.first_fit(&self.blocks, needed_bytes).map(|(_, id)| id);
+        let needed_bytes = params.size_bytes.max(max_split);
+        let Some(list) = self.blocks.lists.find(params.pool, params.stream) else {
+            return Ok(false);
+        };
+        let list = &self.blocks.lists[list];
+        let fit = list.first_fit(&self.blocks.arena, needed_bytes).map(|(_, id)| id);
         if let Some(id) = fit.filter(|id| self.is_whole_segment(*id)) {
             self.release_block(id)?;
             return Ok(true);
         }
         // No single block is enough: the largest ones, until together they are.
         let size_bytes = |id: &BlockId| self.blocks[*id].size_bytes;
-        let oversize = lane.iter().rev().take_while(|id| size_bytes(id) >= max_split);
+        let oversize = list.iter().rev().take_while(|id| size_bytes(id) >= max_split);
         let candidates: Vec<_> = oversize.filter(|id| size_bytes(id) < needed_bytes).collect();
         let mut released_bytes = 0;
         for id in candidates {

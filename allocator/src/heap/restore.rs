@@ -12,10 +12,11 @@ use super::pending::Ticket;
 use super::pools::Scope;
 use super::runs::{BaseRange, base_ranges};
 use super::{AllocError, Heap};
-use crate::block::{Block, BlockId};
+use crate::arena::{Block, BlockId};
 use crate::expandable::{Range, RangeId};
-use crate::lane::LaneId;
-use crate::pool::{PoolIndex, Pools};
+use crate::free_list::FreeListId;
+use crate::pool::PoolIndex;
+use crate::stats::{InactiveChange, Pieces};
 use device::{Device, DeviceCall, DeviceError};
 use events::Recorder;
 use settings::Compat;
@@ -59,10 +60,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// # Errors
     /// When the device does not have that much memory, or fails.
     pub fn restore(&mut self, base: &BaseState) -> Result<Restored, AllocError> {
-        assert!(self.blocks.iter().next().is_none(), "a state is restored into an empty heap");
+        assert!(
+            self.blocks.arena.iter().next().is_none(),
+            "a state is restored into an empty heap"
+        );
         self.restore_pools(base);
         let mut restoring = Restoring::new(base);
-        self.segments_begun = base.order.begun.len() as u32;
+        self.ranks.restart_behind(base.order.begun.len() as u32);
         for segment in base.segments.iter().filter(|segment| !segment.is_expandable) {
             let addr = self.device.malloc(segment.size_bytes)?;
             let pool = self.pool_for(segment.pool, segment.is_large);
@@ -72,9 +76,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.stats.rare.oversize_segments.increase(1);
             }
             self.count_run(segment);
-            let lane = self.pools.lane_for_segment(pool, segment.stream);
+            let list = self.blocks.lists.begin_segment(pool, segment.stream);
             let rank = self.restored_rank(&restoring, segment.addr, addr);
-            self.chain((lane, None, rank), addr, &[(addr, Some(segment))], &mut restoring);
+            self.chain((list, None, rank), addr, &[(addr, Some(segment))], &mut restoring);
         }
         let large_page_bytes = self.config.large_segment_size_bytes;
         for range in base_ranges(base, large_page_bytes, self.device_total_bytes) {
@@ -92,7 +96,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if self.pools.find(state.pool).is_some() {
                 continue; // A hostile state may have it twice.
             }
-            let slot = self.pools.insert(state.pool, None);
+            let slot = self.pools.insert(state.pool, None, &mut self.blocks.lists);
             self.pools.get_mut(slot).use_count = state.use_count;
             if state.use_count == 0 {
                 self.pools.freeable.insert(slot);
@@ -145,7 +149,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn restored_rank(&mut self, restoring: &Restoring, recorded: Addr, addr: Addr) -> u32 {
         match restoring.ranks.get(&recorded) {
             Some(rank) if self.config.compat == Compat::V2_15 => {
-                self.begun.insert(*rank, addr);
+                self.ranks.restore(*rank, addr);
                 *rank
             }
             _ => self.next_segment_rank(addr),
@@ -155,9 +159,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn pool_for(&mut self, pool: PoolId, is_large: bool) -> PoolIndex {
         let private = (!pool.is_default()).then(|| {
             let known = self.pools.find(pool);
-            known.unwrap_or_else(|| self.pools.insert(pool, None))
+            known.unwrap_or_else(|| self.pools.insert(pool, None, &mut self.blocks.lists))
         });
-        Pools::index(private, !is_large)
+        PoolIndex::new(private, !is_large)
     }
 
     fn count_run(&mut self, run: &SegmentState) {
@@ -197,12 +201,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let pool = self.pool_for(recorded.pool, recorded.is_large);
         self.count_segments(pool, 1);
-        let lane = self.pools.lane_for_segment(pool, stream);
-        range.lane = Some(lane);
-        self.ranges.push(Some(range));
-        let id = RangeId::new(self.ranges.len() - 1);
+        let list = self.blocks.lists.begin_segment(pool, stream);
+        range.list = Some(list);
+        let id = self.ranges.insert(range);
         let rank = self.restored_rank(restoring, recorded.addr, base);
-        self.chain((lane, Some(id), rank), range_end, &pieces, restoring);
+        self.chain((list, Some(id), rank), range_end, &pieces, restoring);
         Ok(())
     }
 
@@ -232,7 +235,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Builds a segment's chain of blocks from its mapped runs and the gaps between them.
     fn chain(
         &mut self,
-        (lane, range, segment_rank): (LaneId, Option<RangeId>, u32),
+        (list, range, segment_rank): (FreeListId, Option<RangeId>, u32),
         range_end: Addr,
         pieces: &[(Addr, Option<&SegmentState>)],
         restoring: &mut Restoring,
@@ -246,9 +249,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     range,
                     segment_rank,
                     mapped: state.is_some(),
-                    ..Block::new(addr, size_bytes, lane)
+                    ..Block::new(addr, size_bytes, list)
                 };
-                let id = heap.blocks.insert_linked(block);
+                let id = heap.blocks.arena.insert_linked(block);
                 prev = Some(id);
                 id
             };
@@ -268,8 +271,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if let Some(state) = state {
                 self.adopt(id, state, restoring);
             } else {
-                let addr = self.blocks[id].addr;
-                self.pools[lane].insert_unmapped(addr, id);
+                self.blocks.put_unmapped(id);
             }
         }
     }
@@ -280,12 +282,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         block.requested_bytes = state.requested_bytes;
         block.stack = state.stack;
         let (addr, size_bytes) = (block.addr, block.size_bytes);
-        let is_small = self.pool_of(id).is_small();
+        let is_small = self.blocks.pool_of(id).is_small();
         if state.status == BlockStatus::Inactive {
             if self.blocks[id].is_split() && self.blocks[id].range.is_none() {
-                self.stats.on_inactive_split(is_small, (1, 0), (size_bytes, 0));
+                self.stats
+                    .on_inactive_split(is_small, InactiveChange::added(Pieces::one(size_bytes)));
             }
-            self.put_free(id);
+            self.blocks.put_free(id);
             let age = restoring.ages.get(&state.addr).copied().unwrap_or_default();
             let block = &mut self.blocks[id];
             block.search_count_at_free = block.search_count_at_free.wrapping_sub(age);
@@ -294,7 +297,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.stats.on_alloc(is_small, size_bytes, state.requested_bytes);
         if state.status == BlockStatus::Allocated {
             self.blocks[id].allocated = true;
-            self.allocated.insert(&self.blocks, addr, id);
+            self.blocks.addresses.insert(&self.blocks.arena, addr, id);
             if self.is_oversize(size_bytes) {
                 self.stats.rare.oversize_allocations.increase(1);
             }
@@ -303,7 +306,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.stats.on_free_requested(is_small, size_bytes);
             self.stats.on_wait(is_small, size_bytes);
             self.blocks[id].event_count = 1;
-            let ticket = self.pending.await_word(id);
+            let ticket = self.pending.defer(id);
             restoring.restored.push((state.addr, RestoredBlock::PendingFree(ticket)));
         }
     }

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use events::Addr;
+use events::{Addr, DeviceId};
 
 use super::{AllocError, Heap, HeapError};
 use crate::expandable::Range;
@@ -33,7 +33,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let id = self.find(addr)?;
         let block = &self.blocks[id];
         let (size_bytes, Some(range)) = (block.size_bytes, block.range) else { return Ok(None) };
-        let range = self.ranges[range.slot()].as_mut().expect("a block's range exists");
+        let range = self.ranges.get_mut(range);
         if !range.is_shareable() {
             return Err(HeapError::NotShared.into());
         }
@@ -56,19 +56,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         page_bytes: u64,
         handles: &[ShareableHandle],
     ) -> Result<Addr, DeviceError> {
-        let (device, peers) = (&mut self.device, &self.peers);
-        let mut range = Range::reserve_shared(device, page_bytes, handles.len())?;
-        let addr = range.addr;
-        let imported = range.import(device, handles, peers);
-        match imported {
-            Ok(()) => self.opened.push(range),
-            Err(error) => {
-                self.leaving.push(range);
-                self.let_leave_or_log();
-                return Err(error);
-            }
-        }
-        Ok(addr)
+        self.ipc.import(&mut self.device, page_bytes, handles, &self.peers)
     }
 
     /// Gives back what [`open_shared`](Self::open_shared) mapped at `addr`. All of its users have to be done. A
@@ -77,17 +65,53 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// # Errors
     /// When nothing is open there, or the device refuses.
     pub fn close_shared(&mut self, addr: Addr) -> Result<(), AllocError> {
-        let at = self.opened.iter().position(|range| range.addr == addr);
-        let at = at.ok_or(HeapError::NotOpened { addr })?;
-        self.leaving.push(self.opened.swap_remove(at));
-        Ok(self.let_leave()?)
+        let closed = self.ipc.close(&mut self.device, addr);
+        Ok(closed.ok_or(HeapError::NotOpened { addr })??)
+    }
+}
+
+/// Memory of other processes in this one.
+#[derive(Clone, Default)]
+pub(super) struct IpcMemory {
+    /// Open here.
+    pub(super) imported: Vec<Range>,
+    /// Closed, or never quite opened, and not yet taken back by the device.
+    closing: Vec<Range>,
+}
+
+impl IpcMemory {
+    fn import<D: Device>(
+        &mut self,
+        device: &mut D,
+        page_bytes: u64,
+        handles: &[ShareableHandle],
+        peers: &[DeviceId],
+    ) -> Result<Addr, DeviceError> {
+        let mut range = Range::reserve_shared(device, page_bytes, handles.len())?;
+        let addr = range.addr;
+        match range.import(device, handles, peers) {
+            Ok(()) => self.imported.push(range),
+            Err(error) => {
+                self.closing.push(range);
+                self.close_or_log(device);
+                return Err(error);
+            }
+        }
+        Ok(addr)
     }
 
-    /// Gives back all that is to leave, as far as the device lets it; the first refusal.
-    fn let_leave(&mut self) -> Result<(), DeviceError> {
+    /// Closes the range at `addr`; `None` where there is none.
+    fn close<D: Device>(&mut self, device: &mut D, addr: Addr) -> Option<Result<(), DeviceError>> {
+        let at = self.imported.iter().position(|range| range.addr == addr)?;
+        self.closing.push(self.imported.swap_remove(at));
+        Some(self.close_all(device))
+    }
+
+    /// Gives back all that is closing, as far as the device lets it; the first refusal.
+    fn close_all<D: Device>(&mut self, device: &mut D) -> Result<(), DeviceError> {
         let mut answer = Ok(());
-        self.leaving.retain_mut(|range| {
-            let closed = range.close(&mut self.device);
+        self.closing.retain_mut(|range| {
+            let closed = range.close(device);
             let stays = closed.is_err();
             answer = answer.clone().and(closed);
             stays
@@ -95,8 +119,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         answer
     }
 
-    pub(super) fn let_leave_or_log(&mut self) {
-        if let Err(error) = self.let_leave() {
+    /// The same where no caller waits for the answer.
+    pub(super) fn close_or_log<D: Device>(&mut self, device: &mut D) {
+        if let Err(error) = self.close_all(device) {
             tracing::error!("memory of another process could not be given back yet: {error}");
         }
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use events::{BlockStatus, Event, PoolId, SegmentState, StackId, Stream};
 
 use super::Heap;
-use crate::block::{Block, BlockId};
+use crate::arena::{Block, BlockId};
 use crate::size::SMALL_SEGMENT_BYTES;
 use device::Device;
 use events::Recorder;
@@ -26,9 +26,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The same without leaving a trace.
     pub fn segments(&self, pool: PoolId) -> Vec<SegmentState> {
-        let heads = self.blocks.iter().filter(|(_, block)| self.begins_mapped_run(block));
+        let heads = self.blocks.arena.iter().filter(|(_, block)| self.begins_mapped_run(block));
         let mut segments: Vec<SegmentState> = heads
-            .filter(|(id, _)| pool.is_default() || self.pools.id_of(self.pool_of(*id)) == pool)
+            .filter(|(id, _)| {
+                pool.is_default() || self.pools.id_of(self.blocks.pool_of(*id)) == pool
+            })
             .map(|(id, block)| self.segment_from(id, block))
             .collect();
         segments.sort_unstable_by_key(|segment| segment.addr);
@@ -38,14 +40,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Each expandable segment's stream, whether it serves small requests, and its mapped bytes
     /// (`getExpandableSegmentSizes`).
     pub fn expandable_segments(&self) -> impl Iterator<Item = (Stream, bool, u64)> {
-        self.ranges.iter().flatten().map(|range| {
+        self.ranges.iter().map(|range| {
             (range.stream(), range.page_bytes == SMALL_SEGMENT_BYTES, range.open_bytes())
         })
     }
 
     /// The largest free block of any pool, in bytes; 0 where nothing is cached (`cacheInfo`).
     pub fn largest_cached_bytes(&self) -> u64 {
-        let free = self.pools.halves().flat_map(|half| self.pools.free(half));
+        let free = self.blocks.lists.pools().flat_map(|half| self.blocks.lists.free(half));
         free.map(|id| self.blocks[id].size_bytes).max().unwrap_or(0)
     }
 
@@ -63,9 +65,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         SegmentState {
             addr: block.addr,
             size_bytes: blocks.iter().map(|block| block.size_bytes).sum(),
-            stream: self.stream_of(head),
-            pool: self.pools.id_of(self.pool_of(head)),
-            is_large: !self.pool_of(head).is_small(),
+            stream: self.blocks.stream_of(head),
+            pool: self.pools.id_of(self.blocks.pool_of(head)),
+            is_large: !self.blocks.pool_of(head).is_small(),
             is_expandable: block.range.is_some(),
             stack: block.segment_stack,
             blocks,

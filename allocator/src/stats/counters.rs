@@ -78,17 +78,13 @@ impl Counters {
         self.requested_bytes.decrease(pool_is_small, requested_bytes as i64);
     }
 
-    /// Free parts of segments came and went: counts, then bytes, each with what was added and taken away.
+    /// Free pieces of split segments came and went.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    pub(crate) fn on_inactive_split(
-        &mut self,
-        pool_is_small: bool,
-        (added, removed): (i64, i64),
-        (added_bytes, removed_bytes): (u64, u64),
-    ) {
-        self.inactive_split.change(pool_is_small, added, removed);
-        let (added_bytes, removed_bytes) = (added_bytes as i64, removed_bytes as i64);
+    pub(crate) fn on_inactive_split(&mut self, pool_is_small: bool, change: InactiveChange) {
+        let InactiveChange { added, removed } = change;
+        self.inactive_split.change(pool_is_small, added.count, removed.count);
+        let (added_bytes, removed_bytes) = (added.size_bytes as i64, removed.size_bytes as i64);
         self.inactive_split_bytes.change(pool_is_small, added_bytes, removed_bytes);
     }
 
@@ -158,6 +154,40 @@ impl Counters {
             &mut self.inactive_split,
             &mut self.inactive_split_bytes,
         ]
+    }
+}
+
+/// Free pieces of split segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pieces {
+    pub(crate) count: i64,
+    pub(crate) size_bytes: u64,
+}
+
+impl Pieces {
+    /// One piece.
+    #[inline]
+    pub(crate) const fn one(size_bytes: u64) -> Self {
+        Self { count: 1, size_bytes }
+    }
+}
+
+/// What an allocation or a free does to the pieces: only the difference moves the counters, as in PyTorch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InactiveChange {
+    pub(crate) added: Pieces,
+    pub(crate) removed: Pieces,
+}
+
+impl InactiveChange {
+    #[inline]
+    pub(crate) fn added(added: Pieces) -> Self {
+        Self { added, removed: Pieces::default() }
+    }
+
+    #[inline]
+    pub(crate) fn removed(removed: Pieces) -> Self {
+        Self { added: Pieces::default(), removed }
     }
 }
 

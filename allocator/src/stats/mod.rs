@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use alloc::collections::BTreeMap;
 
 pub use byte_size::ByteSize;
-pub(crate) use counters::Counters;
+pub(crate) use counters::{Counters, InactiveChange, Pieces};
 use events::PoolId;
 pub use stat::{Stat, StatArray};
 

@@ -1,27 +1,29 @@
-//! Lanes: the blocks of one stream in one half of a pool, where a block stays from its making to its end.
+//! Free lists: the free blocks of one stream in one small or large pool. A block never leaves its list's pool and stream.
 //!
-//! A lane's free blocks are sorted into size classes, and a bitmap says which classes hold any: the best fit is in the
-//! request's own class or the first of the next class that holds one. Within a class ids are kept in exact order, so
-//! the order over all is PyTorch's, block for block: size, segment rank, address. Sizes and addresses stay in the
-//! arena: a block that is cut or grows keeps its place where the order allows it, and nothing moves.
+//! Blocks are sorted into size classes, and a bitmap says which classes hold any: the best fit is in the request's own
+//! class or the first of the next class that holds one. Within a class ids are kept in exact order, so the order over
+//! all is PyTorch's, block for block: size, segment rank, address. Sizes and addresses stay in the arena: a block that
+//! is cut or grows keeps its place where the order allows it, and nothing moves.
 
 mod bitmap;
 mod class;
+mod lists;
 
 use alloc::vec::Vec;
 
 use events::{Addr, Stream};
 
-use crate::block::{BlockId, Blocks};
+use crate::arena::{Arena, BlockId};
 use crate::pool::PoolIndex;
 use bitmap::Bitmap;
 use class::{CLASSES, Classes, class_of};
+pub(crate) use lists::FreeLists;
 
-/// A lane's place among all of a heap's.
+/// A free list's place among all of a heap's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LaneId(pub(crate) u32);
+pub(crate) struct FreeListId(pub(crate) u32);
 
-/// Where a free block stands in its lane; good until the lane changes.
+/// Where a free block stands in its free list; good until the free list changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     class: usize,
@@ -30,10 +32,9 @@ pub(crate) struct Place {
 
 const _: () = assert!(CLASSES < Bitmap::LEN, "a bit for every class, and one behind the last");
 
-/// The free and the unmapped blocks of one stream in one half of a pool.
+/// The free and the unmapped blocks of one stream in one small or large pool.
 #[derive(Clone, Debug)]
-pub(crate) struct Lane {
-    /// The half of a pool.
+pub(crate) struct FreeList {
     pub(crate) pool: PoolIndex,
     pub(crate) stream: Stream,
     /// Segments and address ranges whose blocks these are.
@@ -45,7 +46,7 @@ pub(crate) struct Lane {
     unmapped: Vec<(Addr, BlockId)>,
 }
 
-impl Lane {
+impl FreeList {
     pub(crate) fn new(pool: PoolIndex, stream: Stream) -> Self {
         Self {
             pool,
@@ -60,9 +61,9 @@ impl Lane {
     /// The smallest free block of at least `size_bytes`.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    pub(crate) fn first_fit(&self, blocks: &Blocks, size_bytes: u64) -> Option<(Place, BlockId)> {
+    pub(crate) fn first_fit(&self, arena: &Arena, size_bytes: u64) -> Option<(Place, BlockId)> {
         let own = class_of(size_bytes);
-        if let Some((at, id)) = self.classes.first_fit(blocks, own, size_bytes) {
+        if let Some((at, id)) = self.classes.first_fit(arena, own, size_bytes) {
             return Some((Place { class: own, at }, id));
         }
         // All of a higher class are large enough.
@@ -86,21 +87,21 @@ impl Lane {
 
     /// Enters a free block.
     #[inline]
-    pub(crate) fn insert(&mut self, blocks: &Blocks, id: BlockId) {
-        self.insert_into(class_of(blocks[id].size_bytes), blocks, id);
+    pub(crate) fn insert(&mut self, arena: &Arena, id: BlockId) {
+        self.insert_into(class_of(arena[id].size_bytes), arena, id);
     }
 
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    fn insert_into(&mut self, class: usize, blocks: &Blocks, id: BlockId) {
+    fn insert_into(&mut self, class: usize, arena: &Arena, id: BlockId) {
         self.occupied.set(class);
-        self.classes.insert(blocks, class, id);
+        self.classes.insert(arena, class, id);
     }
 
     /// Takes a free block out.
     #[inline]
-    pub(crate) fn remove(&mut self, blocks: &Blocks, id: BlockId) {
-        let place = self.find(blocks, id);
+    pub(crate) fn remove(&mut self, arena: &Arena, id: BlockId) {
+        let place = self.find(arena, id);
         self.take(place);
     }
 
@@ -116,10 +117,10 @@ impl Lane {
     /// Where a free block stands.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    pub(crate) fn find(&self, blocks: &Blocks, id: BlockId) -> Place {
-        let class = class_of(blocks[id].size_bytes);
-        let at = self.classes.place_of(blocks, class, id);
-        Place { class, at: at.expect("a free block is in its lane") }
+    pub(crate) fn find(&self, arena: &Arena, id: BlockId) -> Place {
+        let class = class_of(arena[id].size_bytes);
+        let at = self.classes.place_of(arena, class, id);
+        Place { class, at: at.expect("a free block is in its list") }
     }
 
     /// Moves the block that stood at a place to where it belongs, now that its size or address is another.
@@ -128,11 +129,11 @@ impl Lane {
         reason = "a call costs a third of it, and every cut and merge makes one"
     )]
     #[inline(always)]
-    pub(crate) fn settle(&mut self, blocks: &Blocks, place: Place, id: BlockId) {
-        let class = class_of(blocks[id].size_bytes);
-        if class != place.class || !self.classes.is_in_order(blocks, class, place.at) {
+    pub(crate) fn settle(&mut self, arena: &Arena, place: Place, id: BlockId) {
+        let class = class_of(arena[id].size_bytes);
+        if class != place.class || !self.classes.is_in_order(arena, class, place.at) {
             self.take(place);
-            self.insert_into(class, blocks, id);
+            self.insert_into(class, arena, id);
         }
     }
 
@@ -150,7 +151,7 @@ impl Lane {
     /// Takes an unmapped block out.
     pub(crate) fn remove_unmapped(&mut self, addr: Addr, id: BlockId) {
         let at = self.unmapped.partition_point(|entry| entry.0 < addr);
-        assert_eq!(self.unmapped.get(at), Some(&(addr, id)), "an unmapped block is in its lane");
+        assert_eq!(self.unmapped.get(at), Some(&(addr, id)), "an unmapped block is in its list");
         self.unmapped.remove(at);
     }
 

@@ -8,7 +8,7 @@ use core::num::NonZeroU32;
 use events::{Addr, BlockState, BlockStatus, StackId};
 
 use crate::expandable::RangeId;
-use crate::lane::LaneId;
+use crate::free_list::FreeListId;
 use events::BlockSlot;
 
 /// A block's place in the arena. Not zero, so that `Option<BlockId>` is as small.
@@ -37,8 +37,8 @@ pub(crate) struct Block {
     pub(crate) next: Option<BlockId>,
     // The next four are the same for every block of a segment, as a rule, and copied together: not a byte of them is
     // written for nothing, as a copy has to wait for that.
-    /// Its stream and its half of a pool, which it never leaves.
-    pub(crate) lane: LaneId,
+    /// The free list of its pool and stream, which it never leaves.
+    pub(crate) list: FreeListId,
     /// The address range of the expandable segment this is part of.
     pub(crate) range: Option<RangeId>,
     /// The segment's place in the order of creation, which decides between blocks of one size: PyTorch 2.15 takes from
@@ -59,12 +59,12 @@ pub(crate) struct Block {
 
 impl Block {
     /// A free, mapped, unsplit block.
-    pub(crate) fn new(addr: Addr, size_bytes: u64, lane: LaneId) -> Self {
+    pub(crate) fn new(addr: Addr, size_bytes: u64, list: FreeListId) -> Self {
         Self {
             addr,
             size_bytes,
             requested_bytes: 0,
-            lane,
+            list,
             prev: None,
             next: None,
             range: None,
@@ -79,9 +79,9 @@ impl Block {
         }
     }
 
-    /// The order in which free blocks of one lane are tried (`BlockComparatorSize`).
+    /// The order in which the blocks of a free list are tried (`BlockComparatorSize`).
     #[inline]
-    #[allow(clippy::needless_bitwise_bool, reason = "comparisons cost less than surprises")]
+    #[allow(clippy::needless_bitwise_bool, reason = "a mispredict costs more than a comparison")]
     pub(crate) const fn precedes(&self, other: &Self) -> bool {
         let is_lower = self.addr.0 < other.addr.0;
         let is_older = self.segment_rank < other.segment_rank;
@@ -97,9 +97,9 @@ impl Block {
 
     /// Whether it is neither allocated nor pending, mapped or not.
     #[inline]
-    #[allow(clippy::needless_bitwise_bool, reason = "three loads cost less than one surprise")]
+    #[allow(clippy::needless_bitwise_bool, reason = "a mispredict costs more than three loads")]
     pub(crate) const fn is_idle(&self) -> bool {
-        // Without branches: three loads cost less than one surprise.
+        // Branchless: a mispredict costs more than three loads.
         !(self.allocated | self.used_by_others | (self.event_count > 0))
     }
 
@@ -120,22 +120,22 @@ impl Block {
     }
 }
 
-/// All blocks of a heap. Ids of removed blocks are used again, the last first: its memory is still in the cache.
+/// The memory of all blocks. Ids of removed blocks are used again, the last first: its memory is still in the cache.
 #[derive(Clone, Debug)]
-pub(crate) struct Blocks {
+pub(crate) struct Arena {
     /// The first is unused: ids begin at 1.
     slots: Vec<Block>,
     vacant: Vec<BlockId>,
 }
 
-impl Default for Blocks {
+impl Default for Arena {
     fn default() -> Self {
-        let unused = Block::new(Addr(0), 0, LaneId(0));
+        let unused = Block::new(Addr(0), 0, FreeListId(0));
         Self { slots: vec![unused], vacant: Vec::new() }
     }
 }
 
-impl Blocks {
+impl Arena {
     #[inline]
     pub(crate) fn insert(&mut self, block: Block) -> BlockId {
         let id = self.vacant.pop().unwrap_or_else(|| self.add_slot());
@@ -198,7 +198,7 @@ impl Blocks {
             allocated: true,
             requested_bytes,
             stack,
-            ..Block::new(addr, front_bytes, rest.lane)
+            ..Block::new(addr, front_bytes, rest.list)
         };
         rest.addr.0 += front_bytes;
         rest.size_bytes -= front_bytes;
@@ -215,7 +215,7 @@ impl Blocks {
     #[inline]
     pub(crate) fn join(&mut self, front: BlockId, back: BlockId) {
         let Block { size_bytes, next, .. } = self[back];
-        debug_assert_eq!(self[front].next, Some(back));
+        assert!(self[front].next == Some(back), "neighbours are joined");
         let block = &mut self[front];
         block.size_bytes += size_bytes;
         block.next = next;
@@ -230,7 +230,7 @@ impl Blocks {
     #[inline(always)]
     pub(crate) fn join_ahead(&mut self, front: BlockId, back: BlockId) {
         let Block { addr, size_bytes, segment_stack, prev, .. } = self[front];
-        debug_assert_eq!(self[back].prev, Some(front));
+        assert!(self[back].prev == Some(front), "neighbours are joined");
         let block = &mut self[back];
         block.addr = addr;
         block.size_bytes += size_bytes;
@@ -258,7 +258,7 @@ impl Blocks {
     }
 }
 
-impl core::ops::Index<BlockId> for Blocks {
+impl core::ops::Index<BlockId> for Arena {
     type Output = Block;
 
     #[inline]
@@ -267,7 +267,7 @@ impl core::ops::Index<BlockId> for Blocks {
     }
 }
 
-impl core::ops::IndexMut<BlockId> for Blocks {
+impl core::ops::IndexMut<BlockId> for Arena {
     #[inline]
     fn index_mut(&mut self, id: BlockId) -> &mut Block {
         &mut self.slots[id.0.get() as usize]

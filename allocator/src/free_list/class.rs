@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::block::{BlockId, Blocks};
+use crate::arena::{Arena, BlockId};
 
 /// Steps of a size class within a power of two. Many, so that few classes hold more than one block: what is done then
 /// is what the processor foresees.
@@ -70,58 +70,58 @@ impl Classes {
     #[inline]
     pub(super) fn first_fit(
         &self,
-        blocks: &Blocks,
+        arena: &Arena,
         class: usize,
         size_bytes: u64,
     ) -> Option<(usize, BlockId)> {
         let first = self.first(class)?;
-        if blocks[first].size_bytes >= size_bytes {
+        if arena[first].size_bytes >= size_bytes {
             return Some((0, first));
         }
-        self.first_fit_of_others(blocks, class, size_bytes)
+        self.first_fit_of_others(arena, class, size_bytes)
     }
 
     #[inline(never)]
     fn first_fit_of_others(
         &self,
-        blocks: &Blocks,
+        arena: &Arena,
         class: usize,
         size_bytes: u64,
     ) -> Option<(usize, BlockId)> {
         let others = self.others(class);
-        let fitting = others.partition_point(|id| blocks[*id].size_bytes >= size_bytes);
+        let fitting = others.partition_point(|id| arena[*id].size_bytes >= size_bytes);
         let last = fitting.checked_sub(1)?;
         Some((others.len() - last, others[last]))
     }
 
     /// The place of an id in its class; `None` if it is not there.
     #[inline]
-    pub(super) fn place_of(&self, blocks: &Blocks, class: usize, id: BlockId) -> Option<usize> {
+    pub(super) fn place_of(&self, arena: &Arena, class: usize, id: BlockId) -> Option<usize> {
         if self.first(class) == Some(id) {
             return Some(0);
         }
-        self.place_among_others(blocks, class, id)
+        self.place_among_others(arena, class, id)
     }
 
     #[inline(never)]
-    fn place_among_others(&self, blocks: &Blocks, class: usize, id: BlockId) -> Option<usize> {
+    fn place_among_others(&self, arena: &Arena, class: usize, id: BlockId) -> Option<usize> {
         let others = self.others(class);
-        let behind = others.partition_point(|other| blocks[id].precedes(&blocks[*other]));
+        let behind = others.partition_point(|other| arena[id].precedes(&arena[*other]));
         (others.get(behind) == Some(&id)).then(|| others.len() - behind)
     }
 
     /// Enters an id where it belongs.
     #[inline]
-    pub(super) fn insert(&mut self, blocks: &Blocks, class: usize, id: BlockId) {
+    pub(super) fn insert(&mut self, arena: &Arena, class: usize, id: BlockId) {
         match self.classes.get_mut(class) {
             Some(Class { first: first @ None, .. }) => *first = Some(id),
-            _ => self.insert_beside(blocks, class, id),
+            _ => self.insert_beside(arena, class, id),
         }
     }
 
     /// Enters an id into a class that holds others, or that is larger than any before.
     #[inline(never)]
-    fn insert_beside(&mut self, blocks: &Blocks, class: usize, id: BlockId) {
+    fn insert_beside(&mut self, arena: &Arena, class: usize, id: BlockId) {
         if class >= self.classes.len() {
             self.grow(class);
         }
@@ -136,12 +136,12 @@ impl Classes {
             self.others.push(Vec::new());
         }
         let others = &mut self.others[class.others as usize];
-        if blocks[id].precedes(&blocks[first]) {
+        if arena[id].precedes(&arena[first]) {
             class.first = Some(id);
             others.push(first);
             return;
         }
-        let behind = others.partition_point(|other| blocks[id].precedes(&blocks[*other]));
+        let behind = others.partition_point(|other| arena[id].precedes(&arena[*other]));
         assert!(others.get(behind) != Some(&id), "a block is freed once");
         others.insert(behind, id);
     }
@@ -182,13 +182,13 @@ impl Classes {
 
     /// Whether the block at a place of a class stands between its neighbours.
     #[inline]
-    pub(super) fn is_in_order(&self, blocks: &Blocks, class: usize, at: usize) -> bool {
-        self.classes[class].others == 0 || self.follows_in_order(blocks, class, at)
+    pub(super) fn is_in_order(&self, arena: &Arena, class: usize, at: usize) -> bool {
+        self.classes[class].others == 0 || self.follows_in_order(arena, class, at)
     }
 
     #[inline(never)]
-    fn follows_in_order(&self, blocks: &Blocks, class: usize, at: usize) -> bool {
-        let block = |at: usize| self.get(class, at).map(|id| &blocks[id]);
+    fn follows_in_order(&self, arena: &Arena, class: usize, at: usize) -> bool {
+        let block = |at: usize| self.get(class, at).map(|id| &arena[id]);
         let precedes = |one: usize, other: usize| match (block(one), block(other)) {
             (Some(one), Some(other)) => one.precedes(other),
             _ => true,

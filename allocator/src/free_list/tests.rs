@@ -4,50 +4,49 @@ use events::Addr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::block::Block;
-use crate::pool::Pools;
+use crate::arena::Block;
 
 /// An arena of blocks given as (size, segment's rank, address), and their ids.
-fn arena(blocks: &[(u64, u32, u64)]) -> (Blocks, Vec<BlockId>) {
-    let mut arena = Blocks::default();
+fn arena(blocks: &[(u64, u32, u64)]) -> (Arena, Vec<BlockId>) {
+    let mut arena = Arena::default();
     let mut insert = |&(size_bytes, segment_rank, addr)| {
-        let block = Block::new(Addr(addr), size_bytes, LaneId(0));
+        let block = Block::new(Addr(addr), size_bytes, FreeListId(0));
         arena.insert(Block { segment_rank, ..block })
     };
     let ids = blocks.iter().map(&mut insert).collect();
     (arena, ids)
 }
 
-fn empty() -> Lane {
-    Lane::new(Pools::index(None, true), Stream(0))
+fn empty() -> FreeList {
+    FreeList::new(PoolIndex::new(None, true), Stream(0))
 }
 
-fn lane(blocks: &[(u64, u32, u64)]) -> (Blocks, Lane) {
+fn list(blocks: &[(u64, u32, u64)]) -> (Arena, FreeList) {
     let (arena, ids) = arena(blocks);
-    let mut lane = empty();
+    let mut list = empty();
     for id in ids {
-        lane.insert(&arena, id);
+        list.insert(&arena, id);
     }
-    (arena, lane)
+    (arena, list)
 }
 
-fn addresses(arena: &Blocks, ids: impl Iterator<Item = BlockId>) -> Vec<u64> {
+fn addresses(arena: &Arena, ids: impl Iterator<Item = BlockId>) -> Vec<u64> {
     ids.map(|id| arena[id].addr.0).collect()
 }
 
 #[test]
 fn blocks_are_tried_by_size_then_segments_age_then_address() {
-    let (arena, lane) = lane(&[(2, 1, 10), (1, 2, 20), (1, 1, 40), (1, 1, 30)]);
-    assert_eq!(addresses(&arena, lane.iter()), [30, 40, 20, 10]);
+    let (arena, list) = list(&[(2, 1, 10), (1, 2, 20), (1, 1, 40), (1, 1, 30)]);
+    assert_eq!(addresses(&arena, list.iter()), [30, 40, 20, 10]);
 }
 
 #[test]
 fn the_first_fit_is_the_smallest_that_holds_the_request() {
-    let (arena, lane) = lane(&[(512, 0, 1), (1024, 0, 2), (4096, 0, 3)]);
+    let (arena, list) = list(&[(512, 0, 1), (1024, 0, 2), (4096, 0, 3)]);
     for (wanted, addr) in
         [(512, Some(1)), (513, Some(2)), (1024, Some(2)), (2000, Some(3)), (5000, None)]
     {
-        let found = lane.first_fit(&arena, wanted).map(|(_, id)| arena[id].addr.0);
+        let found = list.first_fit(&arena, wanted).map(|(_, id)| arena[id].addr.0);
         assert_eq!(found, addr, "{wanted}");
     }
 }
@@ -55,49 +54,48 @@ fn the_first_fit_is_the_smallest_that_holds_the_request() {
 #[test]
 fn streams_follow_each_other_in_their_order() {
     let (arena, ids) = arena(&[(1, 0, 3), (9, 0, 1), (5, 0, 2)]);
-    let (mut pools, half) = (Pools::new(), Pools::index(None, true));
+    let (mut lists, pool) = (FreeLists::new(), PoolIndex::new(None, true));
     for (stream, id) in [32, 0, 16].into_iter().zip(ids) {
-        let lane = pools.lane_for_segment(half, Stream(stream));
-        assert_eq!(pools.lane_for_segment(half, Stream(stream)), lane, "a stream has one lane");
-        pools[lane].insert(&arena, id);
+        let list = lists.begin_segment(pool, Stream(stream));
+        assert_eq!(lists.begin_segment(pool, Stream(stream)), list, "a stream has one list");
+        lists[list].insert(&arena, id);
     }
-    assert_eq!(addresses(&arena, pools.free(half)), [1, 2, 3]);
-    assert!(pools.lane(half, Stream(7)).is_none(), "a stream without blocks");
+    assert_eq!(addresses(&arena, lists.free(pool)), [1, 2, 3]);
+    assert!(lists.find(pool, Stream(7)).is_none(), "a stream without blocks");
 }
 
-/// More streams than a scan goes through; some end and others take their lanes.
+/// More streams than a scan goes through; some end and others take their free lists.
 #[test]
-fn a_stream_has_a_lane_as_long_as_it_has_a_segment() {
-    let (mut pools, half) = (Pools::new(), Pools::index(None, false));
-    let lanes: Vec<_> =
-        (0..100).map(|stream| pools.lane_for_segment(half, Stream(stream))).collect();
-    for (stream, lane) in (0..).zip(&lanes) {
-        assert_eq!(pools.lane(half, Stream(stream)), Some(*lane));
-        assert_eq!((pools[*lane].stream, pools[*lane].pool), (Stream(stream), half));
+fn a_stream_has_a_list_as_long_as_it_has_a_segment() {
+    let (mut lists, pool) = (FreeLists::new(), PoolIndex::new(None, false));
+    let ids: Vec<_> = (0..100).map(|stream| lists.begin_segment(pool, Stream(stream))).collect();
+    for (stream, list) in (0..).zip(&ids) {
+        assert_eq!(lists.find(pool, Stream(stream)), Some(*list));
+        assert_eq!((lists[*list].stream, lists[*list].pool), (Stream(stream), pool));
     }
-    assert_eq!(pools.lane_for_segment(half, Stream(7)), lanes[7], "one more segment");
-    for lane in &lanes {
-        pools.drop_segment(*lane);
+    assert_eq!(lists.begin_segment(pool, Stream(7)), ids[7], "one more segment");
+    for list in &ids {
+        lists.end_segment(*list);
     }
-    let left: Vec<_> = pools.lanes(half).map(|lane| lane.stream).collect();
+    let left: Vec<_> = lists.of(pool).map(|list| list.stream).collect();
     assert_eq!(left, [Stream(7)]);
-    let held = (0..100).filter(|stream| pools.lane(half, Stream(*stream)).is_some());
+    let held = (0..100).filter(|stream| lists.find(pool, Stream(*stream)).is_some());
     assert!(held.eq([7]));
-    let again = pools.lane_for_segment(half, Stream(500));
-    assert!(lanes.contains(&again) && again != lanes[7], "memory of a lane that ended");
-    assert_eq!(pools.lane(half, Stream(500)), Some(again));
+    let again = lists.begin_segment(pool, Stream(500));
+    assert!(ids.contains(&again) && again != ids[7], "memory of a list that ended");
+    assert_eq!(lists.find(pool, Stream(500)), Some(again));
 }
 
 #[test]
 fn unmapped_blocks_are_in_address_order() {
     let (_, ids) = arena(&[(1, 0, 9), (1, 0, 5), (1, 0, 7)]);
-    let mut lane = empty();
+    let mut list = empty();
     for (addr, id) in [9, 5, 7].into_iter().zip(&ids) {
-        lane.insert_unmapped(Addr(addr), *id);
+        list.insert_unmapped(Addr(addr), *id);
     }
-    assert_eq!(lane.unmapped().collect::<Vec<_>>(), [ids[1], ids[2], ids[0]]);
-    lane.remove_unmapped(Addr(7), ids[2]);
-    assert_eq!(lane.unmapped().collect::<Vec<_>>(), [ids[1], ids[0]]);
+    assert_eq!(list.unmapped().collect::<Vec<_>>(), [ids[1], ids[2], ids[0]]);
+    list.remove_unmapped(Addr(7), ids[2]);
+    assert_eq!(list.unmapped().collect::<Vec<_>>(), [ids[1], ids[0]]);
 }
 
 #[test]
@@ -143,21 +141,21 @@ proptest! {
             .map(|(at, (size, rank))| (bytes(size), rank, 512 * at as u64))
             .collect();
         let (mut arena, ids) = arena(&blocks);
-        let (mut lane, mut sorted) = (empty(), Vec::<BlockId>::new());
+        let (mut list, mut sorted) = (empty(), Vec::<BlockId>::new());
         for op in ops {
             match op {
                 Op::Insert(at) if !sorted.contains(&ids[at]) => {
-                    lane.insert(&arena, ids[at]);
+                    list.insert(&arena, ids[at]);
                     sorted.push(ids[at]);
                 }
                 Op::Remove(at) if sorted.contains(&ids[at]) => {
-                    lane.remove(&arena, ids[at]);
+                    list.remove(&arena, ids[at]);
                     sorted.retain(|id| *id != ids[at]);
                 }
                 Op::Resize(at, size) if sorted.contains(&ids[at]) => {
-                    let place = lane.find(&arena, ids[at]);
+                    let place = list.find(&arena, ids[at]);
                     arena[ids[at]].size_bytes = bytes(size);
-                    lane.settle(&arena, place, ids[at]);
+                    list.settle(&arena, place, ids[at]);
                 }
                 _ => {}
             }
@@ -165,13 +163,13 @@ proptest! {
                 let block = &arena[*id];
                 (block.size_bytes, block.segment_rank, block.addr)
             });
-            prop_assert_eq!(lane.iter().collect::<Vec<_>>(), sorted.clone());
+            prop_assert_eq!(list.iter().collect::<Vec<_>>(), sorted.clone());
             for size in &wanted {
                 let size_bytes = bytes(*size);
                 let at = sorted.partition_point(|id| arena[*id].size_bytes < size_bytes);
-                let found = lane.first_fit(&arena, size_bytes);
+                let found = list.first_fit(&arena, size_bytes);
                 prop_assert_eq!(found.map(|found| found.1), sorted.get(at).copied());
-                let next = found.and_then(|(place, _)| lane.after(place));
+                let next = found.and_then(|(place, _)| list.after(place));
                 prop_assert_eq!(next.map(|next| next.1), sorted.get(at + 1).copied());
             }
         }

@@ -10,7 +10,7 @@ use hashbrown::HashSet;
 use events::Stream;
 
 use super::Heap;
-use crate::block::BlockId;
+use crate::arena::BlockId;
 use device::{Capture, Device, DeviceError, GraphNode};
 use events::Recorder;
 
@@ -21,7 +21,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(false);
         }
         let users = self.pending.uses.get(&id).cloned().unwrap_or_default();
-        for stream in core::iter::once(self.stream_of(id)).chain(users.streams) {
+        for stream in core::iter::once(self.blocks.stream_of(id)).chain(users.streams) {
             if self.stream_in_capture(stream)? {
                 return Ok(true);
             }
@@ -65,7 +65,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let (safe, held) =
             core::mem::take(&mut self.pending.held).into_iter().partition(|(id, nodes)| {
                 !nodes.is_empty()
-                    && self.stream_of(*id) == stream
+                    && self.blocks.stream_of(*id) == stream
                     && nodes.iter().all(|node| passed.contains(node))
             });
         self.pending.held = held;
@@ -80,7 +80,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn free_held_blocks_of(&mut self, private: usize) {
         let (done, held) =
             core::mem::take(&mut self.pending.held).into_iter().partition(|(id, _)| {
-                self.pool_of(*id).private() == Some(private) && self.pending.only_captured_uses(*id)
+                self.blocks.pool_of(*id).private() == Some(private)
+                    && self.pending.only_captured_uses(*id)
             });
         self.pending.held = held;
         self.complete_held(done);
@@ -118,7 +119,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The nodes after which nothing in the graph uses the block; `None` if a stream that used it does not capture.
     pub(super) fn last_uses_in_graph(&mut self, id: BlockId) -> Option<Vec<GraphNode>> {
-        let own = self.stream_of(id);
+        let own = self.blocks.stream_of(id);
         let others = self.pending.uses.get(&id).cloned().unwrap_or_default();
         let mut nodes = Vec::new();
         for stream in core::iter::once(own).chain(others.streams) {

@@ -1,0 +1,404 @@
+//! One cache hit and one free, from top to bottom: round, choose the pool, best fit, split, hand out; find, merge, put
+//! back. What a miss does is in `grow.rs`, what a free that other streams delay does in `pending.rs`.
+//!
+//! Every step is inlined into the call of the C ABI. Other callers share one copy, through the functions at the end.
+#![allow(clippy::inline_always, reason = "the hot path is one function")]
+
+use events::{Addr, Event, StackId, Stream};
+
+use super::{AllocError, Heap, HeapError, Miss, Request};
+use crate::arena::BlockId;
+use crate::blocks::Blocks;
+use crate::free_list::{FreeList, Place};
+use crate::pool::PoolIndex;
+use crate::size;
+use crate::stats::{InactiveChange, Pieces};
+use device::Device;
+use events::Recorder;
+
+/// A request after rounding (`AllocParams`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AllocParams {
+    pub(super) requested_bytes: u64,
+    pub(super) size_bytes: u64,
+    pub(super) stream: Stream,
+    pub(super) pool: PoolIndex,
+    /// Whether this request may be served from, and grow, expandable segments.
+    pub(super) expandable: bool,
+    /// Whether a real graph capture holds back whatever waits or frees.
+    pub(super) in_capture: bool,
+}
+
+/// A free block that serves a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) id: BlockId,
+    pub(super) size_bytes: u64,
+    /// Its place in the free list of the pool; `None` for a new segment, which is in no list.
+    pub(super) place: Option<Place>,
+}
+
+/// One allocation.
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Serves the request from the cache. A miss goes on with [`malloc_growing`](Self::malloc_growing); a caller that
+    /// has free-memory callbacks runs them in between, without the lock.
+    ///
+    /// # Errors
+    /// When the device fails.
+    #[inline]
+    pub fn malloc_cached(&mut self, request: &Request) -> Result<Result<Addr, Miss>, AllocError> {
+        assert!(request.requested_bytes > 0, "an allocation has a size");
+        self.stack = request.stack;
+        if request.requested_bytes >= size::MAX_REQUEST_BYTES {
+            return Err(AllocError::TooLarge { requested_bytes: request.requested_bytes });
+        }
+        let in_capture = self.in_capture(request.pool, request.stream)?;
+        if in_capture {
+            if self.config.graph_capture_record_stream_reuse {
+                self.free_safe_blocks_in_capture(request.stream)?;
+            }
+        } else if self.pending.awaits_streams() {
+            self.process_events()?;
+        }
+        let params = self.round(request, in_capture);
+        Ok(match self.best_fit(&params) {
+            Some(candidate) => Ok(self.hand_out(candidate, &params)),
+            None => Err(Miss(*request)),
+        })
+    }
+
+    /// Rounds the size and chooses the pool.
+    #[inline(always)]
+    fn round(&self, request: &Request, in_capture: bool) -> AllocParams {
+        let size_bytes = size::round(request.requested_bytes, &self.config);
+        let private = self.private_pool_for(request.pool, request.stream);
+        let own_source = private.is_some_and(|slot| self.pools.get(slot).source.is_some());
+        AllocParams {
+            requested_bytes: request.requested_bytes,
+            size_bytes,
+            stream: request.stream,
+            pool: PoolIndex::new(private, size::is_small(size_bytes)),
+            expandable: self.config.expandable_segments && !own_source,
+            in_capture,
+        }
+    }
+
+    /// The best fitting free block of the pool and stream (`get_free_block`).
+    #[inline(always)]
+    fn best_fit(&mut self, params: &AllocParams) -> Option<Candidate> {
+        if self.collects_garbage() {
+            self.blocks.lists[params.pool].search_count += 1;
+        }
+        let list = &self.blocks.lists[self.blocks.lists.find(params.pool, params.stream)?];
+        let mut fit = list.first_fit(&self.blocks.arena, params.size_bytes)?;
+        if self.blocks[fit.1].range.is_some() {
+            fit = self.blocks.best_expandable_fit(list, fit, params.expandable)?;
+        }
+        let (place, id) = fit;
+        let size_bytes = self.blocks[id].size_bytes;
+        let serves = size::may_serve(size_bytes, params.size_bytes, &self.config);
+        serves.then_some(Candidate { id, size_bytes, place: Some(place) })
+    }
+
+    /// Makes a free block the caller's: splits, counts, records (`alloc_found_block`).
+    #[inline(always)]
+    fn hand_out(&mut self, candidate: Candidate, params: &AllocParams) -> Addr {
+        let rest_bytes = candidate.size_bytes - params.size_bytes;
+        self.hand_out_part(candidate, params, self.should_split(rest_bytes, params))
+    }
+
+    /// Whether the rest of a block is cut off and stays free (`should_split`).
+    #[inline(always)]
+    fn should_split(&self, rest_bytes: u64, params: &AllocParams) -> bool {
+        if !self.pools.no_split.is_empty()
+            && self.pools.no_split.contains(self.pools.id_of(params.pool))
+        {
+            return false;
+        }
+        let is_small_or_expandable = params.pool.is_small() || params.expandable;
+        size::is_split(params.size_bytes, rest_bytes, is_small_or_expandable, &self.config)
+    }
+
+    /// Hands out the block's front, or all of it.
+    #[inline(always)]
+    fn hand_out_part(&mut self, candidate: Candidate, params: &AllocParams, splits: bool) -> Addr {
+        let is_small = params.pool.is_small();
+        let block = &self.blocks[candidate.id];
+        let (addr, was_split) = (block.addr, block.is_split());
+        // Expandable segments are always split; PyTorch does not count their pieces.
+        let is_counted = block.range.is_none();
+        let rest_bytes = candidate.size_bytes - params.size_bytes;
+        let (id, size_bytes) = if splits {
+            if is_counted && was_split {
+                let removed = Pieces { count: 0, size_bytes: params.size_bytes };
+                self.stats.on_inactive_split(is_small, InactiveChange::removed(removed));
+            } else if is_counted {
+                let added = Pieces { count: 1, size_bytes: rest_bytes };
+                self.stats.on_inactive_split(is_small, InactiveChange::added(added));
+            }
+            (self.blocks.take_front(candidate, params, self.stack), params.size_bytes)
+        } else {
+            if is_counted && was_split {
+                let removed = Pieces { count: 1, size_bytes: candidate.size_bytes };
+                self.stats.on_inactive_split(is_small, InactiveChange::removed(removed));
+            }
+            (self.blocks.take_whole(candidate, params, self.stack), candidate.size_bytes)
+        };
+        self.blocks.addresses.insert(&self.blocks.arena, addr, id);
+
+        self.stats.on_alloc(is_small, size_bytes, params.requested_bytes);
+        if self.is_oversize(size_bytes) {
+            self.stats.rare.oversize_allocations.increase(1);
+        }
+        let event = Event::Alloc {
+            addr,
+            requested_bytes: params.requested_bytes,
+            size_bytes,
+            stream: params.stream,
+            pool: self.pools.id_of(params.pool),
+        };
+        self.record_block(id, event);
+        addr
+    }
+}
+
+/// One free.
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Gives memory back. It is reusable at once on its own stream; if other streams used it, once they are done.
+    ///
+    /// # Errors
+    /// [`AllocError::Heap`] for an address that is not handed out, the heap unchanged; [`AllocError::Device`] when no
+    /// event could be recorded, the block then waits for the next flush.
+    #[inline]
+    pub fn free(&mut self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
+        let id = self.take_address(addr)?;
+        let is_pending = self.begin_free(id, stack, false);
+        if is_pending {
+            return self.await_other_streams(id);
+        }
+        self.finish_free(id);
+        Ok(())
+    }
+
+    /// Finds the block of an address and takes the address out of the table.
+    #[inline(always)]
+    pub(super) fn take_address(&mut self, addr: Addr) -> Result<BlockId, HeapError> {
+        let id = self.blocks.addresses.remove(&self.blocks.arena, addr);
+        id.ok_or(HeapError::UnknownPointer { addr })
+    }
+
+    /// Ends the caller's use of a block. Returns whether other streams still use it: the free is complete later.
+    #[inline(always)]
+    fn begin_free(&mut self, id: BlockId, stack: StackId, is_deferred: bool) -> bool {
+        self.stack = stack;
+        let block = &mut self.blocks[id];
+        let pending = block.used_by_others | is_deferred;
+        assert!(block.allocated, "the address table holds allocated blocks");
+        block.allocated = false;
+        let (addr, size_bytes, requested_bytes) =
+            (block.addr, block.size_bytes, block.requested_bytes);
+        let is_small = self.blocks.pool_of(id).is_small();
+        self.stats.on_free_requested(is_small, size_bytes);
+        if pending {
+            self.stats.on_wait(is_small, size_bytes);
+        }
+        self.record_block(id, Event::Free { addr, requested_bytes, size_bytes, pending });
+        if self.is_oversize(size_bytes) {
+            self.stats.rare.oversize_allocations.decrease(1);
+        }
+        pending
+    }
+
+    /// Makes a block reusable: merges it with its free neighbours into its pool (`free_block`).
+    #[inline(always)]
+    fn finish_free(&mut self, id: BlockId) {
+        let block = self.blocks[id];
+        assert!(block.is_idle(), "a reusable block is idle");
+        let is_small = self.blocks.pool_of(id).is_small();
+        let (merged, removed) = self.blocks.put_back(id);
+        if block.is_split() && block.range.is_none() {
+            let merged = &self.blocks[merged];
+            let is_piece = merged.is_split();
+            let added = if is_piece { Pieces::one(merged.size_bytes) } else { Pieces::default() };
+            self.stats.on_inactive_split(is_small, InactiveChange { added, removed });
+        }
+        self.stats.on_free_completed(is_small, block.requested_bytes);
+    }
+}
+
+/// The blocks' part of both.
+impl Blocks {
+    /// Takes all of a free block out of its list and hands it out.
+    #[inline(always)]
+    fn take_whole(
+        &mut self,
+        candidate: Candidate,
+        params: &AllocParams,
+        stack: StackId,
+    ) -> BlockId {
+        let block = &mut self.arena[candidate.id];
+        block.allocated = true;
+        block.requested_bytes = params.requested_bytes;
+        block.stack = stack;
+        if let Some(place) = candidate.place {
+            self.lists[block.list].take(place);
+        }
+        candidate.id
+    }
+
+    /// Cuts the wanted size off the front of a free block and hands it out; the rest keeps its place in the list where
+    /// the order allows it.
+    #[inline(always)]
+    fn take_front(
+        &mut self,
+        candidate: Candidate,
+        params: &AllocParams,
+        stack: StackId,
+    ) -> BlockId {
+        let search_count = self.lists[params.pool].search_count as u32;
+        let handed = (params.requested_bytes, stack);
+        let front = self.arena.split(candidate.id, params.size_bytes, handed, search_count);
+        let list = &mut self.lists[self.arena[candidate.id].list];
+        match candidate.place {
+            Some(place) => list.settle(&self.arena, place, candidate.id),
+            None => list.insert(&self.arena, candidate.id),
+        }
+        front
+    }
+
+    /// Enters a block into its free list, merged with its free neighbours. Returns what is free there now, and the free
+    /// pieces that went into it. A neighbour is what remains, so that the list has nothing to do unless the order
+    /// changes.
+    #[inline(always)]
+    fn put_back(&mut self, id: BlockId) -> (BlockId, Pieces) {
+        let Self { arena, lists, .. } = self;
+        let block = arena[id];
+        let search_count = lists[lists[block.list].pool].search_count as u32;
+        let is_free = |id: &BlockId| arena[*id].is_idle() & arena[*id].mapped;
+        let (prev, next) = (block.prev.filter(is_free), block.next.filter(is_free));
+        let list = &mut lists[block.list];
+        let mut removed = Pieces::default();
+        let whole = match (prev, next) {
+            (None, None) => {
+                list.insert(arena, id);
+                id
+            }
+            (Some(prev), next) => {
+                removed = Pieces::one(arena[prev].size_bytes);
+                if let Some(next) = next {
+                    removed = Pieces {
+                        count: 2,
+                        size_bytes: removed.size_bytes + arena[next].size_bytes,
+                    };
+                    list.remove(arena, next);
+                    arena.join(id, next);
+                }
+                let place = list.find(arena, prev);
+                arena.join(prev, id);
+                list.settle(arena, place, prev);
+                prev
+            }
+            (None, Some(next)) => {
+                removed = Pieces::one(arena[next].size_bytes);
+                let place = list.find(arena, next);
+                arena.join_ahead(id, next);
+                list.settle(arena, place, next);
+                next
+            }
+        };
+        let merged = &mut arena[whole];
+        merged.requested_bytes = block.requested_bytes;
+        merged.search_count_at_free = search_count;
+        (whole, removed)
+    }
+
+    /// The best fit where the first is part of an expandable segment.
+    fn best_expandable_fit(
+        &self,
+        list: &FreeList,
+        first: (Place, BlockId),
+        may_expand: bool,
+    ) -> Option<(Place, BlockId)> {
+        let (mut place, mut id) = first;
+        loop {
+            let next = list.after(place);
+            let is_expandable = self[id].range.is_some();
+            if may_expand {
+                // A block at a growable tail counts as large as it can become, so a block that is complete wins.
+                let is_better = |next: &(Place, BlockId)| {
+                    self.expandable_bytes(next.1) < self.expandable_bytes(id)
+                };
+                match next.filter(|next| is_expandable && is_better(next)) {
+                    Some(next) => (place, id) = next,
+                    None => return Some((place, id)),
+                }
+            } else if is_expandable {
+                // Expandable segments were switched off: only other segments serve.
+                (place, id) = next?;
+            } else {
+                return Some((place, id));
+            }
+        }
+    }
+
+    /// A block's size with the unmapped addresses behind it.
+    fn expandable_bytes(&self, id: BlockId) -> u64 {
+        let block = &self[id];
+        let room = block.next.map_or(0, |next| {
+            let next = &self[next];
+            if next.mapped { 0 } else { next.size_bytes }
+        });
+        block.size_bytes + room
+    }
+}
+
+/// The same steps for all other callers, once.
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// [`round`](Self::round) off the hot path.
+    #[inline(never)]
+    pub(super) fn params(&self, request: &Request, in_capture: bool) -> AllocParams {
+        self.round(request, in_capture)
+    }
+
+    /// [`best_fit`](Self::best_fit) off the hot path.
+    #[inline(never)]
+    pub(super) fn search(&mut self, params: &AllocParams) -> Option<Candidate> {
+        self.best_fit(params)
+    }
+
+    /// [`hand_out_part`](Self::hand_out_part) off the hot path; without `splits`, as the settings want it.
+    #[inline(never)]
+    pub(super) fn serve(
+        &mut self,
+        candidate: Candidate,
+        params: &AllocParams,
+        splits: Option<bool>,
+    ) -> Addr {
+        let rest_bytes = candidate.size_bytes - params.size_bytes;
+        let splits = splits.unwrap_or_else(|| self.should_split(rest_bytes, params));
+        self.hand_out_part(candidate, params, splits)
+    }
+
+    /// [`free`](Self::free) off the hot path.
+    #[inline(never)]
+    pub(super) fn give_back(&mut self, addr: Addr, stack: StackId) -> Result<(), AllocError> {
+        let id = self.take_address(addr)?;
+        if self.end_use(id, stack, false) {
+            return self.await_other_streams(id);
+        }
+        self.make_reusable(id);
+        Ok(())
+    }
+
+    /// [`begin_free`](Self::begin_free) off the hot path.
+    #[inline(never)]
+    pub(super) fn end_use(&mut self, id: BlockId, stack: StackId, is_deferred: bool) -> bool {
+        self.begin_free(id, stack, is_deferred)
+    }
+
+    /// [`finish_free`](Self::finish_free) off the hot path.
+    #[inline(never)]
+    pub(super) fn make_reusable(&mut self, id: BlockId) {
+        self.finish_free(id);
+    }
+}
