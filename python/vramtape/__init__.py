@@ -19,7 +19,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._ask import Error
+    from ._query import Error
     from ._install import InstallError, NoCuda, active_route, install, observe
     from ._lab import (
         check,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Each public name and its module.
 _MODULES = {
-    "_ask": ("Error",),
+    "_query": ("Error",),
     "_install": ("InstallError", "NoCuda", "active_route", "install", "observe"),
     "_lab": (
         "check",

@@ -35,7 +35,7 @@ def load_simcuda():
     """
     assert "torch" not in sys.modules, "the simulated driver has to be loaded before torch"
     libraries = [ctypes.CDLL(os.path.join(SIMCUDA, name), mode=ctypes.RTLD_GLOBAL) for name in SIMCUDA_NAMES]
-    runpy.run_path(os.path.join(ROOT, "python", "vramtape", "_settle.py"))["watch"]()
+    runpy.run_path(os.path.join(ROOT, "python", "vramtape", "_autograd_shutdown.py"))["watch"]()
     return libraries
 
 

@@ -3,8 +3,8 @@
 mod advisories;
 mod asan;
 mod browser;
-mod lanes;
 mod package;
+mod parallel;
 mod rings;
 mod rust;
 mod scripts;

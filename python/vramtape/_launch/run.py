@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn, Optional
 
 from .. import _runtime, _tape
-from .._ask import Error
+from .._query import Error
 from .._text import Parser
 from ..routes import ALL
 from . import simulated, tapes

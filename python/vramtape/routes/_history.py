@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from .. import _runtime, _tape, _text
-from .._ask import ask
+from .._query import query
 from .._launch import tapes
 from . import Unavailable
 
@@ -62,7 +62,7 @@ def _make_tape(torch: Any, tape: str, is_replaced: bool) -> None:
             total_bytes, fraction = torch.cuda.mem_get_info()[1], torch.cuda.get_per_process_memory_fraction()
             meta.write_text(json.dumps({"device_total_bytes": total_bytes, "fraction": fraction}))
             path = Path(tape if is_replaced else _tape.claim(tape))
-            ask(["import", "--json", "--force", "--meta", meta, "-o", path, "--", snapshot], None, None)
+            query(["import", "--json", "--force", "--meta", meta, "-o", path, "--", snapshot], None, None)
         if path != Path(tape):
             _text.warn(f"vramtape: the tape is {path}: {tape} exists", stacklevel=1)
         tapes.note(str(path))

@@ -1,4 +1,4 @@
-"""Runs stories under PyTorch's own allocator or under a route of vramtape, and prints PyTorch's results as JSON."""
+"""Runs scenarios under PyTorch's own allocator or under a route of vramtape, and prints PyTorch's results as JSON."""
 
 import gc
 import json
@@ -381,9 +381,9 @@ def errors(tell):
 
 if __name__ == "__main__":
     results = {}
-    for story in sys.argv[2:]:
-        name, *arguments = story.split()
-        globals()[name](results.setdefault(story, {}), *arguments)
+    for scenario in sys.argv[2:]:
+        name, *arguments = scenario.split()
+        globals()[name](results.setdefault(scenario, {}), *arguments)
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
