@@ -19,7 +19,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._query import Error
     from ._install import InstallError, NoCuda, active_route, install, observe
     from ._lab import (
         check,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         waste,
     )
     from ._profile import profile
+    from ._query import Error
     from .marks import mark, step
     from .monitor import (
         Monitor,

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable
 from typing import Any, Optional, Union
 
-from ._query import Progress, query
 from ._library import Text
+from ._query import Progress, query
 
 Run = Union[str, bytes, "os.PathLike[str]"]
 Runs = Union[Run, Iterable[Run]]

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar, Union
 
 from . import _device, _runtime, _text
-from ._query import query
 from ._device import Device
 from ._files import whole
+from ._query import query
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Path = Union[str, "os.PathLike[str]"]

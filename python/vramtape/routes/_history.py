@@ -7,7 +7,6 @@ that records a history of its own decides what is in it.
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import tempfile
 from multiprocessing import util
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from .. import _runtime, _tape, _text
-from .._query import query
 from .._launch import tapes
+from .._query import query
 from . import Unavailable
 
 # 140 bytes each, and at the end a dict of Python's for each. Of a longer run the tape has the last ones.

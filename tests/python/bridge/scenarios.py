@@ -3,10 +3,9 @@
 import gc
 import json
 import sys
-import time
 
+import limits
 from begin import HAS_POOLS, MIB, churn, empty, numbers, segments, torch, traces
-from limits import fraction, latched, out_of_memory, rejections
 
 
 def statistics(tell):
@@ -383,7 +382,8 @@ if __name__ == "__main__":
     results = {}
     for scenario in sys.argv[2:]:
         name, *arguments = scenario.split()
-        globals()[name](results.setdefault(scenario, {}), *arguments)
+        function = globals().get(name) or getattr(limits, name)
+        function(results.setdefault(scenario, {}), *arguments)
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
