@@ -7,7 +7,7 @@ use crate::torch;
 pub(crate) struct Requirements {
     /// The environment's name.
     pub(crate) name: &'static str,
-    /// The packages, `name==version`; each is imported under its name.
+    /// The packages, `name==version`; each is imported under its name, with `_` for `-`.
     pub(crate) pins: &'static [&'static str],
     /// The environment that this one extends: it has the same Python and finds the same packages.
     pub(crate) on: Option<&'static Requirements>,
@@ -26,6 +26,17 @@ pub(crate) struct Requirements {
 pub(crate) static PACKAGE: Requirements = Requirements {
     name: "package",
     pins: &["hatchling==1.27.0", "auditwheel==6.8.2", "ray==2.60.0", "pyarrow==26.0.1"],
+    on: None,
+    headers: None,
+    python_min: 10,
+    python_max: 14,
+    disk_gib: 1,
+};
+
+/// The checkers of Python, C and C++ code.
+pub(crate) static LINTERS: Requirements = Requirements {
+    name: "linters",
+    pins: &["ruff==0.17.6", "mypy==2.4.1", "clang-format==23.1.5"],
     on: None,
     headers: None,
     python_min: 10,

@@ -55,7 +55,12 @@ impl Venv {
 
     /// Its interpreter.
     pub(crate) fn python(&self) -> PathBuf {
-        self.folder.join("bin/python")
+        self.program("python")
+    }
+
+    /// A program of one of its packages.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
     }
 
     /// The folder that holds its packages.
@@ -83,9 +88,10 @@ impl Venv {
     /// Whether an environment without a stamp works and has the pinned versions.
     fn holds_what_it_should(&self) -> bool {
         let modules = self.modules();
+        let names = self.names().collect::<Vec<_>>().join(", ");
         let versions = format!(
             "import {modules}; from importlib.metadata import version\n\
-             for name in '{modules}'.split(', '): print(name + '==' + version(name))"
+             for name in '{names}'.split(', '): print(name + '==' + version(name))"
         );
         Command::new(self.python())
             .args(["-c", &versions])
@@ -95,8 +101,11 @@ impl Venv {
 
     /// The names under which the packages are imported.
     fn modules(&self) -> String {
-        let names = self.requirements.pins.iter().filter_map(|pin| Some(pin.split_once("==")?.0));
-        names.collect::<Vec<_>>().join(", ")
+        self.names().collect::<Vec<_>>().join(", ").replace('-', "_")
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.requirements.pins.iter().filter_map(|pin| Some(pin.split_once("==")?.0))
     }
 
     fn install(&self, all: &Path) -> Result<()> {
