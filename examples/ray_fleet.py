@@ -80,8 +80,10 @@ def text(answer):
     def mib(size_bytes):
         return f"{size_bytes / 2**20:.0f} MiB"
 
-    lines = [f"{rank}: {mib(report['peak_reserved_bytes'])} reserved, {report['num_ooms']} times out of memory"
-             for rank, report in answer["ranks"].items()]
+    lines = [
+        f"{rank}: {mib(report['peak_reserved_bytes'])} reserved, {report['num_ooms']} times out of memory"
+        for rank, report in answer["ranks"].items()
+    ]
     least, median, most = map(mib, answer["peak_reserved"].values())
     return "\n".join([*lines, f"worst: {answer['worst']}", f"reserved: {least} to {most}, median {median}"])
 

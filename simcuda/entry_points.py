@@ -67,7 +67,7 @@ def defined():
             continue
         text = source.read_text()
         names.update(re.findall(r"\bfn (\w+)\(", text))
-        for block in re.findall(r"^(?:operations|accepted|unsupported)! \{(.*?)^\}", text, re.S | re.M):
+        for block in re.findall(r"^(?:operations|accepted|unsupported)! \{(.*?)^\}", text, re.DOTALL | re.MULTILINE):
             names.update(block.split())
     return names
 
@@ -86,7 +86,7 @@ def missing(venvs):
 
 
 def check(venv):
-    listed = set(re.findall(r"^    (\w+)$", OUT.read_text(), re.M))
+    listed = set(re.findall(r"^    (\w+)$", OUT.read_text(), re.MULTILINE))
     unlisted = {name for names in missing([venv]).values() for name in names} - listed
     if unlisted:
         sys.exit(f"{venv}: not in {OUT}: {', '.join(sorted(unlisted))}; write the list anew")

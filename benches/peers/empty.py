@@ -93,9 +93,7 @@ def main():
     if options.child:
         return child(options.child)
     times = turns.medians(os.path.abspath(__file__), SUBJECTS, dict.fromkeys((*PAIRS, STEP), options.rounds))
-    ratios = {
-        name: {what: ns / times["pytorch"][what] for what, ns in taken.items()} for name, taken in times.items()
-    }
+    ratios = {name: {what: ns / times["pytorch"][what] for what, ns in taken.items()} for name, taken in times.items()}
     if options.json:
         print(json.dumps({"rounds": options.rounds, "ns": times, "ratios": ratios}, indent=2))
     else:

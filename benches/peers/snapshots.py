@@ -22,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "tests", "python"))
 
-import harness  # noqa: E402
+import harness
 
 IMPORT = os.environ.get("VRAMTAPE_IMPORT", os.path.join(harness.BUILT, "import"))
 SUBJECTS = ("pickle.load", "pickle.load, _memory_viz stats", "pickle.load, _memory_viz trace", "vramtape")

@@ -19,7 +19,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._ask import Error
     from ._install import InstallError, NoCuda, active_route, install, observe
     from ._lab import (
         compare,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         waste,
     )
     from ._profile import profile
+    from ._query import Error
     from .marks import mark, step
     from .monitor import (
         Monitor,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # Each public name and its module.
 _MODULES = {
-    "_ask": ("Error",),
+    "_query": ("Error",),
     "_install": ("InstallError", "NoCuda", "active_route", "install", "observe"),
     "_lab": (
         "compare",

@@ -98,7 +98,7 @@ def _watch_new_optimizers() -> None:
         _optimizers.add(self)
         _is_new = True
 
-    torch.optim.Optimizer.add_param_group = watched  # type: ignore[method-assign]
+    torch.optim.Optimizer.add_param_group = watched
 
 
 def _watch_engine() -> None:
@@ -121,7 +121,7 @@ def _watch_engine() -> None:
             _depth.inside = False
             marks.record(marks.PHASE, "forward")
 
-    torch.autograd._engine_run_backward = watched  # type: ignore[assignment]
+    torch.autograd._engine_run_backward = watched
 
 
 def _watch_ranges() -> None:
@@ -139,8 +139,8 @@ def _watch_ranges() -> None:
         marks.record(marks.RANGE_END, self.name)
         return leave(self, *raised)
 
-    kind.__enter__ = entered  # type: ignore[method-assign]
-    kind.__exit__ = left  # type: ignore[method-assign]
+    kind.__enter__ = entered
+    kind.__exit__ = left
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> Iterable[Any]:

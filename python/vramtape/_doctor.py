@@ -69,7 +69,7 @@ def _route() -> dict[str, Any]:
 
 
 def _torch() -> Optional[dict[str, Any]]:
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     if torch is None:
         return None
     return {"version": str(torch.__version__), "cuda": torch.version.cuda, "path": str(Path(torch.__file__).parent)}

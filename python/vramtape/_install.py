@@ -10,7 +10,7 @@ import threading
 import warnings
 from typing import Any, NoReturn, Optional
 
-from . import _conf, _end, _ring_only, _runtime, _settle, _tape, _text
+from . import _atexit, _autograd_shutdown, _conf, _ring_only, _runtime, _tape, _text
 from ._launch import tapes
 from .routes import ALL, REPLACING, Unavailable
 
@@ -73,10 +73,10 @@ def install(route: Optional[str] = None, *, tape: Optional[_tape.Path] = None, c
         except BaseException:
             _conf.restore(before)
             raise
-        _end.watch()
+        _atexit.watch()
         _ring_only.watch()
-        _end.watch_exception()  # Registered last, so that it runs first.
-        _settle.watch()
+        _atexit.watch_exception()  # Registered last, so that it runs first.
+        _autograd_shutdown.watch()
         _mark()
         return _active
 

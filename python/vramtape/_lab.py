@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable
 from typing import Any, Optional, Union
 
-from ._ask import Progress, ask
 from ._library import Text
+from ._query import Progress, query
 
 Run = Union[str, bytes, "os.PathLike[str]"]
 Runs = Union[Run, Iterable[Run]]
@@ -55,7 +55,7 @@ def replay(
     """
     machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     settings = [*_flags("strategy", strategy), *_flags("config", config)]
-    return ask(["replay", *settings, *machine, *_runs(run)], threads, progress)
+    return query(["replay", *settings, *machine, *_runs(run)], threads, progress)
 
 
 def compare(
@@ -86,7 +86,7 @@ def compare(
     """
     machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     settings = [*_flags("strategy", strategy), *_flags("config", config)]
-    return ask(["compare", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
+    return query(["compare", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
 
 def waste(
@@ -116,7 +116,7 @@ def waste(
     """
     machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("points", points)]
-    return ask(["waste", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
+    return query(["waste", *settings, *machine, *_runs(runs, keep_going)], threads, progress)
 
 
 def fit(
@@ -149,7 +149,7 @@ def fit(
     """
     machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("gpu", gpu)]
-    return ask(["fit", *settings, *_flags("checks", checks), *machine, *_runs(runs, keep_going)], threads, progress)
+    return query(["fit", *settings, *_flags("checks", checks), *machine, *_runs(runs, keep_going)], threads, progress)
 
 
 def tune(
@@ -175,7 +175,7 @@ def tune(
     The others are those of :func:`compare`.
     """
     machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
-    return ask(["tune", *_flags("lines", lines), *machine, *_runs(runs, keep_going)], threads, progress)
+    return query(["tune", *_flags("lines", lines), *machine, *_runs(runs, keep_going)], threads, progress)
 
 
 def info(run: Run, progress: Progress = None, *, trust_factor: Optional[int] = None) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def info(run: Run, progress: Progress = None, *, trust_factor: Optional[int] = N
 
     :param trust_factor: as for :func:`replay`
     """
-    return ask(["info", *_flags("trust-factor", trust_factor), *_runs(run)], 1, progress)
+    return query(["info", *_flags("trust-factor", trust_factor), *_runs(run)], 1, progress)
 
 
 def edit(
@@ -208,7 +208,7 @@ def edit(
     given = [edits] if isinstance(edits, str) else list(edits or ())
     flags = [*_paths("output", output), *_paths("meta", meta), *_switch("force", force)]
     flags += _flags("trust-factor", trust_factor)
-    return ask(["edit", *flags, *_runs(run), *given], 1, progress)
+    return query(["edit", *flags, *_runs(run), *given], 1, progress)
 
 
 def import_run(
@@ -228,7 +228,7 @@ def import_run(
     """
     flags = [*_paths("output", output), *_paths("meta", meta), *_switch("force", force)]
     flags += _flags("trust-factor", trust_factor)
-    return ask(["import", *flags, *_runs(file)], 1, progress)
+    return query(["import", *flags, *_runs(file)], 1, progress)
 
 
 def export(
@@ -267,7 +267,7 @@ def export(
     machine = _machine(device, capacity, meta, compat, empty_cache, False, edit, trust_factor)
     settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("points", points)]
     kind = [*_flags("table", table), *_flags("format", format), *_switch("force", force)]
-    return ask(["export", *_paths("output", output), *kind, *settings, *machine, *_runs(run)], threads, progress)
+    return query(["export", *_paths("output", output), *kind, *settings, *machine, *_runs(run)], threads, progress)
 
 
 def diff(
@@ -277,7 +277,7 @@ def diff(
 
     :param trust_factor: as for :func:`replay`
     """
-    return ask(["diff", *_flags("trust-factor", trust_factor), *_runs([expected, actual])], 1, progress)
+    return query(["diff", *_flags("trust-factor", trust_factor), *_runs([expected, actual])], 1, progress)
 
 
 def verify(
@@ -290,7 +290,7 @@ def verify(
     :param trust_factor: as for :func:`replay`
     """
     flags = [*_paths("meta", meta), *_flags("trust-factor", trust_factor)]
-    return ask(["verify", *flags, *_runs(run)], 1, progress)
+    return query(["verify", *flags, *_runs(run)], 1, progress)
 
 
 def recover(
@@ -312,7 +312,7 @@ def recover(
     """
     flags = [*_paths("output", output), *_paths("tape", tape), *_paths("folder", rings), *_switch("force", force)]
     named = [] if process is None else _runs(str(process) if isinstance(process, int) else process)
-    return ask(["recover", *flags, *(named or ["--json"])], 1, progress)
+    return query(["recover", *flags, *(named or ["--json"])], 1, progress)
 
 
 def _machine(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Union
 
 Text = Union[str, bytes, "os.PathLike[str]"]
 
 
-@lru_cache(maxsize=None)
+@cache
 def load() -> ctypes.CDLL:
     """The library beside this file, or the one that ``VRAMTAPE_LAB_LIBRARY`` names."""
     path = os.environ.get("VRAMTAPE_LAB_LIBRARY") or Path(__file__).with_name("libvramtape_lab.so")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar, Union
 
 from . import _device, _runtime, _text
-from ._ask import ask
 from ._device import Device
 from ._files import whole
+from ._query import query
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Path = Union[str, "os.PathLike[str]"]
@@ -172,7 +172,7 @@ class _Block:
             )
 
     def stats(self) -> dict[str, Any]:
-        found: list[dict[str, Any]] = ask(["info", "--json", "--", self._recorded()], 1, None)["devices"]
+        found: list[dict[str, Any]] = query(["info", "--json", "--", self._recorded()], 1, None)["devices"]
         return self._of_device(found)
 
     def save(self, path: _Path) -> None:
@@ -194,7 +194,7 @@ class _Block:
         named = _device.index(device)
         which = self.stats()["id"] if named is None else named
         flags = [f"--device={which}", "--html", path, "--force"]
-        ask(["compare", "--json", *flags, "--", self._recorded()], None, None)
+        query(["compare", "--json", *flags, "--", self._recorded()], None, None)
 
     def save_pickle(self, path: _Path) -> None:
         if Path(path).suffix in (".pickle", ".json"):
@@ -237,7 +237,7 @@ def export(tape: _Path, path: _Path) -> None:
 
     :raises vramtape.Error: when it cannot be written
     """
-    ask(["export", "--json", "--force", "-o", path, "--", tape], 1, None)
+    query(["export", "--json", "--force", "-o", path, "--", tape], 1, None)
 
 
 def _reason(error: Exception) -> str:

@@ -10,7 +10,7 @@ import ctypes
 import json
 import os
 import sys
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def path() -> Path:
     return Path(os.environ.get("VRAMTAPE_LIBRARY") or Path(__file__).with_name("libvramtape.so"))
 
 
-@lru_cache(maxsize=None)
+@cache
 def load() -> ctypes.CDLL:
     """The library, its symbols visible to what is loaded later: the bridge is linked against nothing of ours.
 

@@ -118,6 +118,7 @@ def through_c():
 
 def exceptions():
     """A capture while an exception is on its way changes nothing of it."""
+
     class Manager:
         def __enter__(self):
             return self
@@ -216,6 +217,7 @@ def child_of_a_fork():
 
 
 child_of_a_fork()
+
 
 # Daemon threads are in the middle of captures, and of new code, when the interpreter ends.
 def until_the_end():

@@ -36,6 +36,7 @@ def prebuild(folder):
     """The bridge for the torch of this Python, compiled now or by an earlier run."""
     sys.path.insert(0, str(ROOT / "python"))
     import torch
+
     from vramtape._bridge import library
 
     folder.mkdir()

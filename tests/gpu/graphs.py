@@ -18,7 +18,7 @@ def run(simulated):
         model, x = model_and_input(width)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
-        def step():
+        def step(model=model, x=x, optimizer=optimizer):
             optimizer.zero_grad(set_to_none=True)
             loss = F.mse_loss(model(x), x)
             loss.backward()

@@ -28,8 +28,12 @@ class Property(ctypes.Structure):
     """CUmemAllocationProp: pinned memory of one device."""
 
     _fields_ = [
-        ("kind", ctypes.c_int), ("handle_types", ctypes.c_int), ("location", ctypes.c_int), ("device", ctypes.c_int),
-        ("windows", ctypes.c_void_p), ("flags", ctypes.c_uint8 * 8),
+        ("kind", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("location", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("windows", ctypes.c_void_p),
+        ("flags", ctypes.c_uint8 * 8),
     ]
 
 

@@ -31,8 +31,10 @@ def markdown(results):
     lines = [
         f"# On a GPU, {results['date']}" if not results["simulated"] else f"# A rehearsal, {results['date']}",
         "",
-        f"{first.get('device', 'no device')}; PyTorch {first.get('torch', '?')}, CUDA {first.get('cuda', '?')}; "
-        f"{results['machine']}. `cargo xtask gpu` makes this page.",
+        (
+            f"{first.get('device', 'no device')}; PyTorch {first.get('torch', '?')}, CUDA {first.get('cuda', '?')}; "
+            f"{results['machine']}. `cargo xtask gpu` makes this page."
+        ),
         "",
     ]
     if results["simulated"]:
@@ -45,9 +47,11 @@ def markdown(results):
 
 
 def table(heads, rows):
-    return ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)] + [
-        "| " + " | ".join(str(cell) for cell in row) + " |" for row in rows
-    ] + [""]
+    return (
+        ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+        + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+        + [""]
+    )
 
 
 def training(sessions):

@@ -91,13 +91,17 @@ def main():
     if options.route != "native":  # The driver's price does not depend on its caller.
         parts = [part for part in parts if part[0] != "price"]
     results = run(parts, options.simulated)
-    print(json.dumps({
-        "route": options.route,
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "device": torch.cuda.get_device_name(),
-        "parts": results,
-    }))
+    print(
+        json.dumps(
+            {
+                "route": options.route,
+                "torch": torch.__version__,
+                "cuda": torch.version.cuda,
+                "device": torch.cuda.get_device_name(),
+                "parts": results,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

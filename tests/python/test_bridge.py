@@ -1,4 +1,4 @@
-"""The bridge: the same stories under PyTorch's own allocator and under ours say the same of all in torch.cuda."""
+"""The bridge: the same scenarios under PyTorch's own allocator and under ours say the same of all in torch.cuda."""
 
 import json
 import os
@@ -6,8 +6,8 @@ import os
 from harness import LIBRARY, ROOT, SIMCUDA, run_cases, run_child
 
 PACKAGE = {"PYTHONPATH": os.path.join(ROOT, "python"), "VRAMTAPE_LIBRARY": LIBRARY, "VRAMTAPE_SIMCUDA": SIMCUDA}
-# Functions of bridge/stories.py that return what PyTorch says; those of one row in one process, which costs less.
-STORIES = (
+# Functions of bridge/scenarios.py that return what PyTorch says; those of one row in one process, which costs less.
+SCENARIOS = (
     ({}, "statistics", "snapshot", "pools", "pool_with_allocator", "settings", "uncached", "profiler", "errors"),
     ({}, "history", "history state", "stacks_of_segments", "annotations"),
     ({}, "graphs", "checkpoint", "live_allocations"),
@@ -23,27 +23,27 @@ STORIES = (
 
 
 # The same under route 1, which has no process with these settings elsewhere.
-PLUGGABLE_STORIES = (({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "uncached env"),)
+PLUGGABLE_SCENARIOS = (({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "uncached env"),)
 
 
-def results(allocator, stories, settings):
-    """The stories' results under the allocator: the last JSON, after which PyTorch may warn of shared memory."""
-    said = run_child("bridge/stories.py", allocator, *stories, **PACKAGE, **settings)
+def results(allocator, scenarios, settings):
+    """The scenarios' results under the allocator: the last JSON, after which PyTorch may warn of shared memory."""
+    said = run_child("bridge/scenarios.py", allocator, *scenarios, **PACKAGE, **settings)
     return json.loads([line for line in said.splitlines() if line.startswith("{")][-1])
 
 
-def compare(route, stories, settings):
-    native, ours = results("native", stories, settings), results(route, stories, settings)
-    for story in stories:
-        for name in {**native[story], **ours[story]}:
-            there, here = native[story].get(name), ours[story].get(name)
+def compare(route, scenarios, settings):
+    native, ours = results("native", scenarios, settings), results(route, scenarios, settings)
+    for scenario in scenarios:
+        for name in {**native[scenario], **ours[scenario]}:
+            there, here = native[scenario].get(name), ours[scenario].get(name)
             if there != here:
-                raise AssertionError(f"{story}, {name}: PyTorch's own says {there}, the {route} {here}"[:2000])
+                raise AssertionError(f"{scenario}, {name}: PyTorch's own says {there}, the {route} {here}"[:2000])
 
 
-def case(settings, *stories, route="bridge"):
-    name = ", ".join([*stories, *map("=".join, settings.items())])
-    return (f"{route}.{name}", lambda: compare(route, stories, settings) and None)
+def case(settings, *scenarios, route="bridge"):
+    name = ", ".join([*scenarios, *map("=".join, settings.items())])
+    return (f"{route}.{name}", lambda: compare(route, scenarios, settings) and None)
 
 
 def alone(script):
@@ -52,5 +52,5 @@ def alone(script):
 
 if __name__ == "__main__":
     run_child("bridge/builds.py", **PACKAGE)  # Builds it once, before processes that would wait for it.
-    pluggable = [case(*row, route="pluggable") for row in PLUGGABLE_STORIES]
-    run_cases([*[case(*row) for row in STORIES], *pluggable, alone("builds"), alone("forks")])
+    pluggable = [case(*row, route="pluggable") for row in PLUGGABLE_SCENARIOS]
+    run_cases([*[case(*row) for row in SCENARIOS], *pluggable, alone("builds"), alone("forks")])

@@ -123,7 +123,7 @@ def without_a_tape_the_ring_stays_and_a_line_says_so(folder):
     flags = ("--route", "pluggable", "--conf", "record:ring")
     line = [sys.executable, "-m", "vramtape", "run", *flags, PROGRAM, "SIGTERM"]
     environment = clean_environment(**{**ENVIRONMENT, "VRAMTAPE_RINGS": os.path.join(folder, "rings")})
-    done = subprocess.run(line, cwd=folder, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == -signal.SIGTERM, done.stderr
     pid = done.stdout.strip()
     assert f"`vramtape recover {pid} -o run.vtape`" in done.stderr and f"-{pid}-" in "".join(rings(folder)), done.stderr
@@ -252,7 +252,7 @@ def no_control_character_of_a_name_reaches_the_terminal(folder):
         environment = clean_environment(
             **{**ENVIRONMENT, "VRAMTAPE_RINGS": folder, "VRAMTAPE_LAB_LIBRARY": LAB_LIBRARY, **settings}
         )
-        done = subprocess.run(line, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True)
         for text in (done.stdout.decode(), done.stderr.decode()):
             raw = {one for one in text if one < " " or "\x7f" <= one < "\xa0" or one == "\u202e"} - {"\n", "\t"}
             assert not raw, f"{what}: {raw} in {text!r}"

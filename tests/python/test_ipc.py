@@ -34,9 +34,7 @@ def main():
     run_child("bridge/builds.py", **PACKAGE)  # Builds it once, before processes that would wait for it.
     with ThreadPoolExecutor(2) as pool:
         native = dict(zip(NATIVE, pool.map(lambda script: results(script, "native", "native", "spawn"), NATIVE)))
-    run_cases(
-        [(f"ipc.{'-'.join(row)}", lambda row=row: compare(native[row[0]], results(*row))) for row in ROWS]
-    )
+    run_cases([(f"ipc.{'-'.join(row)}", lambda row=row: compare(native[row[0]], results(*row))) for row in ROWS])
 
 
 if __name__ == "__main__":

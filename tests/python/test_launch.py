@@ -35,8 +35,7 @@ def python(*arguments, folder=None, given=None, flags=(), **settings):
         cwd=folder or ROOT,
         env=clean_environment(**{**ENVIRONMENT, **settings}),
         input=given,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         timeout=LIMIT_SECONDS,
     )
@@ -214,7 +213,7 @@ def every_rank_has_a_tape(folder):
     """Under torchrun, as a module and as a command; ranks are in the names."""
     flags = ("--standalone", "--nproc-per-node", "2", script("rank"))
     done = run("-m", "torch.distributed.run", *flags, folder=folder)
-    ranks = re.findall(r"^rank (\d) (\d+) ", done.stdout, re.M)
+    ranks = re.findall(r"^rank (\d) (\d+) ", done.stdout, re.MULTILINE)
     assert sorted(rank for rank, _ in ranks) == ["0", "1"], done.stdout
     assert set(tapes(folder)) == {f"vramtape-{rank}-{pid}.vtape" for rank, pid in ranks}, os.listdir(folder)
     assert "vramtape: the 2 tapes are vramtape-0-" in done.stderr, done.stderr

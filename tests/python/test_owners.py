@@ -41,8 +41,7 @@ def allocate(folder, *arguments, conf="record:ring", code=0, **settings):
         [sys.executable, "-c", PROGRAM, *arguments],
         cwd=folder,
         env=clean_environment(**{**environment, **settings}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         timeout=LIMIT_SECONDS,
     )

@@ -12,6 +12,7 @@ import sys
 from harness import COMMAND, run_cases, run_child
 from parity.cases import CASES
 
+
 def parity(name):
     function, config, sim = CASES[name]
     snapshot, tape = os.path.abspath(f"{name}.pickle"), os.path.abspath(f"{name}.vtape")

@@ -11,10 +11,10 @@ from harness import ROOT, clean_environment, run_cases
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "routes"))
 
-from entry_points import unknown  # noqa: E402
-from known import KNOWN, KNOWN_UNDER  # noqa: E402
-from normal import difference  # noqa: E402
-from table import ABSENT, EQUAL, ROUTES, differences, replaced, section  # noqa: E402
+from entry_points import unknown
+from known import KNOWN, KNOWN_UNDER
+from normal import difference
+from table import ABSENT, EQUAL, ROUTES, differences, replaced, section
 
 DOCUMENT = os.path.join(ROOT, "docs", "pytorch.md")
 SECONDS_MAX = 600
@@ -27,8 +27,7 @@ def answers_of(route):
         env=clean_environment(),
         timeout=SECONDS_MAX,
         text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
     )
     assert child.returncode == 0, f"run.py {route} ended with {child.returncode}:\n{child.stderr}"
     return json.loads(child.stdout.splitlines()[-1])

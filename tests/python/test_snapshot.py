@@ -11,8 +11,9 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import harness
 from torch.cuda import _memory_viz
+
+import harness
 
 TRACES = pathlib.Path(harness.ROOT) / "tests" / "data" / "traces"
 NAMES = sorted(path.name.removesuffix(".json") for path in TRACES.glob("*.json"))

@@ -93,6 +93,7 @@ def serve(options, route, folder):
 def run_all(options):
     """The server: prints one line of JSON for each test."""
     import torch
+
     import vramtape
 
     assert vramtape.active_route() == (None if options.serve == "native" else options.serve)
@@ -105,7 +106,7 @@ def run_all(options):
     for name in names:
         if is_memory(name) and re.search(options.only, name):
             log = os.path.join(options.logs, f"{name}.txt") if options.logs else os.devnull
-            died, outcome = in_a_fork(lambda: run(options.file, name), log)
+            died, outcome = in_a_fork(lambda name=name: run(options.file, name), log)
             print(json.dumps([name, outcome or ["died", died]]), flush=True)
     sys.exit(0)
 

@@ -92,7 +92,7 @@ fn beside_pytorch(options: &Options) -> Result<()> {
     if !torch.has_peers {
         bail!("the peers bench does not compile against torch {}; take another", torch.version);
     }
-    let venv = Venv::ensure(&torch.kit)?;
+    let venv = Venv::ensure(&torch.requirements)?;
     let mut peers =
         peers::command(&venv, &artefacts, if options.replays { "" } else { "peers/scale" })?;
     if options.replays {
@@ -113,7 +113,7 @@ fn beside_pytorch(options: &Options) -> Result<()> {
 /// A bench that is a Python script of `benches/peers`.
 fn in_python(script: &str, version: &str) -> Result<()> {
     let artefacts = Artefacts::build()?;
-    let venv = Venv::ensure(&torch::find(version)?.kit)?;
+    let venv = Venv::ensure(&torch::find(version)?.requirements)?;
     venv.ensure_cuda_headers()?; // So that the bridge can be built.
     let mut python = Command::new(venv.python());
     python.arg(cargo::root()?.join("benches/peers").join(script));
@@ -125,7 +125,7 @@ fn snapshots(version: &str) -> Result<()> {
     let artefacts = Artefacts::build()?;
     let build = ["build", "--release", "-p", "benches", "--bin", "import"];
     check(&mut cargo::command(&build)?, "the build of the import")?;
-    let mut python = Command::new(Venv::ensure(&torch::find(version)?.kit)?.python());
+    let mut python = Command::new(Venv::ensure(&torch::find(version)?.requirements)?.python());
     python.arg(cargo::root()?.join("benches/peers/snapshots.py"));
     python.env("VRAMTAPE_IMPORT", cargo::target()?.join("release/import"));
     artefacts.announce(&mut python);

@@ -23,7 +23,7 @@ pub(crate) struct Options {
 
 /// Makes the bundle and runs it here if that is possible.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let venv = Venv::ensure(&torch::find(torch::DEFAULT)?.kit)?;
+    let venv = Venv::ensure(&torch::find(torch::DEFAULT)?.requirements)?;
     venv.ensure_cuda_headers()?;
     let artefacts = Artefacts::build()?;
     let target = cargo::target()?;

@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use anyhow::{Result, bail};
 
-use crate::kit::Kit;
+use crate::requirements::Requirements;
 
 /// Prints the minor version of a Python 3 that has what a virtual environment needs.
 const PROBE: &str = "\
@@ -19,15 +19,18 @@ except ImportError:
     sys.exit(9)
 ";
 
-/// The interpreter to make `kit`'s environment with: `$VRAMTAPE_PYTHON`, else the first of
+/// The interpreter for the environment of `requirements`: `$VRAMTAPE_PYTHON`, else the first of
 /// `python3` and `python3.N` that is neither too old nor too new and has its venv module.
-pub(crate) fn find(kit: &Kit) -> Result<String> {
-    let range = format!("3.{} to 3.{}", kit.python_min, kit.python_max);
+pub(crate) fn find(requirements: &Requirements) -> Result<String> {
+    let range = format!("3.{} to 3.{}", requirements.python_min, requirements.python_max);
     if let Ok(python) = env::var("VRAMTAPE_PYTHON") {
         return match probe(&python) {
-            Probe::Good(minor) if fits(kit, minor) => Ok(python),
+            Probe::Good(minor) if fits(requirements, minor) => Ok(python),
             Probe::Good(minor) => {
-                bail!("VRAMTAPE_PYTHON={python} is Python 3.{minor}; {} needs {range}", kit.name)
+                bail!(
+                    "VRAMTAPE_PYTHON={python} is Python 3.{minor}; {} needs {range}",
+                    requirements.name
+                )
             }
             Probe::NoVenv(minor) => bail!(no_venv(&python, minor)),
             Probe::None => bail!("VRAMTAPE_PYTHON={python} does not run; name a Python {range}"),
@@ -35,12 +38,14 @@ pub(crate) fn find(kit: &Kit) -> Result<String> {
     }
     let mut seen = Vec::new();
     let mut without_venv = None;
-    let versioned = (kit.python_min..=kit.python_max).rev().map(|minor| format!("python3.{minor}"));
+    let versioned = (requirements.python_min..=requirements.python_max)
+        .rev()
+        .map(|minor| format!("python3.{minor}"));
     for python in std::iter::once("python3".to_owned()).chain(versioned) {
         match probe(&python) {
-            Probe::Good(minor) if fits(kit, minor) => return Ok(python),
+            Probe::Good(minor) if fits(requirements, minor) => return Ok(python),
             Probe::Good(minor) => seen.push(format!("{python} is 3.{minor}")),
-            Probe::NoVenv(minor) if fits(kit, minor) => {
+            Probe::NoVenv(minor) if fits(requirements, minor) => {
                 without_venv.get_or_insert((python, minor));
             }
             Probe::NoVenv(_) | Probe::None => {}
@@ -53,7 +58,7 @@ pub(crate) fn find(kit: &Kit) -> Result<String> {
     bail!(
         "{} needs Python {range} and {found}: install one (for example `apt install \
          python3.12 python3.12-venv`), or set VRAMTAPE_PYTHON to it",
-        kit.name
+        requirements.name
     )
 }
 
@@ -97,8 +102,8 @@ fn probe(python: &str) -> Probe {
     }
 }
 
-fn fits(kit: &Kit, minor: u32) -> bool {
-    (kit.python_min..=kit.python_max).contains(&minor)
+fn fits(requirements: &Requirements, minor: u32) -> bool {
+    (requirements.python_min..=requirements.python_max).contains(&minor)
 }
 
 fn no_venv(python: &str, minor: u32) -> String {

@@ -1,9 +1,10 @@
 //! The counts that `cargo xtask test` prints.
 
+use std::env;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 /// Tests passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,9 +59,16 @@ impl Group {
 pub(crate) struct Tally {
     total: Counts,
     skipped: u64,
+    is_ci: bool,
 }
 
 impl Tally {
+    /// No groups yet. With `CI=true` a skipped group is a failed one.
+    pub(crate) fn new() -> Self {
+        let is_ci = env::var_os("CI").is_some_and(|ci| ci == "true");
+        Self { is_ci, ..Self::default() }
+    }
+
     /// Runs and prints one group. An error counts as one failed test.
     pub(crate) fn group(&mut self, name: &str, run: impl FnOnce() -> Result<Outcome>) {
         self.record(&Group::run(name, run));
@@ -80,8 +88,16 @@ impl Tally {
         self.total.failed += failed;
     }
 
-    /// Says that a group did not run, and why.
+    /// Reports that a group did not run because this machine lacks something, which is a failure in CI.
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
+        if self.is_ci {
+            return self.group(name, || bail!("skipped, which is a failure in CI: {why}"));
+        }
+        self.leave_out(name, why);
+    }
+
+    /// Reports that a group did not run for a reason that installing something would not change.
+    pub(crate) fn leave_out(&mut self, name: &str, why: &str) {
         self.skipped += 1;
         println!("SKIP  {name:<44} {why}");
     }
@@ -102,5 +118,21 @@ impl Tally {
         } else {
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skipped_group_fails_in_ci_only() {
+        let mut tally = Tally { is_ci: true, ..Tally::default() };
+        tally.skip("a check", "its tool is missing");
+        tally.leave_out("another", "not asked for");
+        assert_eq!((tally.total(), tally.skipped), (Counts { passed: 0, failed: 1 }, 1));
+        let mut tally = Tally::default();
+        tally.skip("a check", "its tool is missing");
+        assert_eq!((tally.total(), tally.skipped), (Counts::default(), 1));
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::kit::Kit;
+use crate::requirements::Requirements;
 
 /// One supported PyTorch and its companions, pinned.
 #[derive(Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(crate) struct Torch {
     pub(crate) version: &'static str,
     /// The packages beside it: the numpy without which torch warns, and, for code that is compiled against torch, the
     /// wheel that completes the headers of its CUDA.
-    pub(crate) kit: Kit,
+    pub(crate) requirements: Requirements,
     /// Whether the programs of `bench --peers` compile against it.
     pub(crate) has_peers: bool,
 }
@@ -23,7 +23,7 @@ pub(crate) const DEFAULT: &str = "2.11.0";
 pub(crate) static ALL: [Torch; 3] = [
     Torch {
         version: DEFAULT,
-        kit: Kit {
+        requirements: Requirements {
             name: "torch-2.11.0",
             pins: &["torch==2.11.0", "numpy==2.4.6"],
             on: None,
@@ -36,7 +36,7 @@ pub(crate) static ALL: [Torch; 3] = [
     },
     Torch {
         version: "2.15.0",
-        kit: Kit {
+        requirements: Requirements {
             name: "torch-2.15.0",
             pins: &["torch==2.15.0", "numpy==2.4.6"],
             on: None,
@@ -50,7 +50,7 @@ pub(crate) static ALL: [Torch; 3] = [
     // The oldest, and the one with CUDA 12.
     Torch {
         version: "2.7.1",
-        kit: Kit {
+        requirements: Requirements {
             name: "torch-2.7.1",
             pins: &["torch==2.7.1", "numpy==2.4.6"],
             on: None,

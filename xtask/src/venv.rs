@@ -1,4 +1,4 @@
-//! One virtual environment per kit, in the cache folder.
+//! One virtual environment for each [`Requirements`], in the cache folder.
 //!
 //! An environment is complete only when its stamp is there and says what is in it: an installation
 //! that was interrupted leaves no stamp, and is made anew. What pip has downloaded stays in pip's own
@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 
-use crate::kit::Kit;
 use crate::progress::Step;
+use crate::requirements::Requirements;
 use crate::{cache, exec, python};
 
 /// Written last, beside what it vouches for.
@@ -27,21 +27,21 @@ const PIP_ADVICE: &str = "The first run needs the network. Behind a mirror or a 
 #[derive(Clone)]
 pub(crate) struct Venv {
     folder: PathBuf,
-    kit: &'static Kit,
+    requirements: &'static Requirements,
 }
 
 impl Venv {
-    /// The environment of `kit`: made, repaired or simply found.
-    pub(crate) fn ensure(kit: &'static Kit) -> Result<Self> {
+    /// The environment of `requirements`: made, repaired or simply found.
+    pub(crate) fn ensure(requirements: &'static Requirements) -> Result<Self> {
         let all = cache::folder()?.join("venvs");
         fs::create_dir_all(&all).with_context(|| {
             format!("cannot make {}: set VRAMTAPE_CACHE to a folder you may write", all.display())
         })?;
-        let venv = Self { folder: all.join(kit.name), kit };
+        let venv = Self { folder: all.join(requirements.name), requirements };
         if venv.is_stamped() {
             return Ok(venv);
         }
-        let _only_one = lock(&all.join(format!("{}.lock", kit.name)))?;
+        let _only_one = lock(&all.join(format!("{}.lock", requirements.name)))?;
         if venv.is_stamped() {
             return Ok(venv); // Another process has just made it.
         }
@@ -55,7 +55,12 @@ impl Venv {
 
     /// Its interpreter.
     pub(crate) fn python(&self) -> PathBuf {
-        self.folder.join("bin/python")
+        self.program("python")
+    }
+
+    /// A program of one of its packages.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
     }
 
     /// The folder that holds its packages.
@@ -65,7 +70,7 @@ impl Venv {
 
     /// Adds the CUDA headers that torch's own headers include, for programs compiled against it.
     pub(crate) fn ensure_cuda_headers(&self) -> Result<()> {
-        let Some(package) = self.kit.headers else { return Ok(()) };
+        let Some(package) = self.requirements.headers else { return Ok(()) };
         let installed = package.replace('-', "_").replace("==", "-") + ".dist-info";
         let installed = self.site_packages()?.join(installed);
         let _only_one = lock(&self.folder.join("headers.lock"))?;
@@ -77,15 +82,16 @@ impl Venv {
     }
 
     fn stamp(&self) -> String {
-        self.kit.pins.join("\n") + "\n"
+        self.requirements.pins.join("\n") + "\n"
     }
 
     /// Whether an environment without a stamp works and has the pinned versions.
     fn holds_what_it_should(&self) -> bool {
         let modules = self.modules();
+        let names = self.names().collect::<Vec<_>>().join(", ");
         let versions = format!(
             "import {modules}; from importlib.metadata import version\n\
-             for name in '{modules}'.split(', '): print(name + '==' + version(name))"
+             for name in '{names}'.split(', '): print(name + '==' + version(name))"
         );
         Command::new(self.python())
             .args(["-c", &versions])
@@ -95,22 +101,25 @@ impl Venv {
 
     /// The names under which the packages are imported.
     fn modules(&self) -> String {
-        let names = self.kit.pins.iter().filter_map(|pin| Some(pin.split_once("==")?.0));
-        names.collect::<Vec<_>>().join(", ")
+        self.names().collect::<Vec<_>>().join(", ").replace('-', "_")
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.requirements.pins.iter().filter_map(|pin| Some(pin.split_once("==")?.0))
     }
 
     fn install(&self, all: &Path) -> Result<()> {
-        cache::require_space(all, self.kit.disk_gib)?;
-        let under = self.kit.on.map(Self::ensure).transpose()?;
+        cache::require_space(all, self.requirements.disk_gib)?;
+        let under = self.requirements.on.map(Self::ensure).transpose()?;
         let interpreter = match &under {
             Some(under) => under.python().display().to_string(),
-            None => python::find(self.kit)?,
+            None => python::find(self.requirements)?,
         };
         let mut step = Step::start(format!("making {}", self.folder.display()));
         let mut make = Command::new(&interpreter);
         make.args(["-m", "venv", "--clear"]).arg(&self.folder);
         let advice = format!("Is the venv module of {interpreter} complete (python3-venv)?");
-        let log = format!("venv-{}", self.kit.name);
+        let log = format!("venv-{}", self.requirements.name);
         exec::run_or_fail(&mut step, &log, make, PIP_LIMIT, &advice)?;
         step.done();
         if let Some(under) = &under {
@@ -119,7 +128,7 @@ impl Venv {
             let link = packages_of(&self.folder)?.join("under.pth");
             fs::write(&link, line).with_context(|| format!("cannot write {}", link.display()))?;
         }
-        self.pip(self.kit.pins)?;
+        self.pip(self.requirements.pins)?;
         if !self.holds_what_it_should() {
             bail!(
                 "{} was installed, but does not work: run `{} -c 'import {}'` to see why",
@@ -136,7 +145,7 @@ impl Venv {
         let mut pip = Command::new(self.python());
         pip.args(["-m", "pip", "install", "--disable-pip-version-check"]).args(packages);
         pip.env("TMPDIR", self.scratch()?); // /tmp may be a small tmpfs; wheels are not small.
-        let log = format!("pip-{}", self.kit.name);
+        let log = format!("pip-{}", self.requirements.name);
         exec::run_or_fail(&mut step, &log, pip, PIP_LIMIT, PIP_ADVICE)?;
         fs::remove_dir_all(self.scratch()?).context("cannot remove pip's temporary files")?;
         step.done();

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::kit::PACKAGE;
 use crate::progress::Step;
+use crate::requirements::PACKAGE;
 use crate::torch::{self, Torch};
 use crate::venv::Venv;
 use crate::{cargo, exec};
@@ -88,7 +88,7 @@ pub(crate) fn pip(python: &Path) -> Command {
 }
 
 fn take_bridge(torch: &'static Torch, folder: &Path) -> Result<()> {
-    let venv = Venv::ensure(&torch.kit)?;
+    let venv = Venv::ensure(&torch.requirements)?;
     venv.ensure_cuda_headers()?;
     let mut take = Command::new(venv.python());
     take.args(["-B", "-c", TAKE_BRIDGE]).arg(folder);

@@ -7,10 +7,11 @@
 #include <string>
 
 [[noreturn]] inline void fail(const std::string& what) {
-  std::fprintf(stderr, "peers: %s\n", what.c_str());
-  std::_Exit(1);
+    std::fprintf(stderr, "peers: %s\n", what.c_str());
+    std::_Exit(1);
 }
 
 inline void expect(bool holds, const std::string& what) {
-  if (!holds) fail(what);
+    if (!holds)
+        fail(what);
 }

@@ -2,8 +2,8 @@
 
 #include "check.h"
 
-static void *const kStream = (void *)0x10;
-static void *const kOtherStream = (void *)0x20;
+static void* const kStream = (void*)0x10;
+static void* const kOtherStream = (void*)0x20;
 
 static void versions(void) {
     CHECK(vramtape_abi_version() == VRAMTAPE_ABI_VERSION);
@@ -16,13 +16,13 @@ static void allocation(void) {
     CHECK(vramtape_malloc(0, 0, kStream) == NULL);
     CHECK(vramtape_last_error() == NULL);
 
-    void *small = vramtape_malloc(1000, 0, kStream);
-    void *large = vramtape_malloc(3 << 20, 0, kStream);
+    void* small = vramtape_malloc(1000, 0, kStream);
+    void* large = vramtape_malloc(3 << 20, 0, kStream);
     CHECK(small != NULL && large != NULL && small != large);
     CHECK(contains(text_of_stats(0), "\"num_device_alloc\":2"));
     CHECK(contains(text_of_snapshot(0, 0, 0), "\"state\":\"active_allocated\""));
 
-    void *part = vramtape_malloc(1000, 0, kStream);
+    void* part = vramtape_malloc(1000, 0, kStream);
     size_t size = 0;
     CHECK(vramtape_base_alloc(part, &size) == small && size == 2 << 20);
     CHECK(vramtape_base_alloc(part, NULL) == small);
@@ -45,7 +45,7 @@ static void allocation(void) {
 }
 
 static void statistics(void) {
-    void *ptr = vramtape_malloc(512, 0, kStream);
+    void* ptr = vramtape_malloc(512, 0, kStream);
     vramtape_free(ptr, 512, 0, kStream);
     CHECK(vramtape_reset_peak_stats(0) == VRAMTAPE_OK);
     CHECK(vramtape_reset_accumulated_stats(0) == VRAMTAPE_OK);
@@ -73,12 +73,12 @@ static void pools(void) {
     CHECK(vramtape_pool_set_use_on_oom(0, 0, 7, false) == VRAMTAPE_OK);
     CHECK(vramtape_pool_set_no_split(0, 0, 7) == VRAMTAPE_OK);
 
-    void *filter = filter_new(kStream);
+    void* filter = filter_new(kStream);
     vramtape_begin_allocate_to_pool(0, 0, 7, filter);
     filter_delete(filter);
     CHECK(vramtape_pool_use_count(0, 0, 7) == 2);
-    void *inside = vramtape_malloc(5 << 20, 0, kStream);
-    void *outside = vramtape_malloc(5 << 20, 0, kOtherStream);
+    void* inside = vramtape_malloc(5 << 20, 0, kStream);
+    void* outside = vramtape_malloc(5 << 20, 0, kOtherStream);
     vramtape_end_allocate_to_pool(0, 0, 7);
     CHECK(contains(text_of_snapshot(0, 0, 7), "\"segment_pool_id\":[0,7]"));
     CHECK(contains(text_of_snapshot(0, 0, 0), "\"segment_pool_id\":[0,0]"));
@@ -100,7 +100,7 @@ static void settings(void) {
     CHECK(vramtape_get_settings(text, sizeof text) == 20);
     CHECK(strcmp(text, "max_split_size_mb:64") == 0);
     CHECK(vramtape_set_settings("expandable_segments:True") == VRAMTAPE_OK);
-    void *ptr = vramtape_malloc(100 << 20, 1, kStream);
+    void* ptr = vramtape_malloc(100 << 20, 1, kStream);
     CHECK(contains(text_of_snapshot(1, 0, 0), "\"is_expandable\":true"));
     vramtape_free(ptr, 100 << 20, 1, kStream);
     vramtape_empty_cache();
@@ -108,10 +108,10 @@ static void settings(void) {
     CHECK(vramtape_error_count() == 0);
 }
 
-static void *held = NULL;
+static void* held = NULL;
 
-static bool give_back(void *user) {
-    ++*(int *)user;
+static bool give_back(void* user) {
+    ++*(int*)user;
     if (held == NULL) {
         return false;
     }
@@ -123,10 +123,10 @@ static bool give_back(void *user) {
 static void callbacks(void) {
     static int calls = 0;
     held = vramtape_malloc(12 << 20, 0, kStream);
-    void *const expected = held;
+    void* const expected = held;
     CHECK(vramtape_add_free_memory_callback(give_back, &calls) == VRAMTAPE_OK);
     // A miss: the callback frees what fits, and no segment is asked of the device.
-    void *ptr = vramtape_malloc(12 << 20, 0, kStream);
+    void* ptr = vramtape_malloc(12 << 20, 0, kStream);
     CHECK(calls == 1 && ptr == expected);
     vramtape_free(ptr, 12 << 20, 0, kStream);
     // A device that opens later has the callback too.

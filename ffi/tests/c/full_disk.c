@@ -6,7 +6,7 @@
 
 static void allocate_and_free(int times) {
     for (int i = 0; i < times; i++) {
-        void *ptr = vramtape_malloc(512 + (size_t)(i * 7919 % 100000), 0, NULL);
+        void* ptr = vramtape_malloc(512 + (size_t)(i * 7919 % 100000), 0, NULL);
         CHECK(ptr != NULL);
         vramtape_free(ptr, 512, 0, NULL);
     }

@@ -2,15 +2,15 @@
 
 #include "check.h"
 
-static void *const kStream = (void *)0x10;
+static void* const kStream = (void*)0x10;
 
 struct Text {
     char bytes[1 << 16];
     int calls;
 };
 
-static void keep(void *user, const char *json, size_t length) {
-    struct Text *text = user;
+static void keep(void* user, const char* json, size_t length) {
+    struct Text* text = user;
     CHECK(length < sizeof text->bytes);
     memcpy(text->bytes, json, length);
     text->bytes[length] = 0;
@@ -18,7 +18,7 @@ static void keep(void *user, const char *json, size_t length) {
 }
 
 // The snapshot's text, of one pool or of all.
-static const char *snapshot(uint64_t pool_1, bool with_traces) {
+static const char* snapshot(uint64_t pool_1, bool with_traces) {
     static struct Text text;
     text.calls = 0;
     CHECK(vramtape_take_snapshot(0, pool_1, with_traces, keep, &text) == VRAMTAPE_OK);
@@ -26,13 +26,13 @@ static const char *snapshot(uint64_t pool_1, bool with_traces) {
     return text.bytes;
 }
 
-static bool has(const char *text, const char *what) {
+static bool has(const char* text, const char* what) {
     return strstr(text, what) != NULL;
 }
 
-static int count(const char *text, const char *what) {
+static int count(const char* text, const char* what) {
     int found = 0;
-    for (const char *at = strstr(text, what); at; at = strstr(at + 1, what)) found++;
+    for (const char* at = strstr(text, what); at; at = strstr(at + 1, what)) found++;
     return found;
 }
 
@@ -41,13 +41,13 @@ static void what_is_kept(void) {
     CHECK(vramtape_history_start(VRAMTAPE_CONTEXT_NEVER, false, 100, 0, false) == VRAMTAPE_OK);
     CHECK(vramtape_history_is_running());
     CHECK(vramtape_set_memory_metadata("layer 3") == VRAMTAPE_OK);
-    void *block = vramtape_malloc(700, 0, kStream);
+    void* block = vramtape_malloc(700, 0, kStream);
     CHECK(vramtape_annotate_memory(block, "weights") == VRAMTAPE_OK);
     REFUSED(vramtape_annotate_memory(kStream, "nothing"), "unknown pointer");
     vramtape_free(block, 700, 0, kStream);
     CHECK(vramtape_set_memory_metadata("") == VRAMTAPE_OK);
 
-    const char *text = snapshot(0, true);
+    const char* text = snapshot(0, true);
     // A segment, a block, a word about it, and both halves of its free.
     CHECK(has(text, ",2097152,16,0,0,") && has(text, ",700,16,0,0,"));
     CHECK(count(text, "\"layer 3\"") == 4 && count(text, "\"weights\"") == 1);

@@ -13,10 +13,10 @@ static void stay_as_child(void) {
     pause();
 }
 
-int main(int count, char **arguments) {
+int main(int count, char** arguments) {
     (void)arguments;
     void *small = vramtape_malloc(1000, 0, NULL), *large = vramtape_malloc(30 << 20, 0, NULL);
-    void *other = vramtape_malloc(1, 1, NULL);
+    void* other = vramtape_malloc(1, 1, NULL);
     CHECK(small != NULL && large != NULL && other != NULL);
     vramtape_free(vramtape_malloc(2000, 0, NULL), 2000, 0, NULL);
     if (count > 1 && fork() == 0) {

@@ -5,15 +5,15 @@
 
 #include "check.h"
 
-static void *const kStream = (void *)0x10;
+static void* const kStream = (void*)0x10;
 
 static void frees(void) {
     REFUSED(vramtape_free(NULL, 1, 0, kStream), "NULL");
-    REFUSED(vramtape_free((void *)0x1000, 1, 0, kStream), "device 0 never allocated");
-    void *ptr = vramtape_malloc(1 << 20, 0, kStream);
-    void *other = vramtape_malloc(1 << 20, 1, kStream);
-    REFUSED(vramtape_free((void *)0x1000, 1, 0, kStream), "0x1000");
-    REFUSED(vramtape_free((char *)ptr + 512, 1, 0, kStream), "unknown pointer");
+    REFUSED(vramtape_free((void*)0x1000, 1, 0, kStream), "device 0 never allocated");
+    void* ptr = vramtape_malloc(1 << 20, 0, kStream);
+    void* other = vramtape_malloc(1 << 20, 1, kStream);
+    REFUSED(vramtape_free((void*)0x1000, 1, 0, kStream), "0x1000");
+    REFUSED(vramtape_free((char*)ptr + 512, 1, 0, kStream), "unknown pointer");
     REFUSED(vramtape_free(ptr, 1 << 20, 1, kStream), "device 0");
     REFUSED(vramtape_free(ptr, 1 << 20, 5, kStream), "device 5 never allocated");
     REFUSED(vramtape_free(ptr, 1 << 20, -1, kStream), "device -1 is not a device");
@@ -24,13 +24,14 @@ static void frees(void) {
 }
 
 static void allocations(void) {
-    void *ptr = &ptr;
+    void* ptr = &ptr;
     REFUSED(ptr = vramtape_malloc(1, -1, kStream), "device -1 is not a device");
     CHECK(ptr == NULL);
     REFUSED(ptr = vramtape_malloc(SIZE_MAX, 0, kStream), "more than 1EB");
     CHECK(ptr == NULL);
-    REFUSED(ptr = vramtape_malloc((size_t)1 << 40, 0, kStream),
-            "CUDA out of memory. Tried to allocate 1024.00 GiB. GPU 0 has a total capacity of 80.00 GiB");
+    REFUSED(
+        ptr = vramtape_malloc((size_t)1 << 40, 0, kStream),
+        "CUDA out of memory. Tried to allocate 1024.00 GiB. GPU 0 has a total capacity of 80.00 GiB");
     CHECK(ptr == NULL);
     CHECK(contains(text_of_stats(0), "\"num_ooms\":1"));
     ptr = vramtape_malloc(1 << 20, 0, kStream);
@@ -40,9 +41,9 @@ static void allocations(void) {
 
 static void hooks(void) {
     size_t size = 77;
-    REFUSED(CHECK(vramtape_base_alloc((void *)0x1000, &size) == NULL && size == 77), "0x1000");
+    REFUSED(CHECK(vramtape_base_alloc((void*)0x1000, &size) == NULL && size == 77), "0x1000");
     REFUSED(CHECK(vramtape_base_alloc(NULL, &size) == NULL && size == 77), "NULL");
-    REFUSED(vramtape_record_stream((void *)0x1000, kStream), "0x1000");
+    REFUSED(vramtape_record_stream((void*)0x1000, kStream), "0x1000");
     REFUSED(vramtape_record_stream(NULL, kStream), "NULL");
     REFUSED(vramtape_set_memory_fraction(1.5, 0), "invalid fraction:1.5");
     REFUSED(vramtape_set_memory_fraction(NAN, 0), "invalid fraction");
@@ -51,7 +52,7 @@ static void hooks(void) {
 }
 
 static void pools(void) {
-    void *filter = filter_new(kStream);
+    void* filter = filter_new(kStream);
     REFUSED(vramtape_begin_allocate_to_pool(0, 1, 0, NULL), "filter is NULL");
     vramtape_begin_allocate_to_pool(0, 1, 0, filter);
     REFUSED(vramtape_begin_allocate_to_pool(0, 1, 0, filter), "already recording");
@@ -82,16 +83,16 @@ static void texts(void) {
     REFUSED(CHECK(vramtape_add_free_memory_callback(NULL, NULL) == VRAMTAPE_ERROR), "is NULL");
 }
 
-static void *has_no_error(void *unused) {
+static void* has_no_error(void* unused) {
     (void)unused;
-    return (void *)vramtape_last_error();
+    return (void*)vramtape_last_error();
 }
 
 static void errors_are_of_their_thread(void) {
     vramtape_free(NULL, 0, 0, NULL);
     CHECK(vramtape_last_error() != NULL);
     pthread_t thread;
-    void *seen = NULL;
+    void* seen = NULL;
     CHECK(pthread_create(&thread, NULL, has_no_error, NULL) == 0);
     CHECK(pthread_join(thread, &seen) == 0);
     CHECK(seen == NULL);

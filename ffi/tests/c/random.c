@@ -19,16 +19,16 @@ static bool one_in(unsigned chances) {
 }
 
 // Addresses that the library gave, freed ones included.
-static void *known[kKnown];
+static void* known[kKnown];
 
-static void *pointer(void) {
+static void* pointer(void) {
     switch (next() % 16) {
         case 0:
             return NULL;
         case 1:
-            return (void *)(uintptr_t)next();
+            return (void*)(uintptr_t)next();
         case 2:
-            return (char *)known[next() % kKnown] + next() % 4096;
+            return (char*)known[next() % kKnown] + next() % 4096;
         default:
             return known[next() % kKnown];
     }
@@ -51,8 +51,8 @@ static size_t size(void) {
     }
 }
 
-static void *stream(void) {
-    return one_in(50) ? (void *)(uintptr_t)next() : (void *)(uintptr_t)(next() % 3 * 16);
+static void* stream(void) {
+    return one_in(50) ? (void*)(uintptr_t)next() : (void*)(uintptr_t)(next() % 3 * 16);
 }
 
 static double fraction(void) {
@@ -60,18 +60,26 @@ static double fraction(void) {
     return kFractions[next() % 9];
 }
 
-static const char *settings(void) {
-    static const char *const kSettings[] = {
-        "", "expandable_segments:True", "expandable_segments:False", "max_split_size_mb:40",
-        "garbage_collection_threshold:0.5", "roundup_power2_divisions:[64:2,>:4]", "a:b", ",,:[", "\xc3\x28",
-        "max_split_size_mb:99999999999999999999", NULL};
+static const char* settings(void) {
+    static const char* const kSettings[] = {
+        "",
+        "expandable_segments:True",
+        "expandable_segments:False",
+        "max_split_size_mb:40",
+        "garbage_collection_threshold:0.5",
+        "roundup_power2_divisions:[64:2,>:4]",
+        "a:b",
+        ",,:[",
+        "\xc3\x28",
+        "max_split_size_mb:99999999999999999999",
+        NULL};
     return kSettings[next() % 11];
 }
 
 static void call(void) {
     static char text[4096];
     const uint64_t pool_0 = one_in(30) ? next() : 0, pool_1 = next() % kPools;
-    void *filter = NULL;
+    void* filter = NULL;
     switch (next() % 60) {
         default:
             known[next() % kKnown] = vramtape_malloc(size(), device(), stream());
@@ -135,7 +143,7 @@ static void call(void) {
     }
 }
 
-int main(int count, char **arguments) {
+int main(int count, char** arguments) {
     CHECK(count == 3);
     state = strtoull(arguments[1], NULL, 10) | 1;
     const int calls = atoi(arguments[2]);
@@ -147,7 +155,7 @@ int main(int count, char **arguments) {
             return 1;
         }
     }
-    const char *error = vramtape_last_error();
+    const char* error = vramtape_last_error();
     if (error != NULL && strstr(error, "internal error") != NULL) {
         fprintf(stderr, "seed %s: %s\n", arguments[1], error);
         return 1;

@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-static void *const kStream = (void *)0x10;
+static void* const kStream = (void*)0x10;
 
 static bool is_child = false;
 
@@ -16,12 +16,12 @@ int __lsan_is_turned_off(void) {
 }
 
 static void allocate_and_free(void) {
-    void *ptr = vramtape_malloc(5000, 0, kStream);
+    void* ptr = vramtape_malloc(5000, 0, kStream);
     CHECK(ptr != NULL);
     vramtape_free(ptr, 5000, 0, kStream);
 }
 
-static void *mark(void *unused) {
+static void* mark(void* unused) {
     (void)unused;
     CHECK(vramtape_mark(VRAMTAPE_MARK_PHASE, "in another thread") == VRAMTAPE_OK);
     return NULL;
@@ -51,10 +51,10 @@ static void fork_and_allocate(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-int main(int count, char **arguments) {
+int main(int count, char** arguments) {
     CHECK(count == 3);
     const char *const tape = arguments[1], *const saved = arguments[2];
-    void *before = vramtape_malloc(3 << 20, 0, kStream);
+    void* before = vramtape_malloc(3 << 20, 0, kStream);
     REFUSED(CHECK(vramtape_tape_start(NULL) == VRAMTAPE_ERROR), "path is NULL");
     REFUSED(CHECK(vramtape_tape_start("{host}.vtape") == VRAMTAPE_ERROR), "{rank}, {pid} or {device}");
     REFUSED(CHECK(vramtape_tape_start("/no/such/folder/x.vtape") == VRAMTAPE_ERROR), "/no/such/folder");
@@ -68,7 +68,7 @@ int main(int count, char **arguments) {
     CHECK(vramtape_flush() == VRAMTAPE_OK);
     fork_and_allocate();
     // A device that opens later is on the tape, too.
-    void *other = vramtape_malloc(1, 1, kStream);
+    void* other = vramtape_malloc(1, 1, kStream);
     vramtape_free(other, 1, 1, kStream);
     CHECK(vramtape_tape_stop() == VRAMTAPE_OK);
     CHECK(vramtape_flush() == VRAMTAPE_OK);

@@ -13,20 +13,20 @@ enum { kThreads = 8, kRounds = 4000, kLive = 32 };
 // A child that takes longer hangs on a lock.
 enum { kChildSeconds = 30 };
 
-static unsigned next(unsigned *state) {
+static unsigned next(unsigned* state) {
     *state = *state * 1664525u + 1013904223u;
     return *state >> 8;
 }
 
-static void *storm(void *argument) {
+static void* storm(void* argument) {
     const unsigned number = (unsigned)(size_t)argument;
     unsigned random = number + 1;
     const int device = (int)(number % 2);
-    void *const stream = (void *)(size_t)(0x100 * (1 + number % 3));
-    void *const other = (void *)0x900;
-    void *live[kLive] = {NULL};
+    void* const stream = (void*)(size_t)(0x100 * (1 + number % 3));
+    void* const other = (void*)0x900;
+    void* live[kLive] = {NULL};
     for (int round = 0; round < kRounds; ++round) {
-        void **slot = &live[next(&random) % kLive];
+        void** slot = &live[next(&random) % kLive];
         if (*slot != NULL) {
             if (next(&random) % 4 == 0) {
                 vramtape_record_stream(*slot, other);
@@ -55,7 +55,7 @@ static void *storm(void *argument) {
 static void child(void) {
     alarm(kChildSeconds);
     for (int device = 0; device < 3; ++device) {
-        void *ptr = vramtape_malloc(4 << 20, device, NULL);
+        void* ptr = vramtape_malloc(4 << 20, device, NULL);
         CHECK(ptr != NULL);
         vramtape_free(ptr, 4 << 20, device, NULL);
         CHECK(vramtape_check(device) == VRAMTAPE_OK);
@@ -64,7 +64,7 @@ static void child(void) {
     _exit(0);
 }
 
-int main(int count, char **arguments) {
+int main(int count, char** arguments) {
     const int forks = count > 1 ? atoi(arguments[1]) : 0;
     // Before any fork, so that the children are those of a process that uses its devices.
     for (int device = 0; device < 2; ++device) {
@@ -72,7 +72,7 @@ int main(int count, char **arguments) {
     }
     pthread_t threads[kThreads];
     for (size_t i = 0; i < kThreads; ++i) {
-        CHECK(pthread_create(&threads[i], NULL, storm, (void *)i) == 0);
+        CHECK(pthread_create(&threads[i], NULL, storm, (void*)i) == 0);
     }
     for (int i = 0; i < forks; ++i) {
         const pid_t pid = fork();

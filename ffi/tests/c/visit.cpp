@@ -10,38 +10,38 @@
 #include "visit.h"
 #include "vramtape.h"
 
-#define CHECK(what)                                                 \
-    do {                                                            \
-        if (!(what)) {                                              \
+#define CHECK(what)                                                    \
+    do {                                                               \
+        if (!(what)) {                                                 \
             fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what); \
-            exit(1);                                                \
-        }                                                           \
+            exit(1);                                                   \
+        }                                                              \
     } while (0)
 
 static bool has_memory = true;
 
-void *operator new(std::size_t size) {
-    void *const ptr = has_memory ? std::malloc(size) : nullptr;
+void* operator new(std::size_t size) {
+    void* const ptr = has_memory ? std::malloc(size) : nullptr;
     if (ptr == nullptr) {
         throw std::bad_alloc();
     }
     return ptr;
 }
 
-void operator delete(void *ptr) noexcept {
+void operator delete(void* ptr) noexcept {
     std::free(ptr);
 }
 
-void operator delete(void *ptr, std::size_t) noexcept {
+void operator delete(void* ptr, std::size_t) noexcept {
     std::free(ptr);
 }
 
 using Sizes = std::vector<std::uint64_t>;
 static int visits = 0;
 
-static void put_segment(const VramtapeSegment *segment, void *user) noexcept {
+static void put_segment(const VramtapeSegment* segment, void* user) noexcept {
     ++visits;
-    vramtape::Visited<Sizes>::run(user, [&](Sizes &sizes) { sizes.push_back(segment->size); });
+    vramtape::Visited<Sizes>::run(user, [&](Sizes& sizes) { sizes.push_back(segment->size); });
 }
 
 int main() {
@@ -56,7 +56,7 @@ int main() {
     bool has_thrown = false;
     try {
         visited.visits.end();
-    } catch (const std::bad_alloc &) {
+    } catch (const std::bad_alloc&) {
         has_thrown = true;
     }
     CHECK(has_thrown);

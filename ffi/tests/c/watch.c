@@ -2,8 +2,8 @@
 
 #include "check.h"
 
-static void *const kStream = (void *)0x10;
-static void *const kOtherStream = (void *)0x20;
+static void* const kStream = (void*)0x10;
+static void* const kOtherStream = (void*)0x20;
 
 enum { ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP, SNAPSHOT, OOM };
 
@@ -12,16 +12,16 @@ struct Log {
     size_t count;
 };
 
-static void note(void *user, const struct VramtapeTraceEntry *entry) {
-    struct Log *log = user;
+static void note(void* user, const struct VramtapeTraceEntry* entry) {
+    struct Log* log = user;
     CHECK(log->count < 64);
     log->entries[log->count++] = *entry;
 }
 
-static bool is_next(struct Log *log, size_t *at, int action, const void *address, uint64_t size) {
-    const struct VramtapeTraceEntry *entry = &log->entries[(*at)++];
-    return *at <= log->count && entry->action == action && entry->device == 0 && entry->address == (uint64_t)address
-        && entry->size == size && entry->stream == (uint64_t)kStream && entry->pool_0 == 0 && entry->pool_1 == 0;
+static bool is_next(struct Log* log, size_t* at, int action, const void* address, uint64_t size) {
+    const struct VramtapeTraceEntry* entry = &log->entries[(*at)++];
+    return *at <= log->count && entry->action == action && entry->device == 0 && entry->address == (uint64_t)address &&
+           entry->size == size && entry->stream == (uint64_t)kStream && entry->pool_0 == 0 && entry->pool_1 == 0;
 }
 
 struct Seen {
@@ -29,8 +29,8 @@ struct Seen {
     uint64_t segment_bytes, allowed_bytes, free_bytes;
 };
 
-static void observe(void *user, int device, uint64_t segment_bytes, uint64_t allowed_bytes, uint64_t free_bytes) {
-    struct Seen *seen = user;
+static void observe(void* user, int device, uint64_t segment_bytes, uint64_t allowed_bytes, uint64_t free_bytes) {
+    struct Seen* seen = user;
     CHECK(device == 0);
     *seen = (struct Seen){seen->count + 1, segment_bytes, allowed_bytes, free_bytes};
     // No lock is held.
@@ -38,16 +38,16 @@ static void observe(void *user, int device, uint64_t segment_bytes, uint64_t all
 }
 
 static void watching(void) {
-    void *before = vramtape_malloc(700, 0, kStream);
+    void* before = vramtape_malloc(700, 0, kStream);
     struct Log first = {0}, second = {0};
     const int64_t one = vramtape_watch(note, &first), two = vramtape_watch(note, &second);
     CHECK(one > 0 && two > 0 && one != two);
 
-    void *large = vramtape_malloc(3000000, 0, kStream);
+    void* large = vramtape_malloc(3000000, 0, kStream);
     vramtape_free(before, 700, 0, kStream);
     vramtape_record_stream(large, kOtherStream);
     vramtape_free(large, 3000000, 0, kStream);
-    void *again = vramtape_malloc(3000000, 0, kStream);
+    void* again = vramtape_malloc(3000000, 0, kStream);
     CHECK(vramtape_unwatch(one) == VRAMTAPE_OK);
     vramtape_free(again, 3000000, 0, kStream);
     CHECK(vramtape_unwatch(two) == VRAMTAPE_OK);
@@ -79,7 +79,7 @@ static void watching(void) {
 static void watching_ahead(void) {
     struct Log log = {0};
     const int64_t number = vramtape_watch(note, &log);
-    void *ptr = vramtape_malloc(1, 1, kStream);
+    void* ptr = vramtape_malloc(1, 1, kStream);
     vramtape_free(ptr, 1, 1, kStream);
     CHECK(vramtape_unwatch(number) == VRAMTAPE_OK);
     CHECK(log.count == 4 && log.entries[0].action == SEGMENT_ALLOC && log.entries[0].device == 1);

@@ -13,9 +13,10 @@ import hashlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 from .. import _runtime, _text
 from . import toolchain, trust

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Optional
 
 # Headers that torch's own include, and the wheel that has each.
 _CUDA_HEADERS = {"cuda_runtime_api.h": "runtime", "crt/host_defines.h": "crt"}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn, Optional
 
 from .. import _runtime, _tape
-from .._ask import Error
+from .._query import Error
 from .._text import Parser
 from ..routes import ALL
 from . import simulated, tapes
@@ -59,7 +59,7 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     if verb == "run":
-        routes = [route for route in ("auto", *ALL)]
+        routes = ["auto", *ALL]
         parser.add_argument("--route", choices=routes, help="the way into PyTorch (docs/settings.md); auto if left out")
     parser.add_argument("--conf", metavar="SETTINGS", default="", help="changes to VRAMTAPE_CONF: key:value,key:value")
     parser.add_argument(
@@ -105,7 +105,7 @@ def _interpreter_flags(parser: argparse.ArgumentParser) -> list[str]:
     """The flags that this Python was started with (``python -W error -m vramtape run``) are meant for the program."""
     if sys.flags.ignore_environment:
         parser.error("python -I and -E ignore the environment, through which vramtape reaches a program: leave it out")
-    flags: list[str] = getattr(subprocess, "_args_from_interpreter_flags")()
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     is_unbuffered = getattr(sys.stdout, "write_through", False) and "PYTHONUNBUFFERED" not in os.environ
     return [*flags, "-u"] if is_unbuffered else flags
 

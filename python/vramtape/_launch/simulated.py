@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _runtime
-from .._ask import ask
+from .._query import query
 
 # Of the simulated driver, which reads them when CUDA begins (simcuda/README.md).
 _MEMORY = "VRAMTAPE_SIM_MEMORY"
@@ -56,7 +56,7 @@ def _memory(gpu: str) -> tuple[int, str]:
         if not _MEMORY_MIN_BYTES <= size_bytes <= _MEMORY_MAX_BYTES:
             raise ValueError(f"--sim={gpu}: write a size from 2MiB to 1024GiB")
         return size_bytes, f" of {_gib(size_bytes)}"
-    found = _find(gpu, ask(["fit", "--gpu", "list", "--json"], None, None))
+    found = _find(gpu, query(["fit", "--gpu", "list", "--json"], None, None))
     size_bytes = int(found["usable_bytes"])
     return size_bytes, f" {found['name']}, {_gib(size_bytes)} for the program"
 

@@ -32,7 +32,8 @@ def entry_points(torch: ModuleType) -> dict[str, Callable[..., Any]]:
         _runtime.call("set_caching", value and not never_caches)
 
     def is_enabled() -> bool:
-        return _runtime.call("is_caching")
+        is_caching: bool = _runtime.call("is_caching")
+        return is_caching
 
     enable(True)
     return {

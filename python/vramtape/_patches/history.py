@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional
 
 from .. import _runtime
 
@@ -73,7 +74,8 @@ def entry_points(torch: ModuleType) -> dict[str, Callable[..., Any]]:
             _runtime.call("history_stop")
 
     def is_enabled() -> bool:
-        return _runtime.call("history_is_running")
+        is_running: bool = _runtime.call("history_is_running")
+        return is_running
 
     def set_metadata(metadata: str) -> None:
         _runtime.call("set_memory_metadata", _text(metadata))

@@ -17,6 +17,7 @@ def entry_points(torch: ModuleType) -> dict[str, Callable[..., Any]]:
             raise TypeError(f"'{type(device).__name__}' object cannot be interpreted as an integer")
         if not 0 <= device < device_count(torch):
             raise RuntimeError(f"Allocator not initialized for device {device}: did you call init?")
-        return _runtime.call("get_memory_fraction", device)
+        fraction: float = _runtime.call("get_memory_fraction", device)
+        return fraction
 
     return {"_cuda_getMemoryFraction": get_memory_fraction}

@@ -8,9 +8,7 @@ from typing import Any, Callable
 
 from .. import _runtime
 
-_OBSERVER = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64
-)
+_OBSERVER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)
 # The library calls them as long as the process lives.
 _observers: list[Any] = []
 

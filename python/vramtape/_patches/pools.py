@@ -105,9 +105,9 @@ def _make(torch: ModuleType) -> type:
             if allocator is not None and not isinstance(allocator, allocator_class):
                 raise TypeError(f"MemPool(allocator={allocator!r}): expected a torch._C._cuda_CUDAAllocator or None")
             torch.cuda._lazy_init()
-            self._device = torch.cuda.current_device()
+            self._device: int = torch.cuda.current_device()
             # From the counter that torch's own pools are numbered by.
-            self._id = torch._C._graph_pool_handle()
+            self._id: tuple[int, int] = torch._C._graph_pool_handle()
             _create(self._device, self._id, allocator)
             if use_on_oom:
                 _runtime.call("pool_set_use_on_oom", self._device, *self._id, True)
@@ -129,7 +129,8 @@ def _make(torch: ModuleType) -> type:
 
         def use_count(self) -> int:
             """Returns the reference count of this pool."""
-            return _runtime.call("pool_use_count", self._device, *self._id)
+            count: int = _runtime.call("pool_use_count", self._device, *self._id)
+            return count
 
         def snapshot(self, include_traces: bool = True) -> Any:
             """Returns the pool's segments on all devices, which never had traces with them."""

@@ -30,7 +30,7 @@ def entry_points(torch: ModuleType) -> dict[str, Callable[..., Any]]:
     _remember_pinned(next(filter(None, map(os.environ.get, _ENVIRONMENT)), ""))
 
     def setter(name: str) -> Callable[[str], None]:
-        original = getattr(torch._C, name, None)
+        original: Any = getattr(torch._C, name, None)
 
         def set_settings(settings: str) -> None:
             if isinstance(settings, str):

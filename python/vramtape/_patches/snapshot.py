@@ -40,7 +40,8 @@ def entry_points(torch: ModuleType) -> dict[str, Callable[..., Any]]:
 
 def segments_of(pool: tuple[int, int]) -> list[dict[str, Any]]:
     """The segments of one pool on all devices."""
-    return _snapshot(pool, False, 0, (0,))["segments"]
+    segments: list[dict[str, Any]] = _snapshot(pool, False, 0, (0,))["segments"]
+    return segments
 
 
 def _arguments(arguments: Any) -> tuple[tuple[int, int], bool]:
@@ -78,10 +79,11 @@ def _snapshot(pool: tuple[int, int], with_traces: bool, devices: int, version: t
 
 def _take(pool: tuple[int, int], with_traces: bool) -> dict[str, Any]:
     """The library's answer. It is given out once, since each snapshot leaves an entry in the history."""
-    taken = []
+    taken: list[bytes] = []
     take = _TAKE(lambda _user, text, length: taken.append(ctypes.string_at(text, length)))
     _runtime.call("take_snapshot", *pool, with_traces, take, None)
-    return json.loads(taken[0])
+    answer: dict[str, Any] = json.loads(taken[0])
+    return answer
 
 
 def _segment(segment: dict[str, Any], stacks: dict[int, list[Any]]) -> dict[str, Any]:

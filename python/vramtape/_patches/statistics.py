@@ -48,7 +48,7 @@ def entry_points(torch: ModuleType) -> dict[str, Callable[..., Any]]:
 
 
 def _statistics(device: int) -> dict[str, Any]:
-    stats = _runtime.answer("stats", device)
+    stats: dict[str, Any] = _runtime.answer("stats", device)
     if _BY_POOL in stats:  # JSON has no tuples as keys.
         stats[_BY_POOL] = {_pool_of(key): value for key, value in stats[_BY_POOL].items()}
     return stats

@@ -7,7 +7,6 @@ that records a history of its own decides what is in it.
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import tempfile
 from multiprocessing import util
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from .. import _runtime, _tape, _text
-from .._ask import ask
 from .._launch import tapes
+from .._query import query
 from . import Unavailable
 
 # 140 bytes each, and at the end a dict of Python's for each. Of a longer run the tape has the last ones.
@@ -62,7 +61,7 @@ def _make_tape(torch: Any, tape: str, is_replaced: bool) -> None:
             total_bytes, fraction = torch.cuda.mem_get_info()[1], torch.cuda.get_per_process_memory_fraction()
             meta.write_text(json.dumps({"device_total_bytes": total_bytes, "fraction": fraction}))
             path = Path(tape if is_replaced else _tape.claim(tape))
-            ask(["import", "--json", "--force", "--meta", meta, "-o", path, "--", snapshot], None, None)
+            query(["import", "--json", "--force", "--meta", meta, "-o", path, "--", snapshot], None, None)
         if path != Path(tape):
             _text.warn(f"vramtape: the tape is {path}: {tape} exists", stacklevel=1)
         tapes.note(str(path))

@@ -1,5 +1,5 @@
 """Begins the allocator that the command line names, PyTorch's own ("native") or a route of vramtape; and the state that
-the stories compare.
+the scenarios compare.
 
 Addresses are left out where the two may differ, and so are times; the live blocks show where each allocation is.
 """

@@ -6,13 +6,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import vramtape
 from vramtape import _runtime
 
 _runtime.use_simcuda()
 import torch
 
-from vramtape._bridge import build, check, toolchain, trust
+from vramtape._bridge import build, check, trust
 
 built = build.library(torch)
 assert built.is_file() and str(torch.version.git_version)[:12] in built.name

@@ -1,4 +1,4 @@
-"""Stories of limits: of the device, of a fraction of it, and of the settings."""
+"""Scenarios of limits: of the device, of a fraction of it, and of the settings."""
 
 import time
 

@@ -1,5 +1,7 @@
 """Settings strings, one list per fresh process, applied in order until the first refusal."""
 
+# fmt: off
+# Tables: a line for each kind of value.
 ROUNDUP = "roundup_power2_divisions"
 KEYS = [
     "max_split_size_mb", "max_non_split_rounding_mb", "large_segment_size_mb",
@@ -31,7 +33,7 @@ FRACTIONS = [
 ONE = (
     ["", " ", ",", ",,", ":", "[", "]", "[]", "foo", "foo:1", "foo:", "foo:[", "foo:[1,2]", "a=b",
         "Max_split_size_mb:100"]
-    + [key for key in KEYS]
+    + list(KEYS)
     + [f"{key}:" for key in KEYS]
     + [f"{key}:[" for key in KEYS]
     + [f"{key}:[]" for key in KEYS]
@@ -132,7 +134,7 @@ SEQUENCES = [
     ["throw_on_cudamalloc_oom:True", "expandable_segments:True"],
 ]
 
-CASES = list(dict.fromkeys(tuple([text]) for text in ONE)) + [tuple(texts) for texts in SEQUENCES]
+CASES = list(dict.fromkeys((text,) for text in ONE)) + [tuple(texts) for texts in SEQUENCES]
 
 # In the environment of a new process; PyTorch reads them once and later than it is imported.
 ENVIRONMENT = [

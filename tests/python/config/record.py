@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-
 from cases import CASES, ENVIRONMENT
 
 
@@ -42,8 +41,13 @@ def numbers_of_c10():
 
 def values():
     settings = torch._C._cuda_memorySnapshot(None)["allocator_settings"]
-    kept = ["max_split_size", "garbage_collection_threshold", "expandable_segments",
-            "release_lock_on_cudamalloc", "graph_capture_record_stream_reuse"]
+    kept = [
+        "max_split_size",
+        "garbage_collection_threshold",
+        "expandable_segments",
+        "release_lock_on_cudamalloc",
+        "graph_capture_record_stream_reuse",
+    ]
     return {
         **{key: settings[key] for key in kept},
         "roundup_power2_divisions": list(settings["roundup_power2_divisions"].values()),
@@ -101,7 +105,8 @@ def in_a_fresh_process(texts):
 
 def main():
     if sys.argv[1:] == ["--environment"]:
-        return read_environment()
+        read_environment()
+        return
     for name in ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"]:
         if name in os.environ:
             sys.exit(f"unset {name} first: the golden file starts from PyTorch's defaults")

@@ -7,11 +7,11 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-import harness  # noqa: E402
+import harness
 
 harness.load_simcuda()
 
-import torch  # noqa: E402
+import torch
 
 # PyDLL, not CDLL, would hold the GIL: the library never asks for it.
 library = ctypes.CDLL(harness.LIBRARY)

@@ -10,7 +10,7 @@ if sys.argv[1:] != ["child"]:
     assert "vramtape" not in child.stderr and "terminate" not in child.stderr, child.stderr
     sys.exit(0)
 
-from _start import Training, torch  # noqa: E402
+from _start import Training, torch
 
 training = Training()
 training.step()

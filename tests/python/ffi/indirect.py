@@ -7,7 +7,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-import harness  # noqa: E402
+import harness
 
 SOURCE = """
 #include <stddef.h>
@@ -34,7 +34,7 @@ if sys.argv[1:2] != ["child"]:
 
 harness.load_simcuda()
 
-import torch  # noqa: E402
+import torch
 
 allocator = torch.cuda.memory.CUDAPluggableAllocator(sys.argv[2], "between_malloc", "between_free")
 torch.cuda.memory.change_current_allocator(allocator)

@@ -21,9 +21,9 @@ if os.environ.get("VRAMTAPE_TEST_CHILD"):
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-import tempfile  # noqa: E402
+import tempfile
 
-import harness  # noqa: E402
+import harness
 
 with tempfile.TemporaryDirectory() as folder:
     tape = os.path.join(folder, "run.vtape")

@@ -16,25 +16,25 @@ def refused(kind, *parts):
             raise AssertionError("accepted")
 
 
-match sys.argv[1]:
-    case "bad-pytorch":
-        refused(ValueError, "max_split_size_mb too small, must be >= 20", "PYTORCH_CUDA_ALLOC_CONF")
-    case "bad-vramtape":
-        refused(ValueError, "recor", "VRAMTAPE_CONF", "did you mean record?")
-    case "good":
-        torch.empty(1, device="cuda")
-        assert stats()["max_split_size"] == 64 << 20
-        # The hook is set by now, though Python never set it.
-        torch.cuda.set_per_process_memory_fraction(0.001)
-        try:
-            torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
-        except torch.OutOfMemoryError as error:
-            assert "allowed" in str(error), error
-        else:
-            raise AssertionError("the memory fraction did not reach the allocator")
-        torch.cuda.set_per_process_memory_fraction(1.0)
-        held = torch.empty(30 << 20, dtype=torch.uint8, device="cuda")
-        del held
-        before = stats()["reserved_bytes"]["all"]["current"]
-        torch.cuda.empty_cache()
-        assert stats()["reserved_bytes"]["all"]["current"] < before
+case = sys.argv[1]
+if case == "bad-pytorch":
+    refused(ValueError, "max_split_size_mb too small, must be >= 20", "PYTORCH_CUDA_ALLOC_CONF")
+elif case == "bad-vramtape":
+    refused(ValueError, "recor", "VRAMTAPE_CONF", "did you mean record?")
+elif case == "good":
+    torch.empty(1, device="cuda")
+    assert stats()["max_split_size"] == 64 << 20
+    # The hook is set by now, though Python never set it.
+    torch.cuda.set_per_process_memory_fraction(0.001)
+    try:
+        torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError as error:
+        assert "allowed" in str(error), error
+    else:
+        raise AssertionError("the memory fraction did not reach the allocator")
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    held = torch.empty(30 << 20, dtype=torch.uint8, device="cuda")
+    del held
+    before = stats()["reserved_bytes"]["all"]["current"]
+    torch.cuda.empty_cache()
+    assert stats()["reserved_bytes"]["all"]["current"] < before

@@ -148,7 +148,7 @@ def command_lines(name):
     for kind, lines in blocks(name):
         if kind in ("sh", "console"):
             for line in lines:
-                found = command.match(re.sub(r"\s#.*", "", line[2:] if line.startswith("$ ") else line))
+                found = command.match(re.sub(r"\s#.*", "", line.removeprefix("$ ")))
                 if found:
                     yield found.group(1)
     with open(os.path.join(ROOT, name), encoding="utf-8") as file:

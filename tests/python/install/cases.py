@@ -197,7 +197,7 @@ def scratch():
 def python(text, code=0, **settings):
     """Runs a text in a process of its own, which has to end with this exit code."""
     line, environment = [sys.executable, "-c", text], {**os.environ, **settings}
-    done = subprocess.run(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(line, env=environment, capture_output=True, text=True)
     assert done.returncode == code, f"{done.returncode}:\n{done.stdout}{done.stderr}"
     return done
 

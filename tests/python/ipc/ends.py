@@ -55,7 +55,7 @@ def main():
         received.append(second)
     kill(child)
     # Opened tensors stay usable; others cannot be opened any more.
-    results["late"] = [raised(lambda: pickle.loads(late)) is not None for late in received[1::2]]
+    results["late"] = [raised(lambda late=late: pickle.loads(late)) is not None for late in received[1::2]]
     received.clear()
     results["after"] = zeros(30).numel()
     print(json.dumps(results))

@@ -24,15 +24,17 @@ def consume(pipe):
         verb, *arguments = pipe.recv()
         if verb == "hold":
             first, second, view = held = arguments
-            pipe.send({
-                "kinds": [(list(it.shape), str(it.dtype), str(it.device), it.storage_offset()) for it in held],
-                "distance": second.data_ptr() - first.data_ptr(),
-                "view": view.data_ptr() - second.data_ptr(),
-                "there": [is_device_memory(it.data_ptr() + it.nbytes - 1) for it in held],
-                "ours": torch.cuda.memory_allocated(),
-                "error": raised(lambda: pipe.send(first)),
-                "copied": first.copy_(view[:1].cpu()[0]).numel(),
-            })
+            pipe.send(
+                {
+                    "kinds": [(list(it.shape), str(it.dtype), str(it.device), it.storage_offset()) for it in held],
+                    "distance": second.data_ptr() - first.data_ptr(),
+                    "view": view.data_ptr() - second.data_ptr(),
+                    "there": [is_device_memory(it.data_ptr() + it.nbytes - 1) for it in held],
+                    "ours": torch.cuda.memory_allocated(),
+                    "error": raised(lambda first=first: pipe.send(first)),
+                    "copied": first.copy_(view[:1].cpu()[0]).numel(),
+                }
+            )
         elif verb == "drop":
             addresses = [it.data_ptr() for it in held]
             first = second = view = arguments = None

@@ -41,7 +41,7 @@ if __name__ == "__main__":
     subprocess.run([sys.executable, __file__, "alone"], check=True)
     untouched = "import sys; sys.exit('vramtape' in sys.modules)"
     subprocess.run([sys.executable, "-c", untouched], check=True)
-    subprocess.run(["sh", "-c", "test -z \"$LD_PRELOAD\""], check=True)
+    subprocess.run(["sh", "-c", 'test -z "$LD_PRELOAD"'], check=True)
     allocate("parent")
     load("fork")
     load("spawn")

@@ -140,7 +140,7 @@ with tempfile.TemporaryDirectory() as name:
         pass
     assert p.memory_stats["id"] == 1
     for device, error in [("cpu", ValueError), (-1, ValueError), ("first", ValueError), (1.5, TypeError)]:
-        refused(error, f"device={device!r} names no CUDA device", lambda: vramtape.profile(device=device))
+        refused(error, f"device={device!r} names no CUDA device", lambda device=device: vramtape.profile(device=device))
     with vramtape.profile(device=torch.device("cuda", 7)) as p:
         pass
     refused(RuntimeError, "nothing is recorded of device 7, only of 0, 1", lambda: p.memory_stats)
@@ -155,8 +155,8 @@ with tempfile.TemporaryDirectory() as name:
     link = folder / "device"
     link.symlink_to("/dev/null")
     for save in (p.save_html, p.save_pickle, p.save_tape):
-        refused((OSError, vramtape.Error), "which a file must not replace", lambda: save(folder))
-        refused((OSError, vramtape.Error), "which a file must not replace", lambda: save(link))
+        refused((OSError, vramtape.Error), "which a file must not replace", lambda save=save: save(folder))
+        refused((OSError, vramtape.Error), "which a file must not replace", lambda save=save: save(link))
     assert link.is_symlink()
     (folder / "full").mkdir()
     with limited(100):
@@ -204,6 +204,6 @@ try:
 except ValueError as error:
     assert ".html, .pickle, .json, .vtape" in str(error)
 try:
-    vramtape.profile().memory_stats
+    _ = vramtape.profile().memory_stats
 except RuntimeError as error:
     assert "no block has ended" in str(error)

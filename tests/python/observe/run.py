@@ -12,13 +12,14 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "../parity"), os.path.join(HERE, "../../../python")]
 
-import harness  # noqa: E402
+import harness
 
 harness.load_simcuda()
 os.environ.setdefault("VRAMTAPE_LIBRARY", harness.LIBRARY)
 
-import torch  # noqa: E402
-import vramtape  # noqa: E402
+import torch
+
+import vramtape
 
 function, snapshot, report = sys.argv[1:]
 before = [] if function != "mid_run" else [torch.empty(3 << 20, device="cuda") for _ in range(5)]
@@ -28,7 +29,7 @@ assert vramtape.observe() == "observe"
 assert vramtape.observe() == "observe", "twice is once"
 assert torch.cuda.memory.get_allocator_backend() == "native", "nothing is replaced"
 
-import workloads  # noqa: E402
+import workloads
 
 torch.backends.cudnn.enabled = False
 torch.autograd.set_multithreading_enabled(False)

@@ -1,6 +1,6 @@
 """Asks auditwheel, which knows what old Linuxes have, whether a wheel is fit for the oldest that its name promises.
 
-    audit.py WHEEL      prints the name's tag, or ends with what is wrong
+audit.py WHEEL      prints the name's tag, or ends with what is wrong
 """
 
 import json

@@ -58,17 +58,28 @@ def test_arguments_are_the_flags_of_the_command():
         (vramtape.waste(ONE_SHOT, edit="scale:0.5"), "waste", "--edit=scale:0.5"),
         (vramtape.fit(ONE_SHOT, edit="scale:0.5", checks=2), "fit", "--edit=scale:0.5", "--checks=2"),
         (vramtape.tune(ONE_SHOT, edit="scale:0.5", lines=5), "tune", "--edit=scale:0.5", "--lines=5"),
-        (vramtape.replay(ONE_SHOT, capacity="unlimited", compat="2.11", device=0), "replay", "--capacity=unlimited",
-         "--compat=2.11", "--device=0"),
+        (
+            vramtape.replay(ONE_SHOT, capacity="unlimited", compat="2.11", device=0),
+            "replay",
+            "--capacity=unlimited",
+            "--compat=2.11",
+            "--device=0",
+        ),
         (vramtape.compare(ONE_SHOT, config=setting), "compare", f"--config={setting}"),
-        (vramtape.compare(ONE_SHOT, ["rmm-pool", "bfc"], [setting, ""]), "compare", f"--config={setting}", "--config=",
-         "--strategy=rmm-pool", "--strategy=bfc"),
+        (
+            vramtape.compare(ONE_SHOT, ["rmm-pool", "bfc"], [setting, ""]),
+            "compare",
+            f"--config={setting}",
+            "--config=",
+            "--strategy=rmm-pool",
+            "--strategy=bfc",
+        ),
         (vramtape.waste(ONE_SHOT, points=3, empty_cache=False), "waste", "--points=3", "--no-empty-cache"),
         (vramtape.fit(ONE_SHOT, gpu="l40s", checks=2), "fit", "--gpu=l40s", "--checks=2"),
         (vramtape.fit(ONE_SHOT, cold=True), "fit", "--cold"),
         (vramtape.tune([ONE_SHOT, str(ONE_SHOT)], lines=20), "tune", "--lines=20", ONE_SHOT),
         (vramtape.compare([TAPES, str(ONE_SHOT)], keep_going=True), "compare", "--keep-going", TAPES),
-        (vramtape.waste((tape for tape in [ONE_SHOT, ONE_SHOT])), "waste", ONE_SHOT),
+        (vramtape.waste(tape for tape in [ONE_SHOT, ONE_SHOT]), "waste", ONE_SHOT),
     ]
     for answer, *line in cases:
         assert without_times(answer) == printed(*line, ONE_SHOT), line

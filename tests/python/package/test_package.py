@@ -21,7 +21,7 @@ def command(*arguments, code=0, **settings):
     """Runs the `vramtape` command of this environment, with nothing but what is installed; what it printed."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("VRAMTAPE_")}
     line = [os.path.join(os.path.dirname(sys.executable), "vramtape"), *arguments]
-    done = subprocess.run(line, env={**ours, **settings}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(line, env={**ours, **settings}, capture_output=True, text=True)
     assert done.returncode == code, f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}"
     return done.stdout, done.stderr
 
@@ -35,7 +35,7 @@ def test_the_wheel_has_what_it_needs():
 def test_the_command_lists_the_verbs_of_the_package():
     listed, _ = command("--help")
     package = listed.split("In the Python package", 1)[1].split("\n\n", 1)[0]
-    assert set(re.findall(r"^  (\w+) ", package, re.M)) == set(VERBS), listed
+    assert set(re.findall(r"^  (\w+) ", package, re.MULTILINE)) == set(VERBS), listed
     for verb in VERBS:
         assert f"vramtape {verb}" in command(verb, "--help")[0]
 

@@ -12,17 +12,17 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-import harness  # noqa: E402
+import harness
 
 harness.load_simcuda()
 
-import torch  # noqa: E402
+import torch
 
 function, side = sys.argv[1], sys.argv[2]
 if side == "vramtape":
     harness.use_vramtape()
 
-import workloads  # noqa: E402
+import workloads
 
 torch.backends.cudnn.enabled = False
 torch.autograd.set_multithreading_enabled(False)  # Two threads that free at once have no order to compare.

@@ -14,7 +14,7 @@ from torch import nn
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "examples"))
 
-import gpt  # noqa: E402  The model of the demo.
+import gpt
 
 MIB = 1 << 20
 

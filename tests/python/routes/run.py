@@ -13,7 +13,7 @@ import warnings
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(HERE))), "python")]
 
-import harness  # noqa: E402
+import harness
 
 CASE_SECONDS_MAX = 60
 
@@ -35,7 +35,7 @@ def main(route):
             print(json.dumps({"unavailable": str(error)}))
             return
     # A snapshot with stacks imports this, and 880 modules with it: once, not in every fork.
-    import torch._inductor.codecache  # noqa: F401
+    import torch._inductor.codecache
     from cases import CASES, has_all
     from normal import error_of, normal
 
@@ -43,7 +43,7 @@ def main(route):
     for case in CASES:
         if not has_all(torch, case):
             continue
-        results[case.name] = in_a_fork(lambda: result_of(torch, case, normal, error_of))
+        results[case.name] = in_a_fork(lambda case=case: result_of(torch, case, normal, error_of))
     print(json.dumps({"results": results, "entry_points": entry_points(torch)}))
 
 

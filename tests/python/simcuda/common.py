@@ -4,7 +4,9 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from harness import load_simcuda as load
+import harness
+
+load = harness.load_simcuda
 
 MIB = 1 << 20
 

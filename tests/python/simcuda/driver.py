@@ -4,6 +4,7 @@ import ctypes
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 
 import common
+
 import harness
 
 common.load()

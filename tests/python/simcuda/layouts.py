@@ -34,15 +34,15 @@ def claims(cuda):
     for source in sorted(SOURCES.glob("**/*.rs")):
         text = source.read_text()
         launch = "CUlaunchConfig" if source.parent.name == "driver" else "cudaLaunchConfig_t"
-        name = lambda rust: launch if rust == "LaunchConfig" else STRUCTURES.get(rust)
+        names = {**STRUCTURES, "LaunchConfig": launch}
         for rust, value in re.findall(r"assert!\(size_of::<(\w+)>\(\) == (\d+)\)", text):
-            expression = f"sizeof({name(rust)})"
-            if name(rust) and cuda == ONLY_IN.get(rust, ONLY_IN.get(expression, cuda)):
+            expression = f"sizeof({names.get(rust)})"
+            if rust in names and cuda == ONLY_IN.get(rust, ONLY_IN.get(expression, cuda)):
                 yield expression, int(value)
         for rust, field, value in re.findall(r"offset_of!\((\w+), (\w+)\) == (\d+)\)", text):
             field = "hStream" if launch == "CUlaunchConfig" else FIELDS[field]
             if cuda == ONLY_IN.get(rust, cuda):
-                yield f"offsetof({name(rust)}, {field})", int(value)
+                yield f"offsetof({names.get(rust)}, {field})", int(value)
 
 
 nvidia = pathlib.Path(sysconfig.get_path("purelib")) / "nvidia"

@@ -13,7 +13,10 @@ def fails(body):
     except RuntimeError: return
     raise AssertionError("an error was expected")
 """
-UNSIMULATED = TORCH + FAILS + """
+UNSIMULATED = (
+    TORCH
+    + FAILS
+    + """
 image = torch.empty(1, 3, 8, 8, device="cuda")
 convolution = torch.nn.Conv2d(3, 8, 3).cuda()
 fails(lambda: convolution(image))
@@ -22,6 +25,7 @@ convolution(image).sum().backward()
 fails(lambda: torch.fft.fft(torch.empty(64, device="cuda")))
 fails(lambda: torch.linalg.eigh(torch.empty(8, 8, device="cuda")))
 """
+)
 ASYNC = TORCH + FAILS + 'fails(lambda: torch.empty(1, device="cuda"))'
 INIT = LOAD + "assert libraries[0].cuInit(0) == 3; assert libraries[0].cuInit(0) == 3"
 CASES = [
@@ -36,11 +40,12 @@ CASES = [
 
 running = []
 for settings, program, sentences in CASES:
-    process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **settings}, cwd=HERE,
-                               stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], env={**os.environ, **settings}, cwd=HERE, stderr=subprocess.PIPE, text=True
+    )
     running.append((process, sentences))
 for process, sentences in running:
     stderr = process.communicate(timeout=200)[1]
     assert process.returncode == 0, (process.args, process.returncode, stderr)
     for sentence in sentences:
-        assert stderr.count(sentence) == 1 or sentence in ("cufft", "cusolver") and sentence in stderr, stderr
+        assert stderr.count(sentence) == 1 or (sentence in ("cufft", "cusolver") and sentence in stderr), stderr

@@ -20,8 +20,14 @@ class Handle(ctypes.Structure):
 
 
 class Properties(ctypes.Structure):
-    _fields_ = [("kind", c_uint), ("handle_types", c_uint), ("location", c_uint), ("device", c_int),
-                ("metadata", c_void_p), ("flags", ctypes.c_ubyte * 8)]
+    _fields_ = [
+        ("kind", c_uint),
+        ("handle_types", c_uint),
+        ("location", c_uint),
+        ("device", c_int),
+        ("metadata", c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    ]
 
 
 common.load()
@@ -181,9 +187,9 @@ with open(os.devnull) as stranger:
     assert import_pages(stranger.fileno())[0] == INVALID_VALUE
 
 # A process that is gone shares nothing.
-theirs = bytes.fromhex(subprocess.run(
-    [sys.executable, __file__, "share"], check=True, stdout=PIPE, text=True, timeout=60
-).stdout)
+theirs = bytes.fromhex(
+    subprocess.run([sys.executable, __file__, "share"], check=True, stdout=PIPE, text=True, timeout=60).stdout
+)
 assert open_memory(theirs) == (INVALID_VALUE, 0)
 process.stdin.close()
 assert process.wait(timeout=60) == 0

@@ -52,7 +52,7 @@ peak(common.gpt().to(device="cuda", dtype=torch.bfloat16), amp=False)
 width = 128
 transformer = nn.Transformer(width, 4, 2, 2, 256, batch_first=True).cuda()
 pair = torch.empty(2, 4, 64, width, device="cuda")
-train(transformer, lambda model: model(pair[0], pair[1]).float().mean())
+train(transformer, lambda model, pair=pair: model(pair[0], pair[1]).float().mean())
 transformer.eval()
 with torch.inference_mode():
     transformer(pair[0], pair[1])

@@ -11,11 +11,11 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-import harness  # noqa: E402
+import harness
 
 harness.load_simcuda()
 
-import torch  # noqa: E402
+import torch
 
 MIB = 1 << 20
 memory = torch.cuda.memory

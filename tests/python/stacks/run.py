@@ -6,11 +6,11 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-import harness  # noqa: E402
+import harness
 
 harness.load_simcuda()
 
-import torch  # noqa: E402
+import torch
 
 harness.use_vramtape()
 MIB = 1 << 20

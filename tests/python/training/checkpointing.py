@@ -1,8 +1,9 @@
 """An exercise of courses: activations kept against activations computed again."""
 
 import torch
-from report import report
 from torch.utils.checkpoint import checkpoint_sequential
+
+from report import report
 
 
 def peak_of(segments):
@@ -11,10 +12,7 @@ def peak_of(segments):
     features = torch.randn(1024, 512, device="cuda", requires_grad=True)
     torch.cuda.reset_peak_memory_stats()
     for _ in range(2):
-        if segments:
-            output = checkpoint_sequential(model, segments, features, use_reentrant=False)
-        else:
-            output = model(features)
+        output = checkpoint_sequential(model, segments, features, use_reentrant=False) if segments else model(features)
         output.sum().backward()
         model.zero_grad()
     return torch.cuda.max_memory_allocated()

@@ -1,6 +1,7 @@
 """An exercise of courses: half of the memory is free, and no hole in it is large enough."""
 
 import torch
+
 from report import report
 
 MIB = 1 << 20

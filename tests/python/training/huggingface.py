@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
 from vramtape.integrations.huggingface import MemoryCallback
 
 sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}

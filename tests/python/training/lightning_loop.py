@@ -8,6 +8,7 @@ import lightning
 import torch
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader, TensorDataset
+
 from vramtape.integrations.lightning import MemoryCallback
 
 

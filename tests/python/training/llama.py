@@ -1,8 +1,9 @@
 """A Llama of Hugging Face, from a config: bfloat16, checkpointing, accumulation, clipping, a schedule."""
 
 import torch
-from report import report
 from transformers import LlamaConfig, LlamaForCausalLM, get_cosine_schedule_with_warmup
+
+from report import report
 
 config = LlamaConfig(
     vocab_size=4096,
@@ -20,7 +21,7 @@ model.train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 schedule = get_cosine_schedule_with_warmup(optimizer, 2, 6)
 
-for step in range(3):
+for _ in range(3):
     for _ in range(2):
         tokens = torch.randint(0, config.vocab_size, (4, 256), device="cuda")
         loss = model(input_ids=tokens, labels=tokens).loss

@@ -2,6 +2,7 @@
 
 import torch
 import torchvision
+
 from report import report
 
 torch.backends.cudnn.enabled = False  # The simulated driver runs no cuDNN.

@@ -2,6 +2,7 @@
 
 import torch
 from diffusers import DDPMScheduler, UNet2DModel
+
 from report import report
 
 torch.backends.cudnn.enabled = False  # The simulated driver runs no cuDNN.
@@ -19,7 +20,7 @@ model = UNet2DModel(
 noise_scheduler = DDPMScheduler(num_train_timesteps=1000)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
-for step in range(3):
+for _ in range(3):
     images = torch.randn(8, 3, 32, 32).cuda()
     noise = torch.randn_like(images)
     times = torch.randint(0, 1000, (8,), device="cuda")

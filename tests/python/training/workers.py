@@ -3,8 +3,9 @@
 import sys
 
 import torch
-from report import report
 from torch.utils.data import DataLoader, Dataset
+
+from report import report
 
 
 class Points(Dataset):

@@ -30,7 +30,10 @@ pub(super) fn run(tally: &mut Tally) {
     if is_checked || group.has_failed() {
         tally.record(&group);
     } else {
-        tally.skip(NAME, "the advisory database (RustSec) cannot be reached and there is no copy");
+        tally.leave_out(
+            NAME,
+            "the advisory database (RustSec) cannot be reached and there is no copy",
+        );
     }
 }
 

@@ -3,11 +3,13 @@
 mod advisories;
 mod asan;
 mod browser;
-mod lanes;
 mod package;
+mod parallel;
 mod rings;
 mod rust;
 mod scripts;
+mod style;
+mod workflow;
 
 use std::process::ExitCode;
 use std::thread;
@@ -21,7 +23,7 @@ use crate::tally::Tally;
 /// Options of the tests.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Leave out the real-PyTorch tests: no network, no environments, no release build
+    /// Leave out the real-PyTorch tests, their environments and the release build
     #[arg(long)]
     quick: bool,
 }
@@ -29,16 +31,18 @@ pub(crate) struct Options {
 /// Runs all tests, also after a failure.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let started = Instant::now();
-    let mut tally = Tally::default();
+    let mut tally = Tally::new();
     cargo::require_compiler()?;
     if !options.quick {
         thread::spawn(scripts::prepare); // Downloads while the compiler works.
     }
+    style::run(&mut tally);
+    workflow::run(&mut tally);
     rust::run(&mut tally);
     asan::run(&mut tally);
     browser::run(&mut tally);
     if options.quick {
-        tally.skip("real PyTorch", "left out by --quick");
+        tally.leave_out("real PyTorch", "left out by --quick");
     } else {
         scripts::run(&mut tally)?;
     }

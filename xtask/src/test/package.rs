@@ -7,10 +7,10 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use super::lanes::Lanes;
+use super::parallel::Parallel;
 use super::scripts;
 use crate::artefacts::Artefacts;
-use crate::kit::PACKAGE;
+use crate::requirements::PACKAGE;
 use crate::tally::{Counts, Outcome, Tally};
 use crate::venv::Venv;
 use crate::wheel::{self, pip, run_step};
@@ -22,7 +22,7 @@ const PYTHON_MIN: u32 = 9;
 const PYTHON_MAX: u32 = 14;
 
 /// Builds the wheel, installs it, and adds its tests.
-pub(super) fn add(lanes: &mut Lanes, tally: &mut Tally, artefacts: &Artefacts) -> Result<()> {
+pub(super) fn add(parallel: &mut Parallel, tally: &mut Tally, artefacts: &Artefacts) -> Result<()> {
     let folder = cargo::root()?.join("tests/python/package");
     let (plain, extras) = (scripts::find(&folder)?, scripts::find(&folder.join("extras"))?);
     let mut built = None;
@@ -35,9 +35,9 @@ pub(super) fn add(lanes: &mut Lanes, tally: &mut Tally, artefacts: &Artefacts) -
     tally.group("wheel for other machines", || audit(&tools, &wheel));
     for (minor, interpreter) in oldest_and_newest()? {
         let python = format!("Python 3.{minor}");
-        test(lanes, tally, &plain, &python, artefacts, || install(minor, &interpreter, &wheel));
+        test(parallel, tally, &plain, &python, artefacts, || install(minor, &interpreter, &wheel));
     }
-    test(lanes, tally, &extras, "extras", artefacts, || install_beside(&tools, &wheel));
+    test(parallel, tally, &extras, "extras", artefacts, || install_beside(&tools, &wheel));
     Ok(())
 }
 
@@ -72,7 +72,7 @@ fn audit(tools: &Path, wheel: &Path) -> Result<Outcome> {
 
 /// The scripts with a Python that has the wheel.
 fn test(
-    lanes: &mut Lanes,
+    parallel: &mut Parallel,
     tally: &mut Tally,
     scripts: &[PathBuf],
     with: &str,
@@ -92,7 +92,7 @@ fn test(
         artefacts.announce_to_installed(&mut python);
         python.envs(beside.iter().map(|folder| ("PYTHONPATH", folder)));
         let script = script.clone();
-        lanes.add(name.clone(), move || scripts::run_script(&name, &script, python));
+        parallel.add(name.clone(), move || scripts::run_script(&name, &script, python));
     }
 }
 

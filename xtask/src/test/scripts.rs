@@ -15,14 +15,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::artefacts::Artefacts;
-use crate::kit::{Kit, PACKAGE, TABLES, TRAINING};
 use crate::progress::Step;
+use crate::requirements::{PACKAGE, Requirements, TABLES, TRAINING};
 use crate::tally::{Counts, Outcome, Tally};
 use crate::venv::Venv;
 use crate::{cargo, exec, instructions, peers, torch};
 
-use super::lanes::Lanes;
 use super::package;
+use super::parallel::Parallel;
 use super::rings::Rings;
 
 /// No script takes a tenth of this, alone on a machine; one that hangs is a failure.
@@ -42,24 +42,24 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });
     let Some(artefacts) = artefacts else { return Ok(()) };
-    let mut lanes = Lanes::default();
-    package::add(&mut lanes, tally, &artefacts)?;
+    let mut parallel = Parallel::default();
+    package::add(&mut parallel, tally, &artefacts)?;
     instructions::test(tally, &artefacts);
     let with_bridges = package::with_bridges(tally);
-    // Not last: one of them takes long, and a lane would wait for it alone.
-    for kit in [&TABLES, &TRAINING] {
-        let Some(venv) = environment(tally, kit.name, kit) else { continue };
-        let scripts = find(&folder.join(kit.name))?;
-        add(&mut lanes, scripts, kit.name, || of_checkout(&venv, &artefacts));
+    // Not last: one of them takes long, and a thread would wait for it alone.
+    for requirements in [&TABLES, &TRAINING] {
+        let Some(venv) = environment(tally, requirements.name, requirements) else { continue };
+        let scripts = find(&folder.join(requirements.name))?;
+        add(&mut parallel, scripts, requirements.name, || of_checkout(&venv, &artefacts));
     }
     for torch in &torch::ALL {
         let with = format!("torch {}", torch.version);
-        let Some(venv) = environment(tally, &with, &torch.kit) else { continue };
+        let Some(venv) = environment(tally, &with, &torch.requirements) else { continue };
         if torch.has_peers {
             for (what, flags) in [("round", &[][..]), ("replay", &["--replays"])] {
                 let name = format!("a {what} beside its allocator ({with})");
                 let (venv, artefacts) = (venv.clone(), &artefacts);
-                lanes.add(name.clone(), move || peers::test(&name, flags, &venv, artefacts));
+                parallel.add(name.clone(), move || peers::test(&name, flags, &venv, artefacts));
             }
         }
         let is_once = |script: &Path| {
@@ -67,7 +67,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         };
         let is_wanted = |script: &&PathBuf| torch.version == torch::DEFAULT || !is_once(script);
         let scripts: Vec<_> = scripts.iter().filter(is_wanted).cloned().collect();
-        add(&mut lanes, scripts, &with, || of_checkout(&venv, &artefacts));
+        add(&mut parallel, scripts, &with, || of_checkout(&venv, &artefacts));
         if let Some(package) = &with_bridges {
             let python = || {
                 let mut python = Command::new(venv.python());
@@ -75,31 +75,31 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
                 python.env("PYTHONPATH", package);
                 python
             };
-            add(&mut lanes, find(&folder.join("package/bridges"))?, &with, python);
+            add(&mut parallel, find(&folder.join("package/bridges"))?, &with, python);
             if torch.version == torch::DEFAULT {
-                add(&mut lanes, find(&folder.join("first_hour"))?, &with, python);
+                add(&mut parallel, find(&folder.join("first_hour"))?, &with, python);
             }
         }
     }
-    lanes.run(tally);
+    parallel.run(tally);
     Ok(())
 }
 
 /// Makes every environment, while something else is tested. Errors are reported when an environment is first used.
 pub(super) fn prepare() {
-    let torches = torch::ALL.iter().map(|torch| &torch.kit);
-    for kit in torches.chain([&TRAINING, &TABLES, &PACKAGE]) {
-        if let Ok(venv) = Venv::ensure(kit) {
+    let torches = torch::ALL.iter().map(|torch| &torch.requirements);
+    for requirements in torches.chain([&TRAINING, &TABLES, &PACKAGE]) {
+        if let Ok(venv) = Venv::ensure(requirements) {
             drop(venv.ensure_cuda_headers());
         }
     }
 }
 
-/// The environment of a kit, if it can be made.
-fn environment(tally: &mut Tally, with: &str, kit: &'static Kit) -> Option<Venv> {
+/// The environment with these packages, if it can be made.
+fn environment(tally: &mut Tally, with: &str, requirements: &'static Requirements) -> Option<Venv> {
     let mut venv = None;
     tally.group(&format!("environment of {with}"), || {
-        let made = Venv::ensure(kit)?;
+        let made = Venv::ensure(requirements)?;
         made.ensure_cuda_headers()?; // So that the bridge is built, and tested.
         venv = Some(made);
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
@@ -108,12 +108,12 @@ fn environment(tally: &mut Tally, with: &str, kit: &'static Kit) -> Option<Venv>
 }
 
 /// One group for each script, with a Python of its own.
-fn add(lanes: &mut Lanes, scripts: Vec<PathBuf>, with: &str, python: impl Fn() -> Command) {
+fn add(parallel: &mut Parallel, scripts: Vec<PathBuf>, with: &str, python: impl Fn() -> Command) {
     for script in scripts {
         let name = script.file_stem().unwrap_or_default().to_string_lossy();
         let name = format!("{name} ({with})");
         let python = python();
-        lanes.add(name.clone(), move || run_script(&name, &script, python));
+        parallel.add(name.clone(), move || run_script(&name, &script, python));
     }
 }
 

@@ -82,8 +82,7 @@ extern "C" bool vramtape_torch_set_hooks(const VramtapeHooks* ours, const char**
     if (!is_loaded(kTorchCuda)) {
         return false;
     }
-    auto current_allocator =
-        reinterpret_cast<CurrentAllocator>(loaded_symbol(kTorchCuda, kCurrentAllocator));
+    auto current_allocator = reinterpret_cast<CurrentAllocator>(loaded_symbol(kTorchCuda, kCurrentAllocator));
     if (current_allocator == nullptr) {
         *obstacle = "this PyTorch does not export CUDAPluggableAllocator::getCurrentAllocator";
         return true;
@@ -104,18 +103,15 @@ extern "C" bool vramtape_torch_set_hooks(const VramtapeHooks* ours, const char**
     const Hook hooks[] = {
         {METHOD "11set_init_fnESt8functionIFviEE", ours->init, set<void(int)>},
         {METHOD "12set_reset_fnESt8functionIFvvEE", ours->reset, set<void()>},
-        {METHOD "22set_memory_fraction_fnESt8functionIFvdiEE", ours->memory_fraction,
-         set<void(double, int)>},
-        {METHOD "17set_base_alloc_fnESt8functionIFPvS4_PmEE", ours->base_alloc,
-         set<void*(void*, std::size_t*)>},
+        {METHOD "22set_memory_fraction_fnESt8functionIFvdiEE", ours->memory_fraction, set<void(double, int)>},
+        {METHOD "17set_base_alloc_fnESt8functionIFPvS4_PmEE", ours->base_alloc, set<void*(void*, std::size_t*)>},
         {METHOD "20set_record_stream_fnESt8functionIFvPvP11CUstream_stEE", ours->record_stream,
          set<void(void*, Stream)>},
         {METHOD "26set_begin_allocate_to_poolESt8functionIFviSt4pairIyyES3_IFbP11CUstream_stEEEE",
          ours->begin_allocate_to_pool, set<void(int, PoolId, Filter)>},
-        {METHOD "27set_end_allocate_to_pool_fnESt8functionIFviSt4pairIyyEEE",
-         ours->end_allocate_to_pool, set<void(int, PoolId)>},
-        {METHOD "16set_release_poolESt8functionIFviSt4pairIyyEEE", ours->release_pool,
+        {METHOD "27set_end_allocate_to_pool_fnESt8functionIFviSt4pairIyyEEE", ours->end_allocate_to_pool,
          set<void(int, PoolId)>},
+        {METHOD "16set_release_poolESt8functionIFviSt4pairIyyEEE", ours->release_pool, set<void(int, PoolId)>},
     };
     constexpr std::size_t kHooks = sizeof hooks / sizeof hooks[0];
     void* setters[kHooks];

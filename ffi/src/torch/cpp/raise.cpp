@@ -4,8 +4,8 @@
 // with another vtable, thrown under another typeinfo. Where those two are emitted differs between classes and versions
 // (OutOfMemoryError: libc10_cuda, since 2.15 libc10; ValueError: libc10, before 2.9 libtorch_cpu), so all are searched.
 
-#include <cstdint>
 #include <cxxabi.h>
+#include <cstdint>
 #include <exception>
 #include <stdexcept>
 #include <string>

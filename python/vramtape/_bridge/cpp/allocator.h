@@ -53,7 +53,8 @@ class Allocator final : public Pluggable {
     SnapshotInfo snapshot(
         MempoolId_t pool
 #if TORCH_SINCE(11)
-        , bool include_traces
+        ,
+        bool include_traces
 #endif
         ) override;
 #else
@@ -70,7 +71,8 @@ class Allocator final : public Pluggable {
     void setUseOnOOM(
         DeviceIndex device, MempoolId_t pool
 #if TORCH_SINCE(11)
-        , bool use_on_oom
+        ,
+        bool use_on_oom
 #endif
         ) override;
 #if TORCH_SINCE(10)
@@ -81,25 +83,25 @@ class Allocator final : public Pluggable {
     void ensureExistsAndIncrefPool(DeviceIndex device, MempoolId_t pool) override;
 #endif
     int getPoolUseCount(DeviceIndex device, MempoolId_t pool) override;
-    void beginAllocateToPool(
-        DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) override;
+    void beginAllocateToPool(DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) override;
     void endAllocateToPool(DeviceIndex device, MempoolId_t pool) override;
     void releasePool(DeviceIndex device, MempoolId_t pool) override;
     bool checkPoolLiveAllocations(
         DeviceIndex device, MempoolId_t pool, const std::unordered_set<void*>& expected) override;
     std::shared_ptr<AllocatorState> getCheckpointState(DeviceIndex device, MempoolId_t pool) override;
-    CheckpointDelta setCheckpointPoolState(
-        DeviceIndex device, std::shared_ptr<AllocatorState> state) override;
+    CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<AllocatorState> state) override;
 
     // watch.cpp
     bool isHistoryEnabled() override;
     void recordHistory(
         bool enabled, CreateContextFn recorder, std::size_t max_entries, RecordContext level
 #if TORCH_SINCE(8)
-        , bool clear
+        ,
+        bool clear
 #endif
 #if TORCH_SINCE(11)
-        , const std::vector<std::string>& skip_actions
+        ,
+        const std::vector<std::string>& skip_actions
 #endif
         ) override;
     void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& metadata) override;
@@ -127,8 +129,8 @@ class Allocator final : public Pluggable {
     std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
     void enablePeerAccess(DeviceIndex device, DeviceIndex owner) override;
     cudaError_t memcpyAsync(
-        void* target, int target_device, const void* source, int source_device, std::size_t size,
-        cudaStream_t stream, bool p2p_enabled) override;
+        void* target, int target_device, const void* source, int source_device, std::size_t size, cudaStream_t stream,
+        bool p2p_enabled) override;
 
  private:
     void* raw_alloc_on(std::size_t size, DeviceIndex device, cudaStream_t stream);

@@ -150,6 +150,7 @@ void History::take(const VramtapeTraceEntry& seen) {
     if (level_.load(std::memory_order_relaxed) < RecordContext::ALLOC) {
         context = nullptr;
     }
+    // clang-format off: it takes the commas between the preprocessor's lines apart.
     TraceEntry entry(
         static_cast<TraceEntry::Action>(seen.action),
         static_cast<DeviceIndex>(seen.device),
@@ -170,6 +171,7 @@ void History::take(const VramtapeTraceEntry& seen) {
         metadata
 #endif
     );
+    // clang-format on
     keep(devices_[at], std::move(entry));
 }
 

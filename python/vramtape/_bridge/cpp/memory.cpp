@@ -112,9 +112,7 @@ void* Allocator::raw_alloc_on(std::size_t size, DeviceIndex device, cudaStream_t
 }
 
 void* Allocator::take_uncached(std::size_t size) {
-    TORCH_CHECK_WITH(
-        OutOfMemoryError, size < kExabyte,
-        "CUDA out of memory. Tried to allocate more than 1EB memory.");
+    TORCH_CHECK_WITH(OutOfMemoryError, size < kExabyte, "CUDA out of memory. Tried to allocate more than 1EB memory.");
     void* ptr = nullptr;
     C10_CUDA_CHECK(cudaMalloc(&ptr, size));
     trace_allocation(ptr);

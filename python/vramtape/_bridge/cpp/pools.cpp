@@ -158,8 +158,7 @@ int Allocator::getPoolUseCount(DeviceIndex device, MempoolId_t pool) {
     return static_cast<int>(users);
 }
 
-void Allocator::beginAllocateToPool(
-    DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) {
+void Allocator::beginAllocateToPool(DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) {
     require(device);
 #if !TORCH_SINCE(8)
     // Before its context is open, PyTorch does not report that a MemPool has an allocator.
@@ -202,8 +201,7 @@ std::shared_ptr<AllocatorState> Allocator::getCheckpointState(DeviceIndex device
     return std::make_shared<Checkpoint>(taken);
 }
 
-CheckpointDelta Allocator::setCheckpointPoolState(
-    DeviceIndex device, std::shared_ptr<AllocatorState> state) {
+CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device, std::shared_ptr<AllocatorState> state) {
     require(device);
     const auto checkpoint = std::dynamic_pointer_cast<Checkpoint>(state);
     TORCH_CHECK(checkpoint, "the state is no checkpoint of vramtape's; expected one of getCheckpointState");

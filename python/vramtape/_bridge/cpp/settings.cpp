@@ -63,8 +63,7 @@ void follow_settings() {
 }  // namespace
 
 Allocator::Allocator()
-    : Pluggable(never_malloc, never_free),
-      never_caches_(std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) {}
+    : Pluggable(never_malloc, never_free), never_caches_(std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) {}
 
 Allocator& Allocator::instance() {
     static auto* const allocator = new std::shared_ptr<Allocator>(std::make_shared<Allocator>());

@@ -107,8 +107,7 @@ struct Opened {
             static_cast<std::int32_t>(kind) == kDescriptors[0],
             "this memory is shared over the NVLink fabric, which vramtape does not open");
         const auto descriptors = reader.take_all<int>(header.page_count);
-        check(vramtape_open_pages(
-            device, header.pid, header.page_size, descriptors.size(), descriptors.data(), &ptr));
+        check(vramtape_open_pages(device, header.pid, header.page_size, descriptors.size(), descriptors.data(), &ptr));
     }
 
     void close() const {
@@ -200,8 +199,8 @@ void Allocator::enablePeerAccess(DeviceIndex device, DeviceIndex owner) {
 }
 
 cudaError_t Allocator::memcpyAsync(
-    void* target, int target_device, const void* source, int source_device, std::size_t size,
-    cudaStream_t stream, bool p2p_enabled) {
+    void* target, int target_device, const void* source, int source_device, std::size_t size, cudaStream_t stream,
+    bool p2p_enabled) {
     // Mapped memory is out of cudaMemcpyAsync's reach where peers cannot see each other.
     if (p2p_enabled || target_device == source_device) {
         return cudaMemcpyAsync(target, source, size, cudaMemcpyDeviceToDevice, stream);

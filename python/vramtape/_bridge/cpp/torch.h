@@ -25,6 +25,7 @@ namespace torch_api = c10::cuda::CUDACachingAllocator;
 
 using c10::DeviceIndex;
 using c10::GatheredContext;
+using c10::CachingDeviceAllocator::DeviceStats;
 using c10::cuda::MempoolId_t;
 using torch_api::AllocatorState;
 using torch_api::CheckpointDelta;
@@ -36,7 +37,6 @@ using torch_api::SegmentInfo;
 using torch_api::ShareableHandle;
 using torch_api::SnapshotInfo;
 using torch_api::TraceEntry;
-using c10::CachingDeviceAllocator::DeviceStats;
 
 using Context = std::shared_ptr<GatheredContext>;
 using Tracker = torch_api::AllocatorTraceTracker;

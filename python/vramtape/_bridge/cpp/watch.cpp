@@ -9,8 +9,7 @@ namespace vramtape {
 namespace {
 
 void observe(
-    void* user, int device, std::uint64_t segment_bytes, std::uint64_t allowed_bytes,
-    std::uint64_t free_bytes) {
+    void* user, int device, std::uint64_t segment_bytes, std::uint64_t allowed_bytes, std::uint64_t free_bytes) {
     try {
         (*static_cast<OutOfMemoryObserver*>(user))(device, segment_bytes, allowed_bytes, free_bytes);
     } catch (const abi::__forced_unwind&) {
@@ -35,8 +34,7 @@ void Allocator::recordHistory(
     bool enabled, CreateContextFn recorder, std::size_t max_entries, RecordContext level, bool clear) {
     const std::vector<std::string> skip_actions;
 #else
-void Allocator::recordHistory(
-    bool enabled, CreateContextFn recorder, std::size_t max_entries, RecordContext level) {
+void Allocator::recordHistory(bool enabled, CreateContextFn recorder, std::size_t max_entries, RecordContext level) {
     const bool clear = false;
     const std::vector<std::string> skip_actions;
 #endif
@@ -103,8 +101,8 @@ void Allocator::attachOomRejectionObserver(torch_api::OomRejectionObserver obser
 
 Context Allocator::getContextForPointer(const void* ptr) {
     for (int device = 0; device < device_count_; ++device) {
-        if (auto context = history_.context_of_block(
-                static_cast<DeviceIndex>(device), reinterpret_cast<std::size_t>(ptr))) {
+        if (auto context =
+                history_.context_of_block(static_cast<DeviceIndex>(device), reinterpret_cast<std::size_t>(ptr))) {
             return context;
         }
     }

@@ -82,7 +82,7 @@ if "VRAMTAPE_RUN" in os.environ and sys.version_info >= (3, 9):
 sys.path[:] = [folder for folder in sys.path if folder != HERE]
 this = sys.modules.pop("sitecustomize")
 try:
-    import sitecustomize
+    import sitecustomize  # noqa: F401  Imported to be run.
 except ImportError as error:
     if getattr(error, "name", "sitecustomize") != "sitecustomize":
         raise

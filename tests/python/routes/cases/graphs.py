@@ -1,6 +1,6 @@
 """CUDA graphs with their private pools, and what inductor's trees of graphs ask of the allocator."""
 
-from .case import MIB, Cases, tensor
+from .case import Cases
 
 CASES = Cases()
 

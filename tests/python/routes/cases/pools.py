@@ -135,9 +135,8 @@ def nested(torch):
 @CASES.add("torch.cuda.use_mem_pool twice at once", AFTER_2_7)  # As above.
 def twice(torch):
     pool = torch.cuda.MemPool()
-    with torch.cuda.use_mem_pool(pool):
-        with torch.cuda.use_mem_pool(pool):
-            return None
+    with torch.cuda.use_mem_pool(pool), torch.cuda.use_mem_pool(pool):
+        pass
 
 
 @CASES.add("torch._C._cuda_endAllocateToPool(not open)")

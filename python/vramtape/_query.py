@@ -1,4 +1,4 @@
-"""One question to the lab, from asking to its answer."""
+"""One query to the lab, from its start to its answer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BAR_AFTER_S = 1.0
 
 
 class Error(RuntimeError):
-    """A run that cannot be read or replayed, or a question that makes no sense; the text says what to do."""
+    """A run that cannot be read or replayed, or a query that makes no sense; the text says what to do."""
 
     __module__ = "vramtape"
 
 
-def ask(arguments: Sequence[Text], threads: Optional[int], progress: Progress) -> dict[str, Any]:
+def query(arguments: Sequence[Text], threads: Optional[int], progress: Progress) -> dict[str, Any]:
     """Runs a command line of the lab and returns its JSON. Where ``progress`` raises, the work is given up."""
     if threads is not None and threads < 1:
         raise ValueError(f"threads={threads}: at least 1, or None for one a core")
@@ -34,23 +34,23 @@ def ask(arguments: Sequence[Text], threads: Optional[int], progress: Progress) -
     watch = _Bar() if progress is True else progress or None
     done, total = ctypes.c_uint64(), ctypes.c_uint64()
     seen = ctypes.byref(done), ctypes.byref(total)
-    question = None
+    handle = None
     try:
-        question = library.vramtape_lab_ask(encoded, len(encoded), threads or 0)
-        if not question:
+        handle = library.vramtape_lab_ask(encoded, len(encoded), threads or 0)
+        if not handle:
             raise Error("cannot start a thread: too many are running")
         # ctypes gives Python's lock back during the call.
-        while not library.vramtape_lab_wait(question, LOOK_EVERY_MS, *seen):
+        while not library.vramtape_lab_wait(handle, LOOK_EVERY_MS, *seen):
             if watch and total.value:
                 watch(done.value, total.value)
         if watch and total.value:
             watch(total.value, total.value)
-        reply = json.loads(library.vramtape_lab_reply(question))
+        reply = json.loads(library.vramtape_lab_reply(handle))
     finally:
         if isinstance(watch, _Bar):
             watch.close()
-        if question:
-            library.vramtape_lab_close(question)
+        if handle:
+            library.vramtape_lab_close(handle)
     for text in reply["warnings"]:
         _text.warn(text, stacklevel=3)  # At the line that called the verb.
     if reply["error"] is not None:

@@ -9,18 +9,18 @@ use anyhow::Result;
 use crate::tally::{Group, Outcome, Tally};
 
 /// How many groups run at once, on a machine with that many processors.
-const LANES_MAX: usize = 4;
+const THREADS_MAX: usize = 4;
 
 /// The work of a group.
 type Run<'a> = Box<dyn FnOnce() -> Result<Outcome> + Send + 'a>;
 
 /// Test groups that are safe to run in parallel.
 #[derive(Default)]
-pub(super) struct Lanes<'a> {
+pub(super) struct Parallel<'a> {
     groups: VecDeque<(String, Run<'a>)>,
 }
 
-impl<'a> Lanes<'a> {
+impl<'a> Parallel<'a> {
     /// Adds a group.
     pub(super) fn add(&mut self, name: String, run: impl FnOnce() -> Result<Outcome> + Send + 'a) {
         self.groups.push_back((name, Box::new(run)));
@@ -28,11 +28,11 @@ impl<'a> Lanes<'a> {
 
     /// Runs the groups, started in the order in which they were added, and reports each when it ends.
     pub(super) fn run(self, tally: &mut Tally) {
-        let lanes = thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         let waiting = Mutex::new(self.groups);
         let tally = Mutex::new(tally);
         thread::scope(|scope| {
-            for _ in 0..lanes {
+            for _ in 0..threads {
                 scope.spawn(|| {
                     loop {
                         let Some((name, run)) = lock(&waiting).pop_front() else { break };
@@ -45,7 +45,7 @@ impl<'a> Lanes<'a> {
     }
 }
 
-/// A group that panics ends its lane, and the whole with it; until then the others go on.
+/// A group that panics ends its thread; the other groups still run before the whole command fails.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -58,16 +58,16 @@ mod tests {
     #[test]
     fn every_group_runs_once_and_is_counted() {
         let ran = Mutex::new(Vec::new());
-        let mut lanes = Lanes::default();
+        let mut parallel = Parallel::default();
         for group in 0..7 {
             let ran = &ran;
-            lanes.add(format!("group {group}"), move || {
+            parallel.add(format!("group {group}"), move || {
                 lock(ran).push(group);
                 Ok(Outcome { counts: Counts::one(group != 3), detail: "the fourth".to_owned() })
             });
         }
         let mut tally = Tally::default();
-        lanes.run(&mut tally);
+        parallel.run(&mut tally);
         assert_eq!(tally.total(), Counts { passed: 6, failed: 1 });
         let mut ran = lock(&ran).clone();
         ran.sort_unstable();

@@ -24,11 +24,11 @@ Progress = tuple[str, str, str, str]
 
 
 def watch() -> None:
-    """Sees to it at the end of this process."""
-    atexit.register(_settle)
+    """Waits for these threads at the end of this process."""
+    atexit.register(_wait_until_idle)
 
 
-def _settle() -> None:
+def _wait_until_idle() -> None:
     """Waits until autograd's threads sleep and nothing has woken them since the last look."""
     limit = time.monotonic() + LIMIT_S
     before: list[Progress] = []

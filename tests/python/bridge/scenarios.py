@@ -1,12 +1,11 @@
-"""Runs stories under PyTorch's own allocator or under a route of vramtape, and prints PyTorch's results as JSON."""
+"""Runs scenarios under PyTorch's own allocator or under a route of vramtape, and prints PyTorch's results as JSON."""
 
 import gc
 import json
 import sys
-import time
 
+import limits
 from begin import HAS_POOLS, MIB, churn, empty, numbers, segments, torch, traces
-from limits import fraction, latched, out_of_memory, rejections
 
 
 def statistics(tell):
@@ -381,9 +380,10 @@ def errors(tell):
 
 if __name__ == "__main__":
     results = {}
-    for story in sys.argv[2:]:
-        name, *arguments = story.split()
-        globals()[name](results.setdefault(story, {}), *arguments)
+    for scenario in sys.argv[2:]:
+        name, *arguments = scenario.split()
+        function = globals().get(name) or getattr(limits, name)
+        function(results.setdefault(scenario, {}), *arguments)
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()

@@ -4,13 +4,13 @@ use crate::torch;
 
 /// Packages that belong together, pinned, and the Pythons that wheels of all of them exist for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Kit {
+pub(crate) struct Requirements {
     /// The environment's name.
     pub(crate) name: &'static str,
-    /// The packages, `name==version`; each is imported under its name.
+    /// The packages, `name==version`; each is imported under its name, with `_` for `-`.
     pub(crate) pins: &'static [&'static str],
-    /// The kit whose environment it stands on: its Python, and its packages too.
-    pub(crate) on: Option<&'static Kit>,
+    /// The environment that this one extends: it has the same Python and finds the same packages.
+    pub(crate) on: Option<&'static Requirements>,
     /// One more, with headers of CUDA, for what is compiled against them.
     pub(crate) headers: Option<&'static str>,
     /// Oldest Python (3.N).
@@ -23,7 +23,7 @@ pub(crate) struct Kit {
 
 /// For the tests of the Python package: the builder of its wheel (as in pyproject.toml; the pyelftools is
 /// auditwheel's), its checkers, and its extras.
-pub(crate) static PACKAGE: Kit = Kit {
+pub(crate) static PACKAGE: Requirements = Requirements {
     name: "package",
     pins: &["hatchling==1.27.0", "auditwheel==6.8.2", "ray==2.60.0", "pyarrow==26.0.1"],
     on: None,
@@ -33,8 +33,19 @@ pub(crate) static PACKAGE: Kit = Kit {
     disk_gib: 1,
 };
 
+/// The checkers of Python, C and C++ code.
+pub(crate) static LINTERS: Requirements = Requirements {
+    name: "linters",
+    pins: &["ruff==0.17.6", "mypy==2.4.1", "clang-format==23.1.5"],
+    on: None,
+    headers: None,
+    python_min: 10,
+    python_max: 14,
+    disk_gib: 1,
+};
+
 /// For the tests of exported tables: the readers that query them.
-pub(crate) static TABLES: Kit = Kit {
+pub(crate) static TABLES: Requirements = Requirements {
     name: "tables",
     pins: &["duckdb==2.0.0", "pandas==3.1.1", "polars==2.1.0", "pyarrow==26.0.1"],
     on: None,
@@ -45,7 +56,7 @@ pub(crate) static TABLES: Kit = Kit {
 };
 
 /// For third-party training scripts, on the default PyTorch.
-pub(crate) static TRAINING: Kit = Kit {
+pub(crate) static TRAINING: Requirements = Requirements {
     name: "training",
     pins: &[
         "torchvision==0.26.0",
@@ -54,7 +65,7 @@ pub(crate) static TRAINING: Kit = Kit {
         "accelerate==1.15.0",
         "lightning==2.6.6",
     ],
-    on: Some(&torch::ALL[0].kit),
+    on: Some(&torch::ALL[0].requirements),
     headers: None,
     python_min: 11,
     python_max: 14,
