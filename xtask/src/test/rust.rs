@@ -16,10 +16,6 @@ use super::rings::Rings;
 /// A cold build of everything on two cores takes a fraction of this.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Packages that also build without the feature `cuda`, which is on by default. Each is checked alone, since packages
-/// that are checked together share their features.
-const WITHOUT_CUDA: [&str; 2] = ["allocator", "ffi"];
-
 /// Runs every group.
 pub(super) fn run(tally: &mut Tally) {
     if cargo::has("fmt") {
@@ -33,10 +29,8 @@ pub(super) fn run(tally: &mut Tally) {
     } else {
         tally.skip("clippy", "clippy is not installed (rustup component add clippy)");
     }
-    for package in WITHOUT_CUDA {
-        let check = ["check", "-q", "-p", package, "--no-default-features"];
-        lint(tally, &format!("{package} without the feature cuda"), &check, &[]);
-    }
+    // Packages that are built together share their features: by itself the heap has none.
+    lint(tally, "the heap by itself", &["check", "-q", "-p", "allocator"], &[]);
     // The documentation is built with its private rooms, so links may lead into them.
     let doc = ["doc", "-q", "--workspace", "--no-deps", "--document-private-items"];
     lint(
