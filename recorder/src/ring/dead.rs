@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::statvfs;
 
-use super::moments;
+use super::clock_snapshot;
 use super::place::{self, Whose, is_kept, is_live, list_rings, list_some};
 use super::ring_file::RingFile;
 
@@ -119,7 +119,7 @@ fn look(path: &Path) -> io::Result<Option<Dead>> {
         return Ok(None);
     }
     let made = metadata.modified()?;
-    let last_written = match RingFile::open(file).and_then(|ring| last_moment(&ring)) {
+    let last_written = match RingFile::open(file).and_then(|ring| last_snapshot_time(&ring)) {
         Ok(moment) => moment.max(made),
         // Between its creation and its lock a ring looks dead; it is not sealed then.
         Err(_) if made.elapsed().is_ok_and(|age| age > UNFINISHED_AGE) => made,
@@ -133,12 +133,11 @@ fn look(path: &Path) -> io::Result<Option<Dead>> {
     }))
 }
 
-/// When a second of the ring's was last noted. Its file's time is that of its making: who writes through a mapping
-/// does not change it.
-fn last_moment(ring: &RingFile) -> io::Result<SystemTime> {
-    let noted = moments::newest(ring);
+/// The time of the ring's last clock snapshot. Writes through a mapping do not change the file's own time.
+fn last_snapshot_time(ring: &RingFile) -> io::Result<SystemTime> {
+    let snapshot = clock_snapshot::newest(ring);
     ring.check()?;
-    let since_1970 = Duration::from_nanos(noted.moment.unix_ns);
+    let since_1970 = Duration::from_nanos(snapshot.moment.unix_ns);
     Ok(SystemTime::UNIX_EPOCH.checked_add(since_1970).unwrap_or(SystemTime::UNIX_EPOCH))
 }
 

@@ -5,24 +5,23 @@
 //! its pages exist before it is used, so writing to it cannot fail.
 
 mod base;
-mod blocks;
+mod clock_snapshot;
 mod contexts;
 mod cursor;
 mod dead;
 mod layout;
 mod look;
 mod memory;
-mod moments;
 mod pack;
 mod place;
 mod pool_state;
 mod pool_table;
+mod protocol;
 mod reader;
 mod recorder;
 mod region;
 mod ring_file;
 mod segments;
-mod slot;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -40,16 +39,16 @@ use trace_format::{DeviceId, Frame, Meta, Record, StackId, StringId};
 
 use super::clock::{Calibration, Moment};
 use super::name_table::NameTable;
+use clock_snapshot::ClockSnapshot;
 pub(super) use cursor::{Cursor, Reached};
 pub use dead::remove_dead_rings;
 use layout::Shape;
 pub(super) use memory::{Memory, tile};
-use moments::Noted;
 use place::Place;
 pub use place::{RING_DIR_VARIABLE, list_rings, ring_dir};
 pub use reader::{RingError, RingInfo, RingReader, is_ring};
 pub use recorder::RingRecorder;
-use region::{Region, Word};
+use region::{HeaderField, Region};
 use tables::Tables;
 
 /// Fewer slots than this hold no whole wide event.
@@ -119,11 +118,11 @@ impl Ring {
                 (None, Region::anonymous(shape)?)
             }
         };
-        region.set(Word::Pid, u64::from(std::process::id()));
-        region.set(Word::ProcessStart, process_start_ticks());
-        region.set(Word::Device, u64::from(options.device.0));
-        region.set(Word::NsPerTick, calibration.ns_per_tick.to_bits());
-        moments::set_newest(&region, Noted { number: 0, moment: calibration.start });
+        region.set(HeaderField::Pid, u64::from(std::process::id()));
+        region.set(HeaderField::ProcessStart, process_start_ticks());
+        region.set(HeaderField::Device, u64::from(options.device.0));
+        region.set(HeaderField::NsPerTick, calibration.ns_per_tick.to_bits());
+        clock_snapshot::set_newest(&region, ClockSnapshot { number: 0, moment: calibration.start });
         region.seal();
         let (place, is_muted) = (Mutex::new(place), AtomicBool::new(false));
         Ok(Self { region, tables: Tables::new(names), place, is_muted })
@@ -143,7 +142,7 @@ impl Ring {
 
     /// The device whose events it takes.
     pub fn device(&self) -> DeviceId {
-        DeviceId(self.region.get(Word::Device) as u16)
+        DeviceId(self.region.get(HeaderField::Device) as u16)
     }
 
     /// Records that it holds at most.
@@ -257,19 +256,19 @@ impl Ring {
 
     /// Makes the length of a tick more exact, for all readers.
     fn refine(&self, start: Moment, now: Moment) {
-        let ns_per_tick = f64::from_bits(self.region.get(Word::NsPerTick));
+        let ns_per_tick = f64::from_bits(self.region.get(HeaderField::NsPerTick));
         let refined = Calibration { start, ns_per_tick }.refined(now);
-        self.region.set(Word::NsPerTick, refined.ns_per_tick.to_bits());
+        self.region.set(HeaderField::NsPerTick, refined.ns_per_tick.to_bits());
     }
 
     /// Adds to the records that a tape lost.
     pub(super) fn add_lost_by_tape(&self, count: u64) {
-        self.region.word(Word::LostByTape).fetch_add(count, Ordering::Relaxed);
+        self.region.word(HeaderField::LostByTape).fetch_add(count, Ordering::Relaxed);
     }
 
     /// Records that a tape lost.
     pub fn lost_by_tape(&self) -> u64 {
-        self.region.get(Word::LostByTape)
+        self.region.get(HeaderField::LostByTape)
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use trace_format::{BaseState, DeviceId, Frame, FrameId, Meta, Record, StackId, S
 
 use super::base;
 use super::cursor::{self, Cursor, Reached};
-use super::layout::{self, Word};
+use super::layout::{self, HeaderField};
 use super::look::Look;
 use super::place::{self, Whose};
 use super::ring_file::RingFile;
@@ -272,15 +272,15 @@ impl RingReader {
 
 fn info(ring: &RingFile) -> RingInfo {
     RingInfo {
-        pid: ring.field(Word::Pid) as u32,
-        process_start_ticks: ring.field(Word::ProcessStart),
-        device: DeviceId(ring.field(Word::Device) as u16),
+        pid: ring.field(HeaderField::Pid) as u32,
+        process_start_ticks: ring.field(HeaderField::ProcessStart),
+        device: DeviceId(ring.field(HeaderField::Device) as u16),
         slots: ring.slot_count(),
         written: ring.written(),
-        lost_by_tape: ring.field(Word::LostByTape),
-        missing_texts: ring.field(Word::TextMissing),
-        missing_blocks: ring.field(Word::BlocksMissing),
-        missing_segments: ring.field(Word::SegmentsMissing),
-        missing_pools: ring.field(Word::PoolsMissing),
+        lost_by_tape: ring.field(HeaderField::LostByTape),
+        missing_texts: ring.field(HeaderField::TextMissing),
+        missing_blocks: ring.field(HeaderField::BlocksMissing),
+        missing_segments: ring.field(HeaderField::SegmentsMissing),
+        missing_pools: ring.field(HeaderField::PoolsMissing),
     }
 }

@@ -6,18 +6,17 @@
 //! The writer stores atomic words through its mapping of the same pages. Each load here is one call, and calls of one
 //! thread are made in order, so the fences of the protocols order them as they order plain loads. POSIX does not say
 //! that a call copies an aligned word whole. Linux does so on x86-64 and aarch64: it copies to an aligned buffer by
-//! words or more at a time. Slots, moments, pools and segments do not even rely on that: a counter read before and
+//! words or more at a time. Slots, clock snapshots, pools and segments do not even rely on that: a counter read before and
 //! after shows that nothing was stored in between.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
-use std::sync::atomic::{Ordering, fence};
 
-use super::layout::{HEADER_WORDS, MAGIC, Part, Payload, SLOT_WORDS, Shape, VERSION, Word};
+use super::layout::{HEADER_WORDS, HeaderField, MAGIC, Part, Shape, VERSION};
 use super::look::Look;
-use super::slot;
+use super::protocol::ReadWords;
 
 /// Bytes of a small read and of a large one; both are buffers on the stack.
 const SMALL_BYTES: usize = 128;
@@ -50,17 +49,17 @@ impl RingFile {
         }
         let mut ring = Self { file, shape: Shape::new(0, 0), failure: OnceLock::new() };
         // The magic number is stored last: what it is loaded before is complete.
-        let magic = ring.field(Word::Magic);
+        let magic = ring.field(HeaderField::Magic);
         let size = |word| usize::try_from(ring.field(word)).unwrap_or(usize::MAX);
         let shape = Shape {
-            slots: size(Word::Slots),
-            contexts: size(Word::Contexts),
-            blocks: size(Word::Blocks),
-            segments: size(Word::Segments),
-            pools_words: size(Word::PoolsWords),
-            text_words: size(Word::TextWords),
+            slots: size(HeaderField::Slots),
+            contexts: size(HeaderField::Contexts),
+            blocks: size(HeaderField::Blocks),
+            segments: size(HeaderField::Segments),
+            pools_words: size(HeaderField::PoolsWords),
+            text_words: size(HeaderField::TextWords),
         };
-        let version = ring.field(Word::Version);
+        let version = ring.field(HeaderField::Version);
         ring.check()?;
         if magic != MAGIC {
             return invalid("it does not begin with a ring's magic number");
@@ -103,17 +102,11 @@ impl RingFile {
     }
 }
 
-impl Look for RingFile {
-    const BATCH: usize = 1024;
-
-    fn shape(&self) -> Shape {
-        self.shape
-    }
-
+impl ReadWords for RingFile {
     fn load(&self, at: usize) -> u64 {
         let mut word = [0];
         self.load_all(at, &mut word);
-        fence(Ordering::Acquire);
+        self.acquire_fence();
         word[0]
     }
 
@@ -132,6 +125,14 @@ impl Look for RingFile {
             });
         }
     }
+}
+
+impl Look for RingFile {
+    const BATCH: usize = 1024;
+
+    fn shape(&self) -> Shape {
+        self.shape
+    }
 
     fn each_row<const N: usize>(&self, part: Part, mut take: impl FnMut([u64; N])) {
         let (start, words) = self.shape.part(part);
@@ -147,24 +148,13 @@ impl Look for RingFile {
                 }
                 continue;
             }
-            fence(Ordering::Acquire);
+            self.acquire_fence();
             self.load_all(start + from * N, others.as_flattened_mut());
             for (row, first) in others.iter_mut().zip(&*first) {
                 row[0] = first[0];
                 take(*row);
             }
         }
-    }
-
-    fn copy(&self, number: u64, into: &mut [Payload]) -> bool {
-        let slots = self.shape.slots;
-        let at = number as usize & (slots - 1);
-        let (to_end, from_start) = into.split_at_mut(into.len().min(slots - at));
-        self.load_all(HEADER_WORDS + at * SLOT_WORDS, to_end.as_flattened_mut());
-        self.load_all(HEADER_WORDS, from_start.as_flattened_mut());
-        // Pairs with the writer's fence: had a word been a later record's, the head shows it.
-        fence(Ordering::Acquire);
-        slot::is_below(self.written(), self.slot_count(), number)
     }
 
     fn has_failed(&self) -> bool {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trace_format::{Addr, Event, PoolId, SegmentState, StackId, Stream};
 
-use super::layout::{Part, SEGMENT_WORDS, Word};
+use super::layout::{HeaderField, Part, SEGMENT_WORDS};
 use super::look::Look;
 use super::region::Region;
 
@@ -179,7 +179,7 @@ impl Table {
 
     /// Enters a change whose record was published.
     pub(super) fn apply(&mut self, region: &Region, change: Change) {
-        let version = region.word(Word::SegmentsVersion);
+        let version = region.word(HeaderField::SegmentsVersion);
         let before = version.load(Ordering::Relaxed);
         // A reader that sees one of the stores below sees the head behind the record, and the odd version.
         fence(Ordering::Release);
@@ -211,7 +211,8 @@ impl Table {
         *self.counts.entry(run.pool).or_default() += 1;
         match rows.get(at) {
             Some(row) => store(row, addr, run),
-            None => region.set(Word::SegmentsMissing, region.get(Word::SegmentsMissing) + 1),
+            None => region
+                .set(HeaderField::SegmentsMissing, region.get(HeaderField::SegmentsMissing) + 1),
         }
     }
 
@@ -226,7 +227,8 @@ impl Table {
         self.vacant.push(at);
         match region.rows::<SEGMENT_WORDS>(Part::Segments).get(at) {
             Some(row) => row[0].store(0, Ordering::Relaxed),
-            None => region.set(Word::SegmentsMissing, region.get(Word::SegmentsMissing) - 1),
+            None => region
+                .set(HeaderField::SegmentsMissing, region.get(HeaderField::SegmentsMissing) - 1),
         }
     }
 }
@@ -244,14 +246,14 @@ fn store(row: &Row, addr: u64, run: &Run) {
 /// The runs in the table; `None` while it changes. Of a dead process `may_be_unfinished`: the last change may be done
 /// in part then, and has to be done again.
 pub(super) fn read(look: &impl Look, may_be_unfinished: bool) -> Option<Runs> {
-    let before = look.field(Word::SegmentsVersion);
+    let before = look.field(HeaderField::SegmentsVersion);
     if before & 1 == 1 && !may_be_unfinished {
         return None;
     }
     let mut read = Vec::new();
     look.each_row(Part::Segments, |row| read.extend(run_of(row)));
     fence(Ordering::Acquire);
-    if look.field(Word::SegmentsVersion) != before {
+    if look.field(HeaderField::SegmentsVersion) != before {
         return None;
     }
     read.sort_unstable_by_key(|(addr, _)| *addr);
@@ -333,7 +335,7 @@ mod tests {
         let mut table = Table::default();
         table.apply(&region, change(&event(true, 0, 10)));
         // Pages 4 and 5 go: the row for what is behind them is there, the one before them is not cut yet.
-        region.set(Word::SegmentsVersion, 3);
+        region.set(HeaderField::SegmentsVersion, 3);
         let rest = event(true, 6, 4);
         let Change::Map(addr, run) = change(&rest) else { panic!("{rest:?}") };
         table.set(&region, addr, &run);
@@ -349,9 +351,9 @@ mod tests {
         let mut table = Table::default();
         let rows = region.rows::<SEGMENT_WORDS>(Part::Segments).len() as u64;
         (0..rows + 3).for_each(|n| table.apply(&region, change(&event(true, 2 * n, 1))));
-        assert_eq!(region.get(Word::SegmentsMissing), 3);
+        assert_eq!(region.get(HeaderField::SegmentsMissing), 3);
         (0..rows + 3).for_each(|n| table.apply(&region, change(&event(false, 2 * n, 1))));
-        assert_eq!(region.get(Word::SegmentsMissing), 0);
+        assert_eq!(region.get(HeaderField::SegmentsMissing), 0);
         assert_eq!(as_seen(read(&region, false).unwrap()), []);
     }
 
@@ -362,8 +364,8 @@ mod tests {
         let rows = region.rows::<SEGMENT_WORDS>(Part::Segments).len() as u64;
         (0..=rows).for_each(|n| table.apply(&region, change(&event(true, 3 * n, 1))));
         table.apply(&region, change(&event(true, 3 * rows + 1, 1)));
-        assert_eq!(region.get(Word::SegmentsMissing), 1);
+        assert_eq!(region.get(HeaderField::SegmentsMissing), 1);
         table.apply(&region, change(&event(false, 3 * rows, 2)));
-        assert_eq!(region.get(Word::SegmentsMissing), 0);
+        assert_eq!(region.get(HeaderField::SegmentsMissing), 0);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use trace_format::{Frame, FrameId, StackId, StringId};
 
-use super::region::{Region, Word};
+use super::region::{HeaderField, Region};
 use super::text::{self, Entry};
 use crate::name_table::{NameTable, STACKS_MAX};
 
@@ -38,7 +38,7 @@ impl Tables {
     pub(super) fn intern(&self, region: &Region, text: &str) -> StringId {
         let mut written = self.lock();
         let Some(id) = self.names.string(text) else {
-            region.set(Word::TextMissing, region.get(Word::TextMissing) + 1);
+            region.set(HeaderField::TextMissing, region.get(HeaderField::TextMissing) + 1);
             return StringId(0);
         };
         self.write_string(region, &mut written, id);

@@ -433,7 +433,7 @@ fn damage_is_loss_and_neither_panics_nor_hangs() {
                 bytes[at] ^= 1 << (random >> 60 & 7);
             }
         }
-        let head = 8 * layout::Word::Head as usize;
+        let head = 8 * layout::HeaderField::Head as usize;
         bytes[head..head + 8].copy_from_slice(&u64::MAX.to_le_bytes());
         poll_damaged(bytes);
     }
