@@ -1,5 +1,5 @@
-//! The ring's time. A record has the low 40 bits of its ticks; every second or so the writer records a clock snapshot, a
-//! reading of both clocks together, from which readers count on.
+//! The ring's time. A record has the low 40 bits of its ticks; every second or so the writer records a clock snapshot,
+//! a reading of both clocks together, from which readers count on.
 //!
 //! A snapshot is two slots of the ring: [`MORE`] with the snapshot before it and its number, then [`CLOCK_SNAPSHOT`].
 //! The newest is in the header too, double-buffered. So every record has a snapshot before it that can be found: in the

@@ -6,7 +6,7 @@
 //! The writer stores atomic words through its mapping of the same pages. Each load here is one call, and calls of one
 //! thread are made in order, so the fences of the protocols order them as they order plain loads. POSIX does not say
 //! that a call copies an aligned word whole. Linux does so on x86-64 and aarch64: it copies to an aligned buffer by
-//! words or more at a time. Slots, clock snapshots, pools and segments do not even rely on that: a counter read before and
+//! words or more at a time. Slots, clock snapshots, pools and segments do not rely on that: a counter read before and
 //! after shows that nothing was stored in between.
 
 use std::fs::File;

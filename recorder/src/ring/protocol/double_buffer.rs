@@ -27,7 +27,7 @@ impl DoubleBuffer {
         store: impl FnOnce(&[W], usize),
     ) {
         let counter = &words[self.count_at];
-        let count = counter.load(Ordering::Relaxed) + 1;
+        let count = counter.load_own() + 1;
         // A reader that sees one of the stores below sees that the copy it is reading is no longer the newest.
         W::fence(Ordering::Release);
         store(&words[self.copy_start(count)..][..self.copy_words], (count & 1) as usize);

@@ -13,6 +13,7 @@
 
 pub(super) mod blocks;
 pub(super) mod double_buffer;
+pub(super) mod seq_lock;
 pub(super) mod slots;
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -21,6 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 pub(super) trait AtomicWord {
     /// `AtomicU64::load`.
     fn load(&self, order: Ordering) -> u64;
+    /// A relaxed load by the only thread that stores the word.
+    fn load_own(&self) -> u64;
     /// `AtomicU64::store`.
     fn store(&self, value: u64, order: Ordering);
     /// `atomic::fence`.
@@ -31,6 +34,11 @@ impl AtomicWord for AtomicU64 {
     #[inline]
     fn load(&self, order: Ordering) -> u64 {
         Self::load(self, order)
+    }
+
+    #[inline]
+    fn load_own(&self) -> u64 {
+        Self::load(self, Ordering::Relaxed)
     }
 
     #[inline]
@@ -95,6 +103,14 @@ mod loom_word {
             Self::load(self, order)
         }
 
+        /// An ordinary load would hide from loom that the store after it races with a reader's load before it: loom
+        /// remembers only the last access of a word, and would not try the store first.
+        #[allow(unsafe_code)]
+        fn load_own(&self) -> u64 {
+            // SAFETY: no thread but this one stores the word; loom panics if one does.
+            unsafe { self.unsync_load() }
+        }
+
         fn store(&self, value: u64, order: Ordering) {
             Self::store(self, value, order);
         }
@@ -108,8 +124,8 @@ mod loom_word {
     /// a bound the longest test takes minutes.
     const PREEMPTIONS_MAX: usize = 3;
 
-    /// Runs a writer beside a reader of `count` words, in every order of the two with few switches between them, and with
-    /// every reordering that the memory model allows.
+    /// Runs a writer beside a reader of `count` words, in every order of the two with few switches between them, and
+    /// with every reordering that the memory model allows.
     pub(super) fn check(
         count: usize,
         writer: impl Fn(&[LoomWord]) + Copy + Send + Sync + 'static,
