@@ -1,5 +1,5 @@
 //! How a reader gets a ring's words: from memory of its own process ([`Region`](super::region::Region)), or from the
-//! file of another ([`RingFile`](super::ring_file::RingFile)).
+//! file of another ([`FileRegion`](super::file_region::FileRegion)).
 //!
 //! Both load words one after the other in the order of the calls, so the protocols of slots, tables and snapshots are
 //! written once.

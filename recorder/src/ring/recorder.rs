@@ -15,11 +15,11 @@ use super::pack::{self, Packed};
 use super::protocol::blocks;
 use super::region::Region;
 use super::segments::{self, Change};
-use super::thread::{self, Mark};
+use super::thread::{self, ThreadTag};
 use super::words::{self, WIDE};
 use super::{Ring, RingOptions, TEXT_BYTES, pool_table};
 use crate::clock::{Clock, SystemClock};
-use crate::name_table::NameTable;
+use crate::interner::Interner;
 use events::{BlockSlot, Recorder};
 
 /// Records into a ring: no lock, no system call, no allocation.
@@ -34,7 +34,7 @@ pub struct RingRecorder<C: Clock = SystemClock> {
     /// The context of the last record, and its number.
     last: (Context, u16),
     /// The thread that made it.
-    by: Mark,
+    by: ThreadTag,
     rare: Box<Rare>,
 }
 
@@ -62,7 +62,7 @@ impl<C: Clock> RingRecorder<C> {
     pub fn sharing(
         options: &RingOptions,
         text_bytes: Option<usize>,
-        names: Arc<NameTable>,
+        names: Arc<Interner>,
         clock: C,
     ) -> io::Result<Self> {
         let text_bytes = text_bytes.unwrap_or(TEXT_BYTES);
@@ -178,7 +178,7 @@ impl<C: Clock> RingRecorder<C> {
     fn is_last_context(&self, place: Option<(Stream, PoolId)>) -> bool {
         let last = &self.last.0;
         let is_here = |(stream, pool)| stream == last.stream && pool == last.pool;
-        Mark::here() == self.by && place.is_none_or(is_here)
+        ThreadTag::here() == self.by && place.is_none_or(is_here)
     }
 
     /// The number of this thread's context; its stream and pool do not matter where there is no place.
@@ -194,7 +194,7 @@ impl<C: Clock> RingRecorder<C> {
         }
         // What has no number is nothing to come back to.
         let is_kept = is_counted && number != WIDE;
-        self.by = if is_kept { Mark::here() } else { Mark::default() };
+        self.by = if is_kept { ThreadTag::here() } else { ThreadTag::default() };
         number
     }
 

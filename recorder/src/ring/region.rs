@@ -2,7 +2,7 @@
 //!
 //! Everything is an atomic 64-bit word, so that the writer, the drainer and readers of other processes may look at
 //! the same pages without undefined behaviour. Only [`Region::words`] and [`Region::row_at`] are unsafe. Other
-//! processes read the file ([`RingFile`](super::ring_file::RingFile)) and never map it.
+//! processes read the file ([`FileRegion`](super::file_region::FileRegion)) and never map it.
 
 use std::fs::File;
 use std::io;

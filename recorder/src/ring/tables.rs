@@ -8,12 +8,12 @@ use trace_format::{Frame, FrameId, StackId, StringId};
 
 use super::region::{HeaderField, Region};
 use super::text::{self, Entry};
-use crate::name_table::{NameTable, STACKS_MAX};
+use crate::interner::{Interner, STACKS_MAX};
 
 /// The process's names, and which of them are in this ring's text log.
 #[derive(Debug)]
 pub(super) struct Tables {
-    names: Arc<NameTable>,
+    names: Arc<Interner>,
     /// A bit for each stack, read without the lock; there once a stack is.
     stacks: OnceLock<Box<[AtomicU64]>>,
     written: Mutex<Written>,
@@ -26,11 +26,11 @@ struct Written {
 }
 
 impl Tables {
-    pub(super) fn new(names: Arc<NameTable>) -> Self {
+    pub(super) fn new(names: Arc<Interner>) -> Self {
         Self { names, stacks: OnceLock::new(), written: Mutex::default() }
     }
 
-    pub(super) fn names(&self) -> &NameTable {
+    pub(super) fn names(&self) -> &Interner {
         &self.names
     }
 

@@ -157,7 +157,7 @@ fn first_of(log: &[u64]) -> Option<(Entry, usize)> {
 mod tests {
     use super::super::layout::Shape;
     use super::*;
-    use crate::name_table::{FRAMES_MAX, STACKS_MAX};
+    use crate::interner::{FRAMES_MAX, STACKS_MAX};
 
     fn string(id: u32, text: &[u8]) -> Entry {
         Entry::String(StringId(id), text.to_vec())
