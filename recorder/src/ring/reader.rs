@@ -10,10 +10,10 @@ use trace_format::{BaseState, DeviceId, Frame, FrameId, Meta, Record, StackId, S
 
 use super::base;
 use super::cursor::{self, Cursor, Reached};
-use super::layout::{self, Word};
+use super::file_region::FileRegion;
+use super::layout::{self, HeaderField};
 use super::look::Look;
-use super::place::{self, Whose};
-use super::ring_file::RingFile;
+use super::ring_file::{self, Whose};
 use super::text::{self, Entry};
 
 /// Why a ring cannot be read.
@@ -86,7 +86,7 @@ pub fn is_ring(start: &[u8]) -> bool {
 /// had of it at any time, also when its process is dead.
 #[derive(Debug)]
 pub struct RingReader {
-    ring: RingFile,
+    ring: FileRegion,
     path: PathBuf,
     /// Said once, in the header.
     identity: RingInfo,
@@ -119,7 +119,7 @@ impl RingReader {
 
     fn open_of(path: &Path, whose: Whose) -> Result<Self, RingError> {
         let failed = |source| RingError { path: path.to_owned(), source };
-        let ring = place::open(path, whose).and_then(RingFile::open).map_err(failed)?;
+        let ring = ring_file::open(path, whose).and_then(FileRegion::open).map_err(failed)?;
         let identity = info(&ring);
         ring.check().map_err(failed)?;
         Ok(Self {
@@ -152,7 +152,7 @@ impl RingReader {
 
     /// Whether the recording process lives.
     pub fn is_live(&self) -> bool {
-        place::is_live(self.ring.file())
+        ring_file::is_live(self.ring.file())
     }
 
     /// Whether the file was removed, as a process does that ends by itself. If its metadata cannot be read, it counts
@@ -270,17 +270,17 @@ impl RingReader {
     }
 }
 
-fn info(ring: &RingFile) -> RingInfo {
+fn info(ring: &FileRegion) -> RingInfo {
     RingInfo {
-        pid: ring.field(Word::Pid) as u32,
-        process_start_ticks: ring.field(Word::ProcessStart),
-        device: DeviceId(ring.field(Word::Device) as u16),
+        pid: ring.field(HeaderField::Pid) as u32,
+        process_start_ticks: ring.field(HeaderField::ProcessStart),
+        device: DeviceId(ring.field(HeaderField::Device) as u16),
         slots: ring.slot_count(),
         written: ring.written(),
-        lost_by_tape: ring.field(Word::LostByTape),
-        missing_texts: ring.field(Word::TextMissing),
-        missing_blocks: ring.field(Word::BlocksMissing),
-        missing_segments: ring.field(Word::SegmentsMissing),
-        missing_pools: ring.field(Word::PoolsMissing),
+        lost_by_tape: ring.field(HeaderField::LostByTape),
+        missing_texts: ring.field(HeaderField::TextMissing),
+        missing_blocks: ring.field(HeaderField::BlocksMissing),
+        missing_segments: ring.field(HeaderField::SegmentsMissing),
+        missing_pools: ring.field(HeaderField::PoolsMissing),
     }
 }
