@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use allocator::heap::{AllocError, Heap, Miss, Request};
+use crossbeam_utils::CachePadded;
 use device::Device;
 use events::{Addr, BaseState, BlockState, Recorder, StackId};
 pub use lock::Guard;
@@ -16,11 +17,10 @@ use spin::mutex::SpinMutexGuard;
 /// Frees memory that others hold on to when the pool has none; true if it freed any (`FreeMemoryCallback`).
 pub type FreeMemoryCallback = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// A [`Heap`] behind a lock. Aligned, so that two devices' heaps never meet on a cache line, nor on the pair of lines
+/// A [`Heap`] behind a lock. Padded, so that two devices' heaps never meet on a cache line, nor on the pair of lines
 /// that a processor fetches together.
-#[repr(align(128))]
 pub struct SharedHeap<D, R> {
-    heap: Lock<Heap<D, R>>,
+    heap: CachePadded<Lock<Heap<D, R>>>,
     callbacks: Mutex<Vec<Arc<FreeMemoryCallback>>>,
     has_callbacks: AtomicBool,
 }
@@ -29,7 +29,7 @@ impl<D: Device, R: Recorder> SharedHeap<D, R> {
     /// Shares a heap.
     pub fn new(heap: Heap<D, R>) -> Self {
         Self {
-            heap: Lock::new(heap),
+            heap: CachePadded::new(Lock::new(heap)),
             callbacks: Mutex::new(Vec::new()),
             has_callbacks: AtomicBool::new(false),
         }

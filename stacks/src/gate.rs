@@ -7,6 +7,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crossbeam_utils::CachePadded;
+
 /// Threads share a counter only if there are more of them than these.
 const COUNTERS: usize = 64;
 
@@ -14,11 +16,9 @@ const COUNTERS: usize = 64;
 /// stays longer.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Threads inside, on a cache line of its own.
-#[repr(align(128))]
-struct Counter(AtomicU32);
-
-static INSIDE: [Counter; COUNTERS] = [const { Counter(AtomicU32::new(0)) }; COUNTERS];
+/// Threads inside.
+static INSIDE: [CachePadded<AtomicU32>; COUNTERS] =
+    [const { CachePadded::new(AtomicU32::new(0)) }; COUNTERS];
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -51,7 +51,7 @@ fn counter() -> &'static AtomicU32 {
         number = THREADS.fetch_add(1, Ordering::Relaxed) % COUNTERS;
         NUMBER.set(number);
     }
-    &INSIDE[number].0
+    &INSIDE[number]
 }
 
 /// Lets no more threads in.
@@ -62,7 +62,7 @@ pub(crate) fn close() {
 /// Waits until no thread is inside, for at most [`WAIT_MAX`].
 pub(crate) fn wait_until_empty() {
     let start = Instant::now();
-    let is_empty = || INSIDE.iter().all(|counter| counter.0.load(Ordering::SeqCst) == 0);
+    let is_empty = || INSIDE.iter().all(|counter| counter.load(Ordering::SeqCst) == 0);
     while !is_empty() && start.elapsed() < WAIT_MAX {
         std::thread::sleep(Duration::from_micros(50));
     }
@@ -71,7 +71,7 @@ pub(crate) fn wait_until_empty() {
 /// Call in a forked child: the threads that were inside are not in this process.
 pub fn after_fork_child() {
     for counter in &INSIDE {
-        counter.0.store(0, Ordering::SeqCst);
+        counter.store(0, Ordering::SeqCst);
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
         assert!(!waiting.is_finished(), "one is inside");
         drop(inside);
         waiting.join().unwrap();
-        let counted: u32 = INSIDE.iter().map(|counter| counter.0.load(Ordering::SeqCst)).sum();
+        let counted: u32 = INSIDE.iter().map(|counter| counter.load(Ordering::SeqCst)).sum();
         assert_eq!(counted, 0);
     }
 }

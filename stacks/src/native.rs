@@ -90,13 +90,13 @@ fn callback<F: FnMut(Place)>(_: &Walk<F>) -> extern "C" fn(*mut Context, *mut c_
     extern "C" fn each<F: FnMut(Place)>(context: *mut Context, walk: *mut c_void) -> c_int {
         // SAFETY: it is what `Native::walk` passed, whose type chose this function; nothing else uses it meanwhile.
         let Walk { native, left, take } = unsafe { &mut *walk.cast::<Walk<F>>() };
-        // SAFETY: the unwinder's context of this frame.
+        // SAFETY: the unwinder's context of this frame, which is valid until this function returns.
         let code = unsafe { _Unwind_GetIP(context) };
         if code == 0 || *left == 0 {
             return STOP;
         }
         if !native.own.contains(&code) {
-            // SAFETY: likewise.
+            // SAFETY: the unwinder's context of this frame, which is valid until this function returns.
             let function = unsafe { _Unwind_GetRegionStart(context) };
             if native.interpreter != 0 && function == native.interpreter {
                 return STOP;

@@ -92,15 +92,19 @@ impl Region {
     unsafe fn row_at<const N: usize>(&self, at: usize) -> &[AtomicU64; N] {
         #[allow(clippy::cast_ptr_alignment, reason = "a mapping begins with a page")]
         let first = self.map.as_ptr().cast::<AtomicU64>();
-        // SAFETY: as the caller says, it stays in the mapping.
+        // SAFETY: the caller promises that words `at` to `at + N` lie in the mapping, which is one allocation: the
+        // offset stays inside it.
         let row = unsafe { first.add(at) };
-        // SAFETY: as for `words`.
+        // SAFETY: `row` points to `N` words of the mapping, which begins with a page, so they are aligned; it lives as
+        // long as `self`. They are valid for any bit pattern, and every access to them is atomic: this module hands out
+        // nothing else, and other processes only read the file, which is never truncated.
         unsafe { &*row.cast() }
     }
 
     #[inline]
     pub(super) fn word(&self, word: HeaderField) -> &AtomicU64 {
-        // SAFETY: every mapping holds a header at least: `new` looked.
+        // SAFETY: the header's words are the first of every shape, a field is one of them, and `new` checked that all
+        // words of the shape are in the mapping.
         #[allow(unsafe_code)]
         let [word] = unsafe { self.row_at(word as usize) };
         word
@@ -135,8 +139,8 @@ impl Region {
     #[inline]
     fn slot(&self, number: u64) -> &[AtomicU64; SLOT_WORDS] {
         let at = number as usize & (self.shape.slots - 1);
-        // SAFETY: the slots lie first behind the header and `new` checked that all of them are in the mapping; their
-        // number is a power of two, so that `at` is below it.
+        // SAFETY: the slots follow the header, and `new` checked that all of them are in the mapping; their number is a
+        // power of two, so `at` is below it.
         #[allow(unsafe_code)]
         unsafe {
             self.row_at(HEADER_WORDS + at * SLOT_WORDS)
@@ -146,7 +150,8 @@ impl Region {
     /// A row of the table of live blocks; `None` for places beyond it.
     #[inline]
     pub(super) fn block(&self, at: u32) -> Option<&[AtomicU64; SLOT_WORDS]> {
-        // SAFETY: `new` checked that all rows of the table, which begins there, are in the mapping.
+        // SAFETY: `at` is below the number of rows of the table of blocks, which begins at `blocks_start`, and `new`
+        // checked that all of them are in the mapping.
         #[allow(unsafe_code)]
         ((at as usize) < self.shape.blocks)
             .then(|| unsafe { self.row_at(self.blocks_start + at as usize * SLOT_WORDS) })

@@ -8,11 +8,10 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A line of its own: it is read with every record, by every device, and written where a thread ends.
-#[repr(align(128))]
-struct Ended(AtomicU32);
+use crossbeam_utils::CachePadded;
 
-static ENDED: Ended = Ended(AtomicU32::new(0));
+/// How many threads have ended. Read with every record, by every device, and written where a thread ends.
+static ENDED: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
 
 /// A thread, until any thread ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +25,7 @@ impl ThreadTag {
     #[inline]
     pub(super) fn here() -> Self {
         // A thread that reuses the pointer of one that ended began after that end, and sees it.
-        Self { pointer: pointer(), ended: ENDED.0.load(Ordering::Relaxed) }
+        Self { pointer: pointer(), ended: ENDED.load(Ordering::Relaxed) }
     }
 }
 
@@ -35,7 +34,7 @@ struct Ends;
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        ENDED.0.fetch_add(1, Ordering::Relaxed);
+        ENDED.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::Receiver;
 use trace_format::{EndKind, ProgramEnd};
 
-use super::recorder::{FLUSH_EVERY, Shared, TapeFailure};
+use super::recorder::{FLUSH_EVERY, TapeFailure};
+use super::requests::{Inbox, Request};
 use super::ring_source::RingSource;
 use super::rotation::Parts;
 use super::{TapeError, TapeSummary};
@@ -21,41 +21,40 @@ const PANICKED: &str = "internal error in vramtape";
 pub(super) struct Drainer<C> {
     pub(super) parts: Parts,
     pub(super) sources: Vec<RingSource>,
-    pub(super) shared: Arc<Shared>,
+    /// Why the tape ended early, for its owner.
+    pub(super) failure: Arc<OnceLock<TapeFailure>>,
     pub(super) clock: C,
 }
 
 impl<C: Clock> Drainer<C> {
     /// [Writes](Self::run). A panic, which is a mistake of ours, ends the tape where it is: readable, without an index.
-    pub(super) fn run_to_end(self) -> Result<TapeSummary, TapeError> {
-        let (shared, clock) = (Arc::clone(&self.shared), self.clock.clone());
+    pub(super) fn run_to_end(self, requests: Receiver<Request>) -> Result<TapeSummary, TapeError> {
+        let (failure, clock) = (Arc::clone(&self.failure), self.clock.clone());
         let path = self.parts.path().to_owned();
-        // The drainer is gone then; its owner looks at what they share, which is whole at any time.
-        let run = AssertUnwindSafe(|| self.run());
+        // Outlives a panic: a request that is dropped finds the failure there.
+        let mut inbox = Inbox::new(requests);
+        let run = AssertUnwindSafe(|| self.run(&mut inbox));
         catch_unwind(run).unwrap_or_else(|_| {
             let cause = TapeError::Panicked { path };
             tracing::warn!("{cause}; please report it. The program goes on without a tape");
-            let failure = TapeFailure { reason: PANICKED.to_owned(), time_ns: clock.unix_ns() };
-            *shared.failure() = Some(failure);
-            shared.has_failed.store(true, Ordering::Release);
-            shared.flushes().clear(); // Their owners see that the tape has failed.
+            let reason = PANICKED.to_owned();
+            let _ = failure.set(TapeFailure { reason, time_ns: clock.unix_ns() });
             Err(cause)
         })
     }
 
     /// Writes until it is to stop. Where the tape cannot be written any more, it counts what is missing until then.
-    fn run(mut self) -> Result<TapeSummary, TapeError> {
-        match self.write() {
+    fn run(mut self, inbox: &mut Inbox) -> Result<TapeSummary, TapeError> {
+        match self.write(inbox) {
             Ok(()) => {
-                let end = self.shared.end().take();
                 let (records, lost) = self.counts();
                 let written = self.parts.path().to_owned();
-                match self.parts.finish(end) {
+                match self.parts.finish(inbox.end.take()) {
                     Ok(path) => Ok(TapeSummary { path, records, lost }),
                     Err(cause) => Err(ended(&written, cause.into(), self.clock.unix_ns(), lost)),
                 }
             }
-            Err(cause) => Err(self.fail(cause)),
+            Err(cause) => Err(self.fail(cause, inbox)),
         }
     }
 
@@ -65,7 +64,7 @@ impl<C: Clock> Drainer<C> {
     }
 
     /// Ends the tape where it is, and then counts.
-    fn fail(&mut self, cause: TapeError) -> TapeError {
+    fn fail(&mut self, cause: TapeError, inbox: &mut Inbox) -> TapeError {
         let time_ns = self.clock.unix_ns();
         let path = self.parts.path().to_owned();
         let reason = cause.reason();
@@ -89,17 +88,14 @@ impl<C: Clock> Drainer<C> {
         for source in &mut self.sources {
             source.lose_unwritten(&mut self.parts);
         }
-        *self.shared.failure() = Some(TapeFailure { reason, time_ns });
-        self.shared.has_failed.store(true, Ordering::Release);
+        let _ = self.failure.set(TapeFailure { reason, time_ns });
         loop {
-            let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
-            self.shared.flushes().clear(); // Their owners see that the tape has failed.
-            self.sources.append(&mut self.shared.new_sources());
+            inbox.flushes.clear();
             self.sources.iter_mut().for_each(RingSource::lose_new);
-            if is_stopping {
+            if inbox.is_stopping {
                 break;
             }
-            thread::park_timeout(self.pause());
+            self.sources.append(&mut inbox.take(self.pause()));
         }
         let before = lost_before.into_iter().chain(std::iter::repeat(0));
         let losses = self.sources.iter_mut().zip(before);
@@ -111,36 +107,32 @@ impl<C: Clock> Drainer<C> {
         ended(&path, cause, time_ns, self.counts().1)
     }
 
-    fn write(&mut self) -> Result<(), TapeError> {
+    fn write(&mut self, inbox: &mut Inbox) -> Result<(), TapeError> {
         let mut flushed_at = Instant::now();
         loop {
-            // Asked before draining, so that what was recorded before the stop is drained.
-            let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
-            let flushes = std::mem::take(&mut *self.shared.flushes());
-            self.take_new_sources()?;
+            // Before draining: what was recorded before a request is drained.
+            let new = inbox.take(self.pause());
+            self.add(new)?;
             self.drain()?;
-            if is_stopping {
+            if inbox.is_stopping {
                 return Ok(());
             }
-            if flushed_at.elapsed() >= FLUSH_EVERY || !flushes.is_empty() {
+            if flushed_at.elapsed() >= FLUSH_EVERY || !inbox.flushes.is_empty() {
                 self.parts.writer().flush()?;
                 flushed_at = Instant::now();
             }
-            for done in flushes {
-                // One who no longer listens needs no answer.
+            for done in inbox.flushes.drain(..) {
+                // Nobody needs to wait for the answer.
                 let _ = done.send(());
             }
-            thread::park_timeout(self.pause());
         }
     }
 
-    fn take_new_sources(&mut self) -> Result<(), TapeError> {
-        let new = std::mem::take(&mut *self.shared.new_sources());
-        if new.is_empty() {
-            return Ok(());
+    fn add(&mut self, new: Vec<RingSource>) -> Result<(), TapeError> {
+        if !new.is_empty() {
+            self.parts.add_devices(new.iter().map(RingSource::device))?;
+            self.sources.extend(new);
         }
-        self.parts.add_devices(new.iter().map(RingSource::device))?;
-        self.sources.extend(new);
         Ok(())
     }
 

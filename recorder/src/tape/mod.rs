@@ -6,6 +6,7 @@ mod join;
 mod names;
 mod recorder;
 mod recover;
+mod requests;
 mod rewind;
 mod ring_slice;
 mod ring_source;

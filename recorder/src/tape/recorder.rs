@@ -2,15 +2,15 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, RecvError, Sender, bounded, unbounded};
 use trace_format::{Meta, ProgramEnd, WriteCause, WriteError, utc};
 
 use super::drainer::Drainer;
+use super::requests::Request;
 use super::ring_source::{RingSource, TapeSource};
 use super::rotation::Parts;
 use super::signals;
@@ -30,33 +30,26 @@ pub(super) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct TapeRecorder {
     path: PathBuf,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<Result<TapeSummary, TapeError>>>,
-    /// Whose thread it is: a forked child has a copy of this, but no thread.
+    /// `None` once it has ended.
+    worker: Option<Worker>,
+    /// Why the tape ended early.
+    failure: Arc<OnceLock<TapeFailure>>,
+    /// The process of the thread: a forked child has a copy of this, but no thread.
     pid: u32,
 }
 
-/// What the thread and its owner share.
-#[derive(Debug, Default)]
-pub(super) struct Shared {
-    pub(super) is_stopping: AtomicBool,
-    /// Whether the tape cannot be written any more.
-    pub(super) has_failed: AtomicBool,
-    /// Whether its thread has ended.
-    has_ended: AtomicBool,
-    failure: Mutex<Option<TapeFailure>>,
-    /// What the tape is to say about the end of its program.
-    end: Mutex<Option<ProgramEnd>>,
-    new_sources: Mutex<Vec<RingSource>>,
-    /// Who waits for everything recorded until now to be in the file.
-    flushes: Mutex<Vec<mpsc::Sender<()>>>,
+/// The tape's thread.
+#[derive(Debug)]
+struct Worker {
+    thread: JoinHandle<Result<TapeSummary, TapeError>>,
+    requests: Sender<Request>,
 }
 
 /// Everything recorded up to its request, on its way into the file.
 #[derive(Debug)]
 pub struct Flush {
-    flushed: mpsc::Receiver<()>,
-    shared: Arc<Shared>,
+    flushed: Receiver<()>,
+    failure: Arc<OnceLock<TapeFailure>>,
 }
 
 /// Why and when a tape ended before its program.
@@ -213,28 +206,28 @@ impl TapeRecorder {
         max_bytes: Option<u64>,
     ) -> Result<Self, TapeError> {
         let path = file.path().to_owned();
-        let shared = Arc::new(Shared::default());
-        let (started, starts) = mpsc::channel();
+        let failure = Arc::new(OnceLock::new());
+        let (requests, received) = unbounded();
+        let (started, starts) = bounded(1);
         let work = {
-            let shared = Arc::clone(&shared);
+            let failure = Arc::clone(&failure);
             move || {
                 signals::block();
-                let _ended = Ended(Arc::clone(&shared));
                 let parts = Parts::begin(file, meta, max_bytes)?;
-                let drainer = Drainer { parts, sources: Vec::new(), shared, clock };
+                let drainer = Drainer { parts, sources: Vec::new(), failure, clock };
                 // The receiver is gone only if the caller panicked.
                 let _ = started.send(());
-                drainer.run_to_end()
+                drainer.run_to_end(received)
             }
         };
         let builder = thread::Builder::new().name("vramtape-tape".to_owned());
         let thread = builder.spawn(work).map_err(TapeError::Thread)?;
-        let pid = std::process::id();
-        let mut recorder = Self { path, shared, thread: Some(thread), pid };
+        let (worker, pid) = (Some(Worker { thread, requests }), std::process::id());
+        let mut recorder = Self { path, worker, failure, pid };
         match starts.recv() {
             Ok(()) => Ok(recorder),
             // The thread has ended, and says why.
-            Err(mpsc::RecvError) => recorder.finish().and(Err(recorder.panicked())),
+            Err(RecvError) => recorder.finish(None).and(Err(recorder.panicked())),
         }
     }
 
@@ -246,9 +239,14 @@ impl TapeRecorder {
 
     /// The same, with another distance between base states.
     pub(super) fn add_with_bases(&self, source: TapeSource, records_per_base: u64) {
-        self.shared.new_sources().push(RingSource::new(source, records_per_base));
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
+        self.send(Request::Add(Box::new(RingSource::new(source, records_per_base))));
+    }
+
+    /// Sends a request, unless this is a forked child: another thread may have held the channel's locks at the fork.
+    fn send(&self, request: Request) {
+        if let Some(worker) = self.worker.as_ref().filter(|_| self.pid == std::process::id()) {
+            // A thread that has ended takes no requests.
+            let _ = worker.requests.send(request);
         }
     }
 
@@ -260,24 +258,21 @@ impl TapeRecorder {
 
     /// Asks for everything recorded until now to be in the file, without waiting for it.
     pub fn request_flush(&self) -> Flush {
-        let (done, flushed) = mpsc::channel();
-        if let Some(thread) = self.thread.as_ref().filter(|_| self.is_recording()) {
-            self.shared.flushes().push(done);
-            thread.thread().unpark();
-        }
-        Flush { flushed, shared: Arc::clone(&self.shared) }
+        let (done, flushed) = bounded(1);
+        self.send(Request::Flush(done));
+        Flush { flushed, failure: Arc::clone(&self.failure) }
     }
 
     /// Whether the tape is still being written.
     pub fn is_recording(&self) -> bool {
         self.pid == std::process::id()
-            && !self.shared.has_failed.load(Ordering::Acquire)
-            && self.thread.as_ref().is_some_and(|t| !t.is_finished())
+            && self.failure.get().is_none()
+            && self.worker.as_ref().is_some_and(|worker| !worker.thread.is_finished())
     }
 
     /// Why and when the tape ended, if it did so before it was [stopped](Self::stop).
     pub fn failure(&self) -> Option<TapeFailure> {
-        self.shared.failure().clone()
+        self.failure.get().cloned()
     }
 
     /// Writes everything recorded until now, how the program ended, and the index; see [`stop`](Self::stop).
@@ -285,8 +280,7 @@ impl TapeRecorder {
     /// # Errors
     /// As for [`stop`](Self::stop).
     pub fn stop_at_end(mut self, end: ProgramEnd) -> Result<TapeSummary, TapeError> {
-        *self.shared.end() = Some(end);
-        self.finish()
+        self.finish(Some(end))
     }
 
     /// Writes everything recorded until now, and the index. Not to be called under a heap's lock, which the drainer
@@ -295,18 +289,19 @@ impl TapeRecorder {
     /// # Errors
     /// Where the tape could not be written, now or before.
     pub fn stop(mut self) -> Result<TapeSummary, TapeError> {
-        self.finish()
+        self.finish(None)
     }
 
-    fn finish(&mut self) -> Result<TapeSummary, TapeError> {
-        let thread = self.thread.take().ok_or(TapeError::Forked)?;
+    fn finish(&mut self, end: Option<ProgramEnd>) -> Result<TapeSummary, TapeError> {
+        let worker = self.worker.take().ok_or(TapeError::Forked)?;
         if self.pid != std::process::id() {
             // There is no such thread here, not even one to detach from.
-            std::mem::forget(thread);
+            std::mem::forget(worker);
             return Err(TapeError::Forked);
         }
-        self.shared.is_stopping.store(true, Ordering::Release);
-        thread.thread().unpark();
+        let Worker { thread, requests } = worker;
+        // A thread that has ended takes no requests.
+        let _ = requests.send(Request::Stop(end));
         match thread.join() {
             Ok(finished) => finished,
             Err(_) => Err(self.panicked()),
@@ -318,61 +313,21 @@ impl TapeRecorder {
     }
 }
 
-/// Says that the thread has ended, also by a panic.
-struct Ended(Arc<Shared>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.has_ended.store(true, Ordering::Release);
-        self.0.flushes().clear();
-    }
-}
-
 impl Flush {
     /// Waits for it. Not to be called under a heap's lock, which the drainer may be waiting for.
     ///
     /// # Errors
     /// Where the tape is not written any more, with the reason if it failed.
     pub fn wait(self) -> Result<(), Option<TapeFailure>> {
-        loop {
-            match self.flushed.recv_timeout(FLUSH_EVERY) {
-                Ok(()) => return Ok(()),
-                // A thread that ended before the request does not answer.
-                Err(RecvTimeoutError::Timeout) if !self.shared.is_over() => {}
-                Err(_) => return Err(self.shared.failure().clone()),
-            }
-        }
+        self.flushed.recv().map_err(|RecvError| self.failure.get().cloned())
     }
 }
 
 impl Drop for TapeRecorder {
     fn drop(&mut self) {
-        if self.thread.is_some() {
+        if self.worker.is_some() {
             // A failure was a warning on the drainer's thread already.
-            let _ = self.finish();
+            let _ = self.finish(None);
         }
-    }
-}
-
-impl Shared {
-    /// Whether nothing is written any more.
-    fn is_over(&self) -> bool {
-        self.has_failed.load(Ordering::Acquire) || self.has_ended.load(Ordering::Acquire)
-    }
-
-    pub(super) fn new_sources(&self) -> MutexGuard<'_, Vec<RingSource>> {
-        self.new_sources.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn end(&self) -> MutexGuard<'_, Option<ProgramEnd>> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn failure(&self) -> MutexGuard<'_, Option<TapeFailure>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn flushes(&self) -> MutexGuard<'_, Vec<mpsc::Sender<()>>> {
-        self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -38,7 +38,8 @@ impl<'a> Gil<'a> {
             return None;
         }
         end::park_if_ended(api, || {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that the thread's state, or the one that it gets here, is one of the main
+            // interpreter, which exists: it was not ending. If it ends now, CPython ends the thread or lets it sleep.
             let gil = unsafe { Self::take(api) };
             let answer = body(&gil);
             gil.give_back();
@@ -48,9 +49,10 @@ impl<'a> Gil<'a> {
     }
 
     /// # Safety
-    /// The calling thread has a state.
+    /// The interpreter exists, and the thread's state, which it gets here if it has none, is one of the main one.
     unsafe fn take(api: &'a Api) -> Self {
-        // SAFETY: as the caller promises.
+        // SAFETY: any thread may call it while the interpreter exists. The caller promises that the thread's state is
+        // one of the main interpreter, the only one for which the function works.
         let state = unsafe { (api.PyGILState_Ensure)() };
         let mut exception = [ptr::null_mut(); 3];
         let [kind, value, traceback] = &mut exception;
@@ -109,7 +111,7 @@ impl<'a> Gil<'a> {
         let code = ptr::with_exposed_provenance_mut(place.code);
         // SAFETY: a code object that its frame keeps alive.
         unsafe { (self.api.Py_IncRef)(code) };
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises a place of a frame of the calling thread.
         let line = unsafe { self.line(place) };
         // 3.11 and later know the class that a function is in.
         let name = self.text(code, c"co_qualname").or_else(|| self.text(code, c"co_name"));

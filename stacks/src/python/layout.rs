@@ -103,17 +103,22 @@ impl Layout {
     pub(super) unsafe fn walk(&self, thread: usize, take: impl FnMut(Place)) {
         match *self {
             Self::Objects { frame, back, code, lasti, lasti_unit } => {
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller promises a state of the calling thread, with frames of this layout, that stay as
+                // they are meanwhile; these offsets are of the layout's objects.
                 unsafe { walk_objects(thread, [frame, back, code, lasti], lasti_unit, take) };
             }
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises a state of the calling thread, with frames of this layout, that stay as they
+            // are meanwhile; these offsets are of the layout's structs.
             Self::Structs(structs) => unsafe { structs.walk(thread, take) },
         }
     }
 }
 
+/// [`Layout::walk`] where frames are objects.
+///
 /// # Safety
-/// As [`Layout::walk`].
+/// `thread` is the address of the calling thread's own state, the offsets are those of its interpreter's objects, and
+/// the interpreter does not end meanwhile.
 #[inline]
 unsafe fn walk_objects(
     thread: usize,
@@ -121,44 +126,51 @@ unsafe fn walk_objects(
     lasti_unit: u32,
     mut take: impl FnMut(Place),
 ) {
-    // SAFETY: a field of the thread's state.
+    // SAFETY: `thread` is the state of this thread, which only this thread changes, and the offset that of its frame.
     let mut at: usize = unsafe { field(thread, frame) };
     for _ in 0..DEPTH_MAX {
         if at == 0 {
             return;
         }
-        // SAFETY: a field of a frame that is being executed.
+        // SAFETY: `at` is the thread's newest frame or a caller of it. It is being executed, so it is alive and has a
+        // code object; this thread does not run Python's code meanwhile, so nothing changes it.
         let code: usize = unsafe { field(at, code) };
-        // SAFETY: likewise.
+        // SAFETY: the same frame has its position as an `int` there, and this thread does not advance it meanwhile.
         let lasti: i32 = unsafe { field(at, lasti) };
         // Negative before the first instruction.
         take(Place { code, at: lasti.max(0) as u32 * lasti_unit });
-        // SAFETY: likewise.
+        // SAFETY: the same frame has a pointer to its caller there, which is NULL for the outermost.
         at = unsafe { field(at, back) };
     }
 }
 
 impl Structs {
+    /// [`Layout::walk`] where frames are structs.
+    ///
     /// # Safety
-    /// As [`Layout::walk`].
+    /// `thread` is the address of the calling thread's own state, the offsets are those of its interpreter's structs,
+    /// and the interpreter does not end meanwhile.
     #[inline]
     unsafe fn walk(&self, thread: usize, mut take: impl FnMut(Place)) {
-        // SAFETY: a field of the thread's state.
+        // SAFETY: `thread` is the state of this thread, which only this thread changes. At the offset is a pointer to
+        // its newest frame, or to the struct that has that pointer.
         let mut at: usize = unsafe { field(thread, self.frame) };
         if let Some(through) = self.through {
-            // SAFETY: the thread's state always points to one of these.
+            // SAFETY: in 3.11 and 3.12 the state of a thread always points to a struct of C's stack that has the newest
+            // frame at this offset, and that lives until the C function which has it returns: below this one.
             at = unsafe { field(at, through) };
         }
         for _ in 0..DEPTH_MAX {
             if at == 0 {
                 return;
             }
-            // SAFETY: a field of a frame that is being executed.
+            // SAFETY: `at` is the thread's newest frame or a caller of it. It is being executed, so it is alive and has
+            // an owner; this thread does not run Python's code meanwhile, so nothing changes it.
             let owner: u8 = unsafe { field(at, self.owner) };
             if owner < FIRST_INTERNAL_OWNER {
-                // SAFETY: likewise.
+                // SAFETY: the same frame has a reference to its code object there, and is not the interpreter's own.
                 let code = unsafe { field::<usize>(at, self.executable) } & !TAG_BITS;
-                // SAFETY: likewise.
+                // SAFETY: the same frame has a pointer to its instruction there, which this thread does not advance.
                 let instruction: usize = unsafe { field(at, self.instruction) };
                 // SAFETY: the frame holds its code object alive, and executes it.
                 let start = unsafe { self.start(at, code) };
@@ -166,7 +178,8 @@ impl Structs {
                 let offset = instruction.wrapping_sub(start) as isize;
                 take(Place { code, at: offset.max(0) as u32 });
             }
-            // SAFETY: likewise.
+            // SAFETY: the same frame, also one of the interpreter's own, has a pointer to its caller there, which is
+            // NULL for the outermost.
             at = unsafe { field(at, self.previous) };
         }
     }
@@ -178,11 +191,16 @@ impl Structs {
     #[inline]
     unsafe fn start(&self, frame: usize, code: usize) -> usize {
         let Some((index, copies)) = self.copies else { return code + self.code_start };
-        // SAFETY: a field of the frame.
+        // SAFETY: the caller promises a frame of this layout. It has the index of the copy that it executes there, an
+        // `int32_t` that only its own thread changes.
         let index: i32 = unsafe { field(frame, index) };
-        // SAFETY: a field of the code object.
+        // SAFETY: the caller promises the frame's code object, which the frame keeps alive. It has a pointer to its
+        // array of copies there. Another thread may replace it by one to a larger array; the load gives one of the two,
+        // since a processor loads an aligned pointer whole.
         let copies: usize = unsafe { field(code, copies) };
-        // SAFETY: the array has its length and then a pointer for each copy, this frame's among them.
+        // SAFETY: the array has its length and then a pointer for each copy, this frame's among them, which stays while
+        // the frame's thread lives. If it was replaced just now, CPython frees it later (`_PyMem_FreeDelayed`). That
+        // delay waits only for attached threads, which this one may not be; it is far longer than one load.
         unsafe { field(copies, size_of::<usize>() * (1 + index as usize)) }
     }
 }
@@ -194,7 +212,8 @@ impl Structs {
 #[inline]
 unsafe fn field<T: Copy>(base: usize, offset: usize) -> T {
     let address = ptr::with_exposed_provenance::<T>(base.wrapping_add(offset));
-    // SAFETY: as the caller promises; the interpreter aligns its fields.
+    // SAFETY: the caller promises an initialised `T` at this address that does not change meanwhile. It is a field of a
+    // struct of C's, so it is aligned.
     unsafe { address.read() }
 }
 
