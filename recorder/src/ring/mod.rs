@@ -23,6 +23,7 @@ mod region;
 mod ring_file;
 mod segments;
 mod slot;
+mod statistics;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -46,7 +47,7 @@ use layout::Shape;
 pub(super) use memory::{Memory, tile};
 use moments::Noted;
 use place::Place;
-pub use place::{RING_DIR_VARIABLE, list_rings, ring_dir};
+pub use place::{RING_DIR_VARIABLE, list_readable_rings, list_rings, ring_dir};
 pub use reader::{RingError, RingInfo, RingReader, is_ring};
 pub use recorder::RingRecorder;
 use region::{Region, Word};
@@ -267,6 +268,17 @@ impl Ring {
         self.region.word(Word::LostByTape).fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Whether a tape of the ring is written, for readers: `Some(false)` after writing has failed.
+    pub(super) fn set_on_tape(&self, is_on_tape: Option<bool>) {
+        self.region
+            .set(Word::Tape, is_on_tape.map_or(0, |is_written| if is_written { 1 } else { 2 }));
+    }
+
+    /// As [`set_on_tape`](Self::set_on_tape) set it.
+    pub(super) fn is_on_tape(&self) -> Option<bool> {
+        on_tape(self.region.get(Word::Tape))
+    }
+
     /// Records that a tape lost.
     pub fn lost_by_tape(&self) -> u64 {
         self.region.get(Word::LostByTape)
@@ -282,6 +294,11 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.remove();
     }
+}
+
+/// The meaning of [`Word::Tape`].
+fn on_tape(word: u64) -> Option<bool> {
+    (word != 0).then_some(word == 1)
 }
 
 /// `text`, up to the longest string kept.

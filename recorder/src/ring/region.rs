@@ -110,6 +110,11 @@ impl Region {
         &self.words()[..HEADER_WORDS][word as usize + at]
     }
 
+    /// So many words of the header, from one on.
+    pub(super) fn words_from(&self, word: Word, count: usize) -> &[AtomicU64] {
+        &self.words()[..HEADER_WORDS][word as usize..][..count]
+    }
+
     /// A header word, relaxed.
     pub(super) fn get(&self, word: Word) -> u64 {
         self.word(word).load(Ordering::Relaxed)
