@@ -14,6 +14,7 @@ mod compare;
 mod diff;
 mod edit;
 mod export;
+mod exporter;
 mod fit;
 mod holders;
 mod import;
@@ -90,6 +91,8 @@ enum Verb {
     Check(check::Options),
     /// Show the memory of a running job
     Top(top::Options),
+    /// Serve the memory statistics of all running jobs to Prometheus
+    Exporter(exporter::Options),
     /// Make a tape of a running job
     Attach(attach::Options),
     /// Make a tape from the rings of a killed process
@@ -162,6 +165,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Diff(options) => diff::run(options),
         Verb::Check(options) => check::run(options),
         Verb::Top(options) => top::run(options),
+        Verb::Exporter(options) => exporter::run(options),
         Verb::Attach(options) => attach::run(options),
         Verb::Recover(options) => recover::run(options),
         Verb::Clean(options) => clean::run(options),
