@@ -8,7 +8,7 @@
 mod any;
 mod clock;
 mod follow;
-mod name_table;
+mod interner;
 mod ring;
 mod slices;
 mod tape;
@@ -19,7 +19,7 @@ mod watch;
 pub use any::AnyRecorder;
 pub use clock::{Calibration, Clock, Moment, SystemClock};
 pub use follow::{Followed, RingFollower};
-pub use name_table::NameTable;
+pub use interner::Interner;
 pub use ring::{
     RING_DIR_VARIABLE, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, is_ring,
     list_readable_rings, list_rings, remove_dead_rings, ring_dir,

@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use recorder::{NameTable, Ring};
+use recorder::{Interner, Ring};
 use settings::{StackMode, StackSettings};
 use stacks::{Frames, Names, Stacks};
 use trace_format::{Frame, FrameId, StackId};
@@ -34,7 +34,7 @@ const NATIVE: u8 = 8;
 static HISTORY_PYTHON: LazyLock<Stacks> = LazyLock::new(|| Stacks::new(Frames::Python));
 static HISTORY_NATIVE: LazyLock<Stacks> = LazyLock::new(|| Stacks::new(Frames::NativeAndPython));
 
-static NAMES: LazyLock<Arc<NameTable>> = LazyLock::new(Arc::default);
+static NAMES: LazyLock<Arc<Interner>> = LazyLock::new(Arc::default);
 
 static RINGS: [OnceLock<Arc<Ring>>; DEVICES_MAX] = [const { OnceLock::new() }; DEVICES_MAX];
 
@@ -111,7 +111,7 @@ pub(crate) fn wanted_by_tape() -> Calls {
 }
 
 /// The names that the process's rings and histories share.
-pub(crate) fn names() -> &'static Arc<NameTable> {
+pub(crate) fn names() -> &'static Arc<Interner> {
     &NAMES
 }
 

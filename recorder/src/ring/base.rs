@@ -7,13 +7,13 @@ use trace_format::{
     StringId,
 };
 
-use super::blocks;
 use super::cursor::{Cursor, Reached};
-use super::layout::{Part, Word};
+use super::layout::{HeaderField, Part};
 use super::look::Look;
 use super::memory::Memory;
 use super::pack::ALLOC;
 use super::pool_state::PoolsState;
+use super::protocol::blocks;
 use super::segments;
 use super::words::{self, MORE_SLOTS};
 
@@ -57,7 +57,7 @@ fn attempt_read(look: &impl Look, is_dead: bool) -> io::Result<Option<Tables>> {
     let Some(runs) = segments::read(look, is_dead) else { return Ok(None) };
     let mut memory = Memory::new(blocks, runs);
     let (mut pools_state, known) = PoolsState::read(look).ok_or_else(damaged)?;
-    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+    look.acquire_fence();
     let next = look.written();
 
     let mut time_ns = 0;
@@ -72,7 +72,7 @@ fn attempt_read(look: &impl Look, is_dead: bool) -> io::Result<Option<Tables>> {
         return Ok(None);
     }
     let segments =
-        memory.into_segments().ok_or_else(|| match look.field(Word::SegmentsMissing) {
+        memory.into_segments().ok_or_else(|| match look.field(HeaderField::SegmentsMissing) {
             0 => damaged(),
             missing => io::Error::other(format!(
                 "it has no room for {missing} segments: set ring_events higher"

@@ -9,6 +9,7 @@ use trace_format::{PoolId, Stream, ThreadId};
 
 use super::layout::{CONTEXT_WORDS, Part};
 use super::look::Look;
+use super::protocol::store_all;
 use super::region::Region;
 
 /// Who recorded, and for where.
@@ -40,9 +41,7 @@ pub(super) fn number_of(region: &Region, wanted: Context) -> Option<u16> {
         }
         if taken[0] & TAKEN == 0 {
             // Readers come here through a record that is published later.
-            for (word, value) in row.iter().zip(words) {
-                word.store(value, Ordering::Relaxed);
-            }
+            store_all(row, &words);
             return Some(at as u16);
         }
     }

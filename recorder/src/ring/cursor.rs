@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use rustc_hash::FxHashMap;
 use trace_format::{Event, PoolId, Record, StackId, Stream, ThreadId};
 
+use super::clock_snapshot;
 use super::contexts::{self, Context};
-use super::layout::{Payload, Word};
+use super::layout::{HeaderField, Payload};
 use super::look::Look;
-use super::moments;
-use super::pack::{self, MOMENT, MORE};
+use super::pack::{self, CLOCK_SNAPSHOT, MORE};
 use super::words::{self, MORE_SLOTS, Slot, WIDE};
 use crate::clock::{Calibration, Moment};
 
@@ -105,18 +105,18 @@ impl Cursor {
             if end - self.next >= look.slot_count() {
                 return Ok(Reached::Gone);
             }
-            let moment = match self.moment.or_else(|| moments::before(look, self.next)) {
+            let moment = match self.moment.or_else(|| clock_snapshot::before(look, self.next)) {
                 Some(moment) => moment,
                 // Overwritten on the way there; or damaged, where a wrong time is better than none.
                 None if self.next < look.oldest(look.written()) => return Ok(Reached::Gone),
-                None => moments::newest(look).moment,
+                None => clock_snapshot::newest(look).moment,
             };
             self.moment = Some(moment);
             let count = (end - self.next).min(batch.len() as u64) as usize;
             if !look.copy(self.next, &mut batch[..count]) {
                 return Ok(Reached::Gone);
             }
-            let ns_per_tick = f64::from_bits(look.field(Word::NsPerTick));
+            let ns_per_tick = f64::from_bits(look.field(HeaderField::NsPerTick));
             for words in &batch[..count] {
                 self.next += 1;
                 if let Some(mut record) = self.decode(look, words, ns_per_tick) {
@@ -143,8 +143,8 @@ impl Cursor {
                 self.take_more(slot.detail, words);
                 return None;
             }
-            MOMENT => {
-                (self.moment, self.more_slots) = (Some(moments::in_slot(words)), 0);
+            CLOCK_SNAPSHOT => {
+                (self.moment, self.more_slots) = (Some(clock_snapshot::in_slot(words)), 0);
                 return None;
             }
             _ => {}

@@ -15,9 +15,9 @@ pub(super) type Payload = [u64; SLOT_WORDS];
 pub(super) const CONTEXT_WORDS: usize = 4;
 pub(super) const SEGMENT_WORDS: usize = 8;
 
-/// The header's words. Those that different threads write lie on different cache lines.
+/// The header's words by their numbers. Those that different threads write lie on different cache lines.
 #[derive(Clone, Copy)]
-pub(super) enum Word {
+pub(super) enum HeaderField {
     Magic = 0,
     Version = 1,
     Pid = 2,
@@ -41,17 +41,17 @@ pub(super) enum Word {
     TextMissing = 33,
     /// The slope of the line from ticks to nanoseconds, a double's bits.
     NsPerTick = 40,
-    /// Moments noted so far; the newest is in copy `count & 1`.
-    MomentCount = 41,
-    /// Two copies of the newest moment: the number of its record, ticks, Unix time.
-    Moments = 48,
+    /// Clock snapshots written to the two copies below so far.
+    ClockSnapshotCount = 41,
+    /// Two copies of the newest clock snapshot.
+    ClockSnapshots = 48,
     /// Live blocks that the table of blocks has no place for.
     BlocksMissing = 56,
     /// Odd while the table of segments changes.
     SegmentsVersion = 57,
     /// Segments that the table of segments has no place for.
     SegmentsMissing = 58,
-    /// States of the pools written so far; the newest is in copy `count & 1`.
+    /// States of the pools written to their two copies so far.
     PoolsCount = 59,
     /// Pools and scopes that the newest state of the pools has no place for; it is not written then.
     PoolsMissing = 60,

@@ -1,31 +1,31 @@
 //! How a reader gets a ring's words: from memory of its own process ([`Region`](super::region::Region)), or from the
-//! file of another ([`RingFile`](super::ring_file::RingFile)).
+//! file of another ([`FileRegion`](super::file_region::FileRegion)).
 //!
-//! Both load words one after the other in the order of the calls, so the protocols of slots, tables and moments are
+//! Both load words one after the other in the order of the calls, so the protocols of slots, tables and snapshots are
 //! written once.
 
-use super::layout::{Part, Payload, Shape, Word};
+use super::layout::{HEADER_WORDS, HeaderField, Part, Payload, Shape};
+use super::protocol::ReadWords;
+use super::protocol::slots::Slots;
 
 /// The words of a ring, for a reader.
-pub(super) trait Look {
+pub(super) trait Look: ReadWords {
     /// Slots that are copied before they are looked at.
     const BATCH: usize;
 
     /// How many there are of everything.
     fn shape(&self) -> Shape;
 
-    /// One word. Later loads see what was stored before it (acquire).
-    fn load(&self, at: usize) -> u64;
-
-    /// Words side by side, loaded in any order.
-    fn load_all(&self, at: usize, into: &mut [u64]);
-
     /// The rows of a part, the first word of each loaded before its others.
     fn each_row<const N: usize>(&self, part: Part, take: impl FnMut([u64; N]));
 
     /// Fills `into` with the records from `number` on, which are below the head; false where the first of them was
     /// overwritten, perhaps just now.
-    fn copy(&self, number: u64, into: &mut [Payload]) -> bool;
+    fn copy(&self, number: u64, into: &mut [Payload]) -> bool {
+        let (head_at, start, count) =
+            (HeaderField::Head as usize, HEADER_WORDS, self.shape().slots);
+        Slots { head_at, start, count }.copy(self, number, into)
+    }
 
     /// Whether nothing more can be loaded; all words are zero then.
     fn has_failed(&self) -> bool {
@@ -33,7 +33,7 @@ pub(super) trait Look {
     }
 
     /// A word of the header.
-    fn field(&self, word: Word) -> u64 {
+    fn field(&self, word: HeaderField) -> u64 {
         self.load(word as usize)
     }
 
@@ -52,7 +52,7 @@ pub(super) trait Look {
 
     /// Records written so far.
     fn written(&self) -> u64 {
-        self.field(Word::Head)
+        self.field(HeaderField::Head)
     }
 
     /// Number of the oldest record that is surely there, if `head` is the head.

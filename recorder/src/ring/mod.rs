@@ -5,24 +5,23 @@
 //! its pages exist before it is used, so writing to it cannot fail.
 
 mod base;
-mod blocks;
+mod clock_snapshot;
 mod contexts;
 mod cursor;
-mod dead;
+mod file_region;
 mod layout;
 mod look;
 mod memory;
-mod moments;
 mod pack;
-mod place;
 mod pool_state;
 mod pool_table;
+mod protocol;
 mod reader;
 mod recorder;
 mod region;
+mod retention;
 mod ring_file;
 mod segments;
-mod slot;
 mod statistics;
 mod tables;
 #[cfg(test)]
@@ -40,17 +39,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trace_format::{DeviceId, Frame, Meta, Record, StackId, StringId};
 
 use super::clock::{Calibration, Moment};
-use super::name_table::NameTable;
+use super::interner::Interner;
+use clock_snapshot::ClockSnapshot;
 pub(super) use cursor::{Cursor, Reached};
-pub use dead::remove_dead_rings;
 use layout::Shape;
 pub(super) use memory::{Memory, tile};
-use moments::Noted;
-use place::Place;
-pub use place::{RING_DIR_VARIABLE, list_readable_rings, list_rings, ring_dir};
 pub use reader::{RingError, RingInfo, RingReader, is_ring};
 pub use recorder::RingRecorder;
-use region::{Region, Word};
+use region::{HeaderField, Region};
+pub use retention::remove_dead_rings;
+use ring_file::RingFile;
+pub use ring_file::{RING_DIR_VARIABLE, list_readable_rings, list_rings, ring_dir};
 use tables::Tables;
 
 /// Fewer slots than this hold no whole wide event.
@@ -82,7 +81,7 @@ pub struct Ring {
     region: Region,
     tables: Tables,
     /// `None` in memory of this process alone, and after [`Ring::remove`].
-    place: Mutex<Option<Place>>,
+    file: Mutex<Option<RingFile>>,
     /// Whether this is a forked child, in which the ring's pages are the parent's.
     is_muted: AtomicBool,
 }
@@ -97,37 +96,37 @@ impl Ring {
     fn create(
         options: &RingOptions,
         text_bytes: usize,
-        names: Arc<NameTable>,
+        names: Arc<Interner>,
         calibration: &Calibration,
     ) -> io::Result<Self> {
         let slots = options.slots.max(SLOTS_MIN).checked_next_power_of_two().unwrap_or(usize::MAX);
         let shape = shape_of(slots, text_bytes);
         let size_bytes = Region::size_bytes(shape).ok_or(io::ErrorKind::OutOfMemory)?;
         let in_file = || {
-            let (place, file) = Place::create(&options.dir, options.device, size_bytes)?;
-            match Region::in_file(&file, shape) {
-                Ok(region) => Ok((Some(place), region)),
+            let (file, to_map) = RingFile::create(&options.dir, options.device, size_bytes)?;
+            match Region::in_file(&to_map, shape) {
+                Ok(region) => Ok((Some(file), region)),
                 Err(error) => {
-                    place.remove();
+                    file.remove();
                     Err(error)
                 }
             }
         };
-        let (place, region) = match in_file() {
+        let (file, region) = match in_file() {
             Ok(in_file) => in_file,
             Err(error) => {
                 tracing::warn!("{}", warning::anonymous(options, text_bytes, size_bytes, &error));
                 (None, Region::anonymous(shape)?)
             }
         };
-        region.set(Word::Pid, u64::from(std::process::id()));
-        region.set(Word::ProcessStart, process_start_ticks());
-        region.set(Word::Device, u64::from(options.device.0));
-        region.set(Word::NsPerTick, calibration.ns_per_tick.to_bits());
-        moments::set_newest(&region, Noted { number: 0, moment: calibration.start });
+        region.set(HeaderField::Pid, u64::from(std::process::id()));
+        region.set(HeaderField::ProcessStart, process_start_ticks());
+        region.set(HeaderField::Device, u64::from(options.device.0));
+        region.set(HeaderField::NsPerTick, calibration.ns_per_tick.to_bits());
+        clock_snapshot::set_newest(&region, ClockSnapshot { number: 0, moment: calibration.start });
         region.seal();
-        let (place, is_muted) = (Mutex::new(place), AtomicBool::new(false));
-        Ok(Self { region, tables: Tables::new(names), place, is_muted })
+        let (file, is_muted) = (Mutex::new(file), AtomicBool::new(false));
+        Ok(Self { region, tables: Tables::new(names), file, is_muted })
     }
 
     /// Writes into the file what a tape of it says: process, settings, device. Called before anything is recorded, and
@@ -144,7 +143,7 @@ impl Ring {
 
     /// The device whose events it takes.
     pub fn device(&self) -> DeviceId {
-        DeviceId(self.region.get(Word::Device) as u16)
+        DeviceId(self.region.get(HeaderField::Device) as u16)
     }
 
     /// Records that it holds at most.
@@ -179,7 +178,7 @@ impl Ring {
         stack.inspect(|id| self.tell_stack(*id)).unwrap_or(StackId::NONE)
     }
 
-    /// Writes this stack of the ring's [`NameTable`] where readers find it. To be called before the
+    /// Writes this stack of the ring's [`Interner`] where readers find it. To be called before the
     /// heap's lock is taken to record something with it.
     #[inline]
     pub fn tell_stack(&self, id: StackId) {
@@ -203,8 +202,8 @@ impl Ring {
         if self.is_muted() {
             return None;
         }
-        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        place.as_ref().map(|place| place.path.clone())
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.as_ref().map(|file| file.path.clone())
     }
 
     /// Removes the file, as at a normal exit. Recording goes on, unseen.
@@ -212,9 +211,9 @@ impl Ring {
         if self.is_muted() {
             return;
         }
-        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(place) = place {
-            place.remove();
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(file) = file {
+            file.remove();
         }
     }
 
@@ -224,16 +223,16 @@ impl Ring {
         if self.is_muted() {
             return false;
         }
-        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        place.is_some_and(Place::keep)
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        file.is_some_and(RingFile::keep)
     }
 
     /// Call in a forked child, before it allocates or frees: it records nothing from here on, and its copy of the
     /// file's lock no longer says that the parent lives. Waits for nothing.
     pub fn after_fork_child(&self) {
         self.is_muted.store(true, Ordering::Relaxed);
-        if let Ok(mut place) = self.place.try_lock() {
-            *place = None;
+        if let Ok(mut file) = self.file.try_lock() {
+            *file = None;
         }
     }
 
@@ -258,30 +257,32 @@ impl Ring {
 
     /// Makes the length of a tick more exact, for all readers.
     fn refine(&self, start: Moment, now: Moment) {
-        let ns_per_tick = f64::from_bits(self.region.get(Word::NsPerTick));
+        let ns_per_tick = f64::from_bits(self.region.get(HeaderField::NsPerTick));
         let refined = Calibration { start, ns_per_tick }.refined(now);
-        self.region.set(Word::NsPerTick, refined.ns_per_tick.to_bits());
+        self.region.set(HeaderField::NsPerTick, refined.ns_per_tick.to_bits());
     }
 
     /// Adds to the records that a tape lost.
     pub(super) fn add_lost_by_tape(&self, count: u64) {
-        self.region.word(Word::LostByTape).fetch_add(count, Ordering::Relaxed);
+        self.region.word(HeaderField::LostByTape).fetch_add(count, Ordering::Relaxed);
     }
 
     /// Whether a tape of the ring is written, for readers: `Some(false)` after writing has failed.
     pub(super) fn set_on_tape(&self, is_on_tape: Option<bool>) {
-        self.region
-            .set(Word::Tape, is_on_tape.map_or(0, |is_written| if is_written { 1 } else { 2 }));
+        self.region.set(
+            HeaderField::Tape,
+            is_on_tape.map_or(0, |is_written| if is_written { 1 } else { 2 }),
+        );
     }
 
     /// As [`set_on_tape`](Self::set_on_tape) set it.
     pub(super) fn is_on_tape(&self) -> Option<bool> {
-        on_tape(self.region.get(Word::Tape))
+        on_tape(self.region.get(HeaderField::Tape))
     }
 
     /// Records that a tape lost.
     pub fn lost_by_tape(&self) -> u64 {
-        self.region.get(Word::LostByTape)
+        self.region.get(HeaderField::LostByTape)
     }
 
     #[inline]
@@ -296,7 +297,7 @@ impl Drop for Ring {
     }
 }
 
-/// The meaning of [`Word::Tape`].
+/// The meaning of [`HeaderField::Tape`].
 fn on_tape(word: u64) -> Option<bool> {
     (word != 0).then_some(word == 1)
 }

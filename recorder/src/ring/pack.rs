@@ -46,7 +46,7 @@ const CATEGORY: u8 = 27;
 /// Not an event: words for the one that follows.
 pub(super) const MORE: u8 = 30;
 /// Not an event: both clocks at one moment.
-pub(super) const MOMENT: u8 = 31;
+pub(super) const CLOCK_SNAPSHOT: u8 = 31;
 
 /// Takes an event apart.
 #[allow(clippy::inline_always, reason = "where the kind of event is known, little is left of it")]

@@ -1,12 +1,12 @@
 //! Pools, scopes, settings and memory fraction, as events change them and as a ring's tables hold them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{Ordering, fence};
 
 use trace_format::{Event, PoolId, PoolState, ScopeFilter, ScopeState, StringId};
 
-use super::layout::{Part, Word};
+use super::layout::{HeaderField, Part, Shape};
 use super::look::Look;
+use super::protocol::double_buffer::DoubleBuffer;
 
 /// The state after some record.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -135,20 +135,9 @@ impl PoolsState {
 
     /// The newest state, and the number of the first record that is no part of it. `None` where it is damaged.
     pub(super) fn read(look: &impl Look) -> Option<(Self, u64)> {
-        let (start, both_words) = look.shape().part(Part::Pools);
-        loop {
-            let count = look.field(Word::PoolsCount);
-            if count == 0 {
-                return Some((Self::default(), 0));
-            }
-            let mut words = vec![0; both_words / 2];
-            look.load_all(start + (count & 1) as usize * words.len(), &mut words);
-            fence(Ordering::Acquire);
-            // The writer goes to the other copy first.
-            if look.field(Word::PoolsCount) == count {
-                return Self::from_words(&words);
-            }
-        }
+        let buffer = buffer(look.shape());
+        let mut words = vec![0; buffer.copy_words];
+        if buffer.read(look, &mut words) { Self::from_words(&words) } else { Some(<_>::default()) }
     }
 
     fn from_words(words: &[u64]) -> Option<(Self, u64)> {
@@ -184,6 +173,13 @@ impl PoolsState {
         };
         Some((pools_state, next))
     }
+}
+
+/// The place of both copies in a ring.
+pub(super) fn buffer(shape: Shape) -> DoubleBuffer {
+    let (start, both_words) = shape.part(Part::Pools);
+    let count_at = HeaderField::PoolsCount as usize;
+    DoubleBuffer { count_at, start, copy_words: both_words / 2 }
 }
 
 fn new_pool(pool: PoolId) -> PoolState {

@@ -4,12 +4,13 @@
 //! change costs does not depend on the number of pools.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trace_format::{Event, PoolId};
 
-use super::layout::{Part, Word};
-use super::pool_state::{FIXED_WORDS, PoolsState, ROW_WORDS};
+use super::layout::HeaderField;
+use super::look::Look;
+use super::pool_state::{self, FIXED_WORDS, PoolsState, ROW_WORDS};
+use super::protocol::store_all;
 use super::region::Region;
 
 /// The writer's side of the pools' state.
@@ -51,26 +52,24 @@ impl Table {
     /// Writes the state, of which record `next` is the first that is no part.
     pub(super) fn write(&mut self, region: &Region, next: u64) {
         let Self { state, changed } = self;
-        let count = region.get(Word::PoolsCount) + 1;
-        let copy = copy(region, count);
+        let buffer = pool_state::buffer(region.shape());
         let len = FIXED_WORDS + ROW_WORDS * (state.pools.len() + state.scopes.len());
-        let missing_words = len.saturating_sub(copy.len());
-        region.set(Word::PoolsMissing, missing_words.div_ceil(ROW_WORDS) as u64);
+        let missing_words = len.saturating_sub(buffer.copy_words);
+        region.set(HeaderField::PoolsMissing, missing_words.div_ceil(ROW_WORDS) as u64);
         if missing_words > 0 {
             return;
         }
-        let (fixed, rows) = copy.split_at(FIXED_WORDS);
-        // A reader that sees one of the stores below sees the head behind the record.
-        fence(Ordering::Release);
-        store(fixed, state.fixed_words(next));
-        for place in std::mem::take(&mut changed[(count & 1) as usize]) {
-            if let Some(row) = state.pool_row(place) {
-                store(&rows[ROW_WORDS * place..], row);
+        buffer.write(region.words(), |copy, at| {
+            let (fixed, rows) = copy.split_at(FIXED_WORDS);
+            store_all(fixed, &state.fixed_words(next));
+            for place in std::mem::take(&mut changed[at]) {
+                if let Some(row) = state.pool_row(place) {
+                    store_all(&rows[ROW_WORDS * place..], &row);
+                }
             }
-        }
-        let scopes = rows[ROW_WORDS * state.pools.len()..].chunks(ROW_WORDS);
-        scopes.zip(state.scope_rows()).for_each(|(words, row)| store(words, row));
-        region.word(Word::PoolsCount).store(count, Ordering::Release);
+            let scopes = rows[ROW_WORDS * state.pools.len()..].chunks(ROW_WORDS);
+            scopes.zip(state.scope_rows()).for_each(|(words, row)| store_all(words, &row));
+        });
     }
 }
 
@@ -86,20 +85,10 @@ fn pool_of(event: &Event) -> Option<PoolId> {
     }
 }
 
-fn store<const COUNT: usize>(words: &[AtomicU64], values: [u64; COUNT]) {
-    for (word, value) in words.iter().zip(values) {
-        word.store(value, Ordering::Relaxed);
-    }
-}
-
-fn copy(region: &Region, count: u64) -> &[AtomicU64] {
-    let both = region.rows::<1>(Part::Pools).as_flattened();
-    let (even, odd) = both.split_at(both.len() / 2);
-    if count & 1 == 0 { even } else { odd }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use proptest::prelude::*;
     use trace_format::{ScopeFilter, StringId};
 
@@ -111,6 +100,12 @@ mod tests {
 
     fn region() -> Region {
         Region::anonymous(Shape::new(64, 0)).unwrap()
+    }
+
+    /// Word `at` of copy `copy`.
+    fn word(region: &Region, copy: usize, at: usize) -> &AtomicU64 {
+        let buffer = pool_state::buffer(region.shape());
+        &region.words()[buffer.start + copy * buffer.copy_words + at]
     }
 
     fn pool(number: u64) -> PoolId {
@@ -173,7 +168,7 @@ mod tests {
         }
         table.write(&region, 1);
         table.write(&region, 2);
-        let other = [0, 1].map(|count| &copy(&region, count)[FIXED_WORDS + ROW_WORDS * 500]);
+        let other = [0, 1].map(|copy| word(&region, copy, FIXED_WORDS + ROW_WORDS * 500));
         for word in other {
             word.store(u64::MAX, Ordering::Relaxed);
         }
@@ -194,13 +189,13 @@ mod tests {
             table.apply(&create(number));
             table.write(&region, number);
         }
-        assert_eq!(region.get(Word::PoolsMissing), 5);
+        assert_eq!(region.get(HeaderField::PoolsMissing), 5);
         for number in (0..10).map(|number| number * 7) {
             table.apply(&Event::PoolRelease { pool: pool(number) });
             assert!(table.drop_ended(pool(number), || false));
             table.write(&region, too_many + number);
         }
-        assert_eq!(region.get(Word::PoolsMissing), 0);
+        assert_eq!(region.get(HeaderField::PoolsMissing), 0);
         expect_read(&region, &table, too_many + 63);
     }
 
@@ -208,7 +203,7 @@ mod tests {
     fn damage_is_no_panic() {
         let (region, mut table) = (region(), Table::default());
         table.write(&region, 1);
-        copy(&region, 1)[4].store(u64::MAX, Ordering::Relaxed);
+        word(&region, 1, 4).store(u64::MAX, Ordering::Relaxed);
         assert_eq!(PoolsState::read(&region), None);
     }
 }

@@ -11,10 +11,10 @@ use trace_format::{BaseState, DeviceId, Frame, FrameId, Meta, Record, StackId, S
 
 use super::base;
 use super::cursor::{self, Cursor, Reached};
-use super::layout::{self, Word};
+use super::file_region::FileRegion;
+use super::layout::{self, HeaderField};
 use super::look::Look;
-use super::place::{self, Whose};
-use super::ring_file::RingFile;
+use super::ring_file::{self, Whose};
 use super::statistics;
 use super::text::{self, Entry};
 
@@ -90,7 +90,7 @@ pub fn is_ring(start: &[u8]) -> bool {
 /// had of it at any time, also when its process is dead.
 #[derive(Debug)]
 pub struct RingReader {
-    ring: RingFile,
+    ring: FileRegion,
     path: PathBuf,
     /// Said once, in the header.
     identity: RingInfo,
@@ -126,17 +126,17 @@ impl RingReader {
     /// # Errors
     /// As for [`open`](Self::open); as root, as for [`open_named`](Self::open_named).
     pub fn open_readable(path: &Path) -> Result<Self, RingError> {
-        Self::open_of(path, place::readable())
+        Self::open_of(path, ring_file::readable())
     }
 
     /// Whether the ring is this user's own.
     pub fn is_own(&self) -> bool {
-        place::is_own(self.ring.file())
+        ring_file::is_own(self.ring.file())
     }
 
     fn open_of(path: &Path, whose: Whose) -> Result<Self, RingError> {
         let failed = |source| RingError { path: path.to_owned(), source };
-        let ring = place::open(path, whose).and_then(RingFile::open).map_err(failed)?;
+        let ring = ring_file::open(path, whose).and_then(FileRegion::open).map_err(failed)?;
         let identity = info(&ring);
         ring.check().map_err(failed)?;
         Ok(Self {
@@ -169,7 +169,7 @@ impl RingReader {
 
     /// Whether the recording process lives.
     pub fn is_live(&self) -> bool {
-        place::is_live(self.ring.file())
+        ring_file::is_live(self.ring.file())
     }
 
     /// Whether the file was removed, as a process does that ends by itself. If its metadata cannot be read, it counts
@@ -302,18 +302,18 @@ impl RingReader {
     }
 }
 
-fn info(ring: &RingFile) -> RingInfo {
+fn info(ring: &FileRegion) -> RingInfo {
     RingInfo {
-        pid: ring.field(Word::Pid) as u32,
-        process_start_ticks: ring.field(Word::ProcessStart),
-        device: DeviceId(ring.field(Word::Device) as u16),
+        pid: ring.field(HeaderField::Pid) as u32,
+        process_start_ticks: ring.field(HeaderField::ProcessStart),
+        device: DeviceId(ring.field(HeaderField::Device) as u16),
         slots: ring.slot_count(),
         written: ring.written(),
-        lost_by_tape: ring.field(Word::LostByTape),
-        is_on_tape: super::on_tape(ring.field(Word::Tape)),
-        missing_texts: ring.field(Word::TextMissing),
-        missing_blocks: ring.field(Word::BlocksMissing),
-        missing_segments: ring.field(Word::SegmentsMissing),
-        missing_pools: ring.field(Word::PoolsMissing),
+        lost_by_tape: ring.field(HeaderField::LostByTape),
+        is_on_tape: super::on_tape(ring.field(HeaderField::Tape)),
+        missing_texts: ring.field(HeaderField::TextMissing),
+        missing_blocks: ring.field(HeaderField::BlocksMissing),
+        missing_segments: ring.field(HeaderField::SegmentsMissing),
+        missing_pools: ring.field(HeaderField::PoolsMissing),
     }
 }

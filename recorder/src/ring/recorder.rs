@@ -8,17 +8,18 @@ use trace_format::{
     ThreadId,
 };
 
+use super::clock_snapshot::{self, ClockSnapshot, TICKS_BETWEEN};
 use super::contexts::{self, Context};
-use super::layout::{Payload, Word};
-use super::moments::{self, Noted, TICKS_BETWEEN};
+use super::layout::{HeaderField, Payload};
 use super::pack::{self, Packed};
+use super::protocol::blocks;
 use super::region::Region;
 use super::segments::{self, Change};
-use super::thread::{self, Mark};
+use super::thread::{self, ThreadTag};
 use super::words::{self, WIDE};
-use super::{Ring, RingOptions, TEXT_BYTES, blocks, pool_table, statistics};
+use super::{Ring, RingOptions, TEXT_BYTES, pool_table, statistics};
 use crate::clock::{Clock, SystemClock};
-use crate::name_table::NameTable;
+use crate::interner::Interner;
 use events::{BlockSlot, Recorder, Statistics};
 
 /// Records into a ring: no lock, no system call, no allocation.
@@ -29,13 +30,13 @@ pub struct RingRecorder<C: Clock = SystemClock> {
     ring: Arc<Ring>,
     clock: C,
     next: u64,
-    noted: Noted,
-    /// The last moment at which the statistics were copied; never later than the last moment noted.
+    last_snapshot: ClockSnapshot,
+    /// Ticks of the clock snapshot at which the statistics were copied; never later than the last one.
     copied_ticks: u64,
     /// The context of the last record, and its number.
     last: (Context, u16),
     /// The thread that made it.
-    by: Mark,
+    by: ThreadTag,
     rare: Box<Rare>,
 }
 
@@ -63,18 +64,18 @@ impl<C: Clock> RingRecorder<C> {
     pub fn sharing(
         options: &RingOptions,
         text_bytes: Option<usize>,
-        names: Arc<NameTable>,
+        names: Arc<Interner>,
         clock: C,
     ) -> io::Result<Self> {
         let text_bytes = text_bytes.unwrap_or(TEXT_BYTES);
         let calibration = clock.calibration();
         let ring = Arc::new(Ring::create(options, text_bytes, names, &calibration)?);
-        let noted = Noted { number: 0, moment: calibration.start };
+        let last_snapshot = ClockSnapshot { number: 0, moment: calibration.start };
         // The first block copies them.
-        let copied_ticks = noted.moment.ticks.wrapping_sub(TICKS_BETWEEN);
+        let copied_ticks = last_snapshot.moment.ticks.wrapping_sub(TICKS_BETWEEN);
         // No thread has id 0, or its memory there: the first record looks for its context.
         let (last, by, rare) = <_>::default();
-        Ok(Self { ring, clock, next: 0, noted, copied_ticks, last, by, rare })
+        Ok(Self { ring, clock, next: 0, last_snapshot, copied_ticks, last, by, rare })
     }
 
     /// Enters what is there before the first record: the ring of a run that is followed from its middle on. Blocks have
@@ -100,7 +101,7 @@ impl<C: Clock> RingRecorder<C> {
             }
         }
         // A ring with nothing in it would tell a tape that there was nothing before.
-        self.note_moment();
+        self.snapshot_clock();
     }
 
     /// Enters a live block in its row, as its allocation would have.
@@ -176,7 +177,7 @@ impl<C: Clock> RingRecorder<C> {
     fn is_last_context(&self, place: Option<(Stream, PoolId)>) -> bool {
         let last = &self.last.0;
         let is_here = |(stream, pool)| stream == last.stream && pool == last.pool;
-        Mark::here() == self.by && place.is_none_or(is_here)
+        ThreadTag::here() == self.by && place.is_none_or(is_here)
     }
 
     /// The number of this thread's context; its stream and pool do not matter where there is no place.
@@ -192,7 +193,7 @@ impl<C: Clock> RingRecorder<C> {
         }
         // What has no number is nothing to come back to.
         let is_kept = is_counted && number != WIDE;
-        self.by = if is_kept { Mark::here() } else { Mark::default() };
+        self.by = if is_kept { ThreadTag::here() } else { ThreadTag::default() };
         number
     }
 
@@ -244,13 +245,13 @@ impl<C: Clock> RingRecorder<C> {
         }
     }
 
-    /// The ticks now; notes a moment where one is due.
+    /// The ticks now; takes a snapshot of the clock where one is due.
     #[inline]
     fn ticks(&mut self) -> u64 {
         let ticks = self.clock.ticks();
         // Also where ticks begin anew, as they do on some machines after a suspend.
-        match ticks.wrapping_sub(self.noted.moment.ticks) {
-            TICKS_BETWEEN.. => self.note_moment(),
+        match ticks.wrapping_sub(self.last_snapshot.moment.ticks) {
+            TICKS_BETWEEN.. => self.snapshot_clock(),
             _ => ticks,
         }
     }
@@ -285,23 +286,23 @@ impl<C: Clock> RingRecorder<C> {
         statistics: &impl Statistics,
     ) {
         let ticks = self.ticks();
-        self.copied_ticks = self.noted.moment.ticks;
+        self.copied_ticks = self.last_snapshot.moment.ticks;
         self.put_block(ticks, slot, stack, *event);
         self.copy_statistics(statistics);
     }
 
-    /// Notes both clocks and returns the ticks now.
+    /// Records a reading of both clocks and returns the ticks now.
     #[cold]
     #[inline(never)]
-    fn note_moment(&mut self) -> u64 {
+    fn snapshot_clock(&mut self) -> u64 {
         let now = self.clock.moment();
         let number = self.next;
-        for words in moments::slots(self.noted, now) {
+        for words in clock_snapshot::slots(self.last_snapshot, now) {
             self.put(&words);
         }
-        self.ring.refine(self.noted.moment, now);
-        self.noted = Noted { number, moment: now };
-        moments::set_newest(&self.ring.region, self.noted);
+        self.ring.refine(self.last_snapshot.moment, now);
+        self.last_snapshot = ClockSnapshot { number, moment: now };
+        clock_snapshot::set_newest(&self.ring.region, self.last_snapshot);
         self.clock.ticks()
     }
 }
@@ -393,6 +394,6 @@ const fn more_live(event: &Event) -> i64 {
 #[cold]
 #[inline(never)]
 fn count_missing(region: &Region, more: i64) {
-    let missing = region.get(Word::BlocksMissing);
-    region.set(Word::BlocksMissing, missing.saturating_add_signed(more));
+    let missing = region.get(HeaderField::BlocksMissing);
+    region.set(HeaderField::BlocksMissing, missing.saturating_add_signed(more));
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything is an atomic 64-bit word, so that the writer, the drainer and readers of other processes may look at
 //! the same pages without undefined behaviour. Only [`Region::words`] and [`Region::row_at`] are unsafe. Other
-//! processes read the file ([`RingFile`](super::ring_file::RingFile)) and never map it.
+//! processes read the file ([`FileRegion`](super::file_region::FileRegion)) and never map it.
 
 use std::fs::File;
 use std::io;
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
-pub(super) use super::layout::Word;
+pub(super) use super::layout::HeaderField;
 use super::layout::{HEADER_WORDS, MAGIC, Part, Payload, SLOT_WORDS, Shape, VERSION};
 use super::look::Look;
-use super::slot;
+use super::protocol::{ReadWords, blocks, slots};
 
 /// How far ahead of the record a slot's cache line is asked for: what memory takes to answer, in records.
 const SLOTS_AHEAD: u64 = 16;
@@ -60,18 +60,19 @@ impl Region {
     /// Completes the header. Nothing is a ring before this.
     pub(super) fn seal(&self) {
         let Shape { slots, contexts, blocks, segments, pools_words, text_words } = self.shape;
-        self.set(Word::Version, VERSION);
-        self.set(Word::Slots, slots as u64);
-        self.set(Word::Contexts, contexts as u64);
-        self.set(Word::Blocks, blocks as u64);
-        self.set(Word::Segments, segments as u64);
-        self.set(Word::PoolsWords, pools_words as u64);
-        self.set(Word::TextWords, text_words as u64);
-        self.word(Word::Magic).store(MAGIC, Ordering::Release);
+        self.set(HeaderField::Version, VERSION);
+        self.set(HeaderField::Slots, slots as u64);
+        self.set(HeaderField::Contexts, contexts as u64);
+        self.set(HeaderField::Blocks, blocks as u64);
+        self.set(HeaderField::Segments, segments as u64);
+        self.set(HeaderField::PoolsWords, pools_words as u64);
+        self.set(HeaderField::TextWords, text_words as u64);
+        self.word(HeaderField::Magic).store(MAGIC, Ordering::Release);
     }
 
+    /// All words.
     #[inline]
-    fn words(&self) -> &[AtomicU64] {
+    pub(super) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page-aligned, lives as long as `self`, and holds `len / 8` whole words. They are
         // valid for any bit pattern, and every access to them is atomic: this module hands out nothing else,
         // and other processes only read the file. It is this process's own, and we never truncate it, so no access
@@ -98,30 +99,20 @@ impl Region {
     }
 
     #[inline]
-    pub(super) fn word(&self, word: Word) -> &AtomicU64 {
+    pub(super) fn word(&self, word: HeaderField) -> &AtomicU64 {
         // SAFETY: every mapping holds a header at least: `new` looked.
         #[allow(unsafe_code)]
         let [word] = unsafe { self.row_at(word as usize) };
         word
     }
 
-    /// The word `at` places behind another of the header.
-    pub(super) fn word_behind(&self, word: Word, at: usize) -> &AtomicU64 {
-        &self.words()[..HEADER_WORDS][word as usize + at]
-    }
-
-    /// So many words of the header, from one on.
-    pub(super) fn words_from(&self, word: Word, count: usize) -> &[AtomicU64] {
-        &self.words()[..HEADER_WORDS][word as usize..][..count]
-    }
-
     /// A header word, relaxed.
-    pub(super) fn get(&self, word: Word) -> u64 {
+    pub(super) fn get(&self, word: HeaderField) -> u64 {
         self.word(word).load(Ordering::Relaxed)
     }
 
     /// Sets a header word, relaxed.
-    pub(super) fn set(&self, word: Word, value: u64) {
+    pub(super) fn set(&self, word: HeaderField, value: u64) {
         self.word(word).store(value, Ordering::Relaxed);
     }
 
@@ -164,13 +155,23 @@ impl Region {
     /// Writes record `number` and publishes it. One writer at a time.
     #[inline]
     pub(super) fn publish(&self, number: u64, words: &Payload) {
-        slot::publish(self.word(Word::Head), self.slot(number), number, words);
+        slots::publish(self.word(HeaderField::Head), self.slot(number), number, words);
         prefetch(self.slot(number.wrapping_add(SLOTS_AHEAD)));
     }
 
     /// Records written so far.
     pub(super) fn head(&self) -> u64 {
-        self.word(Word::Head).load(Ordering::Acquire)
+        self.word(HeaderField::Head).load(Ordering::Acquire)
+    }
+}
+
+impl ReadWords for Region {
+    fn load(&self, at: usize) -> u64 {
+        self.words().load(at)
+    }
+
+    fn load_all(&self, at: usize, into: &mut [u64]) {
+        self.words().load_all(at, into);
     }
 }
 
@@ -181,26 +182,8 @@ impl Look for Region {
         self.shape
     }
 
-    fn load(&self, at: usize) -> u64 {
-        self.words()[at].load(Ordering::Acquire)
-    }
-
-    fn load_all(&self, at: usize, into: &mut [u64]) {
-        let words = &self.words()[at..at + into.len()];
-        for (word, value) in into.iter_mut().zip(words) {
-            *word = value.load(Ordering::Relaxed);
-        }
-    }
-
     fn each_row<const N: usize>(&self, part: Part, take: impl FnMut([u64; N])) {
-        self.rows::<N>(part).iter().map(slot::copy_row).for_each(take);
-    }
-
-    fn copy(&self, number: u64, into: &mut [Payload]) -> bool {
-        for (at, words) in (0..).zip(into) {
-            *words = slot::copy(self.slot(number.wrapping_add(at)));
-        }
-        slot::is_intact(self.word(Word::Head), self.slots(), number)
+        self.rows::<N>(part).iter().map(blocks::copy_row).for_each(take);
     }
 }
 

@@ -1,173 +1,259 @@
-//! A ring's file as another process reads it: with `pread`, never through a mapping.
+//! The files of rings: one per process and device on tmpfs, locked for as long as its process lives.
 //!
-//! A file may become shorter at any time. Behind the end of a mapped file every access is a signal that kills the
-//! process; `pread` returns fewer bytes, which is an error that names the file.
-//!
-//! The writer stores atomic words through its mapping of the same pages. Each load here is one call, and calls of one
-//! thread are made in order, so the fences of the protocols order them as they order plain loads. POSIX does not say
-//! that a call copies an aligned word whole. Linux does so on x86-64 and aarch64: it copies to an aligned buffer by
-//! words or more at a time. Slots, moments, pools and segments do not even rely on that: a counter read before and
-//! after shows that nothing was stored in between.
+//! The lock (`flock`) says whether a ring's process is alive. The kernel drops it however the process ends, and unlike
+//! a process id it means the same inside and outside a container.
 
-use std::fs::File;
+use std::collections::hash_map::RandomState;
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::hash::BuildHasher;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
-use std::sync::atomic::{Ordering, fence};
+use std::mem;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
-use super::layout::{HEADER_WORDS, MAGIC, Part, Payload, SLOT_WORDS, Shape, VERSION, Word};
-use super::look::Look;
-use super::slot;
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
+use rustix::process::{Resource, geteuid, getpid, getrlimit};
+use trace_format::DeviceId;
 
-/// Bytes of a small read and of a large one; both are buffers on the stack.
-const SMALL_BYTES: usize = 128;
-const LARGE_BYTES: usize = 32 << 10;
+use super::retention::{self, Limits};
 
-/// Rows of a table that are read at once.
-const ROWS: usize = 1024;
+/// The default folder of rings.
+const RING_DIR: &str = "/dev/shm";
 
-/// A ring's file that is open for reading.
+/// The environment variable that names another folder, for writers and readers of rings.
+pub const RING_DIR_VARIABLE: &str = "VRAMTAPE_RINGS";
+
+/// The folder for rings, given what the variable says: `/dev/shm` where it says nothing, or is empty.
+#[must_use]
+pub fn ring_dir(variable: Option<OsString>) -> PathBuf {
+    variable.filter(|named| !named.is_empty()).unwrap_or_else(|| RING_DIR.into()).into()
+}
+
+/// A ring takes at most this part of what its file system has free: others (NCCL, data loaders) live there too.
+const SHARE_OF_FREE: u64 = 4;
+
+/// The mode bits that let others write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// The mode of a ring whose process kept it at its end; others can be written.
+const KEPT_MODE: u32 = 0o400;
+
+/// Whether the ring is one that its process kept at its end.
+pub(super) fn is_kept(metadata: &Metadata) -> bool {
+    metadata.permissions().mode() & 0o200 == 0
+}
+
+/// The file of a ring of this process; it counts as live until this is dropped.
 #[derive(Debug)]
 pub(super) struct RingFile {
-    file: File,
-    /// Checked once, against the size of the file.
-    shape: Shape,
-    /// Why nothing more is read.
-    failure: OnceLock<io::Error>,
+    pub(super) path: PathBuf,
+    /// Never mapped: a mapping, and a forked child's copy of it, would hold the lock too.
+    lock: File,
 }
-
-/// The kernel's copy ends on a word's boundary.
-#[repr(align(64))]
-struct Aligned<const N: usize>([u8; N]);
 
 impl RingFile {
-    /// Reads the header of a finished ring.
-    pub(super) fn open(file: File) -> io::Result<Self> {
-        let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        let size_words = usize::try_from(file.metadata()?.len() / 8).unwrap_or(usize::MAX);
-        if size_words < HEADER_WORDS {
-            return invalid("it is too short");
+    /// Makes a file of zeros of which every page exists, so that no write to it can fail later. The file is for
+    /// mapping.
+    pub(super) fn create(
+        dir: &Path,
+        device: DeviceId,
+        size_bytes: u64,
+    ) -> io::Result<(Self, File)> {
+        // Going over this limit is a signal that kills, not an error.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| size_bytes > limit) {
+            return Err(io::Error::other("the limit on file sizes (ulimit -f) is smaller"));
         }
-        let mut ring = Self { file, shape: Shape::new(0, 0), failure: OnceLock::new() };
-        // The magic number is stored last: what it is loaded before is complete.
-        let magic = ring.field(Word::Magic);
-        let size = |word| usize::try_from(ring.field(word)).unwrap_or(usize::MAX);
-        let shape = Shape {
-            slots: size(Word::Slots),
-            contexts: size(Word::Contexts),
-            blocks: size(Word::Blocks),
-            segments: size(Word::Segments),
-            pools_words: size(Word::PoolsWords),
-            text_words: size(Word::TextWords),
+        retention::remove_excess(dir, Limits::of(dir)?);
+        has_room(dir, size_bytes)?;
+        let (path, file) = create_file(dir, device)?;
+        let claim = || {
+            // A description of its own, of the same file.
+            let lock = open(&path, Whose::Own)?;
+            let (made, locked) = (file.metadata()?, lock.metadata()?);
+            if (made.dev(), made.ino()) != (locked.dev(), locked.ino()) {
+                return Err(io::Error::other("another file took the ring's name"));
+            }
+            // A process that checks whether this ring is live may hold the lock for a moment.
+            flock(&lock, FlockOperation::LockExclusive)?;
+            fallocate(&file, FallocateFlags::empty(), 0, size_bytes)?;
+            Ok(lock)
         };
-        let version = ring.field(Word::Version);
-        ring.check()?;
-        if magic != MAGIC {
-            return invalid("it does not begin with a ring's magic number");
-        }
-        if version != VERSION {
-            return invalid("it is of another version of vramtape");
-        }
-        if !(shape.is_plausible() && shape.words().is_some_and(|words| words <= size_words)) {
-            return invalid("its size contradicts its header");
-        }
-        ring.shape = shape;
-        Ok(ring)
-    }
-
-    /// The file, for its lock and metadata.
-    pub(super) fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// An error if a read failed, now or earlier.
-    pub(super) fn check(&self) -> io::Result<()> {
-        match self.failure.get() {
-            None => Ok(()),
-            Some(failure) => Err(io::Error::new(failure.kind(), failure.to_string())),
-        }
-    }
-
-    fn read<const N: usize>(&self, at: usize, into: &mut [u64]) -> io::Result<()> {
-        let mut buffer = Aligned([0; N]);
-        for (chunk, words) in into.chunks_mut(N / 8).enumerate() {
-            let bytes = &mut buffer.0[..words.len() * 8];
-            let offset = (at as u64).saturating_mul(8).saturating_add((chunk * N) as u64);
-            self.file.read_exact_at(bytes, offset)?;
-            for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-                // As the writer's processor has it: rings are made on little-endian ones only.
-                *word = u64::from_le_bytes(*bytes);
+        match claim() {
+            Ok(lock) => Ok((Self { path, lock }, file)),
+            Err(error) => {
+                let _ = fs::remove_file(&path);
+                Err(error)
             }
         }
-        Ok(())
+    }
+
+    /// Leaves the file for good, read-only, which marks it as one of a process that ended by itself. Returns whether it
+    /// is still there. It counts as live until the process ends.
+    pub(super) fn keep(self) -> bool {
+        let marked = self.lock.set_permissions(Permissions::from_mode(KEPT_MODE));
+        let is_there = self.lock.metadata().is_ok_and(|file| file.nlink() > 0);
+        mem::forget(self);
+        marked.is_ok() && is_there
+    }
+
+    /// Removes the file. What is mapped stays usable.
+    pub(super) fn remove(self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(
+                "cannot remove the ring {}: {error}; `vramtape clean` removes it",
+                self.path.display()
+            );
+        }
     }
 }
 
-impl Look for RingFile {
-    const BATCH: usize = 1024;
-
-    fn shape(&self) -> Shape {
-        self.shape
+/// An error unless the folder has room for a ring of this size.
+pub(super) fn has_room(dir: &Path, size_bytes: u64) -> io::Result<()> {
+    let stat = statvfs(dir)?;
+    let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if size_bytes <= free_bytes / SHARE_OF_FREE {
+        return Ok(());
     }
+    let message =
+        format!("it has {} MiB free, and a ring takes a quarter at most", free_bytes >> 20);
+    Err(io::Error::new(io::ErrorKind::StorageFull, message))
+}
 
-    fn load(&self, at: usize) -> u64 {
-        let mut word = [0];
-        self.load_all(at, &mut word);
-        fence(Ordering::Acquire);
-        word[0]
-    }
-
-    fn load_all(&self, at: usize, into: &mut [u64]) {
-        let read = match (self.failure.get(), into.len() * 8 <= SMALL_BYTES) {
-            (Some(_), _) => return into.fill(0),
-            (None, true) => self.read::<SMALL_BYTES>(at, into),
-            (None, false) => self.read::<LARGE_BYTES>(at, into),
-        };
-        if let Err(error) = read {
-            into.fill(0);
-            let shorter = "it became shorter while it was read: something truncated it";
-            let _ = self.failure.set(match error.kind() {
-                kind @ io::ErrorKind::UnexpectedEof => io::Error::new(kind, shorter),
-                _ => error,
-            });
+fn create_file(dir: &Path, device: DeviceId) -> io::Result<(PathBuf, File)> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    let (prefix, pid) = (prefix(), getpid());
+    // A ring of that name may be left from a dead process with our id; it is evidence and stays.
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for attempt in 0..100 {
+        // Another user can take the first name, and cannot foresee the others.
+        let random = || RandomState::new().hash_one(attempt);
+        let suffix = if attempt == 0 { String::new() } else { format!("-{:016x}", random()) };
+        let path = dir.join(format!("{prefix}{pid}-{device}{suffix}.ring"));
+        match options.open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
         }
     }
+    Err(last)
+}
 
-    fn each_row<const N: usize>(&self, part: Part, mut take: impl FnMut([u64; N])) {
-        let (start, words) = self.shape.part(part);
-        let mut first = vec![[0; N]; ROWS.min(words / N)];
-        let mut others = first.clone();
-        for from in (0..words / N).step_by(ROWS) {
-            let count = ROWS.min(words / N - from);
-            let (first, others) = (&mut first[..count], &mut others[..count]);
-            self.load_all(start + from * N, first.as_flattened_mut());
-            if first.iter().all(|row| row[0] == 0) {
-                for row in &*first {
-                    take(*row);
-                }
-                continue;
-            }
-            fence(Ordering::Acquire);
-            self.load_all(start + from * N, others.as_flattened_mut());
-            for (row, first) in others.iter_mut().zip(&*first) {
-                row[0] = first[0];
-                take(*row);
-            }
+fn prefix() -> String {
+    format!("vramtape-{}-", geteuid())
+}
+
+/// Which files are opened as rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// This user's, which others cannot write: a name in a shared folder can be anyone's.
+    Own,
+    /// This user's, or for root anyone's: the user named the file.
+    Named,
+}
+
+/// Opens a ring's file for reading. A link is not followed, and a pipe is not waited for.
+pub(super) fn open(path: &Path, whose: Whose) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => refused("it is a symbolic link".to_owned()),
+        _ => error,
+    })?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(refused("it is a folder, a device or a pipe".to_owned()));
+    }
+    let may_be_others = whose == Whose::Named && geteuid().is_root();
+    if found.uid() != geteuid().as_raw() && !may_be_others {
+        return Err(refused(format!("it belongs to user {}", found.uid())));
+    }
+    if whose == Whose::Own && found.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err(refused("other users can write it".to_owned()));
+    }
+    Ok(file)
+}
+
+fn refused(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+/// Whether the file belongs to this user.
+pub(super) fn is_own(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.uid() == geteuid().as_raw())
+}
+
+/// Whether the process that made the ring is alive.
+pub(super) fn is_live(file: &File) -> bool {
+    // Taking the lock and giving it back is the only way to ask.
+    let taken = flock(file, FlockOperation::NonBlockingLockShared).is_ok();
+    if taken {
+        let _ = flock(file, FlockOperation::Unlock);
+    }
+    !taken
+}
+
+/// This user's rings in `dir`, living and dead, in order of name. Files of other users are left out, whatever their
+/// names.
+///
+/// # Errors
+/// Where `dir` cannot be read.
+pub fn list_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    list_some(dir, usize::MAX, usize::MAX)
+}
+
+/// The same, of the first so many names in `dir`, and the first so many of rings among them.
+pub(super) fn list_some(
+    dir: &Path,
+    names_max: usize,
+    candidates_max: usize,
+) -> io::Result<Vec<PathBuf>> {
+    list_of(dir, Whose::Own, names_max, candidates_max)
+}
+
+/// The same of all users where root asks, for [`RingReader::open_readable`](super::RingReader::open_readable). Other
+/// users can put any number of names there: of the first thousand rings among the first ten thousand names.
+///
+/// # Errors
+/// Where `dir` cannot be read.
+pub fn list_readable_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    list_of(dir, readable(), retention::NAMES_MAX, retention::CANDIDATES_MAX)
+}
+
+/// The rings that this user may read.
+pub(super) fn readable() -> Whose {
+    if geteuid().is_root() { Whose::Named } else { Whose::Own }
+}
+
+fn list_of(
+    dir: &Path,
+    whose: Whose,
+    names_max: usize,
+    mut candidates_max: usize,
+) -> io::Result<Vec<PathBuf>> {
+    let (prefix, uid) = (prefix(), geteuid().as_raw());
+    let prefix = if whose == Whose::Own { &prefix } else { "vramtape-" };
+    let mut rings = Vec::new();
+    for entry in fs::read_dir(dir)?.take(names_max) {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_ring = name.to_str().is_some_and(|name| {
+            name.starts_with(prefix) && Path::new(name).extension().is_some_and(|e| e == "ring")
+        });
+        if !is_ring {
+            continue;
+        }
+        if candidates_max == 0 {
+            break;
+        }
+        candidates_max -= 1;
+        // One that cannot be looked at was removed just now.
+        let is_readable = |file: &Metadata| whose == Whose::Named || file.uid() == uid;
+        if entry.metadata().is_ok_and(|file| file.is_file() && is_readable(&file)) {
+            rings.push(entry.path());
         }
     }
-
-    fn copy(&self, number: u64, into: &mut [Payload]) -> bool {
-        let slots = self.shape.slots;
-        let at = number as usize & (slots - 1);
-        let (to_end, from_start) = into.split_at_mut(into.len().min(slots - at));
-        self.load_all(HEADER_WORDS + at * SLOT_WORDS, to_end.as_flattened_mut());
-        self.load_all(HEADER_WORDS, from_start.as_flattened_mut());
-        // Pairs with the writer's fence: had a word been a later record's, the head shows it.
-        fence(Ordering::Acquire);
-        slot::is_below(self.written(), self.slot_count(), number)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.failure.get().is_some()
-    }
+    rings.sort();
+    Ok(rings)
 }

@@ -1,21 +1,26 @@
 //! The table of segments, and of the mapped runs of expandable ones: a row for each, written when the device is asked.
 //!
-//! The header's version is odd while rows change. What is added is written before what it replaces is cut, so that a
+//! What is added is written before what it replaces is cut, so that a
 //! process killed in between leaves rows that hold too much, never too little; the last record says what to cut.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use trace_format::{Addr, Event, PoolId, SegmentState, StackId, Stream};
 
-use super::layout::{Part, SEGMENT_WORDS, Word};
+use super::layout::{HeaderField, Part, SEGMENT_WORDS};
 use super::look::Look;
+use super::protocol::seq_lock::SeqLock;
+use super::protocol::store_all;
 use super::region::Region;
 
 const TAKEN: u64 = 1;
 const LARGE: u64 = 2;
 const EXPANDABLE: u64 = 4;
+
+/// Around all rows.
+const LOCK: SeqLock = SeqLock { version_at: HeaderField::SegmentsVersion as usize };
 
 type Row = [AtomicU64; SEGMENT_WORDS];
 
@@ -179,19 +184,14 @@ impl Table {
 
     /// Enters a change whose record was published.
     pub(super) fn apply(&mut self, region: &Region, change: Change) {
-        let version = region.word(Word::SegmentsVersion);
-        let before = version.load(Ordering::Relaxed);
-        // A reader that sees one of the stores below sees the head behind the record, and the odd version.
-        fence(Ordering::Release);
-        version.store(before + 1, Ordering::Relaxed);
-        fence(Ordering::Release);
         let mut runs = std::mem::take(&mut self.runs);
-        runs.apply(change, &mut |edit| match edit {
-            Edit::Set(addr, run) => self.set(region, addr, &run),
-            Edit::Remove(addr) => self.remove(region, addr),
+        LOCK.write(region.words(), || {
+            runs.apply(change, &mut |edit| match edit {
+                Edit::Set(addr, run) => self.set(region, addr, &run),
+                Edit::Remove(addr) => self.remove(region, addr),
+            });
         });
         self.runs = runs;
-        version.store(before + 2, Ordering::Release);
     }
 
     fn set(&mut self, region: &Region, addr: u64, run: &Run) {
@@ -211,7 +211,8 @@ impl Table {
         *self.counts.entry(run.pool).or_default() += 1;
         match rows.get(at) {
             Some(row) => store(row, addr, run),
-            None => region.set(Word::SegmentsMissing, region.get(Word::SegmentsMissing) + 1),
+            None => region
+                .set(HeaderField::SegmentsMissing, region.get(HeaderField::SegmentsMissing) + 1),
         }
     }
 
@@ -226,7 +227,8 @@ impl Table {
         self.vacant.push(at);
         match region.rows::<SEGMENT_WORDS>(Part::Segments).get(at) {
             Some(row) => row[0].store(0, Ordering::Relaxed),
-            None => region.set(Word::SegmentsMissing, region.get(Word::SegmentsMissing) - 1),
+            None => region
+                .set(HeaderField::SegmentsMissing, region.get(HeaderField::SegmentsMissing) - 1),
         }
     }
 }
@@ -235,25 +237,18 @@ fn store(row: &Row, addr: u64, run: &Run) {
     let flag = |is_set, flag| if is_set { flag } else { 0 };
     let flags = TAKEN | flag(run.is_large, LARGE) | flag(run.is_expandable, EXPANDABLE);
     let words = [addr, run.size_bytes, run.stream.0, run.pool.0, run.pool.1];
-    for (word, value) in row[1..].iter().zip(words) {
-        word.store(value, Ordering::Relaxed);
-    }
+    store_all(&row[1..], &words);
     row[0].store(flags | u64::from(run.stack.0) << 32, Ordering::Release);
 }
 
 /// The runs in the table; `None` while it changes. Of a dead process `may_be_unfinished`: the last change may be done
 /// in part then, and has to be done again.
 pub(super) fn read(look: &impl Look, may_be_unfinished: bool) -> Option<Runs> {
-    let before = look.field(Word::SegmentsVersion);
-    if before & 1 == 1 && !may_be_unfinished {
-        return None;
-    }
-    let mut read = Vec::new();
-    look.each_row(Part::Segments, |row| read.extend(run_of(row)));
-    fence(Ordering::Acquire);
-    if look.field(Word::SegmentsVersion) != before {
-        return None;
-    }
+    let mut read = LOCK.read(look, may_be_unfinished, || {
+        let mut read = Vec::new();
+        look.each_row(Part::Segments, |row| read.extend(run_of(row)));
+        read
+    })?;
     read.sort_unstable_by_key(|(addr, _)| *addr);
     let mut runs = Runs::default();
     for (addr, run) in read {
@@ -333,7 +328,7 @@ mod tests {
         let mut table = Table::default();
         table.apply(&region, change(&event(true, 0, 10)));
         // Pages 4 and 5 go: the row for what is behind them is there, the one before them is not cut yet.
-        region.set(Word::SegmentsVersion, 3);
+        region.set(HeaderField::SegmentsVersion, 3);
         let rest = event(true, 6, 4);
         let Change::Map(addr, run) = change(&rest) else { panic!("{rest:?}") };
         table.set(&region, addr, &run);
@@ -349,9 +344,9 @@ mod tests {
         let mut table = Table::default();
         let rows = region.rows::<SEGMENT_WORDS>(Part::Segments).len() as u64;
         (0..rows + 3).for_each(|n| table.apply(&region, change(&event(true, 2 * n, 1))));
-        assert_eq!(region.get(Word::SegmentsMissing), 3);
+        assert_eq!(region.get(HeaderField::SegmentsMissing), 3);
         (0..rows + 3).for_each(|n| table.apply(&region, change(&event(false, 2 * n, 1))));
-        assert_eq!(region.get(Word::SegmentsMissing), 0);
+        assert_eq!(region.get(HeaderField::SegmentsMissing), 0);
         assert_eq!(as_seen(read(&region, false).unwrap()), []);
     }
 
@@ -362,8 +357,8 @@ mod tests {
         let rows = region.rows::<SEGMENT_WORDS>(Part::Segments).len() as u64;
         (0..=rows).for_each(|n| table.apply(&region, change(&event(true, 3 * n, 1))));
         table.apply(&region, change(&event(true, 3 * rows + 1, 1)));
-        assert_eq!(region.get(Word::SegmentsMissing), 1);
+        assert_eq!(region.get(HeaderField::SegmentsMissing), 1);
         table.apply(&region, change(&event(false, 3 * rows, 2)));
-        assert_eq!(region.get(Word::SegmentsMissing), 0);
+        assert_eq!(region.get(HeaderField::SegmentsMissing), 0);
     }
 }

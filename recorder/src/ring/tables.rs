@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use trace_format::{Frame, FrameId, StackId, StringId};
 
-use super::region::{Region, Word};
+use super::region::{HeaderField, Region};
 use super::text::{self, Entry};
-use crate::name_table::{NameTable, STACKS_MAX};
+use crate::interner::{Interner, STACKS_MAX};
 
 /// The process's names, and which of them are in this ring's text log.
 #[derive(Debug)]
 pub(super) struct Tables {
-    names: Arc<NameTable>,
+    names: Arc<Interner>,
     /// A bit for each stack, read without the lock; there once a stack is.
     stacks: OnceLock<Box<[AtomicU64]>>,
     written: Mutex<Written>,
@@ -26,11 +26,11 @@ struct Written {
 }
 
 impl Tables {
-    pub(super) fn new(names: Arc<NameTable>) -> Self {
+    pub(super) fn new(names: Arc<Interner>) -> Self {
         Self { names, stacks: OnceLock::new(), written: Mutex::default() }
     }
 
-    pub(super) fn names(&self) -> &NameTable {
+    pub(super) fn names(&self) -> &Interner {
         &self.names
     }
 
@@ -38,7 +38,7 @@ impl Tables {
     pub(super) fn intern(&self, region: &Region, text: &str) -> StringId {
         let mut written = self.lock();
         let Some(id) = self.names.string(text) else {
-            region.set(Word::TextMissing, region.get(Word::TextMissing) + 1);
+            region.set(HeaderField::TextMissing, region.get(HeaderField::TextMissing) + 1);
             return StringId(0);
         };
         self.write_string(region, &mut written, id);

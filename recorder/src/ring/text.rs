@@ -10,7 +10,7 @@ use trace_format::{Frame, FrameId, StackId, StringId};
 
 use super::layout::Part;
 use super::look::Look;
-use super::region::{Region, Word};
+use super::region::{HeaderField, Region};
 
 const META: u64 = 0;
 const STRING: u64 = 1;
@@ -62,18 +62,18 @@ fn put(
     rest: impl IntoIterator<Item = u64, IntoIter: ExactSizeIterator>,
 ) {
     let (log, rest) = (region.text(), rest.into_iter());
-    let len = region.get(Word::TextLen) as usize;
+    let len = region.get(HeaderField::TextLen) as usize;
     let end = len + 1 + rest.len();
-    let missing = region.get(Word::TextMissing);
+    let missing = region.get(HeaderField::TextMissing);
     if missing > 0 || end > log.len() {
-        region.set(Word::TextMissing, missing + 1);
+        region.set(HeaderField::TextMissing, missing + 1);
         return;
     }
     log[len].store(first, Ordering::Relaxed);
     for (word, value) in log[len + 1..end].iter().zip(rest) {
         word.store(value, Ordering::Relaxed);
     }
-    region.word(Word::TextLen).store(end as u64, Ordering::Release);
+    region.word(HeaderField::TextLen).store(end as u64, Ordering::Release);
 }
 
 /// Bytes as words, the last one padded with zeros.
@@ -88,7 +88,8 @@ fn words(bytes: &[u8]) -> impl ExactSizeIterator<Item = u64> {
 /// Reads the entries from word `position` on, and moves on. A damaged log ends there.
 pub(super) fn read(look: &impl Look, position: &mut usize, mut take: impl FnMut(Entry)) {
     let (start, log_words) = look.shape().part(Part::Text);
-    let Some(end) = usize::try_from(look.field(Word::TextLen)).ok().filter(|end| *end <= log_words)
+    let Some(end) =
+        usize::try_from(look.field(HeaderField::TextLen)).ok().filter(|end| *end <= log_words)
     else {
         return;
     };
@@ -116,7 +117,8 @@ pub(super) fn read(look: &impl Look, position: &mut usize, mut take: impl FnMut(
 /// The first entry, if there is one and it is not longer than [`WORDS_AT_ONCE`].
 pub(super) fn first(look: &impl Look) -> Option<Entry> {
     let (start, log_words) = look.shape().part(Part::Text);
-    let end = usize::try_from(look.field(Word::TextLen)).ok().filter(|end| *end <= log_words)?;
+    let end =
+        usize::try_from(look.field(HeaderField::TextLen)).ok().filter(|end| *end <= log_words)?;
     let mut words = vec![0; end.min(WORDS_AT_ONCE)];
     look.load_all(start, &mut words);
     first_of(&words).map(|(entry, _)| entry)
@@ -165,7 +167,7 @@ fn first_of(log: &[u64]) -> Option<(Entry, usize)> {
 mod tests {
     use super::super::layout::Shape;
     use super::*;
-    use crate::name_table::{FRAMES_MAX, STACKS_MAX};
+    use crate::interner::{FRAMES_MAX, STACKS_MAX};
 
     fn string(id: u32, text: &[u8]) -> Entry {
         Entry::String(StringId(id), text.to_vec())
@@ -190,7 +192,11 @@ mod tests {
         }
         append(&region, &string(3, b"x"));
         append(&region, &Entry::Stack(StackId(1), StackId(0), FrameId(0)));
-        assert_eq!(region.get(Word::TextMissing), 2, "a later one that would fit is left out too");
+        assert_eq!(
+            region.get(HeaderField::TextMissing),
+            2,
+            "a later one that would fit is left out too"
+        );
         let mut position = 0;
         let mut seen = Vec::new();
         read(&region, &mut position, |entry| seen.push(entry));
@@ -219,9 +225,9 @@ mod tests {
         let region = Region::anonymous(Shape::new(1, 8)).unwrap();
         let expect_none = || read(&region, &mut 0, |entry| panic!("{entry:?}"));
         append(&region, &string(1, b"forward"));
-        region.set(Word::TextLen, u64::MAX);
+        region.set(HeaderField::TextLen, u64::MAX);
         expect_none();
-        region.set(Word::TextLen, 2);
+        region.set(HeaderField::TextLen, 2);
         // A text longer than the log, no kind, and a stack that is its own caller.
         for word in [STRING | u64::MAX << 2, 0, STACK | (5 | 5 << STACK_BITS) << 2] {
             region.text()[0].store(word, Ordering::Relaxed);

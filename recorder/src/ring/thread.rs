@@ -14,14 +14,14 @@ struct Ended(AtomicU32);
 
 static ENDED: Ended = Ended(AtomicU32::new(0));
 
-/// A thread, for as long as no thread ends.
+/// A thread, until any thread ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct ThreadTag {
     pointer: usize,
     ended: u32,
 }
 
-impl Mark {
+impl ThreadTag {
     /// This thread's.
     #[inline]
     pub(super) fn here() -> Self {
@@ -40,7 +40,7 @@ impl Drop for Ends {
 }
 
 /// The operating system's id of this thread, asked for once, and whether its end will be counted: of a thread that is
-/// ending already no [`Mark`] may be kept.
+/// ending already no [`ThreadTag`] may be kept.
 pub(super) fn id() -> (u32, bool) {
     thread_local! {
         static ID: Cell<u32> = const { Cell::new(0) };
@@ -81,27 +81,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_keeps_its_mark_and_shares_it_with_none_that_lives() {
-        let here = Mark::here();
-        assert_eq!(here, Mark::here());
-        let there = thread::scope(|scope| scope.spawn(Mark::here).join().unwrap());
+    fn a_thread_keeps_its_tag_and_shares_it_with_none_that_lives() {
+        let here = ThreadTag::here();
+        assert_eq!(here, ThreadTag::here());
+        let there = thread::scope(|scope| scope.spawn(ThreadTag::here).join().unwrap());
         assert_ne!(here.pointer, there.pointer);
     }
 
     #[test]
-    fn a_thread_with_the_pointer_of_one_that_ended_has_another_mark() {
+    fn a_thread_with_the_pointer_of_one_that_ended_has_another_tag() {
         let mut seen = Vec::new();
         let mut reused = 0;
         for _ in 0..50 {
-            let (id, mark) = thread::spawn(|| (id().0, Mark::here())).join().unwrap();
+            let (id, tag) = thread::spawn(|| (id().0, ThreadTag::here())).join().unwrap();
             reused += usize::from(
-                seen.iter().any(|(_, other): &(u32, Mark)| other.pointer == mark.pointer),
+                seen.iter().any(|(_, other): &(u32, ThreadTag)| other.pointer == tag.pointer),
             );
             assert!(
-                !seen.iter().any(|(_, other)| *other == mark),
+                !seen.iter().any(|(_, other)| *other == tag),
                 "thread {id} is taken for another"
             );
-            seen.push((id, mark));
+            seen.push((id, tag));
         }
         assert!(
             reused > 0,

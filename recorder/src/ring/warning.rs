@@ -3,7 +3,7 @@
 use std::io;
 
 use super::region::Region;
-use super::{RingOptions, SLOTS_MIN, place, shape_of};
+use super::{RingOptions, SLOTS_MIN, ring_file, shape_of};
 
 /// Why the ring is in this process's memory only, and what to do.
 pub(super) fn anonymous(
@@ -19,10 +19,10 @@ pub(super) fn anonymous(
             "no ring in {dir}: {error}; {consequence}. Set VRAMTAPE_RINGS to a folder on a tmpfs that can be written"
         );
     }
-    // What fits is found as the place finds it, by its own error.
+    // Sizes that fit are found by the check that creating the file makes.
     let fits = |slots: &usize| {
         let size_bytes = Region::size_bytes(shape_of(*slots, text_bytes));
-        size_bytes.is_some_and(|bytes| place::has_room(&options.dir, bytes).is_ok())
+        size_bytes.is_some_and(|bytes| ring_file::has_room(&options.dir, bytes).is_ok())
     };
     let slots = options.slots.max(SLOTS_MIN).checked_next_power_of_two().unwrap_or(usize::MAX);
     let mut smaller = (1..=slots.ilog2() - SLOTS_MIN.ilog2()).map(|halvings| slots >> halvings);

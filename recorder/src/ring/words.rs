@@ -93,7 +93,7 @@ pub(super) const fn wide(
     [bare(ticks, (MORE, 0), first), bare(ticks, (MORE, 1), [pool.1, number, size])]
 }
 
-/// Takes the words of a slot apart. Those of kind [`MORE`] and of moments are the raw words 1 to 3.
+/// Takes the words of a slot apart. Those of kind [`MORE`] and of clock snapshots are the raw words 1 to 3.
 #[inline]
 pub(super) const fn decode(words: &Payload) -> Slot {
     let [head, a, b, c] = *words;

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use trace_format::{EndKind, ProgramEnd};
 
-use super::parts::Parts;
 use super::recorder::{FLUSH_EVERY, Shared, TapeFailure};
-use super::source::Feed;
+use super::ring_source::RingSource;
+use super::rotation::Parts;
 use super::{TapeError, TapeSummary};
 use crate::clock::Clock;
 
@@ -20,7 +20,7 @@ const PANICKED: &str = "internal error in vramtape";
 /// What the thread works with.
 pub(super) struct Drainer<C> {
     pub(super) parts: Parts,
-    pub(super) feeds: Vec<Feed>,
+    pub(super) sources: Vec<RingSource>,
     pub(super) shared: Arc<Shared>,
     pub(super) clock: C,
 }
@@ -60,8 +60,8 @@ impl<C: Clock> Drainer<C> {
     }
 
     fn counts(&self) -> (u64, u64) {
-        let sum = |count: fn(&Feed) -> u64| self.feeds.iter().map(count).sum();
-        (sum(|feed| feed.records), sum(|feed| feed.lost))
+        let sum = |count: fn(&RingSource) -> u64| self.sources.iter().map(count).sum();
+        (sum(|source| source.records), sum(|source| source.lost))
     }
 
     /// Ends the tape where it is, and then counts.
@@ -85,25 +85,25 @@ impl<C: Clock> Drainer<C> {
         if let Err(error) = self.parts.finish_short(end.clone(), &[]) {
             tracing::debug!("{error}");
         }
-        let lost_before = self.feeds.iter().map(|feed| feed.lost).collect::<Vec<_>>();
-        for feed in &mut self.feeds {
-            feed.lose_unwritten(&mut self.parts);
+        let lost_before = self.sources.iter().map(|source| source.lost).collect::<Vec<_>>();
+        for source in &mut self.sources {
+            source.lose_unwritten(&mut self.parts);
         }
         *self.shared.failure() = Some(TapeFailure { reason, time_ns });
         self.shared.has_failed.store(true, Ordering::Release);
         loop {
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
             self.shared.flushes().clear(); // Their owners see that the tape has failed.
-            self.feeds.append(&mut self.shared.new_feeds());
-            self.feeds.iter_mut().for_each(Feed::lose_new);
+            self.sources.append(&mut self.shared.new_sources());
+            self.sources.iter_mut().for_each(RingSource::lose_new);
             if is_stopping {
                 break;
             }
             thread::park_timeout(self.pause());
         }
         let before = lost_before.into_iter().chain(std::iter::repeat(0));
-        let losses = self.feeds.iter_mut().zip(before);
-        let losses = losses.map(|(feed, before)| feed.loss(feed.lost - before, time_ns));
+        let losses = self.sources.iter_mut().zip(before);
+        let losses = losses.map(|(source, before)| source.loss(source.lost - before, time_ns));
         let losses: Vec<_> = losses.collect();
         if let Err(error) = self.parts.finish_short(end, &losses) {
             tracing::debug!("{error}");
@@ -117,7 +117,7 @@ impl<C: Clock> Drainer<C> {
             // Asked before draining, so that what was recorded before the stop is drained.
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
             let flushes = std::mem::take(&mut *self.shared.flushes());
-            self.take_new_feeds()?;
+            self.take_new_sources()?;
             self.drain()?;
             if is_stopping {
                 return Ok(());
@@ -134,24 +134,24 @@ impl<C: Clock> Drainer<C> {
         }
     }
 
-    fn take_new_feeds(&mut self) -> Result<(), TapeError> {
-        let new = std::mem::take(&mut *self.shared.new_feeds());
+    fn take_new_sources(&mut self) -> Result<(), TapeError> {
+        let new = std::mem::take(&mut *self.shared.new_sources());
         if new.is_empty() {
             return Ok(());
         }
-        self.parts.add_devices(new.iter().map(Feed::device))?;
-        self.feeds.extend(new);
+        self.parts.add_devices(new.iter().map(RingSource::device))?;
+        self.sources.extend(new);
         Ok(())
     }
 
     /// Writes what was recorded until now, a little of each ring in turn.
     fn drain(&mut self) -> Result<(), TapeError> {
-        self.feeds.iter_mut().for_each(Feed::aim);
+        self.sources.iter_mut().for_each(RingSource::set_target);
         loop {
             let now_ns = self.clock.unix_ns();
             let mut is_done = true;
-            for feed in &mut self.feeds {
-                is_done &= feed.drain(&mut self.parts, now_ns)?;
+            for source in &mut self.sources {
+                is_done &= source.drain(&mut self.parts, now_ns)?;
             }
             if self.parts.is_full() {
                 self.turn(now_ns)?;
@@ -164,14 +164,14 @@ impl<C: Clock> Drainer<C> {
 
     /// Ends this part of the tape and begins another.
     fn turn(&mut self, now_ns: u64) -> Result<(), TapeError> {
-        let mut cuts = Vec::with_capacity(self.feeds.len());
-        for feed in &mut self.feeds {
-            cuts.push(feed.cut(&mut self.parts, now_ns)?);
+        let mut cuts = Vec::with_capacity(self.sources.len());
+        for source in &mut self.sources {
+            cuts.push(source.cut_at_base_state(&mut self.parts, now_ns)?);
         }
-        let part_records = self.feeds.iter().map(|feed| feed.part_records).sum();
+        let part_records = self.sources.iter().map(|source| source.part_records).sum();
         self.parts.turn(part_records)?;
-        for (feed, cut) in self.feeds.iter_mut().zip(cuts) {
-            feed.begin_part(&mut self.parts, cut, now_ns)?;
+        for (source, cut) in self.sources.iter_mut().zip(cuts) {
+            source.begin_part(&mut self.parts, cut, now_ns)?;
         }
         self.parts.has_room()
     }
@@ -179,7 +179,8 @@ impl<C: Clock> Drainer<C> {
     /// A quarter of the time in which the fastest producer fills the smallest ring, within reason.
     fn pause(&self) -> Duration {
         const FASTEST_RECORD_NS: u64 = 20;
-        let slots = self.feeds.iter().map(|feed| feed.ring().slots()).min().unwrap_or(u64::MAX);
+        let slots =
+            self.sources.iter().map(|source| source.ring().slots()).min().unwrap_or(u64::MAX);
         let quarter = Duration::from_nanos(slots.saturating_mul(FASTEST_RECORD_NS) / 4);
         quarter.clamp(Duration::from_micros(200), Duration::from_millis(10))
     }

@@ -14,7 +14,7 @@ use trace_format::{
 
 use super::names::{Names, Texts};
 use super::recover::{RecoverError, Recovered, held_by, meta_of};
-use super::stretch::{Stretch, Written};
+use super::ring_slice::{RingSlice, Written};
 use crate::ring::RingReader;
 
 /// Records at the end of the tape that are looked for in the ring.
@@ -138,14 +138,14 @@ fn append<W: Write>(
     tail: &Tail,
     writer: &mut Writer<W>,
 ) -> Result<Recovered, RecoverError> {
-    let Stretch { device, end, records, lost, initial } = held_by(&mut ring);
+    let RingSlice { device, end, records, lost, initial } = held_by(&mut ring);
     let begins_both = !tail.is_begun && lost == 0;
     let Some(known) = goes_on_at(&tail.last, &records).or(begins_both.then_some(0)) else {
         let lost = lost.saturating_sub(tail.records + tail.lost).max(1);
-        let stretch = Stretch { device, end, records, lost, initial };
+        let slice = RingSlice { device, end, records, lost, initial };
         let missing = ring.info().missing();
         let mut names = Names::new(ring);
-        let Written { records, lost, has_base } = stretch.write(writer, &mut names)?;
+        let Written { records, lost, has_base } = slice.write(writer, &mut names)?;
         names.texts_mut().check()?;
         return Ok(Recovered { device, records: tail.records + records, lost, has_base, missing });
     };

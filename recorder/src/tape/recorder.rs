@@ -11,9 +11,9 @@ use std::time::Duration;
 use trace_format::{Meta, ProgramEnd, WriteCause, WriteError, utc};
 
 use super::drainer::Drainer;
-use super::parts::Parts;
+use super::ring_source::{RingSource, TapeSource};
+use super::rotation::Parts;
 use super::signals;
-use super::source::{Feed, TapeSource};
 use super::tape_file::TapeFile;
 use crate::clock::Clock;
 
@@ -47,7 +47,7 @@ pub(super) struct Shared {
     failure: Mutex<Option<TapeFailure>>,
     /// What the tape is to say about the end of its program.
     end: Mutex<Option<ProgramEnd>>,
-    new_feeds: Mutex<Vec<Feed>>,
+    new_sources: Mutex<Vec<RingSource>>,
     /// Who waits for everything recorded until now to be in the file.
     flushes: Mutex<Vec<mpsc::Sender<()>>>,
 }
@@ -221,7 +221,7 @@ impl TapeRecorder {
                 signals::block();
                 let _ended = Ended(Arc::clone(&shared));
                 let parts = Parts::begin(file, meta, max_bytes)?;
-                let drainer = Drainer { parts, feeds: Vec::new(), shared, clock };
+                let drainer = Drainer { parts, sources: Vec::new(), shared, clock };
                 // The receiver is gone only if the caller panicked.
                 let _ = started.send(());
                 drainer.run_to_end()
@@ -246,7 +246,7 @@ impl TapeRecorder {
 
     /// The same, with another distance between base states.
     pub(super) fn add_with_bases(&self, source: TapeSource, records_per_base: u64) {
-        self.shared.new_feeds().push(Feed::new(source, records_per_base));
+        self.shared.new_sources().push(RingSource::new(source, records_per_base));
         if let Some(thread) = &self.thread {
             thread.thread().unpark();
         }
@@ -360,8 +360,8 @@ impl Shared {
         self.has_failed.load(Ordering::Acquire) || self.has_ended.load(Ordering::Acquire)
     }
 
-    pub(super) fn new_feeds(&self) -> MutexGuard<'_, Vec<Feed>> {
-        self.new_feeds.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn new_sources(&self) -> MutexGuard<'_, Vec<RingSource>> {
+        self.new_sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn end(&self) -> MutexGuard<'_, Option<ProgramEnd>> {

@@ -8,7 +8,7 @@ use trace_format::{
 };
 
 use super::names::Names;
-use super::stretch::{Stretch, Written};
+use super::ring_slice::{RingSlice, Written};
 use crate::ring::{RingError, RingReader};
 
 /// Why a ring's file is no tape.
@@ -105,17 +105,17 @@ fn write_ring<W: Write>(
     mut reader: RingReader,
     writer: &mut Writer<W>,
 ) -> Result<Recovered, RecoverError> {
-    let stretch = held_by(&mut reader);
+    let slice = held_by(&mut reader);
     let missing = reader.info().missing();
-    let device = stretch.device;
+    let device = slice.device;
     let mut names = Names::new(reader);
-    let Written { records, lost, has_base } = stretch.write(writer, &mut names)?;
+    let Written { records, lost, has_base } = slice.write(writer, &mut names)?;
     names.texts_mut().check()?;
     Ok(Recovered { device, records, lost, has_base, missing })
 }
 
 /// What the ring holds now.
-pub(super) fn held_by(reader: &mut RingReader) -> Stretch {
+pub(super) fn held_by(reader: &mut RingReader) -> RingSlice {
     let end = known_end(reader);
     // After it was read: of a live process the tables may have become full meanwhile.
     let info = reader.info();
@@ -126,7 +126,7 @@ pub(super) fn held_by(reader: &mut RingReader) -> Stretch {
         let device = meta.devices.first();
         (meta.alloc_conf.clone(), device.and_then(|device| device.memory_fraction))
     });
-    Stretch { device: info.device, end, records, lost, initial }
+    RingSlice { device: info.device, end, records, lost, initial }
 }
 
 /// The state at the end; a ring without one is still worth its records.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trace_format::{BaseState, DeviceMeta, Meta, Writer};
 
 use super::names::Names;
-use super::stretch::{Stretch, Written};
+use super::ring_slice::{RingSlice, Written};
 use super::{TapeError, TapeSummary};
 use crate::ring::Ring;
 
@@ -41,8 +41,8 @@ pub fn save_rings(
     for RingPart { ring, device, first, end: (end, sequence) } in parts {
         let (lost, records) = ring.newest(first, sequence);
         let initial = (meta.alloc_conf.clone(), device.memory_fraction);
-        let stretch = Stretch { device: ring.device(), end: Some(end), records, lost, initial };
-        let Written { records, lost, .. } = stretch.write(&mut writer, &mut Names::new(ring))?;
+        let slice = RingSlice { device: ring.device(), end: Some(end), records, lost, initial };
+        let Written { records, lost, .. } = slice.write(&mut writer, &mut Names::new(ring))?;
         summary.records += records;
         summary.lost += lost;
     }

@@ -10,8 +10,8 @@ use tempfile::tempdir;
 use trace_format::{DeviceId, StackId};
 
 use super::{alloc, live, poll, reader, removed_from, ring, segment, small};
-use crate::ring::dead::{Limits, remove_excess};
-use crate::ring::place::list_some;
+use crate::ring::retention::{Limits, remove_excess};
+use crate::ring::ring_file::list_some;
 use crate::ring::{RingReader, list_rings};
 use crate::{RingOptions, RingRecorder, SystemClock, tape_of_ring};
 use events::Recorder;

@@ -371,7 +371,7 @@ fn without_room_for_a_file_the_ring_is_kept_in_memory() {
 #[test]
 fn a_ring_larger_than_its_file_system_leaves_it_untouched() {
     let dir = tempdir().unwrap();
-    let error = Place::create(dir.path(), DeviceId(0), 1 << 60).unwrap_err();
+    let error = RingFile::create(dir.path(), DeviceId(0), 1 << 60).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -434,7 +434,7 @@ fn damage_is_loss_and_neither_panics_nor_hangs() {
                 bytes[at] ^= 1 << (random >> 60 & 7);
             }
         }
-        let head = 8 * layout::Word::Head as usize;
+        let head = 8 * layout::HeaderField::Head as usize;
         bytes[head..head + 8].copy_from_slice(&u64::MAX.to_le_bytes());
         poll_damaged(bytes);
     }
@@ -521,7 +521,7 @@ fn a_forked_child_writes_nothing_and_waits_for_nothing() {
     recorder.record(StackId::NONE, alloc(1));
     let ring = Arc::clone(recorder.ring());
     // As when another thread of the parent was at it when the fork happened.
-    let place = ring.place.lock().unwrap();
+    let file = ring.file.lock().unwrap();
     let status = in_forked_child(|| {
         ring.after_fork_child();
         recorder.record(StackId::NONE, alloc(2));
@@ -529,7 +529,7 @@ fn a_forked_child_writes_nothing_and_waits_for_nothing() {
         ring.remove();
         name == trace_format::StringId(0) && ring.path().is_none()
     });
-    drop(place);
+    drop(file);
     assert_eq!(status, 0);
     let mut reader = reader(&recorder);
     assert_eq!(addrs(&poll(&mut reader).0), [1]);
@@ -550,7 +550,7 @@ fn a_forked_child_does_not_keep_its_parents_ring_alive() {
         || {
             assert!(reader.is_live());
             // As the parent's death would do it.
-            *ring.place.lock().unwrap() = None;
+            *ring.file.lock().unwrap() = None;
             // The child above, and processes that other tests just forked, need a moment to let go.
             let deadline = Instant::now() + Duration::from_secs(10);
             while reader.is_live() {

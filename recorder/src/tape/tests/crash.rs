@@ -12,7 +12,7 @@ use trace_format::{
 };
 
 use crate::tape::TapeError;
-use crate::tape::parts::{Folder, Names, Parts};
+use crate::tape::rotation::{Folder, Names, Parts};
 
 const DEVICE: DeviceId = DeviceId(0);
 const PARTS: u64 = 4;

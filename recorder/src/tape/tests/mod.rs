@@ -2,7 +2,7 @@
 
 mod crash;
 mod model;
-mod parts;
+mod rotation;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,7 +8,7 @@ use std::thread;
 use trace_format::{BaseState, DeviceId, DeviceMeta, Event, Record, StackId, ThreadId, WriteError};
 
 use super::names::Names;
-use super::parts::Parts;
+use super::rotation::Parts;
 use crate::ring::{Cursor, Reached, Ring};
 
 /// Records of one ring that are written before the others have their turn, and the tape's size is looked at.
@@ -40,7 +40,7 @@ impl fmt::Debug for TapeSource {
 
 /// A source, and how far it is on tape.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(super) struct RingSource {
     source: TapeSource,
     names: Names<Arc<Ring>>,
     cursor: Cursor,
@@ -56,7 +56,7 @@ pub(super) struct Feed {
     part_gaps: u64,
 }
 
-impl Feed {
+impl RingSource {
     /// A ring in which nothing was recorded starts from nothing; any other needs its heap's state first.
     pub(super) fn new(source: TapeSource, records_per_base: u64) -> Self {
         let base_at = (source.ring.sequence() == 0).then_some(0);
@@ -86,7 +86,7 @@ impl Feed {
     }
 
     /// Sets what [`drain`](Self::drain) is to write: everything recorded until now.
-    pub(super) fn aim(&mut self) {
+    pub(super) fn set_target(&mut self) {
         self.end = self.ring().sequence();
     }
 
@@ -115,7 +115,7 @@ impl Feed {
     }
 
     /// Writes what led to the heap's state now, and gives that state: the next part begins with it.
-    pub(super) fn cut(
+    pub(super) fn cut_at_base_state(
         &mut self,
         parts: &mut Parts,
         now_ns: u64,
@@ -130,7 +130,7 @@ impl Feed {
         Ok(Some((base, next)))
     }
 
-    /// Goes on in a new part, from what [`cut`](Self::cut) gave.
+    /// Goes on in a new part, from what [`cut_at_base_state`](Self::cut_at_base_state) gave.
     pub(super) fn begin_part(
         &mut self,
         parts: &mut Parts,
@@ -237,7 +237,7 @@ impl Feed {
     }
 }
 
-impl Drop for Feed {
+impl Drop for RingSource {
     /// The tape ends here. One that failed stays visible as such.
     fn drop(&mut self) {
         if thread::panicking() {

@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::statvfs;
 
-use super::moments;
-use super::place::{self, Whose, is_kept, is_live, list_rings, list_some};
-use super::ring_file::RingFile;
+use super::clock_snapshot;
+use super::file_region::FileRegion;
+use super::ring_file::{self, Whose, is_kept, is_live, list_rings, list_some};
 
 /// A file that is no ring and older than this was left by a process that died while it made one.
 const UNFINISHED_AGE: Duration = Duration::from_secs(60);
@@ -113,13 +113,13 @@ pub fn remove_dead_rings(dir: &Path, removed: &mut Vec<PathBuf>) -> io::Result<(
 
 /// The ring, if its process is dead and this user's.
 fn look(path: &Path) -> io::Result<Option<Dead>> {
-    let file = place::open(path, Whose::Own)?;
+    let file = ring_file::open(path, Whose::Own)?;
     let metadata = file.metadata()?;
     if is_live(&file) {
         return Ok(None);
     }
     let made = metadata.modified()?;
-    let last_written = match RingFile::open(file).and_then(|ring| last_moment(&ring)) {
+    let last_written = match FileRegion::open(file).and_then(|ring| last_snapshot_time(&ring)) {
         Ok(moment) => moment.max(made),
         // Between its creation and its lock a ring looks dead; it is not sealed then.
         Err(_) if made.elapsed().is_ok_and(|age| age > UNFINISHED_AGE) => made,
@@ -133,12 +133,11 @@ fn look(path: &Path) -> io::Result<Option<Dead>> {
     }))
 }
 
-/// When a second of the ring's was last noted. Its file's time is that of its making: who writes through a mapping
-/// does not change it.
-fn last_moment(ring: &RingFile) -> io::Result<SystemTime> {
-    let noted = moments::newest(ring);
+/// The time of the ring's last clock snapshot. Writes through a mapping do not change the file's own time.
+fn last_snapshot_time(ring: &FileRegion) -> io::Result<SystemTime> {
+    let snapshot = clock_snapshot::newest(ring);
     ring.check()?;
-    let since_1970 = Duration::from_nanos(noted.moment.unix_ns);
+    let since_1970 = Duration::from_nanos(snapshot.moment.unix_ns);
     Ok(SystemTime::UNIX_EPOCH.checked_add(since_1970).unwrap_or(SystemTime::UNIX_EPOCH))
 }
 

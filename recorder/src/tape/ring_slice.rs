@@ -8,7 +8,7 @@ use super::names::{Names, Texts};
 use super::rewind::Rewind;
 
 /// What a ring held: records without a gap, and the state that they led to.
-pub(super) struct Stretch {
+pub(super) struct RingSlice {
     /// The device whose ring it is.
     pub(super) device: DeviceId,
     /// The state behind the last record, if it is known.
@@ -29,7 +29,7 @@ pub(super) struct Written {
     pub(super) has_base: bool,
 }
 
-impl Stretch {
+impl RingSlice {
     /// Undoes the records from the end, so that the tape starts with the state before its first record. Where one
     /// contradicts the state, the tape begins after it; where no state is known, all records come without one.
     pub(super) fn write<W: Write>(

@@ -22,7 +22,7 @@ const STRINGS_MAX: usize = 1 << 24;
 
 /// What records name by number.
 #[derive(Debug, Default)]
-pub struct NameTable {
+pub struct Interner {
     inner: Mutex<Inner>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Node {
     pub(super) frame: FrameId,
 }
 
-impl NameTable {
+impl Interner {
     /// The number of `text`: 0 for the empty string, from 1 on for others. `None` where there is no room for another.
     pub fn string(&self, text: &str) -> Option<StringId> {
         self.lock().string(text)
@@ -169,7 +169,7 @@ impl Inner {
 mod tests {
     use super::*;
 
-    fn frame(table: &NameTable, line: u32) -> FrameId {
+    fn frame(table: &Interner, line: u32) -> FrameId {
         let name = table.string("forward").unwrap();
         let filename = table.string("model.py").unwrap();
         table.frame(Frame { name, filename, line }).unwrap()
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_stack_is_its_frames_from_the_inside_and_has_one_number() {
-        let table = NameTable::default();
+        let table = Interner::default();
         let [outer, inner] = [frame(&table, 1), frame(&table, 2)];
         let caller = table.stack(StackId::NONE, outer).unwrap();
         let stack = table.stack(caller, inner).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     /// What is full refuses what is new and still knows what is old.
     #[test]
     fn the_table_is_bounded() {
-        let table = NameTable::default();
+        let table = Interner::default();
         let frame = frame(&table, 1);
         let mut newest = StackId::NONE;
         for _ in 0..STACKS_MAX {
