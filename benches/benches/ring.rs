@@ -46,9 +46,9 @@ fn record(criterion: &mut Criterion) {
             let (requested_bytes, stack) = (size_bytes - 96, StackId::NONE);
             let (stream, pool) = (Stream(black_box(0)), PoolId::DEFAULT);
             let alloc = Event::Alloc { addr, requested_bytes, size_bytes, stream, pool };
-            recorder.record_block(BlockSlot(place as u32), stack, alloc);
+            recorder.record_block(BlockSlot(place as u32), stack, alloc, &());
             let free = Event::Free { addr, requested_bytes, size_bytes, pending: false };
-            recorder.record_block(BlockSlot(place as u32), stack, free);
+            recorder.record_block(BlockSlot(place as u32), stack, free, &());
             next += 1;
             count += 2;
         });

@@ -13,6 +13,7 @@ mod compare;
 mod diff;
 mod edit;
 mod export;
+mod exporter;
 mod fit;
 mod holders;
 mod import;
@@ -87,6 +88,8 @@ enum Verb {
     Diff(diff::Options),
     /// Show the memory of a running job
     Top(top::Options),
+    /// Serve the memory statistics of all running jobs to Prometheus
+    Exporter(exporter::Options),
     /// Make a tape of a running job
     Attach(attach::Options),
     /// Make a tape from the rings of a killed process
@@ -158,6 +161,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Info(options) => info::run(options),
         Verb::Diff(options) => diff::run(options),
         Verb::Top(options) => top::run(options),
+        Verb::Exporter(options) => exporter::run(options),
         Verb::Attach(options) => attach::run(options),
         Verb::Recover(options) => recover::run(options),
         Verb::Clean(options) => clean::run(options),

@@ -188,7 +188,7 @@ fn recover_lists_rings_and_makes_tapes_of_them_that_replay() {
     let [segment, first, second, free] = events(1 << 30, 512);
     recorder.record(StackId::NONE, segment);
     for (place, event) in [(0, first), (1, second), (0, free)] {
-        recorder.record_block(BlockSlot(place), StackId::NONE, event);
+        recorder.record_block(BlockSlot(place), StackId::NONE, event, &());
     }
     let pid = std::process::id().to_string();
     let tape = folder.path("recovered.vtape").to_str().unwrap().to_owned();

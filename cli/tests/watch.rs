@@ -47,7 +47,7 @@ impl Device {
         let (stream, pool) = (Stream(0), PoolId::DEFAULT);
         let (requested_bytes, size_bytes) = (500, 512);
         let slot = BlockSlot(self.blocks as u32);
-        let mut record = |event| self.recorder.record_block(slot, StackId::NONE, event);
+        let mut record = |event| self.recorder.record_block(slot, StackId::NONE, event, &());
         let kept = self.blocks < 1000;
         let addr = Addr(0x7000_0000 + self.blocks * 512);
         record(Event::Alloc { addr, requested_bytes, size_bytes, stream, pool });

@@ -44,6 +44,15 @@ impl Context {
         }
     }
 
+    /// The UUID of the GPU; `None` where the driver does not say.
+    pub(super) fn device_uuid(&self, driver: &Driver) -> Option<[u8; 16]> {
+        let device_uuid = driver.device_uuid.get(DeviceCall::Init).ok()?;
+        let mut uuid = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: the driver writes the 16 bytes; the device is one that it named.
+        let code = unsafe { device_uuid(&raw mut uuid, self.device) };
+        (code == SUCCESS).then(|| uuid.bytes.map(|byte| byte as u8))
+    }
+
     /// Whether the network card may reach physical memory that `cuMemCreate` makes, if it is asked
     /// to allow that.
     pub(super) fn is_rdma_capable(&self, driver: &Driver) -> bool {

@@ -100,6 +100,7 @@ functions! {
         event_synchronize: "cuEventSynchronize"(sys::CUevent);
     }
     optional {
+        device_uuid: "cuDeviceGetUuid"(*mut sys::CUuuid, sys::CUdevice);
         device_name: "cuDeviceGetName"(*mut c_char, c_int, sys::CUdevice);
         granularity: "cuMemGetAllocationGranularity"(
             *mut usize, *const sys::CUmemAllocationProp, c_uint

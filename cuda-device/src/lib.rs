@@ -63,6 +63,11 @@ impl CudaDevice {
     pub fn name(&self) -> String {
         self.context.device_name(self.driver)
     }
+
+    /// The UUID of the GPU; `None` where the driver does not say. Of a part of a GPU (MIG), that of the whole one.
+    pub fn uuid(&self) -> Option<[u8; 16]> {
+        self.context.device_uuid(self.driver)
+    }
 }
 
 impl Device for CudaDevice {

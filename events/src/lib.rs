@@ -15,6 +15,7 @@ mod order;
 mod recorder;
 mod segment;
 mod state;
+mod statistics;
 
 pub use base::{BaseState, PoolState, ScopeState};
 pub use event::{Category, Event, MarkKind, Record, ScopeFilter};
@@ -23,3 +24,4 @@ pub use order::{BaseOrder, RangeState};
 pub use recorder::{BlockSlot, Memory, Off, Recorder};
 pub use segment::{BlockState, BlockStatus, SegmentState};
 pub use state::{Problem, State, StateError, check_segments};
+pub use statistics::{STATISTICS, Statistics, StatisticsValues};

@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Event, StackId, StringId};
+use crate::{Event, StackId, Statistics, StringId};
 
 /// A block's place in its heap's arena, its own from [`Event::Alloc`] until its free is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,21 @@ pub trait Recorder: Send {
     /// Records one event with the caller's stack.
     fn record(&mut self, stack: StackId, event: Event);
     /// Records what becomes of one block: [`Event::Alloc`], [`Event::Free`], [`Event::FreeCompleted`]. The slot is for
-    /// recorders that keep a table of what is allocated.
+    /// recorders that keep a table of what is allocated, the statistics for those that copy them about once a second.
     #[inline]
-    fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
-        let _ = slot;
+    fn record_block(
+        &mut self,
+        slot: BlockSlot,
+        stack: StackId,
+        event: Event,
+        statistics: &impl Statistics,
+    ) {
+        let _ = (slot, statistics);
         self.record(stack, event);
+    }
+    /// Copies the statistics now, if the recorder keeps a copy.
+    fn copy_statistics(&mut self, statistics: &impl Statistics) {
+        let _ = statistics;
     }
     /// Records an event without notifying trace watchers; PyTorch's trace has no equivalent.
     fn record_unobserved(&mut self, stack: StackId, event: Event) {

@@ -17,13 +17,30 @@ pub(crate) enum AnyDevice {
 impl AnyDevice {
     /// The description of the device on a tape.
     pub(crate) fn meta(&mut self) -> Result<DeviceMeta, DeviceError> {
-        let name = match self {
-            Self::Cuda(device) => device.name(),
-            Self::Sim(_) => "simulated".to_owned(),
+        let (name, uuid) = match self {
+            Self::Cuda(device) => (device.name(), device.uuid()),
+            Self::Sim(device) => ("simulated".to_owned(), Some(simulated_uuid(device.id()))),
         };
-        let total_bytes = Some(self.memory_info()?.total_bytes);
-        Ok(DeviceMeta { id: self.id(), name, total_bytes, ..DeviceMeta::default() })
+        let (uuid, total_bytes) = (uuid.map(uuid_text), Some(self.memory_info()?.total_bytes));
+        Ok(DeviceMeta { id: self.id(), name, uuid, total_bytes, ..DeviceMeta::default() })
     }
+}
+
+/// That of the simulated driver's device with this number, too.
+fn simulated_uuid(id: DeviceId) -> [u8; 16] {
+    let mut uuid = *b"vramtape-sim--00";
+    uuid[14] = b'0' + (id.0 / 10 % 10) as u8;
+    uuid[15] = b'0' + (id.0 % 10) as u8;
+    uuid
+}
+
+/// The UUID of a GPU as NVML and DCGM write it: in groups of 4, 2, 2, 2 and 6 bytes.
+fn uuid_text(mut uuid: [u8; 16]) -> String {
+    uuid.reverse();
+    let digits = format!("{:032x}", u128::from_le_bytes(uuid));
+    let [first, second, third, fourth, last] =
+        [0..8, 8..12, 12..16, 16..20, 20..32].map(|group| digits.get(group).unwrap_or_default());
+    format!("GPU-{first}-{second}-{third}-{fourth}-{last}")
 }
 
 macro_rules! delegate {

@@ -6,12 +6,14 @@ mod common;
 use std::collections::HashSet;
 use std::env;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use allocator::stats::Stats;
 use common::{build, build_cpp};
-use recorder::{RING_DIR_VARIABLE, list_rings, ring_dir};
+use recorder::{RING_DIR_VARIABLE, RingReader, list_rings, ring_dir};
 use trace_format::{BlockStatus, Category, DeviceId, Event, Item, Reader, State, ThreadId};
 
 #[test]
@@ -40,6 +42,48 @@ fn watchers_see_pytorchs_trace_entries() {
 fn the_history_keeps_only_requested_entries() {
     passes("history", &[], "device:sim");
     passes("history", &[], "device:sim,record:off");
+}
+
+#[test]
+fn a_process_that_is_to_serve_metrics_is_refused_with_the_command_that_does() {
+    let scratch = tempfile::tempdir().expect("a folder for the program");
+    let program = build("refused", scratch.path(), &[]);
+    ends_well("refused", &program, &["run `vramtape exporter`"], "device:sim,metrics:9400");
+}
+
+#[test]
+fn the_ring_of_a_process_has_its_statistics_and_the_device_by_uuid() {
+    let scratch = tempfile::tempdir().expect("a folder for the program and its ring");
+    let program = build("holds", scratch.path(), &[]);
+    let mut child = Command::new(program)
+        .env_remove("PYTORCH_CUDA_ALLOC_CONF")
+        .env_remove("PYTORCH_ALLOC_CONF")
+        .env("VRAMTAPE_CONF", "device:sim")
+        .env("RANK", "3")
+        .env(RING_DIR_VARIABLE, scratch.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    let mut line = String::new();
+    let output = child.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("its output");
+    assert_eq!(line, "ready\n");
+    let rings = list_rings(scratch.path()).expect("rings can be listed");
+    let mut reader = RingReader::open(&rings[0]).expect("it is read");
+    let meta = reader.description().expect("it is described");
+    assert_eq!((meta.rank, meta.pid), (Some(3), Some(child.id())));
+    let uuid = "GPU-7672616d-7461-7065-2d73-696d2d2d3030";
+    assert_eq!(meta.devices[0].uuid.as_deref(), Some(uuid));
+    let (values, next) = reader.statistics().expect("the first allocation copied them");
+    let mut stats = Stats::from_values(&values);
+    reader.seek(next);
+    reader.poll(|record| stats.follow(&record.event));
+    assert_eq!(stats.allocated_bytes.all.current, 1024 + (30 << 20));
+    assert_eq!(stats.reserved_bytes.all.current, (2 << 20) + (30 << 20));
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it ends").success());
+    assert!(reader.is_removed());
 }
 
 #[test]

@@ -36,15 +36,15 @@ impl<R: Recorder> Books<R> {
         match event {
             Event::Alloc { addr, .. } => {
                 let slot = self.slots.take(addr);
-                self.recorder.record_block(slot, stack, event);
+                self.recorder.record_block(slot, stack, event, &());
             }
             Event::Free { addr, pending: true, .. } => {
                 let slot = self.slots.of(addr);
-                self.recorder.record_block(slot, stack, event);
+                self.recorder.record_block(slot, stack, event, &());
             }
             Event::Free { addr, .. } | Event::FreeCompleted { addr, .. } => {
                 let slot = self.slots.give_back(addr);
-                self.recorder.record_block(slot, stack, event);
+                self.recorder.record_block(slot, stack, event, &());
             }
             _ => self.recorder.record(stack, event),
         }

@@ -8,7 +8,7 @@ use trace_format::{Addr, Event, PoolId, SegmentState, StackId, Stream, StringId}
 
 use super::watch::{WatchId, Watched, Watcher};
 use super::{Ring, RingRecorder};
-use events::{BlockSlot, Off, Recorder};
+use events::{BlockSlot, Off, Recorder, Statistics};
 
 /// Off or on; an enum, so that recording is no call through a pointer.
 ///
@@ -91,13 +91,27 @@ impl Recorder for AnyRecorder {
         reason = "where the kind of event is known, little is left of it"
     )]
     #[inline(always)]
-    fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
+    fn record_block(
+        &mut self,
+        slot: BlockSlot,
+        stack: StackId,
+        event: Event,
+        statistics: &impl Statistics,
+    ) {
         // Asked in this order and one by one: a jump by the kind takes three times as many instructions.
         if let Self::Ring(ring) = self {
-            ring.record_block(slot, stack, event);
+            ring.record_block(slot, stack, event, statistics);
         } else if let Self::Watched(watched) = self {
             // Of a copy: an event whose address is taken anywhere lies in memory everywhere.
-            watched.see_block(slot, stack, &{ event });
+            watched.see_block(slot, stack, &{ event }, statistics);
+        }
+    }
+
+    fn copy_statistics(&mut self, statistics: &impl Statistics) {
+        match self {
+            Self::Off(_) => {}
+            Self::Ring(ring) => ring.copy_statistics(statistics),
+            Self::Watched(watched) => watched.copy_statistics(statistics),
         }
     }
 
@@ -144,7 +158,7 @@ mod tests {
         let log = Log::default();
         let mut recorder = AnyRecorder::Off(Off);
         recorder.watch(WatchId(1), Box::new(log.clone()), [(Addr(1), PLACE)].into_iter());
-        recorder.record_block(BlockSlot(0), StackId(4), free(1, false));
+        recorder.record_block(BlockSlot(0), StackId(4), free(1, false), &());
         let seen = log.0.lock().unwrap();
         assert_eq!(
             seen.iter().map(|entry| entry.action).collect::<Vec<_>>(),

@@ -22,7 +22,7 @@ pub use follow::{Followed, RingFollower};
 pub use interner::Interner;
 pub use ring::{
     RING_DIR_VARIABLE, Ring, RingError, RingInfo, RingOptions, RingReader, RingRecorder, is_ring,
-    list_rings, remove_dead_rings, ring_dir,
+    list_readable_rings, list_rings, remove_dead_rings, ring_dir,
 };
 pub use slices::{Hold, PER_HOLD, StateView, base_in_slices};
 pub use tape::{

@@ -9,7 +9,7 @@ use std::fmt;
 use trace_format::{Addr, Event, PoolId, StackId, Stream, StringId};
 
 use super::AnyRecorder;
-use events::{BlockSlot, Recorder};
+use events::{BlockSlot, Recorder, Statistics};
 
 /// What happened, in PyTorch's words and with its numbers (`TraceEntry::Action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,8 +121,14 @@ impl Watched {
     /// [`Recorder::record_block`].
     #[cold]
     #[inline(never)]
-    pub(super) fn see_block(&mut self, slot: BlockSlot, stack: StackId, event: &Event) {
-        self.recorder.record_block(slot, stack, *event);
+    pub(super) fn see_block(
+        &mut self,
+        slot: BlockSlot,
+        stack: StackId,
+        event: &Event,
+        statistics: &impl Statistics,
+    ) {
+        self.recorder.record_block(slot, stack, *event, statistics);
         self.tell(stack, event);
     }
 
@@ -201,8 +207,18 @@ impl Watched {
 }
 
 impl Recorder for Watched {
-    fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
-        self.see_block(slot, stack, &event);
+    fn record_block(
+        &mut self,
+        slot: BlockSlot,
+        stack: StackId,
+        event: Event,
+        statistics: &impl Statistics,
+    ) {
+        self.see_block(slot, stack, &event, statistics);
+    }
+
+    fn copy_statistics(&mut self, statistics: &impl Statistics) {
+        self.recorder.copy_statistics(statistics);
     }
 
     #[cold]

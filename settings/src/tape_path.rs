@@ -48,7 +48,7 @@ impl TapePath {
 }
 
 /// Puts the value of `RANK` into a path: 0 where there is none. Anything but a number could lead anywhere.
-pub(super) fn expand_rank(path: &str, rank: Option<&str>) -> Result<String, String> {
+fn expand_rank(path: &str, rank: Option<&str>) -> Result<String, String> {
     let rank = match rank {
         _ if !path.contains("{rank}") => return Ok(path.to_owned()),
         None | Some("") => 0,
@@ -67,7 +67,7 @@ pub(super) fn expand_rank(path: &str, rank: Option<&str>) -> Result<String, Stri
 }
 
 /// That every brace of `path` belongs to one of the placeholders of `what`.
-pub(super) fn check_placeholders(
+fn check_placeholders(
     path: &str,
     placeholders: &[&str],
     what: &str,

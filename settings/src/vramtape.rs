@@ -11,10 +11,10 @@ use super::entries::{Entries, Entry, place, refuse};
 use super::error::{ConfigError, Warning};
 use super::keys::nearest;
 use super::stacks::Written;
-use super::{Compat, MetricsTarget, StackMode, StackSettings, TapePath, parse_bytes};
+use super::{Compat, StackMode, StackSettings, TapePath, parse_bytes};
 
 /// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 16] = [
+pub(super) const KEYS: [&str; 15] = [
     "route",
     "strategy",
     "compat",
@@ -30,7 +30,6 @@ pub(super) const KEYS: [&str; 16] = [
     "command",
     "device",
     "search_after_flush",
-    "metrics",
 ];
 
 /// Records that a ring holds unless `ring_events` says otherwise.
@@ -150,8 +149,6 @@ pub struct Settings {
     pub device: DeviceKind,
     /// `search_after_flush`; none means on when live, off where PyTorch's behaviour is reproduced.
     pub search_after_flush: Option<bool>,
-    /// `metrics`; none means that nothing is exported.
-    pub metrics: Option<MetricsTarget>,
 }
 
 impl Default for Settings {
@@ -170,7 +167,6 @@ impl Default for Settings {
             command: true,
             device: DeviceKind::default(),
             search_after_flush: None,
-            metrics: None,
         }
     }
 }
@@ -221,7 +217,6 @@ impl Settings {
                     settings.device =
                         value.one_of(&[("cuda", DeviceKind::Cuda), ("sim", DeviceKind::Sim)])?;
                 }
-                "metrics" => settings.metrics = Some(value.metrics()?),
                 _ => {
                     settings.search_after_flush = Some(value.boolean()?);
                 }
@@ -304,10 +299,6 @@ impl Value<'_> {
         }
     }
 
-    fn metrics(&self) -> Result<MetricsTarget, ConfigError> {
-        MetricsTarget::parse(self.written).map_err(|(message, advice)| self.refuse(message, advice))
-    }
-
     fn ring_events(&self) -> Result<u64, ConfigError> {
         let digits_only = self.written.bytes().all(|byte| byte.is_ascii_digit());
         match self.written.parse() {
@@ -348,6 +339,11 @@ impl Value<'_> {
 }
 
 fn unknown_key(text: &str, key: &str, at: usize) -> ConfigError {
+    if key == "metrics" {
+        let message = "metrics are served by a process of their own".to_owned();
+        let advice = "remove metrics, and run `vramtape exporter`; it replaces the file, too: --textfile PATH.prom";
+        return refuse(text, at, message, advice.to_owned());
+    }
     let advice = match nearest(key, KEYS.into_iter()) {
         Some(near) => format!("did you mean {near}?"),
         None if super::keys::is_pytorchs(key) => {
@@ -370,7 +366,7 @@ mod tests {
     fn every_key_is_read() {
         let text = "strategy:expandable, compat:2.11,record:file,tape:\"/t/{rank},{pid}.vtape\",\
                     ring_events:4096,stacks:all,device:sim,search_after_flush:False,\
-                    metrics:9400,tape_max:2GiB,tape_replace:True,marks:off,command:off,route:pluggable";
+                    tape_max:2GiB,tape_replace:True,marks:off,command:off,route:pluggable";
         let read = settings(text);
         assert_eq!((read.route, read.strategy), (Route::Pluggable, Strategy::Expandable));
         assert_eq!(read.compat, Some(Compat::V2_11));
@@ -384,7 +380,6 @@ mod tests {
         assert!(read.tape_replace && !Settings::default().tape_replace);
         assert!(!read.marks && Settings::default().marks);
         assert!(!read.command && Settings::default().command);
-        assert_eq!(read.metrics, MetricsTarget::parse("127.0.0.1:9400").ok());
     }
 
     #[test]
@@ -439,7 +434,7 @@ mod tests {
             ("tape_max:2GX", "`GX` is not a unit", 10, "2GiB"),
             ("tape_max:1MiB", "as little as 1MiB", 10, "64MiB"),
             ("tape_replace:yes", "cannot be \"yes\"", 14, "True, False"),
-            ("metrics:a.txt", "neither an address nor", 9, "9400"),
+            ("device:sim,metrics:9400", "served by a process", 12, "run `vramtape exporter`"),
             ("search_after_flush:true", "cannot be \"true\"", 20, "True, False"),
         ] {
             let error = Settings::parse(text).unwrap_err();

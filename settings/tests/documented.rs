@@ -20,7 +20,6 @@ fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
         };
         let values = match key {
             "tape" => vec![quoted(&row[2]).join("-")],
-            "metrics" => vec!["9400".to_owned(), "127.0.0.1:9400".to_owned()],
             "ring_events" => row[2].split(" to ").map(str::to_owned).collect(),
             _ => quoted(&row[2]),
         };

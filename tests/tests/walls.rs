@@ -51,7 +51,7 @@ const WALLS: [(&str, &[&str]); 18] = [
         ],
     ),
     ("simcuda", &["device", "events", "settings", "sim-device"]),
-    ("cli", &["recorder", "replay", "settings", "tables", "trace-format"]),
+    ("cli", &["allocator", "recorder", "replay", "settings", "tables", "trace-format"]),
     ("tests", &["replay", "trace-format"]),
 ];
 
@@ -126,9 +126,19 @@ fn only_one_crate_reaches_for_cuda() {
 }
 
 #[test]
-fn the_library_in_a_training_process_has_no_tables_and_no_command_line() {
+fn the_library_in_a_training_process_has_no_tables_no_server_and_no_command_line() {
     let found = tree("ffi");
-    for name in ["arrow-array", "clap", "cli", "indicatif", "parquet", "ratatui", "replay"] {
+    for name in [
+        "arrow-array",
+        "clap",
+        "cli",
+        "httparse",
+        "indicatif",
+        "parquet",
+        "prometheus",
+        "ratatui",
+        "replay",
+    ] {
         assert!(!found.contains(name), "libvramtape.so links {name}");
     }
 }

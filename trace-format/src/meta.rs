@@ -66,6 +66,9 @@ pub struct DeviceMeta {
     pub id: DeviceId,
     /// Its product name.
     pub name: String,
+    /// Its UUID as NVML and DCGM write it (`GPU-...`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
     /// Bytes of memory that the device has.
     pub total_bytes: Option<u64>,
     /// Bytes that the run could have, where less than `total_bytes` (other processes, a simulated device).

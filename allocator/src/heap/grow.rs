@@ -219,6 +219,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             pool: self.pools.id_of(params.pool),
         });
         self.stats.rare.num_ooms += 1;
+        self.recorder.copy_statistics(&self.stats);
         let (mut free_bytes, mut private_cached_bytes, mut largest_free_bytes) = (0, 0, 0);
         for half in self.blocks.lists.pools() {
             for id in self.blocks.lists.free(half) {

@@ -288,6 +288,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "the recorder folds what it knows of the event")]
     fn record_block(&mut self, id: BlockId, event: Event) {
-        self.recorder.record_block(id.slot(), self.stack, event);
+        self.recorder.record_block(id.slot(), self.stack, event, &self.stats);
     }
 }

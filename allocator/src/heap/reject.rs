@@ -83,6 +83,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         };
         self.recorder.record_unobserved(self.stack, refused);
         self.stats.rare.num_oom_rejections += 1;
+        self.recorder.copy_statistics(&self.stats);
         let rejection = Rejection {
             device: self.device.id(),
             requested_bytes: params.requested_bytes,

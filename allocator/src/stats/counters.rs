@@ -126,18 +126,46 @@ impl Counters {
 
     /// As PyTorch shows them.
     pub(crate) fn stats(&self) -> Stats {
-        let allocation = self.allocation.array();
-        let allocated_bytes = self.allocated_bytes.array();
-        Stats {
-            active: self.waiting.active(&allocation),
-            active_bytes: self.waiting_bytes.active(&allocated_bytes),
+        let [
             allocation,
+            segment,
+            active,
+            inactive_split,
             allocated_bytes,
-            requested_bytes: self.requested_bytes.array(),
-            inactive_split: self.inactive_split.array(),
-            inactive_split_bytes: self.inactive_split_bytes.array(),
+            reserved_bytes,
+            active_bytes,
+            inactive_split_bytes,
+            requested_bytes,
+        ] = self.arrays();
+        Stats {
+            allocation,
+            segment,
+            active,
+            inactive_split,
+            allocated_bytes,
+            reserved_bytes,
+            active_bytes,
+            inactive_split_bytes,
+            requested_bytes,
             ..self.rare.clone()
         }
+    }
+
+    /// The quantities of pools, in the order of the fields of [`Stats`].
+    pub(super) fn arrays(&self) -> [StatArray; 9] {
+        let allocation = self.allocation.array();
+        let allocated_bytes = self.allocated_bytes.array();
+        [
+            allocation,
+            self.rare.segment,
+            self.waiting.active(&allocation),
+            self.inactive_split.array(),
+            allocated_bytes,
+            self.rare.reserved_bytes,
+            self.waiting_bytes.active(&allocated_bytes),
+            self.inactive_split_bytes.array(),
+            self.requested_bytes.array(),
+        ]
     }
 
     #[cold]

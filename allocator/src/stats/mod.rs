@@ -2,11 +2,13 @@
 
 mod byte_size;
 mod counters;
+mod follow;
 mod keys;
 #[cfg(feature = "serde")]
 mod nested;
 mod stat;
 mod tally;
+mod values;
 
 use alloc::vec::Vec;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use allocator::heap::{AllocError, Heap, PoolChoice, Request};
 use device::Device;
-use events::{BlockSlot, Memory, Off, Recorder};
+use events::{BlockSlot, Memory, Off, Recorder, Statistics};
 use observer::{Observer, UNKNOWN_POOL};
 use recorder::{AnyRecorder, TraceEntry, WatchId, Watcher};
 use settings::Config;
@@ -43,9 +43,15 @@ impl Recorder for Both {
         self.watched.record(stack, event);
     }
 
-    fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
-        self.own.record_block(slot, stack, event);
-        self.watched.record_block(slot, stack, event);
+    fn record_block(
+        &mut self,
+        slot: BlockSlot,
+        stack: StackId,
+        event: Event,
+        statistics: &impl Statistics,
+    ) {
+        self.own.record_block(slot, stack, event, statistics);
+        self.watched.record_block(slot, stack, event, statistics);
     }
 
     fn intern(&mut self, text: &str) -> StringId {

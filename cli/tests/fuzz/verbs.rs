@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, Command};
 use crate::dice::Dice;
 
 /// Verbs that read no file but processes and what they left in memory.
-const OF_PROCESSES: [&str; 3] = ["top", "attach", "clean"];
+const OF_PROCESSES: [&str; 4] = ["top", "exporter", "attach", "clean"];
 
 /// A verb and its arguments.
 pub(crate) struct Verb {

@@ -1,5 +1,4 @@
-//! The end of the process: the rings' files are removed, tapes finished, and metrics written for the
-//! last time.
+//! The end of the process: the rings' files are removed and tapes finished.
 //!
 //! A ring whose file remains belongs to a process that was killed.
 
@@ -54,7 +53,7 @@ pub(crate) fn keep_rings() -> usize {
     process.recordings.iter().filter(keep).count()
 }
 
-/// Finishes rings, tapes and metrics at the end. A second call does nothing.
+/// Finishes rings and tapes at the end. A second call does nothing.
 pub(crate) fn finish() {
     let _finishing = finishing();
     // The rings first: finishing a tape takes its time, and another thread may end the process
@@ -65,7 +64,6 @@ pub(crate) fn finish() {
     {
         log::warn_at_end(&error.message);
     }
-    finish_metrics();
 }
 
 /// The same at a signal that ends the process. A ring that has no tape stays.
@@ -97,7 +95,6 @@ pub(super) fn finish_at_signal(name: &str) {
             Err(error) => log::warn_at_end(&error.message),
         }
     }
-    finish_metrics();
 }
 
 /// The record of the end at `exit` for tapes; `None` where none is written.
@@ -125,12 +122,5 @@ fn has_ring_file() -> bool {
 fn remove_rings() {
     if let Some(process) = &*lock() {
         process.recordings.iter().for_each(|recording| recording.ring.remove());
-    }
-}
-
-fn finish_metrics() {
-    let metrics = lock().as_mut().and_then(|process| process.metrics.take());
-    if let Some(metrics) = metrics {
-        metrics.finish();
     }
 }

@@ -1,5 +1,4 @@
-//! Fork: the child finds every lock free and every heap whole, writes to no tape of its parent and
-//! exports no metrics in its place.
+//! Fork: the child finds every lock free and every heap whole, and writes to no tape of its parent.
 //!
 //! The locks are taken in one order (the end of the process, process, the heaps by device, what is uncached) before
 //! the fork and given back after it, in parent and child. CUDA itself does not survive a fork; what the child frees
@@ -82,9 +81,6 @@ fn leave_recording(process: &mut Process, is_unused: bool) {
     process.recordings.clear();
     process.tapes.clear();
     process.program.after_fork_child();
-    if let Some(metrics) = process.metrics.take() {
-        metrics.after_fork_child();
-    }
     if !is_unused {
         process.settings.record = RecordMode::Off;
         process.tape_path = None;

@@ -10,7 +10,6 @@ pub(crate) mod exit;
 mod fork;
 mod helper;
 pub(crate) mod history;
-mod metrics;
 pub(crate) mod observe;
 pub(crate) mod oom;
 mod open;
@@ -37,7 +36,6 @@ use trace_format::Addr;
 pub(crate) use callbacks::Callback;
 pub(crate) use open::{heap, heap_for};
 
-use metrics::Metrics;
 use oom::Observer;
 use program::Program;
 use recording::Recording;
@@ -82,8 +80,6 @@ struct Process {
     tapes: Vec<Tape>,
     /// Why there is none where one was to be written.
     tape_warnings: Vec<String>,
-    /// The metrics export; none before the first device is opened.
-    metrics: Option<Metrics>,
 }
 
 impl Process {
@@ -116,7 +112,6 @@ impl Process {
             tape_path,
             tapes,
             tape_warnings: Vec::new(),
-            metrics: None,
         })
     }
 

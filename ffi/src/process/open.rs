@@ -83,7 +83,6 @@ fn open(device: c_int) -> Result<&'static Heap, Error> {
             share(heap, other)?;
             share(other, heap)?;
         }
-        process.start_metrics();
         signals::arm();
         Ok(*slot.get_or_init(|| heap))
     })

@@ -71,12 +71,6 @@ impl Process {
         self.tapes.iter().find(|tape| tape.asked == asked)
     }
 
-    /// Whether the device's tape is being written; none where none was asked for.
-    pub(super) fn is_on_tape(&self, device: DeviceId) -> Option<bool> {
-        self.tape_path.as_ref()?;
-        Some(self.tape_of(device).is_some_and(|tape| tape.recorder.is_recording()))
-    }
-
     /// Asks for what was recorded until now to be in the files; [`wait`] for the answers without the process's lock.
     pub(super) fn request_flushes(&self) -> Vec<(PathBuf, Flush)> {
         let tapes = self.tapes.iter();

@@ -6,7 +6,7 @@
 /// "VTRING" and two zero bytes.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"VTRING\0\0");
 /// Of the layout below and of the words in it.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 pub(super) const HEADER_WORDS: usize = 512;
 pub(super) const SLOT_WORDS: usize = 4;
@@ -33,6 +33,8 @@ pub(super) enum HeaderField {
     Head = 16,
     /// Records that the tape's drainer found overwritten.
     LostByTape = 24,
+    /// 0 without a tape, 1 while one is written, 2 after writing has failed.
+    Tape = 25,
     /// Words of the text log in use.
     TextLen = 32,
     /// Strings and stacks that the text log had no room for.
@@ -53,6 +55,10 @@ pub(super) enum HeaderField {
     PoolsCount = 59,
     /// Pools and scopes that the newest state of the pools has no place for; it is not written then.
     PoolsMissing = 60,
+    /// Copies of the statistics so far; the newest is copy `count & 1`.
+    StatisticsCount = 61,
+    /// Two copies: the number of the first record that is not counted, and the values.
+    Statistics = 64,
 }
 
 /// How many there are of everything.

@@ -22,6 +22,7 @@ mod region;
 mod retention;
 mod ring_file;
 mod segments;
+mod statistics;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -48,7 +49,7 @@ pub use recorder::RingRecorder;
 use region::{HeaderField, Region};
 pub use retention::remove_dead_rings;
 use ring_file::RingFile;
-pub use ring_file::{RING_DIR_VARIABLE, list_rings, ring_dir};
+pub use ring_file::{RING_DIR_VARIABLE, list_readable_rings, list_rings, ring_dir};
 use tables::Tables;
 
 /// Fewer slots than this hold no whole wide event.
@@ -266,6 +267,19 @@ impl Ring {
         self.region.word(HeaderField::LostByTape).fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Whether a tape of the ring is written, for readers: `Some(false)` after writing has failed.
+    pub(super) fn set_on_tape(&self, is_on_tape: Option<bool>) {
+        self.region.set(
+            HeaderField::Tape,
+            is_on_tape.map_or(0, |is_written| if is_written { 1 } else { 2 }),
+        );
+    }
+
+    /// As [`set_on_tape`](Self::set_on_tape) set it.
+    pub(super) fn is_on_tape(&self) -> Option<bool> {
+        on_tape(self.region.get(HeaderField::Tape))
+    }
+
     /// Records that a tape lost.
     pub fn lost_by_tape(&self) -> u64 {
         self.region.get(HeaderField::LostByTape)
@@ -281,6 +295,11 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.remove();
     }
+}
+
+/// The meaning of [`HeaderField::Tape`].
+fn on_tape(word: u64) -> Option<bool> {
+    (word != 0).then_some(word == 1)
 }
 
 /// `text`, up to the longest string kept.

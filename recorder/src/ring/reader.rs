@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use events::StatisticsValues;
 use rustc_hash::FxHashMap;
 use trace_format::{BaseState, DeviceId, Frame, FrameId, Meta, Record, StackId, StringId};
 
@@ -14,6 +15,7 @@ use super::file_region::FileRegion;
 use super::layout::{self, HeaderField};
 use super::look::Look;
 use super::ring_file::{self, Whose};
+use super::statistics;
 use super::text::{self, Entry};
 
 /// Why a ring cannot be read.
@@ -41,6 +43,8 @@ pub struct RingInfo {
     pub written: u64,
     /// Records that the process's tape lost because its drainer was too slow.
     pub lost_by_tape: u64,
+    /// Whether the process writes a tape: `None` without one, `Some(false)` after writing has failed.
+    pub is_on_tape: Option<bool>,
     /// Strings and stacks that are not in the file because its text log is full.
     pub missing_texts: u64,
     /// Live blocks that the base state lacks, because its table is full.
@@ -115,6 +119,19 @@ impl RingReader {
     /// As for [`open`](Self::open).
     pub fn open_named(path: &Path) -> Result<Self, RingError> {
         Self::open_of(path, Whose::Named)
+    }
+
+    /// Opens a ring that [`list_readable_rings`](crate::list_readable_rings) found.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open); as root, as for [`open_named`](Self::open_named).
+    pub fn open_readable(path: &Path) -> Result<Self, RingError> {
+        Self::open_of(path, ring_file::readable())
+    }
+
+    /// Whether the ring is this user's own.
+    pub fn is_own(&self) -> bool {
+        ring_file::is_own(self.ring.file())
     }
 
     fn open_of(path: &Path, whose: Whose) -> Result<Self, RingError> {
@@ -221,11 +238,26 @@ impl RingReader {
         Ok((base, next))
     }
 
+    /// The newest copy of the allocator's statistics, and the number of the first record that it does not count, where
+    /// [`seek`](Self::seek) goes on. `None` before the first block, and where the allocator counts nothing.
+    pub fn statistics(&self) -> Option<(StatisticsValues, u64)> {
+        statistics::newest(&self.ring)
+    }
+
     /// The metadata of a tape of the ring: process, settings at the start, device. `None` before
     /// [`describe`](super::Ring::describe).
     pub fn meta(&mut self) -> Option<&Meta> {
         self.read_texts();
         self.meta.as_ref()
+    }
+
+    /// The first description, read without the names and stacks behind it. `None` before
+    /// [`describe`](super::Ring::describe).
+    pub fn description(&self) -> Option<Meta> {
+        match text::first(&self.ring)? {
+            Entry::Meta(json) => serde_json::from_slice(&json).ok(),
+            _ => None,
+        }
     }
 
     /// The string that a record or a frame names; `None` where the file does not have it.
@@ -278,6 +310,7 @@ fn info(ring: &FileRegion) -> RingInfo {
         slots: ring.slot_count(),
         written: ring.written(),
         lost_by_tape: ring.field(HeaderField::LostByTape),
+        is_on_tape: super::on_tape(ring.field(HeaderField::Tape)),
         missing_texts: ring.field(HeaderField::TextMissing),
         missing_blocks: ring.field(HeaderField::BlocksMissing),
         missing_segments: ring.field(HeaderField::SegmentsMissing),

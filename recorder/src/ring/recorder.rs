@@ -17,10 +17,10 @@ use super::region::Region;
 use super::segments::{self, Change};
 use super::thread::{self, ThreadTag};
 use super::words::{self, WIDE};
-use super::{Ring, RingOptions, TEXT_BYTES, pool_table};
+use super::{Ring, RingOptions, TEXT_BYTES, pool_table, statistics};
 use crate::clock::{Clock, SystemClock};
 use crate::interner::Interner;
-use events::{BlockSlot, Recorder};
+use events::{BlockSlot, Recorder, Statistics};
 
 /// Records into a ring: no lock, no system call, no allocation.
 ///
@@ -31,6 +31,8 @@ pub struct RingRecorder<C: Clock = SystemClock> {
     clock: C,
     next: u64,
     last_snapshot: ClockSnapshot,
+    /// Ticks of the clock snapshot at which the statistics were copied; never later than the last one.
+    copied_ticks: u64,
     /// The context of the last record, and its number.
     last: (Context, u16),
     /// The thread that made it.
@@ -69,9 +71,11 @@ impl<C: Clock> RingRecorder<C> {
         let calibration = clock.calibration();
         let ring = Arc::new(Ring::create(options, text_bytes, names, &calibration)?);
         let last_snapshot = ClockSnapshot { number: 0, moment: calibration.start };
+        // The first block copies them.
+        let copied_ticks = last_snapshot.moment.ticks.wrapping_sub(TICKS_BETWEEN);
         // No thread has id 0, or its memory there: the first record looks for its context.
         let (last, by, rare) = <_>::default();
-        Ok(Self { ring, clock, next: 0, last_snapshot, last, by, rare })
+        Ok(Self { ring, clock, next: 0, last_snapshot, copied_ticks, last, by, rare })
     }
 
     /// Enters what is there before the first record: the ring of a run that is followed from its middle on. Blocks have
@@ -142,12 +146,7 @@ impl<C: Clock> RingRecorder<C> {
         reason = "where the kind of event is known, little is left of it"
     )]
     #[inline(always)]
-    fn put_event(&mut self, stack: StackId, event: Packed) -> (Payload, bool) {
-        let mut ticks = self.clock.ticks();
-        // Also where ticks begin anew, as they do on some machines after a suspend.
-        if ticks.wrapping_sub(self.last_snapshot.moment.ticks) >= TICKS_BETWEEN {
-            ticks = self.snapshot_clock();
-        }
+    fn put_event(&mut self, ticks: u64, stack: StackId, event: Packed) -> (Payload, bool) {
         let Packed { kind, detail, place, args } = event;
         let fits = words::fits(args);
         if fits && self.is_last_context(place) {
@@ -213,7 +212,8 @@ impl<C: Clock> RingRecorder<C> {
     /// Any event, at the length that takes.
     #[inline(never)]
     fn record_any(&mut self, stack: StackId, event: &Event) {
-        self.put_event(stack, pack::pack(event));
+        let ticks = self.ticks();
+        self.put_event(ticks, stack, pack::pack(event));
         if changes_tables(event) {
             self.enter(stack, event);
         }
@@ -245,6 +245,52 @@ impl<C: Clock> RingRecorder<C> {
         }
     }
 
+    /// The ticks now; takes a snapshot of the clock where one is due.
+    #[inline]
+    fn ticks(&mut self) -> u64 {
+        let ticks = self.clock.ticks();
+        // Also where ticks begin anew, as they do on some machines after a suspend.
+        match ticks.wrapping_sub(self.last_snapshot.moment.ticks) {
+            TICKS_BETWEEN.. => self.snapshot_clock(),
+            _ => ticks,
+        }
+    }
+
+    /// Records a block, and enters it in its row.
+    #[allow(
+        clippy::inline_always,
+        reason = "where the kind of event is known, little is left of it"
+    )]
+    #[inline(always)]
+    fn put_block(&mut self, ticks: u64, slot: BlockSlot, stack: StackId, event: Event) {
+        let (words, fits) = self.put_event(ticks, stack, pack::pack(&event));
+        let region = &self.ring.region;
+        match region.block(slot.0) {
+            Some(row) if fits => match event {
+                Event::Alloc { .. } => blocks::put(row, &words),
+                Event::Free { pending: true, .. } => blocks::set_pending(row),
+                _ => blocks::clear(row),
+            },
+            _ => count_missing(region, more_live(&event)),
+        }
+    }
+
+    /// The same, then copies the statistics, which include the record.
+    #[cold]
+    #[inline(never)]
+    fn put_block_and_statistics(
+        &mut self,
+        slot: BlockSlot,
+        stack: StackId,
+        event: &Event,
+        statistics: &impl Statistics,
+    ) {
+        let ticks = self.ticks();
+        self.copied_ticks = self.last_snapshot.moment.ticks;
+        self.put_block(ticks, slot, stack, *event);
+        self.copy_statistics(statistics);
+    }
+
     /// Records a reading of both clocks and returns the ticks now.
     #[cold]
     #[inline(never)]
@@ -274,19 +320,34 @@ impl<C: Clock> Recorder for RingRecorder<C> {
         reason = "where the kind of event is known, little is left of it"
     )]
     #[inline(always)]
-    fn record_block(&mut self, slot: BlockSlot, stack: StackId, event: Event) {
+    fn record_block(
+        &mut self,
+        slot: BlockSlot,
+        stack: StackId,
+        event: Event,
+        statistics: &impl Statistics,
+    ) {
         if self.ring.is_muted() {
             return;
         }
-        let (words, fits) = self.put_event(stack, pack::pack(&event));
-        let region = &self.ring.region;
-        match region.block(slot.0) {
-            Some(row) if fits => match event {
-                Event::Alloc { .. } => blocks::put(row, &words),
-                Event::Free { pending: true, .. } => blocks::set_pending(row),
-                _ => blocks::clear(row),
-            },
-            _ => count_missing(region, more_live(&event)),
+        // Only at an allocation do the statistics hold all that was recorded so far.
+        if !matches!(event, Event::Alloc { .. }) {
+            let ticks = self.ticks();
+            return self.put_block(ticks, slot, stack, event);
+        }
+        let ticks = self.clock.ticks();
+        if ticks.wrapping_sub(self.copied_ticks) >= TICKS_BETWEEN {
+            // Of a copy: an event whose address is taken anywhere lies in memory everywhere.
+            return self.put_block_and_statistics(slot, stack, &{ event }, statistics);
+        }
+        self.put_block(ticks, slot, stack, event);
+    }
+
+    fn copy_statistics(&mut self, statistics: &impl Statistics) {
+        if !self.ring.is_muted()
+            && let Some(values) = statistics.values()
+        {
+            statistics::copy(&self.ring.region, self.next, &values);
         }
     }
 

@@ -23,8 +23,8 @@ const KEPT: usize = 8;
 
 /// Names of the folder that are read before a ring is made, and those of rings among them: other users can put any
 /// number there, and the first allocation waits for this.
-const NAMES_MAX: usize = 10_000;
-const CANDIDATES_MAX: usize = 1_000;
+pub(super) const NAMES_MAX: usize = 10_000;
+pub(super) const CANDIDATES_MAX: usize = 1_000;
 
 /// How much of dead rings is kept.
 #[derive(Clone, Copy, Debug)]

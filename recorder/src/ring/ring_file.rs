@@ -179,6 +179,11 @@ fn refused(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
+/// Whether the file belongs to this user.
+pub(super) fn is_own(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.uid() == geteuid().as_raw())
+}
+
 /// Whether the process that made the ring is alive.
 pub(super) fn is_live(file: &File) -> bool {
     // Taking the lock and giving it back is the only way to ask.
@@ -202,15 +207,39 @@ pub fn list_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
 pub(super) fn list_some(
     dir: &Path,
     names_max: usize,
+    candidates_max: usize,
+) -> io::Result<Vec<PathBuf>> {
+    list_of(dir, Whose::Own, names_max, candidates_max)
+}
+
+/// The same of all users where root asks, for [`RingReader::open_readable`](super::RingReader::open_readable). Other
+/// users can put any number of names there: of the first thousand rings among the first ten thousand names.
+///
+/// # Errors
+/// Where `dir` cannot be read.
+pub fn list_readable_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    list_of(dir, readable(), retention::NAMES_MAX, retention::CANDIDATES_MAX)
+}
+
+/// The rings that this user may read.
+pub(super) fn readable() -> Whose {
+    if geteuid().is_root() { Whose::Named } else { Whose::Own }
+}
+
+fn list_of(
+    dir: &Path,
+    whose: Whose,
+    names_max: usize,
     mut candidates_max: usize,
 ) -> io::Result<Vec<PathBuf>> {
     let (prefix, uid) = (prefix(), geteuid().as_raw());
+    let prefix = if whose == Whose::Own { &prefix } else { "vramtape-" };
     let mut rings = Vec::new();
     for entry in fs::read_dir(dir)?.take(names_max) {
         let entry = entry?;
         let name = entry.file_name();
         let is_ring = name.to_str().is_some_and(|name| {
-            name.starts_with(&prefix) && Path::new(name).extension().is_some_and(|e| e == "ring")
+            name.starts_with(prefix) && Path::new(name).extension().is_some_and(|e| e == "ring")
         });
         if !is_ring {
             continue;
@@ -220,7 +249,8 @@ pub(super) fn list_some(
         }
         candidates_max -= 1;
         // One that cannot be looked at was removed just now.
-        if entry.metadata().is_ok_and(|file| file.is_file() && file.uid() == uid) {
+        let is_readable = |file: &Metadata| whose == Whose::Named || file.uid() == uid;
+        if entry.metadata().is_ok_and(|file| file.is_file() && is_readable(&file)) {
             rings.push(entry.path());
         }
     }

@@ -114,6 +114,16 @@ pub(super) fn read(look: &impl Look, position: &mut usize, mut take: impl FnMut(
     }
 }
 
+/// The first entry, if there is one and it is not longer than [`WORDS_AT_ONCE`].
+pub(super) fn first(look: &impl Look) -> Option<Entry> {
+    let (start, log_words) = look.shape().part(Part::Text);
+    let end =
+        usize::try_from(look.field(HeaderField::TextLen)).ok().filter(|end| *end <= log_words)?;
+    let mut words = vec![0; end.min(WORDS_AT_ONCE)];
+    look.load_all(start, &mut words);
+    first_of(&words).map(|(entry, _)| entry)
+}
+
 /// The entry that the words begin with, and how many of them it has.
 fn first_of(log: &[u64]) -> Option<(Entry, usize)> {
     let (&first, rest) = log.split_first()?;

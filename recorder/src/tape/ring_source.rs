@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::thread;
 
 use trace_format::{BaseState, DeviceId, DeviceMeta, Event, Record, StackId, ThreadId, WriteError};
 
@@ -61,6 +62,7 @@ impl RingSource {
         let base_at = (source.ring.sequence() == 0).then_some(0);
         let names = Names::new(Arc::clone(&source.ring));
         let cursor = Cursor::default();
+        source.ring.set_on_tape(Some(true));
         Self {
             source,
             names,
@@ -200,8 +202,9 @@ impl RingSource {
         self.lose(count);
     }
 
-    /// Counts what was recorded since the last call as lost.
+    /// Counts what was recorded since the last call as lost: the tape has failed.
     pub(super) fn lose_new(&mut self) {
+        self.ring().set_on_tape(Some(false));
         let end = self.ring().sequence();
         let mut count = 0;
         while self.cursor.position() < end {
@@ -231,5 +234,16 @@ impl RingSource {
 
     fn device_id(&self) -> DeviceId {
         self.source.ring.device()
+    }
+}
+
+impl Drop for RingSource {
+    /// The tape ends here. One that failed stays visible as such.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.ring().set_on_tape(Some(false));
+        } else if self.ring().is_on_tape() == Some(true) {
+            self.ring().set_on_tape(None);
+        }
     }
 }

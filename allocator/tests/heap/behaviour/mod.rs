@@ -11,4 +11,5 @@ mod pools;
 mod restore;
 mod retry;
 mod share;
+mod statistics;
 mod streams;

@@ -1,6 +1,7 @@
 //! The ring as a whole: its order, its loss, its readers, and its file after the worst.
 
 mod hostile;
+mod statistics;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -204,16 +205,16 @@ fn a_live_block_outlives_its_record_in_the_ring() {
     let mut reader = reader(&recorder);
     segment(&mut recorder);
     let place = |n: u64| BlockSlot(n as u32);
-    recorder.record_block(place(3), StackId(5), small(3));
+    recorder.record_block(place(3), StackId(5), small(3), &());
     for n in 4..1_000 {
-        recorder.record_block(place(4), StackId::NONE, small(n));
+        recorder.record_block(place(4), StackId::NONE, small(n), &());
         let Event::Alloc { addr, requested_bytes, size_bytes, .. } = small(n) else { panic!() };
         let free = Event::Free { addr, requested_bytes, size_bytes, pending: n % 2 == 0 };
-        recorder.record_block(place(4), StackId::NONE, free);
+        recorder.record_block(place(4), StackId::NONE, free, &());
         if n % 2 == 0 {
             assert_eq!(live(&mut reader), [(3, 3), (n, n)], "its free is pending");
             let completed = Event::FreeCompleted { addr, requested_bytes, size_bytes };
-            recorder.record_block(place(4), StackId::NONE, completed);
+            recorder.record_block(place(4), StackId::NONE, completed, &());
         }
     }
     assert_eq!(live(&mut reader), [(3, 3)]);
@@ -230,7 +231,7 @@ fn small(n: u64) -> Event {
 fn a_process_that_died_before_it_entered_its_last_record_is_not_missed() {
     let (_dir, mut recorder) = ring(64);
     segment(&mut recorder);
-    recorder.record_block(BlockSlot(0), StackId::NONE, small(1));
+    recorder.record_block(BlockSlot(0), StackId::NONE, small(1), &());
     recorder.record(StackId::NONE, small(2));
     assert_eq!(live(&mut reader(&recorder)), [(1, 1), (2, 2)]);
 }
@@ -241,8 +242,8 @@ fn blocks_that_the_table_has_no_room_for_are_counted() {
     let reader = reader(&recorder);
     segment(&mut recorder);
     let beyond = BlockSlot(u32::MAX);
-    recorder.record_block(beyond, StackId::NONE, small(1));
-    recorder.record_block(BlockSlot(1), StackId::NONE, wide(1 << 9));
+    recorder.record_block(beyond, StackId::NONE, small(1), &());
+    recorder.record_block(BlockSlot(1), StackId::NONE, wide(1 << 9), &());
     assert_eq!((reader.info().missing_blocks, reader.info().is_complete()), (2, false));
     let free = |event| match event {
         Event::Alloc { addr, requested_bytes, size_bytes, .. } => {
@@ -250,8 +251,8 @@ fn blocks_that_the_table_has_no_room_for_are_counted() {
         }
         event => panic!("{event:?}"),
     };
-    recorder.record_block(beyond, StackId::NONE, free(small(1)));
-    recorder.record_block(BlockSlot(1), StackId::NONE, free(wide(1 << 9)));
+    recorder.record_block(beyond, StackId::NONE, free(small(1)), &());
+    recorder.record_block(BlockSlot(1), StackId::NONE, free(wide(1 << 9)), &());
     assert!(reader.info().is_complete());
 }
 

@@ -460,7 +460,10 @@ fn process_whose_disk_is_full() {
     assert!(model.recorded() > before, "the allocator goes on");
     assert!(!tape.flush());
     let failed = tape.failure().unwrap();
+    let ring = model.source().ring;
+    assert_eq!(ring.is_on_tape(), Some(false), "readers of the ring see that it has failed");
     let error = tape.stop().unwrap_err();
+    assert_eq!(ring.is_on_tape(), Some(false));
     let TapeError::Ended { lost, time_ns, .. } = &error else { panic!("{error}") };
     assert_eq!(*time_ns, failed.time_ns);
     let seen = follow(&dir.join("run.vtape"));
@@ -497,7 +500,11 @@ fn the_end_of_the_program_is_the_last_thing_on_its_tape() {
     model.run(100);
     let detail = "SIGTERM".to_owned();
     let end = ProgramEnd { kind: EndKind::Signal, detail, ..ProgramEnd::default() };
+    assert!(tape.flush());
+    let ring = model.source().ring;
+    assert_eq!(ring.is_on_tape(), Some(true));
     tape.stop_at_end(end.clone()).unwrap();
+    assert_eq!(ring.is_on_tape(), None);
     assert_eq!(follow(&path).records, model.recorded());
     let mut reader = Reader::open(&path).unwrap();
     assert_eq!(reader.meta().end, None);

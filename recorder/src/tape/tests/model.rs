@@ -60,7 +60,7 @@ impl Model {
             self.places.push(None);
             self.places.len() - 1
         });
-        self.recorder.record_block(BlockSlot(place as u32), stack, event);
+        self.recorder.record_block(BlockSlot(place as u32), stack, event, &());
         self.places[place] = self.state.block_at(addr).map(|_| addr);
     }
 

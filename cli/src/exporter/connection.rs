@@ -1,18 +1,19 @@
-//! One caller of the endpoint: its request is read and answered as far as that goes without waiting.
+//! One connection: its request is read and answered as far as that goes without waiting.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
 
 use super::host::Hosts;
 use super::http;
 
-/// A caller that takes longer is dropped.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// A connection that takes longer is dropped.
+const TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A connection.
-pub(super) struct Caller {
+pub(super) struct Connection {
     stream: TcpStream,
     hosts: Hosts,
     until: Instant,
@@ -21,18 +22,18 @@ pub(super) struct Caller {
     answer: Option<(Vec<u8>, usize)>,
 }
 
-/// Whether a caller is done with.
+/// Whether a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Waits,
-    Done,
+    Over,
 }
 
-impl Caller {
+impl Connection {
     pub(super) fn new(stream: TcpStream, host: &str, now: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let hosts = Hosts::new(host, stream.local_addr()?.ip());
-        Ok(Self { stream, hosts, until: now + PATIENCE, request: Vec::new(), answer: None })
+        Ok(Self { stream, hosts, until: now + TIME_MAX, request: Vec::new(), answer: None })
     }
 
     /// When it is dropped.
@@ -45,17 +46,20 @@ impl Caller {
         self.request.is_empty()
     }
 
-    /// The socket and the event that it waits for.
-    pub(super) fn interest(&self) -> (RawFd, i16) {
-        let events = if self.answer.is_some() { libc::POLLOUT } else { libc::POLLIN };
-        (self.stream.as_raw_fd(), events)
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
     }
 
-    /// Reads and writes as much as there is and as fits. A connection that fails is done with.
+    /// The event that it waits for.
+    pub(super) fn interest(&self) -> PollFlags {
+        if self.answer.is_some() { PollFlags::OUT } else { PollFlags::IN }
+    }
+
+    /// Reads and writes as much as there is and as fits. A connection that fails is over.
     pub(super) fn advance(&mut self, metrics: impl FnOnce() -> String) -> Progress {
         match self.try_advance(metrics) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Progress::Waits,
-            Ok(()) | Err(_) => Progress::Done,
+            Ok(()) | Err(_) => Progress::Over,
         }
     }
 
@@ -79,16 +83,12 @@ impl Caller {
     }
 }
 
-impl Drop for Caller {
-    /// Ends the connection also where a forked child has a copy of it, which it does not know of.
-    fn drop(&mut self) {
-        // The caller may have ended it before.
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
-}
-
 /// Reads on until the request is whole; it never grows beyond what is looked at.
-fn read(stream: &mut TcpStream, request: &mut Vec<u8>, hosts: &Hosts) -> io::Result<http::Asked> {
+fn read(
+    stream: &mut TcpStream,
+    request: &mut Vec<u8>,
+    hosts: &Hosts,
+) -> io::Result<http::ParseState> {
     let mut some = [0; 1024];
     loop {
         let count = match stream.read(&mut some) {
@@ -97,8 +97,8 @@ fn read(stream: &mut TcpStream, request: &mut Vec<u8>, hosts: &Hosts) -> io::Res
             Err(error) => return Err(error),
         };
         request.extend_from_slice(&some[..count]);
-        match http::asked(request, |host| hosts.is_ours(host)) {
-            http::Asked::Incomplete if count > 0 => {}
+        match http::parse(request, |host| hosts.is_ours(host)) {
+            http::ParseState::Incomplete if count > 0 => {}
             asked => return Ok(asked),
         }
     }

@@ -6,33 +6,27 @@ use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricT
 pub(super) type Label = (&'static str, String);
 
 /// A metric without its values.
-pub(super) struct Family<'a> {
+pub(super) struct Family {
     name: &'static str,
     help: &'static str,
     kind: MetricType,
-    /// Put on every value.
-    common: &'a [Label],
 }
 
 /// A value that goes up and down.
-pub(super) fn gauge<'a>(name: &'static str, help: &'static str, common: &'a [Label]) -> Family<'a> {
-    Family { name, help, kind: MetricType::GAUGE, common }
+pub(super) fn gauge(name: &'static str, help: &'static str) -> Family {
+    Family { name, help, kind: MetricType::GAUGE }
 }
 
 /// A value that only grows; its name ends in `_total`.
-pub(super) fn counter<'a>(
-    name: &'static str,
-    help: &'static str,
-    common: &'a [Label],
-) -> Family<'a> {
-    Family { name, help, kind: MetricType::COUNTER, common }
+pub(super) fn counter(name: &'static str, help: &'static str) -> Family {
+    Family { name, help, kind: MetricType::COUNTER }
 }
 
-impl Family<'_> {
+impl Family {
     /// The metric with its values, each with the labels that tell them apart.
     pub(super) fn of(&self, values: impl IntoIterator<Item = (Vec<Label>, f64)>) -> MetricFamily {
         let metrics = values.into_iter().map(|(labels, value)| {
-            let labels = self.common.iter().cloned().chain(labels).map(|(name, value)| {
+            let labels = labels.into_iter().map(|(name, value)| {
                 let mut pair = LabelPair::default();
                 pair.set_name(name.to_owned());
                 pair.set_value(value);

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// The host names that a request to the endpoint may have.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts {
-    /// The host in `metrics:`.
+    /// The host of `--listen`.
     configured: String,
     /// Whether the connection came over a loopback address. Others are open to the network, under whatever name.
     is_loopback: bool,
@@ -44,14 +44,19 @@ mod tests {
     #[test]
     fn only_names_of_this_machine_are_answered_on_loopback() {
         let hosts = Hosts::new("127.0.0.2", IpAddr::from([127, 0, 0, 2]));
-        for ours in
-            ["localhost", "LocalHost:9400", "127.0.0.1:9400", "[::1]:9400", "[::1]", "127.0.0.2:1"]
-        {
+        for ours in [
+            "localhost",
+            "LocalHost:18726",
+            "127.0.0.1:18726",
+            "[::1]:18726",
+            "[::1]",
+            "127.0.0.2:1",
+        ] {
             assert!(hosts.is_ours(ours.as_bytes()), "{ours}");
         }
         for foreign in [
             "evil.example",
-            "evil.example:9400",
+            "evil.example:18726",
             "localhost.evil.example",
             "127.0.0.1.evil.example",
             "",
@@ -72,6 +77,6 @@ mod tests {
     #[test]
     fn an_address_that_the_network_reaches_has_any_name() {
         let hosts = Hosts::new("0.0.0.0", IpAddr::from([10, 0, 0, 5]));
-        assert!(hosts.is_ours(b"gpu01.cluster:9400"));
+        assert!(hosts.is_ours(b"gpu01.cluster:18726"));
     }
 }

@@ -1,48 +1,76 @@
-//! Prometheus' text format, version 0.0.4, which node exporter reads too.
+//! Prometheus' text format, version 0.0.4, which node exporter reads too; and the same as JSON.
 
 use allocator::stats::{Stat, StatArray, Stats};
-use prometheus::proto::MetricFamily;
+use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{Encoder, TextEncoder};
+use serde_json::{Map, Value, json};
 
-use super::collect::{Context, DeviceReport, RecordingReport};
 use super::family::{Label, counter, gauge};
+use super::rings::DeviceReport;
 
-/// The whole text. `common` labels are put on every value: they keep apart what several processes
-/// write into one folder.
-pub(super) fn render(context: &Context, devices: &[DeviceReport], common: &[Label]) -> String {
-    let mut families = vec![info(context, common)];
-    families.extend(memory(devices, common));
-    families.extend(calls(devices, common));
-    families.extend(recording(devices, common));
+/// All metrics that have values.
+pub(super) fn families(devices: &[DeviceReport]) -> Vec<MetricFamily> {
+    let mut families = vec![info(devices)];
+    families.extend(memory(devices));
+    families.extend(calls(devices));
+    families.extend(recording(devices));
     // The encoder refuses a metric without values.
     families.retain(|family| !family.get_metric().is_empty());
+    families
+}
+
+/// The whole text.
+pub(super) fn text(families: &[MetricFamily]) -> String {
     let mut text = Vec::new();
-    if let Err(error) = TextEncoder::new().encode(&families, &mut text) {
-        tracing::error!("no metrics: they cannot be written as text: {error}");
-    }
+    // Each metric has a name and values, and the text goes into memory.
+    let _ = TextEncoder::new().encode(families, &mut text);
     String::from_utf8(text).unwrap_or_default()
 }
 
-fn info(context: &Context, common: &[Label]) -> MetricFamily {
-    let mut labels = vec![
-        ("version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("strategy", context.strategy.to_owned()),
-        ("compat", context.compat.to_owned()),
-        ("pid", std::process::id().to_string()),
-    ];
-    labels.extend(context.rank.clone().map(|rank| ("rank", rank)));
-    labels.retain(|(name, _)| common.iter().all(|(known, _)| known != name));
-    let help = "The process: vramtape's version and settings. Always 1.";
-    gauge("vramtape_info", help, common).of([(labels, 1.0)])
+/// Name, type, help and values of each metric.
+pub(super) fn json(families: &[MetricFamily]) -> Value {
+    let of_family = |family: &MetricFamily| {
+        let is_counter = family.get_field_type() == MetricType::COUNTER;
+        let values = family.get_metric().iter().map(|metric| {
+            let labels = metric.get_label().iter();
+            let labels: Map<_, _> =
+                labels.map(|label| (label.name().to_owned(), label.value().into())).collect();
+            let value = if is_counter {
+                metric.get_counter().get_value()
+            } else {
+                metric.get_gauge().get_value()
+            };
+            json!({ "labels": labels, "value": value })
+        });
+        json!({
+            "name": family.name(),
+            "type": if is_counter { "counter" } else { "gauge" },
+            "help": family.help(),
+            "values": values.collect::<Vec<_>>(),
+        })
+    };
+    families.iter().map(of_family).collect()
+}
+
+fn info(devices: &[DeviceReport]) -> MetricFamily {
+    let mut processes: Vec<Vec<Label>> = Vec::new();
+    for one in devices {
+        let labels = [&one.process[..], &one.program[..]].concat();
+        if !processes.contains(&labels) {
+            processes.push(labels);
+        }
+    }
+    let help = "A process: vramtape's version and settings. Always 1.";
+    gauge("vramtape_info", help).of(processes.into_iter().map(|labels| (labels, 1.0)))
 }
 
 /// Current memory by kind of pool, and the peaks, which are not sums of the pools' own.
-fn memory(devices: &[DeviceReport], common: &[Label]) -> Vec<MetricFamily> {
+fn memory(devices: &[DeviceReport]) -> Vec<MetricFamily> {
     let now = |name, help, of: fn(&Stats) -> &StatArray| {
-        gauge(name, help, common).of(by_pool(devices, of, |stat| stat.current))
+        gauge(name, help).of(by_pool(devices, of, |stat| stat.current))
     };
     let peak = |name, help, of: fn(&Stats) -> &StatArray| {
-        gauge(name, help, common).of(by_device(devices, |stats| of(stats).all.peak))
+        gauge(name, help).of(counted(devices, |stats| of(stats).all.peak))
     };
     vec![
         now("vramtape_allocated_bytes", "Bytes of blocks that the program holds.", |stats| {
@@ -93,12 +121,11 @@ fn memory(devices: &[DeviceReport], common: &[Label]) -> Vec<MetricFamily> {
 }
 
 /// Counts since the start, or since PyTorch's accumulated statistics were last reset.
-fn calls(devices: &[DeviceReport], common: &[Label]) -> Vec<MetricFamily> {
+fn calls(devices: &[DeviceReport]) -> Vec<MetricFamily> {
     let by_pool = |name, help, of: fn(&Stats) -> &StatArray, value: fn(&Stat) -> i64| {
-        counter(name, help, common).of(by_pool(devices, of, value))
+        counter(name, help).of(by_pool(devices.iter().filter(|one| one.is_counted), of, value))
     };
-    let total =
-        |name, help, of: fn(&Stats) -> i64| counter(name, help, common).of(by_device(devices, of));
+    let total = |name, help, of: fn(&Stats) -> i64| counter(name, help).of(counted(devices, of));
     let calls: fn(&Stats) -> &StatArray = |stats| &stats.allocation;
     let bytes: fn(&Stats) -> &StatArray = |stats| &stats.allocated_bytes;
     vec![
@@ -127,84 +154,55 @@ fn calls(devices: &[DeviceReport], common: &[Label]) -> Vec<MetricFamily> {
     ]
 }
 
-fn recording(devices: &[DeviceReport], common: &[Label]) -> Vec<MetricFamily> {
-    let each = |value: fn(&RecordingReport) -> Option<u64>| {
-        let known = devices.iter().filter_map(move |one| {
-            let value = value(one.recording.as_ref()?)?;
-            Some((vec![device(one)], value as f64))
-        });
+fn recording(devices: &[DeviceReport]) -> Vec<MetricFamily> {
+    let each = |value: fn(&DeviceReport) -> Option<u64>| {
+        let known = devices.iter().filter_map(move |one| Some((labels(one), value(one)? as f64)));
         known.collect::<Vec<_>>()
     };
-    let is_on_tape: fn(&RecordingReport) -> Option<u64> = |r| r.is_on_tape.map(u64::from);
     vec![
-        gauge("vramtape_device_memory_bytes", "Memory that the device has.", common)
-            .of(each(|recording| recording.memory_bytes)),
-        counter("vramtape_recorded_events_total", "Records written into the ring.", common)
-            .of(each(|recording| Some(recording.records))),
-        gauge("vramtape_ring_events", "Records that the ring holds at most.", common)
-            .of(each(|recording| Some(recording.ring_records))),
+        gauge("vramtape_device_memory_bytes", "Memory that the device has.")
+            .of(each(|one| one.memory_bytes)),
+        counter("vramtape_recorded_events_total", "Records written into the ring.")
+            .of(each(|one| Some(one.info.written))),
+        gauge("vramtape_ring_events", "Records that the ring holds at most.")
+            .of(each(|one| Some(one.info.slots))),
         counter(
             "vramtape_tape_lost_events_total",
             "Records that are missing on the tape: they were overwritten before they were read.",
-            common,
         )
-        .of(each(|recording| Some(recording.lost_by_tape))),
+        .of(each(|one| Some(one.info.lost_by_tape))),
         gauge(
             "vramtape_tape_recording",
             "1 while the tape is written, 0 once it cannot be written any more.",
-            common,
         )
-        .of(each(is_on_tape)),
+        .of(each(|one| one.info.is_on_tape.map(u64::from))),
     ]
 }
 
 /// Values by device and kind of pool.
-fn by_pool(
-    devices: &[DeviceReport],
+fn by_pool<'a>(
+    devices: impl IntoIterator<Item = &'a DeviceReport>,
     of: impl Fn(&Stats) -> &StatArray,
     value: impl Fn(&Stat) -> i64,
 ) -> Vec<(Vec<Label>, f64)> {
     let mut values = Vec::new();
     for one in devices {
-        let array = of(&one.stats);
+        let Some(array) = one.stats.as_ref().map(&of) else { continue };
         for (pool, stat) in [("small", &array.small_pool), ("large", &array.large_pool)] {
-            let labels = vec![device(one), ("pool", pool.to_owned())];
+            let mut labels = labels(one);
+            labels.push(("pool", pool.to_owned()));
             values.push((labels, value(stat) as f64));
         }
     }
     values
 }
 
-fn by_device(devices: &[DeviceReport], of: impl Fn(&Stats) -> i64) -> Vec<(Vec<Label>, f64)> {
-    devices.iter().map(|one| (vec![device(one)], of(&one.stats) as f64)).collect()
+/// Values by device, of allocators that count.
+fn counted(devices: &[DeviceReport], of: impl Fn(&Stats) -> i64) -> Vec<(Vec<Label>, f64)> {
+    let counted = devices.iter().filter(|one| one.is_counted);
+    counted.filter_map(|one| Some((labels(one), of(one.stats.as_ref()?) as f64))).collect()
 }
 
-fn device(report: &DeviceReport) -> Label {
-    ("device", report.device.0.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use trace_format::DeviceId;
-
-    #[test]
-    fn what_is_not_known_is_left_out_and_no_label_comes_twice() {
-        let context =
-            Context { strategy: "native", compat: "2.15", rank: Some("3\"\n".to_owned()) };
-        let report = DeviceReport { device: DeviceId(7), stats: Stats::default(), recording: None };
-        let pid = ("pid", "77".to_owned());
-        let text = render(&context, &[report], &[pid]);
-        assert!(
-            !text.contains("_ring_") && !text.contains("_tape_"),
-            "nothing is recorded: {text}"
-        );
-        assert!(text.contains("\nvramtape_ooms_total{pid=\"77\",device=\"7\"} 0\n"), "{text}");
-        let info =
-            text.lines().find(|line| line.starts_with("vramtape_info")).expect("it is there");
-        assert_eq!(info.matches("pid=").count(), 1, "{info}");
-        assert!(info.contains(r#"rank="3\"\n""#), "{info}");
-        let idle = render(&context, &[], &[]);
-        assert_eq!(idle.lines().count(), 3, "no device, no metric of one: {idle}");
-    }
+fn labels(one: &DeviceReport) -> Vec<Label> {
+    [&one.device[..], &one.process[..]].concat()
 }
