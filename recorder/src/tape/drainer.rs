@@ -122,7 +122,7 @@ impl<C: Clock> Drainer<C> {
                 flushed_at = Instant::now();
             }
             for done in inbox.flushes.drain(..) {
-                // Nobody needs to wait for the answer.
+                // The waiter may be gone.
                 let _ = done.send(());
             }
         }
