@@ -17,7 +17,7 @@ impl Statistics for Looks {
     }
 }
 
-/// The number of the copy that the reader finds. All that was recorded is counted then, or will be after the next block.
+/// The number of the copy that the reader finds.
 fn copied(reader: &RingReader) -> Option<u64> {
     reader.statistics().map(|(values, next)| {
         assert!(next <= reader.info().written);
