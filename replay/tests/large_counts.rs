@@ -137,7 +137,7 @@ fn time(tape: &Tape, strategy: &Choice, rounds: u32) -> Duration {
     let once = |_| {
         let begin = cpu_time();
         run(tape, &options, |_| {}).unwrap();
-        cpu_time() - begin
+        cpu_time().saturating_sub(begin)
     };
     (0..rounds).map(once).min().unwrap()
 }
