@@ -90,12 +90,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.blocks.lists[params.pool].search_count += 1;
         }
         let list = &self.blocks.lists[self.blocks.lists.find(params.pool, params.stream)?];
-        let mut fit = list.first_fit(&self.blocks.arena, params.size_bytes)?;
-        if self.blocks[fit.1].range.is_some() {
-            fit = self.blocks.best_expandable_fit(list, fit, params.expandable)?;
+        let (mut place, mut id) = list.first_fit(&self.blocks.arena, params.size_bytes)?;
+        let mut block = &self.blocks[id];
+        if block.range.is_some() {
+            (place, id) = self.blocks.best_expandable_fit(list, (place, id), params.expandable)?;
+            block = &self.blocks[id];
         }
-        let (place, id) = fit;
-        let size_bytes = self.blocks[id].size_bytes;
+        let size_bytes = block.size_bytes;
         let serves = size::may_serve(size_bytes, params.size_bytes, &self.config);
         serves.then_some(Candidate { id, size_bytes, place: Some(place) })
     }
@@ -195,9 +196,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let pending = block.used_by_others | is_deferred;
         assert!(block.allocated, "the address table holds allocated blocks");
         block.allocated = false;
-        let (addr, size_bytes, requested_bytes) =
-            (block.addr, block.size_bytes, block.requested_bytes);
-        let is_small = self.blocks.pool_of(id).is_small();
+        let (addr, size_bytes, requested_bytes, list) =
+            (block.addr, block.size_bytes, block.requested_bytes, block.list);
+        let is_small = self.blocks.lists[list].pool.is_small();
         self.stats.on_free_requested(is_small, size_bytes);
         if pending {
             self.stats.on_wait(is_small, size_bytes);
@@ -212,18 +213,20 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Makes a block reusable: merges it with its free neighbours into its pool (`free_block`).
     #[inline(always)]
     fn finish_free(&mut self, id: BlockId) {
-        let block = self.blocks[id];
-        assert!(block.is_idle(), "a reusable block is idle");
-        let is_small = self.blocks.pool_of(id).is_small();
-        let (merged, removed) = self.blocks.put_back(id);
-        if block.is_split() && block.range.is_none() {
-            let merged = &self.blocks[merged];
-            let is_piece = merged.is_split();
-            let added = if is_piece { Pieces::one(merged.size_bytes) } else { Pieces::default() };
-            self.stats.on_inactive_split(is_small, InactiveChange { added, removed });
+        let Freed { is_small, requested_bytes, change } = self.blocks.put_back(id);
+        if let Some(change) = change {
+            self.stats.on_inactive_split(is_small, change);
         }
-        self.stats.on_free_completed(is_small, block.requested_bytes);
+        self.stats.on_free_completed(is_small, requested_bytes);
     }
+}
+
+/// A block that became reusable.
+struct Freed {
+    is_small: bool,
+    requested_bytes: u64,
+    /// Free pieces of its segment; `None` where they are not counted.
+    change: Option<InactiveChange>,
 }
 
 /// The blocks' part of both.
@@ -266,15 +269,19 @@ impl Blocks {
         front
     }
 
-    /// Enters a block into its free list, merged with its free neighbours. Returns what is free there now, and the free
-    /// pieces that went into it. A neighbour is what remains, so that the list has nothing to do unless the order
-    /// changes.
+    /// Enters a block into its free list, merged with its free neighbours. A neighbour is what remains, so that the list
+    /// has nothing to do unless the order changes.
     #[inline(always)]
-    fn put_back(&mut self, id: BlockId) -> (BlockId, Pieces) {
+    fn put_back(&mut self, id: BlockId) -> Freed {
         let Self { arena, lists, .. } = self;
         let block = arena[id];
-        let search_count = lists[lists[block.list].pool].search_count as u32;
-        let is_free = |id: &BlockId| arena[*id].is_idle() & arena[*id].mapped;
+        assert!(block.is_idle(), "a reusable block is idle");
+        let pool = lists[block.list].pool;
+        let search_count = lists[pool].search_count as u32;
+        let is_free = |id: &BlockId| {
+            let block = &arena[*id];
+            block.is_idle() & block.mapped
+        };
         let (prev, next) = (block.prev.filter(is_free), block.next.filter(is_free));
         let list = &mut lists[block.list];
         let mut removed = Pieces::default();
@@ -286,10 +293,8 @@ impl Blocks {
             (Some(prev), next) => {
                 removed = Pieces::one(arena[prev].size_bytes);
                 if let Some(next) = next {
-                    removed = Pieces {
-                        count: 2,
-                        size_bytes: removed.size_bytes + arena[next].size_bytes,
-                    };
+                    let size_bytes = removed.size_bytes + arena[next].size_bytes;
+                    removed = Pieces { count: 2, size_bytes };
                     list.remove(arena, next);
                     arena.join(id, next);
                 }
@@ -306,10 +311,16 @@ impl Blocks {
                 next
             }
         };
-        let merged = &mut arena[whole];
-        merged.requested_bytes = block.requested_bytes;
-        merged.search_count_at_free = search_count;
-        (whole, removed)
+        let whole = &mut arena[whole];
+        whole.requested_bytes = block.requested_bytes;
+        whole.search_count_at_free = search_count;
+        // Expandable segments are always split; PyTorch does not count their pieces.
+        let change = (block.is_split() && block.range.is_none()).then(|| {
+            let is_piece = whole.is_split();
+            let added = if is_piece { Pieces::one(whole.size_bytes) } else { Pieces::default() };
+            InactiveChange { added, removed }
+        });
+        Freed { is_small: pool.is_small(), requested_bytes: block.requested_bytes, change }
     }
 
     /// The best fit where the first is part of an expandable segment.

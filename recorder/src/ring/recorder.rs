@@ -173,7 +173,8 @@ impl<C: Clock> RingRecorder<C> {
     }
 
     /// Whether this is a thread, and a place if there is one, that the last number stands for.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "every record makes it")]
+    #[inline(always)]
     fn is_last_context(&self, place: Option<(Stream, PoolId)>) -> bool {
         let last = &self.last.0;
         let is_here = |(stream, pool)| stream == last.stream && pool == last.pool;
