@@ -16,6 +16,11 @@ use events::BlockSlot;
 pub(crate) struct BlockId(NonZeroU32);
 
 impl BlockId {
+    #[inline]
+    const fn index(self) -> usize {
+        self.0.get() as usize
+    }
+
     /// Its place as the recorder knows it.
     pub(crate) const fn slot(self) -> BlockSlot {
         BlockSlot(self.0.get())
@@ -187,7 +192,10 @@ impl Arena {
         search_count: u32,
     ) -> BlockId {
         let front = self.vacant.pop().unwrap_or_else(|| self.add_slot());
-        let rest = &mut self[id];
+        // Its length stays in a register: a block that is written could lie on that of the vector, for all the
+        // compiler knows.
+        let slots = self.slots.as_mut_slice();
+        let rest = &mut slots[id.index()];
         let (addr, prev) = (rest.addr, rest.prev);
         let block = Block {
             prev,
@@ -204,9 +212,9 @@ impl Arena {
         rest.size_bytes -= front_bytes;
         rest.prev = Some(front);
         rest.search_count_at_free = search_count;
-        self[front] = block;
+        slots[front.index()] = block;
         if let Some(prev) = prev {
-            self[prev].next = Some(front);
+            slots[prev.index()].next = Some(front);
         }
         front
     }
@@ -214,24 +222,27 @@ impl Arena {
     /// Makes `back` a part of `front`, the block before it.
     #[inline]
     pub(crate) fn join(&mut self, front: BlockId, back: BlockId) {
-        let Block { size_bytes, next, .. } = self[back];
-        assert!(self[front].next == Some(back), "neighbours are joined");
-        let block = &mut self[front];
+        let slots = self.slots.as_mut_slice();
+        let Block { size_bytes, next, .. } = slots[back.index()];
+        let block = &mut slots[front.index()];
+        assert!(block.next == Some(back) && size_bytes > 0, "neighbours are joined once");
         block.size_bytes += size_bytes;
         block.next = next;
         if let Some(next) = next {
-            self[next].prev = Some(front);
+            slots[next.index()].prev = Some(front);
         }
-        self.remove(back);
+        slots[back.index()].size_bytes = 0;
+        self.vacant.push(back);
     }
 
     /// Makes `front` a part of `back`, the block behind it.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
     pub(crate) fn join_ahead(&mut self, front: BlockId, back: BlockId) {
-        let Block { addr, size_bytes, segment_stack, prev, .. } = self[front];
-        assert!(self[back].prev == Some(front), "neighbours are joined");
-        let block = &mut self[back];
+        let slots = self.slots.as_mut_slice();
+        let Block { addr, size_bytes, segment_stack, prev, .. } = slots[front.index()];
+        let block = &mut slots[back.index()];
+        assert!(block.prev == Some(front) && size_bytes > 0, "neighbours are joined once");
         block.addr = addr;
         block.size_bytes += size_bytes;
         if block.segment_stack != segment_stack {
@@ -239,9 +250,10 @@ impl Arena {
         }
         block.prev = prev;
         if let Some(prev) = prev {
-            self[prev].next = Some(back);
+            slots[prev.index()].next = Some(back);
         }
-        self.remove(front);
+        slots[front.index()].size_bytes = 0;
+        self.vacant.push(front);
     }
 
     /// At most `max` slots from `slot` on, vacant ones included, and the slot behind them if there is one.
@@ -263,14 +275,14 @@ impl core::ops::Index<BlockId> for Arena {
 
     #[inline]
     fn index(&self, id: BlockId) -> &Block {
-        &self.slots[id.0.get() as usize]
+        &self.slots[id.index()]
     }
 }
 
 impl core::ops::IndexMut<BlockId> for Arena {
     #[inline]
     fn index_mut(&mut self, id: BlockId) -> &mut Block {
-        &mut self.slots[id.0.get() as usize]
+        &mut self.slots[id.index()]
     }
 }
 

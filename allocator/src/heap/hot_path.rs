@@ -9,7 +9,7 @@ use events::{Addr, Event, StackId, Stream};
 use super::{AllocError, Heap, HeapError, Miss, Request};
 use crate::arena::BlockId;
 use crate::blocks::Blocks;
-use crate::free_list::{FreeList, Place};
+use crate::free_list::{FreeList, FreeListId, Place};
 use crate::pool::PoolIndex;
 use crate::size;
 use crate::stats::{InactiveChange, Pieces};
@@ -125,7 +125,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn hand_out_part(&mut self, candidate: Candidate, params: &AllocParams, splits: bool) -> Addr {
         let is_small = params.pool.is_small();
         let block = &self.blocks[candidate.id];
-        let (addr, was_split) = (block.addr, block.is_split());
+        let (addr, list, was_split) = (block.addr, block.list, block.is_split());
         // Expandable segments are always split; PyTorch does not count their pieces.
         let is_counted = block.range.is_none();
         let rest_bytes = candidate.size_bytes - params.size_bytes;
@@ -137,7 +137,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 let added = Pieces { count: 1, size_bytes: rest_bytes };
                 self.stats.on_inactive_split(is_small, InactiveChange::added(added));
             }
-            (self.blocks.take_front(candidate, params, self.stack), params.size_bytes)
+            (self.blocks.take_front(candidate, list, params, self.stack), params.size_bytes)
         } else {
             if is_counted && was_split {
                 let removed = Pieces { count: 1, size_bytes: candidate.size_bytes };
@@ -255,13 +255,14 @@ impl Blocks {
     fn take_front(
         &mut self,
         candidate: Candidate,
+        list: FreeListId,
         params: &AllocParams,
         stack: StackId,
     ) -> BlockId {
         let search_count = self.lists[params.pool].search_count as u32;
         let handed = (params.requested_bytes, stack);
         let front = self.arena.split(candidate.id, params.size_bytes, handed, search_count);
-        let list = &mut self.lists[self.arena[candidate.id].list];
+        let list = &mut self.lists[list];
         match candidate.place {
             Some(place) => list.settle(&self.arena, place, candidate.id),
             None => list.insert(&self.arena, candidate.id),
