@@ -192,10 +192,7 @@ impl Arena {
         search_count: u32,
     ) -> BlockId {
         let front = self.vacant.pop().unwrap_or_else(|| self.add_slot());
-        // Its length stays in a register: a block that is written could lie on that of the vector, for all the
-        // compiler knows.
-        let slots = self.slots.as_mut_slice();
-        let rest = &mut slots[id.index()];
+        let rest = &mut self[id];
         let (addr, prev) = (rest.addr, rest.prev);
         let block = Block {
             prev,
@@ -212,9 +209,9 @@ impl Arena {
         rest.size_bytes -= front_bytes;
         rest.prev = Some(front);
         rest.search_count_at_free = search_count;
-        slots[front.index()] = block;
+        self[front] = block;
         if let Some(prev) = prev {
-            slots[prev.index()].next = Some(front);
+            self[prev].next = Some(front);
         }
         front
     }
@@ -222,6 +219,8 @@ impl Arena {
     /// Makes `back` a part of `front`, the block before it.
     #[inline]
     pub(crate) fn join(&mut self, front: BlockId, back: BlockId) {
+        // Its length stays in a register: a block that is written could lie on that of the vector, for all the
+        // compiler knows.
         let slots = self.slots.as_mut_slice();
         let Block { size_bytes, next, .. } = slots[back.index()];
         let block = &mut slots[front.index()];

@@ -12,7 +12,7 @@ use crate::blocks::Blocks;
 use crate::free_list::{FreeList, FreeListId, Place};
 use crate::pool::PoolIndex;
 use crate::size;
-use crate::stats::{InactiveChange, Pieces};
+use crate::stats::{PieceMerge, Pieces};
 use device::Device;
 use events::Recorder;
 
@@ -131,17 +131,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let rest_bytes = candidate.size_bytes - params.size_bytes;
         let (id, size_bytes) = if splits {
             if is_counted && was_split {
-                let removed = Pieces { count: 0, size_bytes: params.size_bytes };
-                self.stats.on_inactive_split(is_small, InactiveChange::removed(removed));
+                self.stats.on_piece_cut(is_small, params.size_bytes);
             } else if is_counted {
-                let added = Pieces { count: 1, size_bytes: rest_bytes };
-                self.stats.on_inactive_split(is_small, InactiveChange::added(added));
+                self.stats.on_piece_added(is_small, rest_bytes);
             }
             (self.blocks.take_front(candidate, list, params, self.stack), params.size_bytes)
         } else {
             if is_counted && was_split {
-                let removed = Pieces { count: 1, size_bytes: candidate.size_bytes };
-                self.stats.on_inactive_split(is_small, InactiveChange::removed(removed));
+                self.stats.on_piece_taken(is_small, candidate.size_bytes);
             }
             (self.blocks.take_whole(candidate, params, self.stack), candidate.size_bytes)
         };
@@ -213,9 +210,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Makes a block reusable: merges it with its free neighbours into its pool (`free_block`).
     #[inline(always)]
     fn finish_free(&mut self, id: BlockId) {
-        let Freed { is_small, requested_bytes, change } = self.blocks.put_back(id);
-        if let Some(change) = change {
-            self.stats.on_inactive_split(is_small, change);
+        let Freed { is_small, requested_bytes, merge } = self.blocks.put_back(id);
+        if let Some(merge) = merge {
+            self.stats.on_pieces_merged(is_small, merge);
         }
         self.stats.on_free_completed(is_small, requested_bytes);
     }
@@ -225,8 +222,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 struct Freed {
     is_small: bool,
     requested_bytes: u64,
-    /// Free pieces of its segment; `None` where they are not counted.
-    change: Option<InactiveChange>,
+    /// What became of the free pieces of its segment; `None` where they are not counted.
+    merge: Option<PieceMerge>,
 }
 
 /// The blocks' part of both.
@@ -316,15 +313,17 @@ impl Blocks {
         whole.requested_bytes = block.requested_bytes;
         whole.search_count_at_free = search_count;
         // Expandable segments are always split; PyTorch does not count their pieces.
-        let change = (block.is_split() && block.range.is_none()).then(|| {
+        let merge = (block.is_split() && block.range.is_none()).then(|| {
             let is_piece = whole.is_split();
             let added = if is_piece { Pieces::one(whole.size_bytes) } else { Pieces::default() };
-            InactiveChange { added, removed }
+            PieceMerge { added, removed }
         });
-        Freed { is_small: pool.is_small(), requested_bytes: block.requested_bytes, change }
+        Freed { is_small: pool.is_small(), requested_bytes: block.requested_bytes, merge }
     }
 
-    /// The best fit where the first is part of an expandable segment.
+    /// The best fit where the first is part of an expandable segment. A call, so that the path without them keeps its
+    /// registers.
+    #[inline(never)]
     fn best_expandable_fit(
         &self,
         list: &FreeList,

@@ -16,7 +16,6 @@ use crate::arena::{Block, BlockId};
 use crate::expandable::{Range, RangeId};
 use crate::free_list::FreeListId;
 use crate::pool::PoolIndex;
-use crate::stats::{InactiveChange, Pieces};
 use device::{Device, DeviceCall, DeviceError};
 use events::Recorder;
 use settings::Compat;
@@ -285,8 +284,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let is_small = self.blocks.pool_of(id).is_small();
         if state.status == BlockStatus::Inactive {
             if self.blocks[id].is_split() && self.blocks[id].range.is_none() {
-                self.stats
-                    .on_inactive_split(is_small, InactiveChange::added(Pieces::one(size_bytes)));
+                self.stats.on_piece_added(is_small, size_bytes);
             }
             self.blocks.put_free(id);
             let age = restoring.ages.get(&state.addr).copied().unwrap_or_default();

@@ -78,11 +78,34 @@ impl Counters {
         self.requested_bytes.decrease(pool_is_small, requested_bytes as i64);
     }
 
-    /// Free pieces of split segments came and went.
+    /// A segment was split for the first time, or a piece of one was put back: so many bytes of it are a free piece.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    pub(crate) fn on_inactive_split(&mut self, pool_is_small: bool, change: InactiveChange) {
-        let InactiveChange { added, removed } = change;
+    pub(crate) fn on_piece_added(&mut self, pool_is_small: bool, size_bytes: u64) {
+        self.inactive_split.increase(pool_is_small, 1);
+        self.inactive_split_bytes.increase(pool_is_small, size_bytes as i64);
+    }
+
+    /// A free piece was handed out whole.
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
+    pub(crate) fn on_piece_taken(&mut self, pool_is_small: bool, size_bytes: u64) {
+        self.inactive_split.decrease(pool_is_small, 1);
+        self.inactive_split_bytes.decrease(pool_is_small, size_bytes as i64);
+    }
+
+    /// The front of a free piece was handed out.
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
+    pub(crate) fn on_piece_cut(&mut self, pool_is_small: bool, front_bytes: u64) {
+        self.inactive_split_bytes.decrease(pool_is_small, front_bytes as i64);
+    }
+
+    /// A free merged pieces: only the difference moves the counters, as in PyTorch.
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
+    pub(crate) fn on_pieces_merged(&mut self, pool_is_small: bool, merge: PieceMerge) {
+        let PieceMerge { added, removed } = merge;
         self.inactive_split.change(pool_is_small, added.count, removed.count);
         let (added_bytes, removed_bytes) = (added.size_bytes as i64, removed.size_bytes as i64);
         self.inactive_split_bytes.change(pool_is_small, added_bytes, removed_bytes);
@@ -200,23 +223,13 @@ impl Pieces {
     }
 }
 
-/// What an allocation or a free does to the pieces: only the difference moves the counters, as in PyTorch.
+/// What a free does to the pieces.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct InactiveChange {
+pub(crate) struct PieceMerge {
+    /// What is a free piece now.
     pub(crate) added: Pieces,
+    /// The free neighbours that it took up.
     pub(crate) removed: Pieces,
-}
-
-impl InactiveChange {
-    #[inline]
-    pub(crate) fn added(added: Pieces) -> Self {
-        Self { added, removed: Pieces::default() }
-    }
-
-    #[inline]
-    pub(crate) fn removed(removed: Pieces) -> Self {
-        Self { added: Pieces::default(), removed }
-    }
 }
 
 /// What waits for other streams, of a quantity that callers hold the rest of. Small, large.

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use alloc::collections::BTreeMap;
 
 pub use byte_size::ByteSize;
-pub(crate) use counters::{Counters, InactiveChange, Pieces};
+pub(crate) use counters::{Counters, PieceMerge, Pieces};
 use events::PoolId;
 pub use stat::{Stat, StatArray};
 

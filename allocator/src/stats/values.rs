@@ -74,7 +74,6 @@ mod tests {
     use settings::{Compat, UNLIMITED};
 
     use super::*;
-    use crate::stats::{InactiveChange, Pieces};
 
     #[test]
     fn another_process_reads_the_numbers_that_were_counted() {
@@ -84,7 +83,7 @@ mod tests {
         counters.on_alloc(false, 4 << 20, 3 << 20);
         counters.on_free_requested(false, 4 << 20);
         counters.on_wait(false, 4 << 20);
-        counters.on_inactive_split(true, InactiveChange::added(Pieces::one(300)));
+        counters.on_piece_added(true, 300);
         counters.rare.oversize_segments.increase(9);
         counters.rare.num_oom_rejections = 3;
         counters.rare.num_alloc_retries = 5;
