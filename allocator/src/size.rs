@@ -34,8 +34,22 @@ pub fn round(requested_bytes: u64, config: &Config) -> u64 {
     if divisions > 1 && requested_bytes > MIN_BLOCK_BYTES.wrapping_mul(divisions) {
         round_to_division(requested_bytes, divisions)
     } else {
-        requested_bytes.next_multiple_of(MIN_BLOCK_BYTES)
+        round_plain(requested_bytes)
     }
+}
+
+/// Whether [`round`] is a multiple of 512 bytes for every request: no setting divides powers of two.
+pub fn is_plain(config: &Config) -> bool {
+    config.roundup_power2_divisions.iter().all(|divisions| *divisions <= 1)
+}
+
+/// [`round`] where it [is plain](is_plain).
+#[inline]
+pub const fn round_plain(requested_bytes: u64) -> u64 {
+    if requested_bytes < MIN_BLOCK_BYTES {
+        return MIN_BLOCK_BYTES;
+    }
+    requested_bytes.next_multiple_of(MIN_BLOCK_BYTES)
 }
 
 /// Rounds up to the next of `divisions` equal steps between two powers of two: 1200 with 4 becomes 1280.
@@ -53,11 +67,13 @@ fn round_to_division(size_bytes: u64, divisions: u64) -> u64 {
 #[inline]
 pub fn may_serve(block_bytes: u64, size_bytes: u64, config: &Config) -> bool {
     let max_split = config.max_split_size_bytes;
-    let is_oversize_for_small_request = size_bytes < max_split && block_bytes >= max_split;
-    let wastes_too_much = max_split != UNLIMITED
-        && size_bytes >= max_split
-        && block_bytes >= size_bytes.saturating_add(config.max_non_split_rounding_bytes);
-    !is_oversize_for_small_request && !wastes_too_much
+    if max_split == UNLIMITED {
+        return true;
+    }
+    if size_bytes < max_split {
+        return block_bytes < max_split;
+    }
+    block_bytes < size_bytes.saturating_add(config.max_non_split_rounding_bytes)
 }
 
 /// Whether the rest of a block is cut off when this rounded size is handed out (`should_split`): in the small half and
@@ -99,6 +115,17 @@ mod tests {
 
     fn with_divisions(divisions: u64) -> Config {
         Config { roundup_power2_divisions: [divisions; 16], ..Config::default() }
+    }
+
+    #[test]
+    fn only_settings_that_divide_make_rounding_more_than_plain() {
+        for (divisions, plain) in [(0, true), (1, true), (2, false)] {
+            let config = with_divisions(divisions);
+            assert_eq!(is_plain(&config), plain, "{divisions}");
+            let sizes = (1..5_000_000).step_by(4_321);
+            let are_equal = sizes.clone().all(|size| round(size, &config) == round_plain(size));
+            assert_eq!(are_equal, plain, "{divisions}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use events::{Addr, Event, StackId, Stream};
 
 use super::{AllocError, Heap, HeapError, Miss, Request};
-use crate::arena::BlockId;
+use crate::arena::{Block, BlockId};
 use crate::blocks::Blocks;
 use crate::free_list::{FreeList, FreeListId, Place};
 use crate::pool::PoolIndex;
@@ -70,11 +70,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Rounds the size and chooses the pool.
     #[inline(always)]
     fn round(&self, request: &Request, in_capture: bool) -> AllocParams {
-        let size_bytes = size::round(request.requested_bytes, &self.config);
+        let requested_bytes = request.requested_bytes;
+        let size_bytes = if self.rounds_plainly {
+            size::round_plain(requested_bytes)
+        } else {
+            size::round(requested_bytes, &self.config)
+        };
         let private = self.private_pool_for(request.pool, request.stream);
         let own_source = private.is_some_and(|slot| self.pools.get(slot).source.is_some());
         AllocParams {
-            requested_bytes: request.requested_bytes,
+            requested_bytes,
             size_bytes,
             stream: request.stream,
             pool: PoolIndex::new(private, size::is_small(size_bytes)),
@@ -272,16 +277,18 @@ impl Blocks {
     #[inline(always)]
     fn put_back(&mut self, id: BlockId) -> Freed {
         let Self { arena, lists, .. } = self;
-        let block = arena[id];
+        let block = &arena[id];
         assert!(block.is_idle(), "a reusable block is idle");
-        let pool = lists[block.list].pool;
+        let is_counted = block.is_split() && block.range.is_none();
+        let Block { prev, next, list, requested_bytes, .. } = *block;
+        let pool = lists[list].pool;
         let search_count = lists[pool].search_count as u32;
         let is_free = |id: &BlockId| {
             let block = &arena[*id];
             block.is_idle() & block.mapped
         };
-        let (prev, next) = (block.prev.filter(is_free), block.next.filter(is_free));
-        let list = &mut lists[block.list];
+        let (prev, next) = (prev.filter(is_free), next.filter(is_free));
+        let list = &mut lists[list];
         let mut removed = Pieces::default();
         let whole = match (prev, next) {
             (None, None) => {
@@ -310,15 +317,15 @@ impl Blocks {
             }
         };
         let whole = &mut arena[whole];
-        whole.requested_bytes = block.requested_bytes;
+        whole.requested_bytes = requested_bytes;
         whole.search_count_at_free = search_count;
         // Expandable segments are always split; PyTorch does not count their pieces.
-        let merge = (block.is_split() && block.range.is_none()).then(|| {
+        let merge = is_counted.then(|| {
             let is_piece = whole.is_split();
             let added = if is_piece { Pieces::one(whole.size_bytes) } else { Pieces::default() };
             PieceMerge { added, removed }
         });
-        Freed { is_small: pool.is_small(), requested_bytes: block.requested_bytes, merge }
+        Freed { is_small: pool.is_small(), requested_bytes, merge }
     }
 
     /// The best fit where the first is part of an expandable segment. A call, so that the path without them keeps its

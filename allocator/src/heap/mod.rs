@@ -46,6 +46,7 @@ use crate::blocks::Blocks;
 use crate::expandable::Ranges;
 use crate::pool::Pools;
 use crate::segment_ranks::SegmentRanks;
+use crate::size;
 use crate::stats::{Counters, Stats};
 use device::{Device, DeviceError};
 use events::Recorder;
@@ -60,6 +61,8 @@ pub struct Heap<D, R> {
     device: D,
     recorder: R,
     config: Config,
+    /// Whether the settings let every request be rounded to 512 bytes.
+    rounds_plainly: bool,
     stats: Counters,
     blocks: Blocks,
     pools: Pools,
@@ -117,6 +120,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             ranks: SegmentRanks::default(),
             reserved_bytes: 0,
             stack: StackId::NONE,
+            rounds_plainly: size::is_plain(&config),
             config,
         };
         heap.limit_to(heap.config.per_process_memory_fraction);
@@ -133,6 +137,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         tracing::info!(settings = config.text, "allocator settings");
         let text = self.recorder.intern(&config.text);
         self.recorder.record(StackId::NONE, Event::Settings { text });
+        self.rounds_plainly = size::is_plain(&config);
         self.config = config;
     }
 
