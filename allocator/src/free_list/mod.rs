@@ -1,4 +1,5 @@
-//! Free lists: the free blocks of one stream in one small or large pool. A block never leaves its list's pool and stream.
+//! Free lists: the free blocks of one stream in one small or large pool. A block never leaves its list's pool and
+//! stream.
 //!
 //! Blocks are sorted into size classes, and a bitmap says which classes hold any: the best fit is in the request's own
 //! class or the first of the next class that holds one. Within a class ids are kept in exact order, so the order over

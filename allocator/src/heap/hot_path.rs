@@ -272,8 +272,8 @@ impl Blocks {
         front
     }
 
-    /// Enters a block into its free list, merged with its free neighbours. A neighbour is what remains, so that the list
-    /// has nothing to do unless the order changes.
+    /// Enters a block into its free list, merged with its free neighbours. A neighbour is what remains, so that the
+    /// list has nothing to do unless the order changes.
     #[inline(always)]
     fn put_back(&mut self, id: BlockId) -> Freed {
         let Self { arena, lists, .. } = self;
