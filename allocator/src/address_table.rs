@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use events::Addr;
 
 use crate::arena::{Arena, BlockId};
+use crate::cast;
 
 /// The block of every address handed out and not given back.
 #[derive(Clone, Debug)]
@@ -100,7 +101,7 @@ impl AddressTable {
     #[inline]
     fn home(&self, addr: Addr) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        ((addr.0 >> 9).wrapping_mul(GOLDEN) >> self.shift) as usize
+        cast::index((addr.0 >> 9).wrapping_mul(GOLDEN) >> self.shift)
     }
 
     #[inline]

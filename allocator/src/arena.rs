@@ -264,8 +264,8 @@ impl Arena {
 
     /// The live blocks, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (BlockId, &Block)> {
-        let all = self.slots.iter().enumerate().filter(|(_, block)| block.size_bytes > 0);
-        all.filter_map(|(at, block)| Some((BlockId(NonZeroU32::new(at as u32)?), block)))
+        let all = (0..).zip(&self.slots).filter(|(_, block)| block.size_bytes > 0);
+        all.filter_map(|(at, block)| Some((BlockId(NonZeroU32::new(at)?), block)))
     }
 }
 

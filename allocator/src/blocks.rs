@@ -45,7 +45,7 @@ impl Blocks {
 
     /// Searches of its pool since a block became free.
     pub(crate) fn age(&self, id: BlockId) -> u32 {
-        let search_count = self.lists[self.pool_of(id)].search_count as u32;
+        let search_count = self.lists[self.pool_of(id)].search_count;
         search_count.wrapping_sub(self[id].search_count_at_free)
     }
 
@@ -53,7 +53,7 @@ impl Blocks {
     pub(crate) fn put_free(&mut self, id: BlockId) {
         let pool = self.pool_of(id);
         let block = &mut self.arena[id];
-        block.search_count_at_free = self.lists[pool].search_count as u32;
+        block.search_count_at_free = self.lists[pool].search_count;
         self.lists[block.list].insert(&self.arena, id);
     }
 

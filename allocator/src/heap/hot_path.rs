@@ -92,7 +92,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     #[inline(always)]
     fn best_fit(&mut self, params: &AllocParams) -> Option<Candidate> {
         if self.collects_garbage() {
-            self.blocks.lists[params.pool].search_count += 1;
+            let count = &mut self.blocks.lists[params.pool].search_count;
+            *count = count.wrapping_add(1);
         }
         let list = &self.blocks.lists[self.blocks.lists.find(params.pool, params.stream)?];
         let (mut place, mut id) = list.first_fit(&self.blocks.arena, params.size_bytes)?;
@@ -261,7 +262,7 @@ impl Blocks {
         params: &AllocParams,
         stack: StackId,
     ) -> BlockId {
-        let search_count = self.lists[params.pool].search_count as u32;
+        let search_count = self.lists[params.pool].search_count;
         let handed = (params.requested_bytes, stack);
         let front = self.arena.split(candidate.id, params.size_bytes, handed, search_count);
         let list = &mut self.lists[list];
@@ -282,7 +283,7 @@ impl Blocks {
         let is_counted = block.is_split() && block.range.is_none();
         let Block { prev, next, list, requested_bytes, .. } = *block;
         let pool = lists[list].pool;
-        let search_count = lists[pool].search_count as u32;
+        let search_count = lists[pool].search_count;
         let is_free = |id: &BlockId| {
             let block = &arena[*id];
             block.is_idle() & block.mapped

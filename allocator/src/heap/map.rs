@@ -241,7 +241,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Whether a private pool has memory: a segment whose addresses the device did not take back has none.
-    pub(super) fn holds_memory(&self, slot: usize) -> bool {
+    pub(super) fn holds_memory(&self, slot: u32) -> bool {
         let empty_count = self.empty_ranges(PoolIndex::both_of(slot)).count();
         self.pools.get(slot).segment_count as usize > empty_count
     }

@@ -218,13 +218,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Waits for every pending free, or for those of one private pool (`synchronize_and_free_events`).
     pub(super) fn synchronize_and_free_events(
         &mut self,
-        private: Option<usize>,
+        private: Option<u32>,
     ) -> Result<(), DeviceError> {
         self.stats.rare.num_sync_all_streams += 1;
         self.relaxed(|heap| heap.await_events(private))
     }
 
-    fn await_events(&mut self, private: Option<usize>) -> Result<(), DeviceError> {
+    fn await_events(&mut self, private: Option<u32>) -> Result<(), DeviceError> {
         self.insert_held_events()?;
         let concerns = |heap: &Self, id: BlockId| {
             private.is_none() || heap.blocks.pool_of(id).private() == private

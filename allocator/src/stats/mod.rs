@@ -142,7 +142,7 @@ impl Stats {
     pub fn max_split_size(&self) -> i64 {
         match self.max_split_size_bytes {
             UNLIMITED => -1,
-            bytes => bytes as i64,
+            bytes => bytes.cast_signed(),
         }
     }
 

@@ -78,6 +78,7 @@ pub struct RingOptions {
 /// A ring in its own process, shared between its recorder and its readers.
 #[derive(Debug)]
 pub struct Ring {
+    device: DeviceId,
     region: Region,
     tables: Tables,
     /// `None` in memory of this process alone, and after [`Ring::remove`].
@@ -126,7 +127,7 @@ impl Ring {
         clock_snapshot::set_newest(&region, ClockSnapshot { number: 0, moment: calibration.start });
         region.seal();
         let (file, is_muted) = (Mutex::new(file), AtomicBool::new(false));
-        Ok(Self { region, tables: Tables::new(names), file, is_muted })
+        Ok(Self { device: options.device, region, tables: Tables::new(names), file, is_muted })
     }
 
     /// Writes into the file what a tape of it says: process, settings, device. Called before anything is recorded, and
@@ -143,7 +144,7 @@ impl Ring {
 
     /// The device whose events it takes.
     pub fn device(&self) -> DeviceId {
-        DeviceId(self.region.get(HeaderField::Device) as u16)
+        self.device
     }
 
     /// Records that it holds at most.

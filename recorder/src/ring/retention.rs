@@ -163,7 +163,7 @@ mod tests {
     /// A ring whose process lives, which began to record at this Unix time.
     fn live_ring(dir: &Path, began: Duration) -> RingRecorder<ManualClock> {
         let clock = ManualClock::default();
-        clock.suspend(began.as_nanos() as u64);
+        clock.suspend(began.as_nanos().try_into().unwrap());
         let options = RingOptions { dir: dir.to_owned(), device: DeviceId(0), slots: 64 };
         RingRecorder::new(&options, clock).unwrap()
     }

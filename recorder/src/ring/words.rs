@@ -14,6 +14,7 @@ use trace_format::{PoolId, StackId, Stream, ThreadId};
 
 use super::layout::Payload;
 use super::pack::MORE;
+use crate::cast;
 
 const LOW_BITS: u32 = 48;
 const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
@@ -99,9 +100,9 @@ pub(super) const fn decode(words: &Payload) -> Slot {
     let [head, a, b, c] = *words;
     Slot {
         low_ticks: head & TICK_MASK,
-        kind: (head >> TICK_BITS) as u8 & 0x1f,
-        detail: (head >> (TICK_BITS + 5)) as u8 & 7,
-        stack: StackId((head >> LOW_BITS | b >> LOW_BITS << 16) as u32),
+        kind: (head >> TICK_BITS & 0x1f) as u8,
+        detail: (head >> (TICK_BITS + 5) & 7) as u8,
+        stack: StackId(cast::low_half(head >> LOW_BITS | b >> LOW_BITS << 16)),
         args: [a, b & LOW_MASK, (c & LOW_MASK) << UNIT_BITS],
         context: (c >> LOW_BITS) as u16,
     }

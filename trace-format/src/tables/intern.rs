@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::{FRAME_COST_BYTES, Frame, stack_cost_bytes, string_cost_bytes};
 use crate::{
     FrameId, StackId, StringId,
-    layout::TABLES_MAX_BYTES,
+    layout::{TABLES_MAX_BYTES, count_of},
     varint::{put, put_bytes},
 };
 
@@ -36,12 +36,12 @@ struct Additions {
 impl Interner {
     /// Number of strings; string 0, the empty one, is not counted.
     pub(crate) fn strings_len(&self) -> u32 {
-        self.strings.len() as u32
+        count_of(self.strings.len())
     }
 
     /// Number of stacks; stack 0, none, is not counted.
     pub(crate) fn stacks_len(&self) -> u32 {
-        self.stacks.len() as u32
+        count_of(self.stacks.len())
     }
 
     /// Bytes that wait for a chunk.
@@ -91,7 +91,7 @@ impl Interner {
             return Ok(id);
         }
         self.grow(FRAME_COST_BYTES)?;
-        let id = FrameId(self.frames.len() as u32);
+        let id = FrameId(count_of(self.frames.len()));
         self.frames.insert(frame, id);
         let out = &mut self.new_frames.bytes;
         put(out, frame.name.0.into());

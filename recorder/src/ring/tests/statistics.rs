@@ -5,6 +5,7 @@ use std::cell::Cell;
 use events::{STATISTICS, Statistics, StatisticsValues};
 
 use super::*;
+use crate::cast;
 
 /// Each look at the statistics gives the next number.
 #[derive(Default)]
@@ -30,8 +31,9 @@ fn copied(reader: &RingReader) -> Option<u64> {
 fn the_first_block_copies_the_statistics_and_then_one_block_a_second_does() {
     let (_dir, mut recorder, clock, reader) = timed(64);
     let looks = Looks::default();
-    let mut block =
-        |n: u64| recorder.record_block(BlockSlot(n as u32), StackId::NONE, small(n), &looks);
+    let mut block = |n: u64| {
+        recorder.record_block(BlockSlot(cast::low_half(n)), StackId::NONE, small(n), &looks);
+    };
     assert_eq!(copied(&reader), None);
     block(1);
     assert_eq!(copied(&reader), Some(1));
