@@ -81,6 +81,7 @@ impl AddressTable {
             }
         }
         self.ids[gap] = None;
+        debug_assert!(self.find(arena, addr).is_none(), "an address is in the table once");
         Some(id)
     }
 

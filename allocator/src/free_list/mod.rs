@@ -124,6 +124,13 @@ impl FreeList {
         Place { class, at: at.expect("a free block is in its list") }
     }
 
+    /// Whether a block is among the free ones.
+    pub(crate) fn holds(&self, arena: &Arena, id: BlockId) -> bool {
+        let class = class_of(arena[id].size_bytes);
+        self.occupied.first_from(class) == Some(class)
+            && self.classes.place_of(arena, class, id).is_some()
+    }
+
     /// Moves the block that stood at a place to where it belongs, now that its size or address is another.
     #[allow(
         clippy::inline_always,
@@ -136,6 +143,7 @@ impl FreeList {
             self.take(place);
             self.insert_into(class, arena, id);
         }
+        debug_assert!(self.holds(arena, id), "a moved block is found where it belongs");
     }
 
     /// The free blocks, smallest first.

@@ -149,6 +149,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             (self.blocks.take_whole(candidate, params, self.stack), candidate.size_bytes)
         };
         self.blocks.addresses.insert(&self.blocks.arena, addr, id);
+        debug_assert!(
+            self.blocks[id].allocated && !self.blocks.lists[list].holds(&self.blocks.arena, id),
+            "handed out once"
+        );
 
         self.stats.on_alloc(is_small, size_bytes, params.requested_bytes);
         if self.is_oversize(size_bytes) {
@@ -277,9 +281,11 @@ impl Blocks {
     /// list has nothing to do unless the order changes.
     #[inline(always)]
     fn put_back(&mut self, id: BlockId) -> Freed {
-        let Self { arena, lists, .. } = self;
+        let Self { arena, lists, addresses } = self;
         let block = &arena[id];
         assert!(block.is_idle(), "a reusable block is idle");
+        debug_assert!(block.mapped && !lists[block.list].holds(arena, id), "a block is freed once");
+        debug_assert!(addresses.get(arena, block.addr).is_none(), "no holder frees it again");
         let is_counted = block.is_split() && block.range.is_none();
         let Block { prev, next, list, requested_bytes, .. } = *block;
         let pool = lists[list].pool;
@@ -317,6 +323,7 @@ impl Blocks {
                 next
             }
         };
+        debug_assert!(arena.is_linked(whole) && list.holds(arena, whole), "a free block is listed");
         let whole = &mut arena[whole];
         whole.requested_bytes = requested_bytes;
         whole.search_count_at_free = search_count;

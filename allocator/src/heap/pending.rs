@@ -261,8 +261,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// One event of a block is done; the last one makes it reusable.
     pub(super) fn complete_event(&mut self, id: BlockId) {
-        self.blocks[id].event_count -= 1;
-        if self.blocks[id].is_idle() {
+        let block = &mut self.blocks[id];
+        assert!(block.event_count > 0 && !block.allocated, "a pending block awaits events");
+        block.event_count -= 1;
+        if block.is_idle() {
             self.complete(id);
         }
     }

@@ -18,6 +18,7 @@ pub(in crate::ring) type Row<W> = [W; SLOT_WORDS];
 /// Enters a block by the words of its allocation, whose record was published.
 #[inline]
 pub(in crate::ring) fn put<W: AtomicWord>(row: &Row<W>, words: &Payload) {
+    debug_assert!(row[0].load_own() == 0 && words[0] != 0, "a row has one block at a time");
     // A reader that sees one of the stores below sees the head behind the record.
     W::fence(Ordering::Release);
     store_all(&row[1..], &words[1..]);

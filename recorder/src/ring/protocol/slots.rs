@@ -28,6 +28,7 @@ pub(in crate::ring) fn publish<W: AtomicWord, const N: usize>(
     number: u64,
     words: &[u64; N],
 ) {
+    debug_assert_eq!(head.load_own(), number, "records are published in order");
     // A reader that sees one of the words below sees a head of at least `number`.
     W::fence(Ordering::Release);
     store_all(slot, words);
