@@ -9,7 +9,7 @@ use events::{Addr, Event, StackId, Stream};
 use super::{AllocError, Heap, HeapError, Miss, Request};
 use crate::arena::{Block, BlockId};
 use crate::blocks::Blocks;
-use crate::free_list::{FreeList, FreeListId, Place};
+use crate::free_list::{FreeList, FreeListId, ListPlace};
 use crate::pool::PoolIndex;
 use crate::size;
 use crate::stats::{PieceMerge, Pieces};
@@ -35,7 +35,7 @@ pub(super) struct Candidate {
     pub(super) id: BlockId,
     pub(super) size_bytes: u64,
     /// Its place in the free list of the pool; `None` for a new segment, which is in no list.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<ListPlace>,
 }
 
 /// One allocation.
@@ -342,16 +342,16 @@ impl Blocks {
     fn best_expandable_fit(
         &self,
         list: &FreeList,
-        first: (Place, BlockId),
+        first: (ListPlace, BlockId),
         may_expand: bool,
-    ) -> Option<(Place, BlockId)> {
+    ) -> Option<(ListPlace, BlockId)> {
         let (mut place, mut id) = first;
         loop {
             let next = list.after(place);
             let is_expandable = self[id].range.is_some();
             if may_expand {
                 // A block at a growable tail counts as large as it can become, so a block that is complete wins.
-                let is_better = |next: &(Place, BlockId)| {
+                let is_better = |next: &(ListPlace, BlockId)| {
                     self.expandable_bytes(next.1) < self.expandable_bytes(id)
                 };
                 match next.filter(|next| is_expandable && is_better(next)) {

@@ -6,18 +6,18 @@
 
 use events::PoolId;
 
-use super::tally::Tally;
+use super::stat_counter::StatCounter;
 use super::{Stat, StatArray, Stats};
 use settings::Compat;
 
 /// All counters of a heap.
 #[derive(Clone, Debug)]
 pub(crate) struct Counters {
-    allocation: Tally,
-    allocated_bytes: Tally,
-    requested_bytes: Tally,
-    inactive_split: Tally,
-    inactive_split_bytes: Tally,
+    allocation: StatCounter,
+    allocated_bytes: StatCounter,
+    requested_bytes: StatCounter,
+    inactive_split: StatCounter,
+    inactive_split_bytes: StatCounter,
     waiting: Waiting,
     waiting_bytes: Waiting,
     /// What moves with segments and events, kept as it is shown; its other fields stay zero.
@@ -26,13 +26,13 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn new(compat: Compat, max_split_size_bytes: u64) -> Self {
-        let (tally, waiting) = (Tally::default(), Waiting::default());
+        let (counter, waiting) = (StatCounter::default(), Waiting::default());
         Self {
-            allocation: tally,
-            allocated_bytes: tally,
-            requested_bytes: tally,
-            inactive_split: tally,
-            inactive_split_bytes: tally,
+            allocation: counter,
+            allocated_bytes: counter,
+            requested_bytes: counter,
+            inactive_split: counter,
+            inactive_split_bytes: counter,
             waiting,
             waiting_bytes: waiting,
             rare: Stats::new(compat, max_split_size_bytes),
@@ -135,7 +135,7 @@ impl Counters {
     /// Every peak restarts from the current value.
     pub(crate) fn reset_peak(&mut self) {
         self.rare.reset_peak();
-        self.tallies().into_iter().for_each(Tally::reset_peak);
+        self.stat_counters().into_iter().for_each(StatCounter::reset_peak);
         self.waiting.reset_peak(&self.allocation.array());
         self.waiting_bytes.reset_peak(&self.allocated_bytes.array());
     }
@@ -143,7 +143,7 @@ impl Counters {
     /// Every sum and event counter restarts from zero.
     pub(crate) fn reset_accumulated(&mut self) {
         self.rare.reset_accumulated();
-        self.tallies().into_iter().for_each(Tally::reset_accumulated);
+        self.stat_counters().into_iter().for_each(StatCounter::reset_accumulated);
         self.waiting.reset_accumulated();
         self.waiting_bytes.reset_accumulated();
     }
@@ -198,7 +198,7 @@ impl Counters {
         self.waiting_bytes.note_peak(&self.allocated_bytes.array());
     }
 
-    fn tallies(&mut self) -> [&mut Tally; 5] {
+    fn stat_counters(&mut self) -> [&mut StatCounter; 5] {
         [
             &mut self.allocation,
             &mut self.allocated_bytes,

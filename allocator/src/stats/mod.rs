@@ -7,7 +7,7 @@ mod keys;
 #[cfg(feature = "serde")]
 mod nested;
 mod stat;
-mod tally;
+mod stat_counter;
 mod values;
 
 use alloc::vec::Vec;

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ring_is_let_be_while_it_may_become_one() {
+    fn keeps_unrecognized_files_that_may_become_rings() {
         let (dir, _, _) = dead_rings(&[1]);
         let unfinished = dir.path().join(format!("vramtape-{}-1-0.ring", getuid().as_raw()));
         fs::write(&unfinished, "").unwrap();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_is_read_in_order_and_what_did_not_fit_is_counted() {
+    fn entries_are_read_in_order_and_those_that_do_not_fit_are_counted() {
         let region = Region::anonymous(Shape::new(1, 9)).unwrap();
         let frame = Frame { name: StringId(7), filename: StringId(u32::MAX), line: u32::MAX };
         let (frames, stacks) = (cast::count_of(FRAMES_MAX), cast::count_of(STACKS_MAX));

@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_fits_comes_back_as_it_went(
+        fn events_that_fit_round_trip(
             ticks: u64, kind in 0..32_u8, detail in 0..8_u8, stack: u32,
             any: u64, number in 0..1_u64 << 48, units in 0..1_u64 << 48, context: u16,
         ) {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_says_so() {
+    fn arguments_with_too_many_bits_do_not_fit() {
         assert!(fits([u64::MAX, (1 << 48) - 1, 512]));
         assert!(!fits([0, 1 << 48, 0]));
         assert!(!fits([0, 0, 513]));

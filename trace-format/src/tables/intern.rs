@@ -11,7 +11,7 @@ use crate::{
 
 /// Everything interned so far, and the encoded additions that no chunk holds yet.
 #[derive(Debug, Default)]
-pub(crate) struct Interner {
+pub(crate) struct TapeInterner {
     strings: FxHashMap<Box<str>, StringId>,
     frames: FxHashMap<Frame, FrameId>,
     stacks: FxHashMap<Box<[FrameId]>, StackId>,
@@ -33,7 +33,7 @@ struct Additions {
     count: u32,
 }
 
-impl Interner {
+impl TapeInterner {
     /// Number of strings; string 0, the empty one, is not counted.
     pub(crate) fn strings_len(&self) -> u32 {
         count_of(self.strings.len())
@@ -139,7 +139,8 @@ mod tests {
     fn full_tables_refuse_new_entries_and_find_old_ones() {
         let frame = |line| Frame { line, ..Frame::default() };
         let room = string_cost_bytes("old") + 4 * FRAME_COST_BYTES + stack_cost_bytes(1) + 3;
-        let mut interner = Interner { bytes: TABLES_MAX_BYTES - room, ..Interner::default() };
+        let mut interner =
+            TapeInterner { bytes: TABLES_MAX_BYTES - room, ..TapeInterner::default() };
         assert_eq!(interner.string("old"), Ok(StringId(1)));
         assert_eq!(interner.stack(&[frame(1)]), Ok(StackId(1)));
         assert_eq!(interner.stack(&[frame(2), frame(3), frame(4)]), Err(Full));

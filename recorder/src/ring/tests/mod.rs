@@ -381,7 +381,7 @@ fn a_ring_larger_than_its_file_system_leaves_it_untouched() {
 }
 
 #[test]
-fn what_is_no_ring_is_refused_by_name() {
+fn files_that_are_not_rings_are_refused_by_name() {
     let dir = tempdir().unwrap();
     let (_ring_dir, recorder) = ring(64);
     let whole = std::fs::read(recorder.ring().path().unwrap()).unwrap();

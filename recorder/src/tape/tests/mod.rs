@@ -207,7 +207,7 @@ fn a_growing_tape_can_be_read_and_says_that_it_is_not_finished() {
 }
 
 #[test]
-fn what_was_flushed_is_in_the_file() {
+fn flushed_records_are_in_the_file() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
     let model = SharedModel::new(dir.path(), 1 << 12);
