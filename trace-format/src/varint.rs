@@ -105,6 +105,11 @@ impl<'a> Cursor<'a> {
         u32::try_from(self.u64()?).map_err(|_| Malformed::Range)
     }
 
+    #[inline]
+    pub(crate) fn usize(&mut self) -> Result<usize, Malformed> {
+        usize::try_from(self.u64()?).map_err(|_| Malformed::Range)
+    }
+
     pub(crate) fn bool(&mut self) -> Result<bool, Malformed> {
         match self.byte()? {
             0 => Ok(false),
@@ -115,7 +120,7 @@ impl<'a> Cursor<'a> {
 
     /// A count of things that take at least a byte each, so that it cannot allocate more memory than the file's size.
     pub(crate) fn count(&mut self) -> Result<usize, Malformed> {
-        let count = usize::try_from(self.u64()?).map_err(|_| Malformed::Range)?;
+        let count = self.usize()?;
         if count > self.bytes.len() { Err(Malformed::Short) } else { Ok(count) }
     }
 

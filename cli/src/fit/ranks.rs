@@ -5,7 +5,7 @@ use replay::fit::Fit;
 use replay::ranks::{FitRow, Skipped, fit, fit_verdict};
 use serde::Serialize;
 
-use super::{Answer, Fits, GivenDevice, exit, line};
+use super::{Answer, FitDevice, Fits, exit, line};
 use crate::compare::label_of;
 use crate::runs::{Answers, Rank};
 use crate::strategy::is_live;
@@ -28,7 +28,7 @@ struct Summary<'a> {
 /// Prints one row a configuration.
 pub(super) fn report(
     as_json: bool,
-    place: Option<&GivenDevice>,
+    place: Option<&FitDevice>,
     answers: &Answers<Fits>,
 ) -> Result<Verdict> {
     let (ranks, skipped) = (&answers.ranks, &answers.skipped);
@@ -51,7 +51,7 @@ pub(super) fn report(
 fn text(
     ranks: &[Rank<Fits>],
     rows: &[FitRow],
-    place: Option<&GivenDevice>,
+    place: Option<&FitDevice>,
     lower_bound: bool,
 ) -> String {
     let fits_from = if lower_bound { ">fits from at least" } else { ">fits from" };

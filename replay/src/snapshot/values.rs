@@ -131,14 +131,14 @@ pub(super) fn mismatch(
 
 /// A place in the snapshot; formatted only for an error.
 #[derive(Clone, Copy)]
-pub(super) struct SnapshotPosition {
+pub(super) struct NodePath {
     list: &'static str,
     at: usize,
     inner: Option<usize>,
     key: Option<&'static str>,
 }
 
-impl SnapshotPosition {
+impl NodePath {
     pub(super) fn of(list: &'static str, at: usize) -> Self {
         Self { list, at, inner: None, key: None }
     }
@@ -152,7 +152,7 @@ impl SnapshotPosition {
     }
 }
 
-impl fmt::Display for SnapshotPosition {
+impl fmt::Display for NodePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[{}]", self.list, self.at)?;
         if let Some(inner) = self.inner {

@@ -2,7 +2,7 @@
 
 use super::{
     ADDRS, ARGS, COLUMNS, PLACES, SIZES,
-    dictionary::{Address, Dictionaries, at, at_mut},
+    dictionary::{Address, Dictionaries, at},
     kinds::{self, KIND, NEW_PLACE},
 };
 use crate::{
@@ -117,13 +117,13 @@ impl Columns<'_> {
 
     #[inline]
     fn addr(&mut self) -> Result<&mut Address, Malformed> {
-        let index = self.cursors[ADDRS].u64()?;
-        at_mut(&mut self.dictionaries.addrs, index)
+        let index = self.cursors[ADDRS].usize()?;
+        self.dictionaries.addrs.get_mut(index).ok_or(Malformed::Reference)
     }
 
     #[inline]
     fn block(&mut self) -> Result<Address, Malformed> {
-        let sizes = match self.cursors[SIZES].u64()? {
+        let sizes = match self.cursors[SIZES].usize()? {
             0 => None,
             above => Some(*at(&self.dictionaries.sizes, above - 1)?),
         };
@@ -143,7 +143,7 @@ impl Columns<'_> {
     #[inline]
     fn place(&mut self, tag: u8) -> Result<(Stream, PoolId), Malformed> {
         if tag & NEW_PLACE != 0 {
-            let index = self.cursors[PLACES].u64()?;
+            let index = self.cursors[PLACES].usize()?;
             self.place = Some(*at(&self.dictionaries.places, index)?);
         }
         self.place.ok_or(Malformed::Reference)

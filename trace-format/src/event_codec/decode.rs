@@ -107,7 +107,7 @@ impl EventsDecoder {
         for &tag in &self.payload[self.tags.0..end] {
             let event = columns.event(tag)?;
             if tag & NEW_THREAD != 0 {
-                let index = columns.cursors[THREADS].u64()?;
+                let index = columns.cursors[THREADS].usize()?;
                 self.thread = Some(*at(&columns.dictionaries.threads, index)?);
             }
             let mut stack = StackId::NONE;

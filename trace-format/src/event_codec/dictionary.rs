@@ -102,11 +102,6 @@ impl Dictionaries {
 }
 
 /// The entry that an index names.
-pub(super) fn at<T>(values: &[T], index: u64) -> Result<&T, Malformed> {
-    usize::try_from(index).ok().and_then(|at| values.get(at)).ok_or(Malformed::Reference)
-}
-
-/// The same, to be changed.
-pub(super) fn at_mut<T>(values: &mut [T], index: u64) -> Result<&mut T, Malformed> {
-    usize::try_from(index).ok().and_then(|at| values.get_mut(at)).ok_or(Malformed::Reference)
+pub(super) fn at<T>(values: &[T], index: usize) -> Result<&T, Malformed> {
+    values.get(index).ok_or(Malformed::Reference)
 }
