@@ -260,17 +260,13 @@ impl Arena {
 
     /// Whether a block is live, and touches its neighbours, which link to it.
     pub(crate) fn is_linked(&self, id: BlockId) -> bool {
-        let block = &self[id];
-        let (begin, end) = (block.addr, block.end());
-        block.size_bytes > 0
-            && block
-                .prev
-                .map(|prev| &self[prev])
-                .is_none_or(|p| (p.next, p.end()) == (Some(id), begin))
-            && block
-                .next
-                .map(|next| &self[next])
-                .is_none_or(|n| (n.prev, n.addr) == (Some(id), end))
+        let Block { prev, next, size_bytes, .. } = self[id];
+        let touch = |front: BlockId, back: BlockId| {
+            let (one, other) = (&self[front], &self[back]);
+            (one.next, one.end(), other.prev) == (Some(back), other.addr, Some(front))
+        };
+        let is_neighbour = prev.is_none_or(|prev| touch(prev, id));
+        size_bytes > 0 && is_neighbour && next.is_none_or(|next| touch(id, next))
     }
 
     /// At most `max` slots from `slot` on, vacant ones included, and the slot behind them if there is one.

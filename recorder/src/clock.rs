@@ -62,10 +62,7 @@ impl Calibration {
     pub fn unix_ns(&self, ticks: u64) -> u64 {
         // Differences, so that doubles keep nanoseconds for months.
         let delta_ns = difference(ticks, self.start.ticks) * self.ns_per_tick;
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "fractions of a nanosecond are dropped"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "whole nanoseconds")]
         let delta_ns = delta_ns as i64;
         self.start.unix_ns.saturating_add_signed(delta_ns)
     }
