@@ -161,7 +161,8 @@ impl MachineFlags {
                 .and_then(|meta| meta.capacity_bytes.or(meta.total_bytes)),
         };
         let inferred_empty_cache = !self.no_empty_cache;
-        let follow = Follow { inferred_empty_cache, ..Follow::default() };
+        let trust_factor = tape.trust_factor;
+        let follow = Follow { inferred_empty_cache, trust_factor, ..Follow::default() };
         let is_capacity_recorded = self.capacity.is_none();
         let (tape, before) = (Arc::clone(tape), before.cloned());
         let started = start.map(|start| Started { start, cold: self.cold });

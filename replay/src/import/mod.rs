@@ -50,6 +50,8 @@ pub struct Import {
     pub config: Config,
     /// Facts that the file does not hold, how each was inferred and its effect, a sentence each.
     pub inferred: Vec<String>,
+    /// How many times the usual limits it may reach when it is replayed; 0 and 1 are the usual ones.
+    pub trust_factor: u64,
 }
 
 /// One device's part of a file.
@@ -185,7 +187,7 @@ pub fn import_bytes(
     };
     drop(bytes);
     let requests = read.map_err(|error| ImportError::Csv { path: path(), origin, error })?;
-    let placed = requests.place(origin).map_err(|error| ImportError::Place {
+    let placed = requests.place(origin, known.trust_factor).map_err(|error| ImportError::Place {
         path: path(),
         origin,
         error: Box::new(error),
@@ -247,6 +249,7 @@ pub fn import(snapshot: Snapshot, known: &Known) -> Result<Import, ImportError> 
         stacks,
         config,
         inferred: note.into_iter().chain(inferred).collect(),
+        trust_factor: known.trust_factor,
     };
     let mut devices: Vec<DeviceSnapshot> = traces
         .into_iter()

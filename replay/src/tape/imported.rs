@@ -33,6 +33,7 @@ impl Tape {
             left_out: 0,
         });
         let recovery = Recovery { finished: true, ..Recovery::default() };
-        Self { meta, devices: devices.collect(), stacks: import.stacks, recovery }
+        let (devices, trust_factor) = (devices.collect(), import.trust_factor);
+        Self { meta, devices, stacks: import.stacks, recovery, trust_factor }
     }
 }

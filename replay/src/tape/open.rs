@@ -122,7 +122,8 @@ impl Tape {
         if is_ring(start) {
             // The content is bounded by the ring's own size.
             let tape = tape_of_ring(path)?;
-            return Ok(Some(Self::read_trusted(tape.as_slice(), name, u64::MAX)?));
+            let tape = Self::read_trusted(tape.as_slice(), name, u64::MAX)?;
+            return Ok(Some(Self { trust_factor, ..tape }));
         }
         if start.is_empty() {
             return Err(OpenError::Empty { path: name });
