@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<std::process::ExitCode> {
     let mut folders: BTreeMap<String, Lines> = BTreeMap::new();
     for path in files(folder.path())? {
         let name = path.strip_prefix(folder.path())?;
-        if let Some(lines) = count(name, &fs::read_to_string(&path)?) {
+        if let Some(lines) = count(name, &String::from_utf8_lossy(&fs::read(&path)?)) {
             let top = name.components().next().context("a file has a name")?;
             *folders.entry(top.as_os_str().to_string_lossy().into_owned()).or_default() += lines;
         }
