@@ -187,11 +187,9 @@ pub fn import_bytes(
     };
     drop(bytes);
     let requests = read.map_err(|error| ImportError::Csv { path: path(), origin, error })?;
-    let placed = requests.place(origin, known.trust_factor).map_err(|error| ImportError::Place {
-        path: path(),
-        origin,
-        error: Box::new(error),
-    })?;
+    let placed = requests
+        .place(origin, known.trust_factor)
+        .map_err(|error| ImportError::Place { path: path(), origin, error: Box::new(error) })?;
     placed.checked()
 }
 
