@@ -28,7 +28,7 @@ use trace_format::{BlockStatus, Event};
 
 use crate::driver::{DriveError, Follow};
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, Probe, UNLIMITED_CAPACITY_BYTES, probe};
+use crate::run::{DeviceTape, Options, Probe, probe};
 use crate::strategy::Choice;
 pub use gpu_names::{find as find_gpu, other_size as other_size_of_gpu, suggest as suggest_gpus};
 pub use gpus::{CONTEXT_BYTES, GPUS, Gpu};
@@ -44,7 +44,7 @@ pub const PAGE_BYTES: u64 = SimConfig::GRANULARITY_BYTES;
 const STEPS_ABOVE_PEAK: u64 = 16;
 
 /// No device is larger: a run that needs more, for its memory fraction is next to nothing, fits nowhere.
-const LARGEST_PAGES: u64 = UNLIMITED_CAPACITY_BYTES / PAGE_BYTES;
+const LARGEST_PAGES: u64 = SimConfig::UNLIMITED_CAPACITY_BYTES / PAGE_BYTES;
 
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,6 @@ use trace_format::{Addr, BaseState, DeviceId, Event, PoolId, Record, StackId, St
 
 use super::{DeviceImport, Import, Origin};
 use crate::driver::{DriveError, Driver, Follow};
-use crate::run::UNLIMITED_CAPACITY_BYTES;
 use crate::snapshot::Stacks;
 use crate::timeline::Timeline;
 
@@ -82,7 +81,7 @@ fn place(
     let sim = SimDevice::new(SimConfig {
         device,
         length_bytes: ADDRESS_SPACE_BYTES,
-        ..SimConfig::with_capacity(UNLIMITED_CAPACITY_BYTES)
+        ..SimConfig::with_capacity(SimConfig::UNLIMITED_CAPACITY_BYTES)
     });
     let base = BaseState::default();
     let timeline = Timeline::default();
