@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use events::Addr;
 
 use crate::arena::{Arena, BlockId};
+use crate::cast;
 
 /// The block of every address handed out and not given back.
 #[derive(Clone, Debug)]
@@ -80,6 +81,7 @@ impl AddressTable {
             }
         }
         self.ids[gap] = None;
+        debug_assert!(self.find(arena, addr).is_none(), "an address is in the table once");
         Some(id)
     }
 
@@ -100,7 +102,7 @@ impl AddressTable {
     #[inline]
     fn home(&self, addr: Addr) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        ((addr.0 >> 9).wrapping_mul(GOLDEN) >> self.shift) as usize
+        cast::index((addr.0 >> 9).wrapping_mul(GOLDEN) >> self.shift)
     }
 
     #[inline]

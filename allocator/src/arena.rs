@@ -159,7 +159,7 @@ impl Arena {
     #[inline]
     pub(crate) fn remove(&mut self, id: BlockId) {
         let block = &mut self[id];
-        assert!(block.size_bytes > 0, "a block is removed once");
+        assert!(block.size_bytes > 0 && !block.is_split(), "a block is removed once, and whole");
         block.size_bytes = 0;
         self.vacant.push(id);
     }
@@ -213,6 +213,7 @@ impl Arena {
         if let Some(prev) = prev {
             self[prev].next = Some(front);
         }
+        debug_assert!(self.is_linked(front) && self.is_linked(id), "a split leaves neighbours");
         front
     }
 
@@ -232,6 +233,7 @@ impl Arena {
         }
         slots[back.index()].size_bytes = 0;
         self.vacant.push(back);
+        debug_assert!(self.is_linked(front), "a join leaves neighbours");
     }
 
     /// Makes `front` a part of `back`, the block behind it.
@@ -253,6 +255,22 @@ impl Arena {
         }
         slots[front.index()].size_bytes = 0;
         self.vacant.push(front);
+        debug_assert!(self.is_linked(back), "a join leaves neighbours");
+    }
+
+    /// Whether a block is live, and touches its neighbours, which link to it.
+    pub(crate) fn is_linked(&self, id: BlockId) -> bool {
+        let block = &self[id];
+        let (begin, end) = (block.addr, block.end());
+        block.size_bytes > 0
+            && block
+                .prev
+                .map(|prev| &self[prev])
+                .is_none_or(|p| (p.next, p.end()) == (Some(id), begin))
+            && block
+                .next
+                .map(|next| &self[next])
+                .is_none_or(|n| (n.prev, n.addr) == (Some(id), end))
     }
 
     /// At most `max` slots from `slot` on, vacant ones included, and the slot behind them if there is one.
@@ -264,8 +282,8 @@ impl Arena {
 
     /// The live blocks, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (BlockId, &Block)> {
-        let all = self.slots.iter().enumerate().filter(|(_, block)| block.size_bytes > 0);
-        all.filter_map(|(at, block)| Some((BlockId(NonZeroU32::new(at as u32)?), block)))
+        let all = (0..).zip(&self.slots).filter(|(_, block)| block.size_bytes > 0);
+        all.filter_map(|(at, block)| Some((BlockId(NonZeroU32::new(at)?), block)))
     }
 }
 

@@ -45,7 +45,7 @@ impl Blocks {
 
     /// Searches of its pool since a block became free.
     pub(crate) fn age(&self, id: BlockId) -> u32 {
-        let search_count = self.lists[self.pool_of(id)].search_count as u32;
+        let search_count = self.lists[self.pool_of(id)].search_count;
         search_count.wrapping_sub(self[id].search_count_at_free)
     }
 
@@ -53,7 +53,8 @@ impl Blocks {
     pub(crate) fn put_free(&mut self, id: BlockId) {
         let pool = self.pool_of(id);
         let block = &mut self.arena[id];
-        block.search_count_at_free = self.lists[pool].search_count as u32;
+        assert!(block.is_idle() && block.mapped, "a free block is idle and mapped");
+        block.search_count_at_free = self.lists[pool].search_count;
         self.lists[block.list].insert(&self.arena, id);
     }
 
@@ -65,6 +66,7 @@ impl Blocks {
     /// Enters an unmapped block into its list.
     pub(crate) fn put_unmapped(&mut self, id: BlockId) {
         let block = &self.arena[id];
+        assert!(block.is_idle() && !block.mapped, "an unmapped block is idle");
         self.lists[block.list].insert_unmapped(block.addr, id);
     }
 
@@ -91,6 +93,7 @@ impl Blocks {
         } else {
             self.arena.join(id, neighbour);
         }
+        assert!(self.arena.is_linked(id), "a merged block touches its neighbours");
     }
 }
 

@@ -3,6 +3,7 @@
 //! No CUDA, no clock, no environment, no thread, no file, and no lock: a seed reproduces every run.
 #![no_std]
 #![forbid(unsafe_code)]
+#![deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 extern crate alloc;
 #[cfg(test)]
@@ -12,6 +13,7 @@ extern crate std;
 mod address_table;
 mod arena;
 mod blocks;
+mod cast;
 mod expandable;
 mod free_list;
 pub mod heap;

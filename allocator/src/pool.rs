@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 
 use events::{Addr, PoolId};
 
+use crate::cast;
 use crate::free_list::FreeLists;
 use crate::ordered_set::OrderedSet;
 use device::DeviceError;
@@ -17,12 +18,12 @@ pub(crate) struct PoolIndex(pub(crate) u32);
 
 impl PoolIndex {
     /// The pool that serves blocks of this kind, of the default pool or of a private one.
-    pub(crate) const fn new(private: Option<usize>, is_small: bool) -> Self {
+    pub(crate) const fn new(private: Option<u32>, is_small: bool) -> Self {
         let pair = match private {
             None => 0,
             Some(slot) => slot + 1,
         };
-        Self(2 * pair as u32 + !is_small as u32)
+        Self(2 * pair + !is_small as u32)
     }
 
     /// Whether this is a small pool.
@@ -31,13 +32,13 @@ impl PoolIndex {
     }
 
     /// The small and the large pool of a private one.
-    pub(crate) fn both_of(slot: usize) -> impl Iterator<Item = Self> {
+    pub(crate) fn both_of(slot: u32) -> impl Iterator<Item = Self> {
         [true, false].into_iter().map(move |is_small| Self::new(Some(slot), is_small))
     }
 
     /// Which private pool, if any.
-    pub(crate) const fn private(self) -> Option<usize> {
-        (self.0 as usize / 2).checked_sub(1)
+    pub(crate) const fn private(self) -> Option<u32> {
+        (self.0 / 2).checked_sub(1)
     }
 }
 
@@ -68,11 +69,11 @@ pub(crate) struct PrivatePool {
 pub(crate) struct Pools {
     private: Vec<Option<PrivatePool>>,
     /// The slot of each private pool.
-    slots: BTreeMap<PoolId, usize>,
+    slots: BTreeMap<PoolId, u32>,
     /// Slots without a pool: the first is used next.
-    vacant_slots: BTreeSet<usize>,
+    vacant_slots: BTreeSet<u32>,
     /// Slots of private pools without users, in the order in which they lost the last one.
-    pub(crate) freeable: OrderedSet<usize>,
+    pub(crate) freeable: OrderedSet<u32>,
     /// Pools that may serve others before out of memory.
     pub(crate) use_on_oom: OrderedSet<PoolId>,
     /// Pools that never split a segment.
@@ -81,16 +82,16 @@ pub(crate) struct Pools {
 
 impl Pools {
     /// The slot of a private pool.
-    pub(crate) fn find(&self, id: PoolId) -> Option<usize> {
+    pub(crate) fn find(&self, id: PoolId) -> Option<u32> {
         self.slots.get(&id).copied()
     }
 
-    pub(crate) fn get(&self, slot: usize) -> &PrivatePool {
-        self.private[slot].as_ref().expect("a slot in use")
+    pub(crate) fn get(&self, slot: u32) -> &PrivatePool {
+        self.private[slot as usize].as_ref().expect("a slot in use")
     }
 
-    pub(crate) fn get_mut(&mut self, slot: usize) -> &mut PrivatePool {
-        self.private[slot].as_mut().expect("a slot in use")
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut PrivatePool {
+        self.private[slot as usize].as_mut().expect("a slot in use")
     }
 
     /// Every private pool.
@@ -104,23 +105,23 @@ impl Pools {
         id: PoolId,
         source: Option<Arc<dyn SegmentSource>>,
         lists: &mut FreeLists,
-    ) -> usize {
+    ) -> u32 {
         let pool = Some(PrivatePool { id, use_count: 1, segment_count: 0, source });
         let slot = self.vacant_slots.pop_first().unwrap_or_else(|| {
             self.private.push(None);
             lists.add_private_pool();
-            self.private.len() - 1
+            cast::id(self.private.len() - 1)
         });
-        self.private[slot] = pool;
+        self.private[slot as usize] = pool;
         self.slots.insert(id, slot);
         slot
     }
 
     /// Ends a freeable private pool that holds nothing.
-    pub(crate) fn remove(&mut self, slot: usize) {
+    pub(crate) fn remove(&mut self, slot: u32) {
         assert_eq!(self.get(slot).segment_count, 0, "a pool ends empty");
         let id = self.get(slot).id;
-        self.private[slot] = None;
+        self.private[slot as usize] = None;
         self.slots.remove(&id);
         self.vacant_slots.insert(slot);
         self.freeable.remove(slot);

@@ -71,7 +71,7 @@ macro_rules! functions {
                     })?,)*
                     $($optional: Optional {
                         name: $optional_name,
-                        // SAFETY: as above.
+                        // SAFETY: the type is that of cuda.h here too, the enum again an integer.
                         function: unsafe { symbol(library, $optional_name) },
                     },)*
                 })
@@ -222,7 +222,7 @@ fn library() -> Result<&'static Library, DeviceError> {
                 .to_owned(),
         });
     }
-    // SAFETY: as above; the library is there, so cudarc does not panic.
+    // SAFETY: the driver is loaded already, so no initialiser runs; it is there, so cudarc does not panic.
     Ok(unsafe { sys::culib() })
 }
 

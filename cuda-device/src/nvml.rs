@@ -53,9 +53,9 @@ impl Nvml {
         let library = unsafe { Library::new("libnvidia-ml.so.1") }.ok()?;
         // SAFETY: the type is the symbol's in nvml.h, with the enum it answers as an integer.
         let init = unsafe { symbol::<unsafe extern "C" fn() -> Code>(&library, "nvmlInit_v2") }?;
-        // SAFETY: as above.
+        // SAFETY: the field has the symbol's type in nvml.h, with the enum it answers as an integer.
         let by_pci = unsafe { symbol(&library, "nvmlDeviceGetHandleByPciBusId_v2") }?;
-        // SAFETY: as above.
+        // SAFETY: this field too has the symbol's type in nvml.h, with the enum it answers as an integer.
         let running = unsafe { symbol(&library, "nvmlDeviceGetComputeRunningProcesses") }?;
         // SAFETY: NVML counts how often it is initialised; it stays so until the process ends.
         let code = unsafe { init() };

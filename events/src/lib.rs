@@ -2,6 +2,7 @@
 //! [`State`], which follows a device's memory through its events, forwards and backwards. No file, no thread, no clock.
 #![no_std]
 #![forbid(unsafe_code)]
+#![deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 extern crate alloc;
 #[cfg(test)]

@@ -76,6 +76,6 @@ impl Recorder for Memory {
             self.strings.push(text.to_owned());
             self.strings.len() - 1
         });
-        StringId(id as u32)
+        StringId(u32::try_from(id).expect("fewer than 2^32 strings"))
     }
 }

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_streams_used_serves_all_of_them_when_all_have_passed_and_none_before() {
+    fn memory_of_several_streams_serves_each_of_them_once_all_have_passed() {
         // Freed on stream 1 at 10 ms; another stream was done with it at `done_ms`.
         let reserved = |text: &str, done_ms: u64, asked_ms: u64, stream: u64| {
             let (mut pool, mut memory) = begin(text);

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_begun_says_what_to_change() {
+    fn impossible_settings_are_refused_with_a_remedy() {
         let device = SimDevice::new(SimConfig::with_capacity(8 * MIB));
         let settings = read("rmm-arena", "arena_size:9MiB").unwrap();
         let error =

@@ -36,7 +36,7 @@ pub unsafe extern "C" fn vramtape_lab_ask(
     count: usize,
     threads: usize,
 ) -> *mut Question {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for `count` terminated strings.
     let arguments = unsafe { read(arguments, count) };
     match catch_unwind(|| Asked::start(arguments, threads)) {
         Ok(Ok(asked)) => Box::into_raw(Box::new(Question { asked, reply: CString::default() })),
@@ -57,13 +57,13 @@ pub unsafe extern "C" fn vramtape_lab_wait(
     done: *mut u64,
     total: *mut u64,
 ) -> c_int {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for a question of ours that is not closed; only `reply` and `close` change it.
     let question = unsafe { &*question };
     let is_finished = question.asked.wait(Duration::from_millis(milliseconds.into()));
     let seen = question.asked.progress();
-    // SAFETY: the caller gives room for it.
+    // SAFETY: the caller gives room for one number.
     unsafe { done.write(seen.0) };
-    // SAFETY: as above.
+    // SAFETY: the caller gives room for one number here too.
     unsafe { total.write(seen.1) };
     c_int::from(is_finished)
 }
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn vramtape_lab_wait(
 /// `question` is from `vramtape_lab_ask`, finished and not closed, and no other thread uses it meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_lab_reply(question: *mut Question) -> *const c_char {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for a question of ours that is not closed, and that no other thread uses.
     let question = unsafe { &mut *question };
     // JSON holds no NUL.
     question.reply = CString::new(question.asked.reply()).unwrap_or_default();
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn vramtape_lab_reply(question: *mut Question) -> *const c
 /// `question` is from `vramtape_lab_ask` and not closed before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_lab_close(question: *mut Question) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches that `vramtape_lab_ask` made this box, and for its last use.
     let question = unsafe { Box::from_raw(question) };
     question.asked.give_up();
 }
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn vramtape_lab_command(
     arguments: *const *const c_char,
     count: usize,
 ) -> c_int {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for `count` terminated strings.
     let arguments = unsafe { read(arguments, count) };
     catch_unwind(|| cli::run(arguments)).map_or(101, c_int::from) // As a Rust program that panicked.
 }
@@ -114,9 +114,9 @@ pub unsafe extern "C" fn vramtape_lab_command(
 /// `arguments` points to `count` terminated strings.
 unsafe fn read(arguments: *const *const c_char, count: usize) -> Vec<OsString> {
     let one = |at| {
-        // SAFETY: the caller vouches for `count` pointers.
+        // SAFETY: the caller vouches for `count` pointers, and `at` is below that.
         let argument = unsafe { arguments.add(at) };
-        // SAFETY: as above.
+        // SAFETY: one of these pointers is there.
         let argument = unsafe { argument.read() };
         // SAFETY: the caller vouches for a terminated string.
         let argument = unsafe { CStr::from_ptr(argument) };

@@ -61,20 +61,29 @@ impl Calibration {
     /// Unix time in nanoseconds at `ticks`.
     pub fn unix_ns(&self, ticks: u64) -> u64 {
         // Differences, so that doubles keep nanoseconds for months.
-        let delta_ns = ticks.wrapping_sub(self.start.ticks) as i64 as f64 * self.ns_per_tick;
-        self.start.unix_ns.saturating_add_signed(delta_ns as i64)
+        let delta_ns = difference(ticks, self.start.ticks) * self.ns_per_tick;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "fractions of a nanosecond are dropped"
+        )]
+        let delta_ns = delta_ns as i64;
+        self.start.unix_ns.saturating_add_signed(delta_ns)
     }
 
     /// The line through the start and `now`: the longer the base, the better the slope. Unchanged where the slope
     /// cannot be right.
     #[must_use]
     pub fn refined(&self, now: Moment) -> Self {
-        let ticks = now.ticks.wrapping_sub(self.start.ticks) as i64 as f64;
-        let ns = now.unix_ns.wrapping_sub(self.start.unix_ns) as i64 as f64;
-        let slope = ns / ticks;
+        let ns = difference(now.unix_ns, self.start.unix_ns);
+        let slope = ns / difference(now.ticks, self.start.ticks);
         let is_plausible = (slope / self.ns_per_tick - 1.0).abs() < SLOPE_TOLERANCE;
         if is_plausible { Self { ns_per_tick: slope, ..*self } } else { *self }
     }
+}
+
+/// How much later one count is than another.
+fn difference(later: u64, earlier: u64) -> f64 {
+    later.wrapping_sub(earlier).cast_signed() as f64
 }
 
 /// The machine's clock: the time stamp counter where it is steady and Linux itself keeps time by it, else
@@ -116,7 +125,9 @@ impl Clock for SystemClock {
         static BOOT_UNIX_NS: OnceLock<u64> = OnceLock::new();
         let booted = BOOT_UNIX_NS.get_or_init(|| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            (since.as_nanos() as u64).saturating_sub(read_ns(ClockId::Boottime))
+            u64::try_from(since.as_nanos())
+                .unwrap_or(u64::MAX)
+                .saturating_sub(read_ns(ClockId::Boottime))
         });
         booted + read_ns(ClockId::Boottime)
     }
@@ -139,7 +150,8 @@ impl Clock for SystemClock {
 
 fn read_ns(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
-    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+    let (seconds, ns) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(ns)
 }
 
 /// Names what Linux keeps time by.

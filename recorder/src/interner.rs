@@ -11,6 +11,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::BuildHasher;
 use trace_format::{Frame, FrameId, StackId, StringId};
 
+use crate::cast;
+
 /// Stacks, callers' stacks included: 2^21 slots of the hash table, at most seven eighths of them full.
 pub(super) const STACKS_MAX: usize = 7 << 18;
 /// Frames.
@@ -126,7 +128,7 @@ impl Inner {
         self.string_bytes = bytes;
         let text: Arc<str> = Arc::from(text);
         self.strings.push(Arc::clone(&text));
-        let id = StringId(self.strings.len() as u32);
+        let id = StringId(cast::count_of(self.strings.len()));
         self.string_ids.insert(text, id);
         Some(id)
     }
@@ -138,7 +140,7 @@ impl Inner {
         if self.frames.len() == FRAMES_MAX {
             return None;
         }
-        let id = FrameId(self.frames.len() as u32);
+        let id = FrameId(cast::count_of(self.frames.len()));
         self.frames.push(frame);
         self.frame_ids.insert(frame, id);
         Some(id)
@@ -154,7 +156,7 @@ impl Inner {
         if stacks.len() == STACKS_MAX {
             return None;
         }
-        let id = StackId(stacks.len() as u32 + 1);
+        let id = StackId(cast::count_of(stacks.len()) + 1);
         stack_ids.insert_unique(hash(&node), id, |id| hash(&of(id)));
         stacks.push(node);
         Some(id)

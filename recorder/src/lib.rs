@@ -4,8 +4,10 @@
 //! [`StateView`].
 
 #![deny(unsafe_code)]
+#![deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 mod any;
+mod cast;
 mod clock;
 mod follow;
 mod interner;

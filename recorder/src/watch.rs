@@ -81,14 +81,14 @@ pub trait Watcher: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchId(pub u64);
 
-type Place = (Stream, PoolId);
+type StreamAndPool = (Stream, PoolId);
 
 /// A recorder and its watchers.
 pub struct Watched {
     pub(super) recorder: AnyRecorder,
     watchers: Vec<(WatchId, Box<dyn Watcher>)>,
     /// Where each block that is not free belongs: PyTorch names it in the entry of its free, our event does not.
-    places: HashMap<Addr, Place>,
+    places: HashMap<Addr, StreamAndPool>,
     /// Sizes of segments obtained since that no allocation has cut yet.
     whole: HashMap<Addr, u64>,
 }
@@ -104,7 +104,7 @@ impl fmt::Debug for Watched {
 }
 
 impl Watched {
-    pub(super) fn new(recorder: AnyRecorder, places: HashMap<Addr, Place>) -> Self {
+    pub(super) fn new(recorder: AnyRecorder, places: HashMap<Addr, StreamAndPool>) -> Self {
         Self { recorder, watchers: Vec::new(), places, whole: HashMap::new() }
     }
 
@@ -186,14 +186,14 @@ impl Watched {
                 entry(Action::Oom, Addr(device_free_bytes), size_bytes, (stream, pool))
             }
             Event::Snapshot { active_bytes } => {
-                entry(Action::Snapshot, Addr(0), active_bytes, Place::default())
+                entry(Action::Snapshot, Addr(0), active_bytes, StreamAndPool::default())
             }
             _ => return,
         };
         self.see(&seen);
     }
 
-    fn place(&mut self, addr: Addr, is_still_held: bool) -> Place {
+    fn place(&mut self, addr: Addr, is_still_held: bool) -> StreamAndPool {
         let place =
             if is_still_held { self.places.get(&addr).copied() } else { self.places.remove(&addr) };
         place.unwrap_or_default()

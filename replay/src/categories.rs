@@ -26,7 +26,7 @@ enum Life {
 
 /// Live memory of one category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct CategoryMemory {
     /// `parameter`, `gradient`, `optimizer_state`, or `other` for memory without a category.
     pub category: &'static str,
     /// Bytes of its blocks.
@@ -66,11 +66,11 @@ impl<'a> Categories<'a> {
     }
 
     /// The live bytes after the first `records` records, every category once; empty where the run has no categories.
-    pub fn held_after(&self, records: usize) -> Vec<Held> {
+    pub fn held_after(&self, records: usize) -> Vec<CategoryMemory> {
         if self.is_empty() {
             return Vec::new();
         }
-        let held = |category| Held { category, allocated_bytes: 0, requested_bytes: 0 };
+        let held = |category| CategoryMemory { category, allocated_bytes: 0, requested_bytes: 0 };
         let mut rows: Vec<_> = Category::ALL.into_iter().map(|it| held(it.name())).collect();
         rows.push(held("other"));
         for (life, (requested_bytes, size_bytes)) in

@@ -12,7 +12,7 @@ use settings::{Config, ConfigError};
 use sim_device::SimDevice;
 use trace_format::{Addr, BaseState, BlockStatus, Bound, Event, Record, TooMuch};
 
-use crate::strategy::{Native, Start, Strategy, Tally};
+use crate::strategy::{Native, ReplayTotals, Start, Strategy};
 use crate::timeline::Witness;
 
 /// Which inputs of the tape are followed besides allocations and frees.
@@ -206,8 +206,8 @@ impl<S: Strategy> Driver<S> {
     }
 
     /// The reserved bytes and device calls so far.
-    pub fn tally(&mut self) -> Tally {
-        self.strategy.tally()
+    pub fn totals(&mut self) -> ReplayTotals {
+        self.strategy.totals()
     }
 
     /// Bytes held from the device now.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::strategy::{Choice, Tally};
+use crate::strategy::{Choice, ReplayTotals};
 
 /// The outcome of one replay. The field names are those of `vramtape replay --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,32 +45,32 @@ impl Report {
     pub(crate) fn new(
         choice: &Choice,
         capacity_bytes: Option<u64>,
-        tally: &Tally,
+        totals: &ReplayTotals,
         peak_live_bytes: u64,
         elapsed_s: f64,
     ) -> Self {
-        let peak_reserved_bytes = tally.peak_reserved_bytes;
+        let peak_reserved_bytes = totals.peak_reserved_bytes;
         let efficiency = if peak_reserved_bytes == 0 {
             1.0
         } else {
             peak_live_bytes as f64 / peak_reserved_bytes as f64
         };
-        let calls = tally.device_allocs + tally.device_frees;
+        let calls = totals.device_allocs + totals.device_frees;
         Self {
             strategy: choice.name().to_owned(),
             config: choice.text().to_owned(),
             capacity_bytes,
             peak_live_bytes,
-            peak_allocated_bytes: tally.peak_allocated_bytes,
+            peak_allocated_bytes: totals.peak_allocated_bytes,
             peak_reserved_bytes,
             efficiency,
-            device_allocs: tally.device_allocs,
-            device_frees: tally.device_frees,
-            driver_calls: tally.driver_calls,
-            driver_time_ns: tally.driver_time_ns,
-            num_alloc_retries: tally.retries,
-            num_ooms: tally.ooms,
-            events: (tally.allocs + tally.frees + calls) as u64,
+            device_allocs: totals.device_allocs,
+            device_frees: totals.device_frees,
+            driver_calls: totals.driver_calls,
+            driver_time_ns: totals.driver_time_ns,
+            num_alloc_retries: totals.retries,
+            num_ooms: totals.ooms,
+            events: (totals.allocs + totals.frees + calls) as u64,
             elapsed_s,
         }
     }

@@ -188,7 +188,7 @@ impl Probing<'_, '_> {
             driver.step(record, self.tape.text)?;
             if self.until_oom && driver.refusals() > refusals {
                 refusals = driver.refusals();
-                if driver.tally().ooms > 0 {
+                if driver.totals().ooms > 0 {
                     break;
                 }
             }
@@ -279,9 +279,9 @@ fn report<S: Strategy>(
     driver: &mut Driver<S>,
     started: Instant,
 ) -> Report {
-    let (tally, live_bytes) = (driver.tally(), driver.peak_live_bytes());
+    let (totals, live_bytes) = (driver.totals(), driver.peak_live_bytes());
     let elapsed_s = started.elapsed().as_secs_f64();
-    Report::new(choice, options.capacity_bytes, &tally, live_bytes, elapsed_s)
+    Report::new(choice, options.capacity_bytes, &totals, live_bytes, elapsed_s)
 }
 
 /// The device that the live allocator is replayed on: empty, with the capacity and addresses of the options.

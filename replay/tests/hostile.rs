@@ -64,9 +64,9 @@ const TOKENS: [&[u8]; 40] = [
 ];
 
 /// A generator that gives the same numbers everywhere (xorshift64).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -253,7 +253,7 @@ fn changed_files_are_refused_or_imported() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     let seed = if seconds.is_some() { now | 1 } else { 0x9e37_79b9_7f4a_7c15 };
     println!("seed {seed:#x}, {} files", files.len());
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
     let mut done = 0_u64;
     let mut slowest = Duration::ZERO;
@@ -263,11 +263,11 @@ fn changed_files_are_refused_or_imported() {
         }
         for at in 0..files.len() {
             let mut bytes = files[at].1.clone();
-            let other = dice.roll(files.len());
+            let other = rng.roll(files.len());
             if round > 0 {
-                dice.change(&mut bytes, &files[other].1);
+                rng.change(&mut bytes, &files[other].1);
             }
-            if dice.roll(20) == 0 {
+            if rng.roll(20) == 0 {
                 bytes = gzip(&bytes);
             }
             let start = Instant::now();

@@ -6,7 +6,7 @@ use common::builder::{MIB, Program, options, random_program, random_steps};
 use proptest::prelude::*;
 use replay::run::{DeviceTape, Options, run};
 use replay::tape::Tape;
-use replay::waste::{Moment, Waste, waste};
+use replay::waste::{Waste, WasteMoment, waste};
 use settings::Config;
 use trace_format::PoolId;
 
@@ -150,7 +150,7 @@ fn free_piece(stream: u64, pool: PoolId, blocker: bool) -> Program {
     program
 }
 
-fn peak_part(program: &Program, config: &str) -> Moment {
+fn peak_part(program: &Program, config: &str) -> WasteMoment {
     of(program, &options(config, None)).peak
 }
 

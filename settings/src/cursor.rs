@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Compat;
-use super::error::{ConfigError, Place, PyException, Warning};
+use super::error::{ConfigError, PyException, TextPosition, Warning};
 use super::number::{self, NoNumber, Prefix};
 use super::tokenizer::{Token, tokens};
 
@@ -17,7 +17,7 @@ const LAST_WARNING: usize = MAX_WARNINGS - 1;
 
 /// When a string is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(super) enum ParsePhase {
     /// From the environment, before anything else. C++'s own exceptions become Python's later and elsewhere than while
     /// the program runs, and not the same way in each PyTorch.
     Start(Compat),
@@ -31,15 +31,15 @@ pub(super) struct Cursor<'a> {
     variable: &'static str,
     text: &'a str,
     /// When it is read.
-    pub moment: Moment,
+    pub phase: ParsePhase,
     tokens: Vec<Token>,
     /// The warnings, in the order found.
     pub warnings: Vec<Warning>,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(variable: &'static str, text: &'a str, moment: Moment) -> Self {
-        Self { variable, text, moment, tokens: tokens(text), warnings: Vec::new() }
+    pub(super) fn new(variable: &'static str, text: &'a str, phase: ParsePhase) -> Self {
+        Self { variable, text, phase, tokens: tokens(text), warnings: Vec::new() }
     }
 
     /// Number of tokens.
@@ -184,25 +184,27 @@ impl<'a> Cursor<'a> {
             }
             Err(NoNumber::NotANumber) => {
                 let message = format!("{function}: {text:?} is not {kind}");
-                let exception = match self.moment {
-                    Moment::Start(_) => PyException::RuntimeError,
-                    Moment::Running => PyException::ValueError,
+                let exception = match self.phase {
+                    ParsePhase::Start(_) => PyException::RuntimeError,
+                    ParsePhase::Running => PyException::ValueError,
                 };
                 Err(self.error(i, exception, message, format!("write {kind} here")))
             }
             Err(NoNumber::OutOfRange) => {
                 let message = format!("{function}: {text:?} does not fit");
-                let exception = match self.moment {
-                    Moment::Start(Compat::V2_11) => PyException::RuntimeError,
-                    Moment::Start(Compat::V2_15) | Moment::Running => PyException::IndexError,
+                let exception = match self.phase {
+                    ParsePhase::Start(Compat::V2_11) => PyException::RuntimeError,
+                    ParsePhase::Start(Compat::V2_15) | ParsePhase::Running => {
+                        PyException::IndexError
+                    }
                 };
                 Err(self.error(i, exception, message, format!("write {kind} of a usual size")))
             }
         }
     }
 
-    fn place(&self, i: usize) -> Place {
+    fn place(&self, i: usize) -> TextPosition {
         let at = self.tokens.get(i).map_or_else(|| self.text.chars().count(), |token| token.at);
-        Place { variable: self.variable, text: self.text.to_owned(), at }
+        TextPosition { variable: self.variable, text: self.text.to_owned(), at }
     }
 }

@@ -5,7 +5,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 
-use super::error::{ConfigError, Place, PyException};
+use super::error::{ConfigError, PyException, TextPosition};
 
 const VARIABLE: &str = "VRAMTAPE_CONF";
 
@@ -104,8 +104,8 @@ pub(super) fn refuse(text: &str, at: usize, message: String, advice: String) -> 
 }
 
 /// Character `at` of the string.
-pub(super) fn place(text: &str, at: usize) -> Place {
-    Place { variable: VARIABLE, text: text.to_owned(), at }
+pub(super) fn place(text: &str, at: usize) -> TextPosition {
+    TextPosition { variable: VARIABLE, text: text.to_owned(), at }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::error::{ConfigError, Place, PyException, Warning};
+use super::error::{ConfigError, PyException, TextPosition, Warning};
 use super::{Compat, Config, Settings, Strategy};
 
 /// PyTorch's variables: the first that is set counts, also where it is empty.
@@ -63,7 +63,7 @@ impl Environment {
 
 /// A value other than 0 and 1 has no effect, as in PyTorch.
 fn no_switch(text: &str) -> Option<Warning> {
-    let place = Place { variable: SHARING, text: text.to_owned(), at: 0 };
+    let place = TextPosition { variable: SHARING, text: text.to_owned(), at: 0 };
     let message = "neither 0 nor 1, so memory is shared as if it were not set".to_owned();
     (!matches!(text, "0" | "1")).then_some(Warning { message, place })
 }
@@ -77,7 +77,7 @@ fn text_of(
         ConfigError {
             exception: PyException::ValueError,
             message: "the text is not UTF-8".to_owned(),
-            place: Place {
+            place: TextPosition {
                 variable: name,
                 at: text.chars().take_while(|c| *c != '\u{fffd}').count(),
                 text,

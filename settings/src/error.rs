@@ -28,7 +28,7 @@ impl PyException {
 
 /// Where in which string something was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TextPosition {
     /// The environment variable, or what else the string is.
     pub variable: &'static str,
     /// The whole string.
@@ -45,7 +45,7 @@ pub struct ConfigError {
     /// The fault; contains PyTorch's own wording where PyTorch refuses the same.
     pub message: String,
     /// Where.
-    pub place: Place,
+    pub place: TextPosition,
     /// The remedy.
     pub advice: String,
 }
@@ -57,10 +57,10 @@ pub struct Warning {
     /// The likely mistake and how it was read.
     pub message: String,
     /// Where.
-    pub place: Place,
+    pub place: TextPosition,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TextPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} character {} of {:?}", self.variable, self.at + 1, self.text)
     }

@@ -27,7 +27,7 @@ mod vramtape;
 
 pub use bytes::{nearest, parse_bytes, parse_bytes_with_unit};
 pub use environment::Environment;
-pub use error::{ConfigError, Place, PyException, Warning};
+pub use error::{ConfigError, PyException, TextPosition, Warning};
 pub use merge::merge;
 pub use pytorch::Parsed;
 pub use stacks::{StackMode, StackSettings};

@@ -3,7 +3,7 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 
-use super::cursor::Moment;
+use super::cursor::ParsePhase;
 use super::error::{ConfigError, PyException};
 use super::pytorch::Parser;
 
@@ -68,14 +68,14 @@ impl Parser<'_> {
     }
 
     pub(super) fn backend(&mut self, i: usize) -> Result<(), ConfigError> {
-        match (self.cursor.token(i)?, self.cursor.moment) {
+        match (self.cursor.token(i)?, self.cursor.phase) {
             ("native", _) => Ok(()),
-            ("cudaMallocAsync", Moment::Start(_)) => {
+            ("cudaMallocAsync", ParsePhase::Start(_)) => {
                 let message = "backend:cudaMallocAsync has no effect: vramtape is the allocator";
                 self.cursor.warn(i, message.to_owned());
                 Ok(())
             }
-            ("cudaMallocAsync", Moment::Running) => {
+            ("cudaMallocAsync", ParsePhase::Running) => {
                 let message = "Allocator backend parsed at runtime != allocator backend parsed at \
                                load time, \
                                cudaMallocAsync != native";

@@ -8,7 +8,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::cursor::{Cursor, Moment};
+use super::cursor::{Cursor, ParsePhase};
 use super::error::{ConfigError, Warning};
 use super::keys::{Key, Reader, advice_for_unknown};
 use super::{Compat, Config, ROUNDUP_INTERVALS, UNLIMITED, roundup};
@@ -39,7 +39,7 @@ impl Config {
         text: &str,
         variable: &'static str,
     ) -> Result<Parsed, ConfigError> {
-        self.parse_as(text, variable, Moment::Start(self.compat))
+        self.parse_as(text, variable, ParsePhase::Start(self.compat))
     }
 
     /// Reads `text` over these settings, as PyTorch does while it runs
@@ -52,14 +52,14 @@ impl Config {
     /// # Errors
     /// If that PyTorch refuses the text; has its exception and its message.
     pub fn reparse(&self, text: &str) -> Result<Parsed, ConfigError> {
-        self.parse_as(text, "allocator settings", Moment::Running)
+        self.parse_as(text, "allocator settings", ParsePhase::Running)
     }
 
     fn parse_as(
         &self,
         text: &str,
         variable: &'static str,
-        moment: Moment,
+        phase: ParsePhase,
     ) -> Result<Parsed, ConfigError> {
         let config = Self {
             max_split_size_bytes: UNLIMITED,
@@ -68,7 +68,7 @@ impl Config {
             text: text.to_owned(),
             ..self.clone()
         };
-        let mut parser = Parser { cursor: Cursor::new(variable, text, moment), config };
+        let mut parser = Parser { cursor: Cursor::new(variable, text, phase), config };
         parser.cursor.warn_of_closed_up_tokens();
         parser.large_segment_size()?;
         parser.read(Reader::Common)?;

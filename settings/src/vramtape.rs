@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_with_stacks_means_stacks_at_allocations() {
+    fn options_of_stacks_imply_stacks_at_allocations() {
         let read = settings("stacks_every:4KiB").stacks;
         assert_eq!((read.mode, read.every_bytes), (StackMode::Alloc, NonZero::new(4096)));
         let read = settings("stacks_every:1,stacks:all").stacks;

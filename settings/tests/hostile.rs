@@ -38,7 +38,7 @@ fn settings() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 0..24).prop_map(|parts| parts.concat())
 }
 
-fn check_place(place: &settings::Place, text: &str) {
+fn check_place(place: &settings::TextPosition, text: &str) {
     assert_eq!(place.text, text);
     assert!(place.at <= text.chars().count(), "{place}");
 }

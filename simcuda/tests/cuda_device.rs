@@ -184,7 +184,7 @@ const THREAD_LOCAL: c_uint = 1;
 
 fn end_capture(stream: *mut c_void, graph: *mut *mut c_void) {
     type Function = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> c_uint;
-    // SAFETY: as cuda.h declares it.
+    // SAFETY: `Function` is the type in cuda.h, with pointers for the stream and the graph.
     let function = unsafe { driver().get::<Function>(b"cuStreamEndCapture") };
     // SAFETY: the stream is open, and there is room for the graph.
     let code = unsafe { function.expect("the stand-in has the function")(stream, graph) };

@@ -2,14 +2,15 @@
 
 /// One line of a stack as it is found: an address that stands for its code, and a place in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct CodePosition {
     /// Python: the code object, which is kept alive. Native: the return address.
     pub(crate) code: usize,
-    /// Python: the offset of the instruction in bytes, or [`Place::LINE`] and the line. Native: [`Place::NATIVE`].
+    /// Python: the offset of the instruction in bytes, or [`LINE`](Self::LINE) and the line. Native:
+    /// [`NATIVE`](Self::NATIVE).
     pub(crate) at: u32,
 }
 
-impl Place {
+impl CodePosition {
     /// Marks a place that is a line and no offset.
     pub(crate) const LINE: u32 = 1 << 31;
     /// Of all native places.
@@ -34,7 +35,7 @@ impl Fingerprint {
 
     /// Adds the next place outwards.
     #[inline]
-    pub(crate) fn add(&mut self, place: Place) {
+    pub(crate) fn add(&mut self, place: CodePosition) {
         let product = u128::from(self.hash ^ place.code as u64)
             * u128::from(FACTOR ^ u64::from(place.at).rotate_left(17));
         self.hash = product as u64 ^ (product >> 64) as u64;
@@ -58,7 +59,7 @@ mod tests {
     fn of(places: &[(usize, u32)]) -> Fingerprint {
         let mut print = Fingerprint::EMPTY;
         for &(code, at) in places {
-            print.add(Place { code, at });
+            print.add(CodePosition { code, at });
         }
         print
     }

@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustc_hash::FxHashMap;
 use trace_format::{FrameId, StackId};
 
-use fingerprint::{Fingerprint, Place};
+use fingerprint::{CodePosition, Fingerprint};
 pub use gate::after_fork_child;
 use native::Native;
 use python::{PlaceText, Python, Thread};
@@ -55,7 +55,7 @@ pub struct Stacks {
     python: Option<Python>,
     native: Option<Native>,
     seen: Seen,
-    frames: Mutex<FxHashMap<Place, FrameId>>,
+    frames: Mutex<FxHashMap<CodePosition, FrameId>>,
     is_full: AtomicBool,
 }
 
@@ -165,15 +165,15 @@ impl Stacks {
     fn number(
         &self,
         python: Option<&Python>,
-        places: &[Place],
+        places: &[CodePosition],
         names: &impl Names,
     ) -> Option<StackId> {
-        let unknown: Vec<Place> = {
+        let unknown: Vec<CodePosition> = {
             let frames = self.frames();
             places.iter().filter(|place| !frames.contains_key(place)).copied().collect()
         };
         let (native, interpreted): (Vec<_>, Vec<_>) =
-            unknown.into_iter().partition(|place| place.at == Place::NATIVE);
+            unknown.into_iter().partition(|place| place.at == CodePosition::NATIVE);
         for place in native {
             // A frame that has no number is left out of the stack.
             if let Some(text) = Native::resolve(place) {
@@ -195,7 +195,7 @@ impl Stacks {
         frames.iter().rev().try_fold(StackId::NONE, |caller, frame| names.stack(caller, *frame))
     }
 
-    fn name(&self, place: Place, text: &PlaceText, names: &impl Names) -> Option<()> {
+    fn name(&self, place: CodePosition, text: &PlaceText, names: &impl Names) -> Option<()> {
         let id = names.frame(&text.name, &text.filename, text.line)?;
         self.frames().insert(place, id);
         Some(())
@@ -203,11 +203,11 @@ impl Stacks {
 
     /// Bytes that the tables here take.
     pub fn size_bytes(&self) -> usize {
-        let frames = self.frames().capacity() * (size_of::<(Place, FrameId)>() + 1);
+        let frames = self.frames().capacity() * (size_of::<(CodePosition, FrameId)>() + 1);
         self.seen.size_bytes() + frames
     }
 
-    fn frames(&self) -> MutexGuard<'_, FxHashMap<Place, FrameId>> {
+    fn frames(&self) -> MutexGuard<'_, FxHashMap<CodePosition, FrameId>> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::ptr;
 
-use crate::fingerprint::Place;
+use crate::fingerprint::CodePosition;
 use crate::python::PlaceText;
 
 /// As many frames as are walked; a recursion that is deeper keeps its innermost.
@@ -51,7 +51,7 @@ impl Native {
     }
 
     /// Hands out the frames inside the innermost Python frame (without Python: all), the innermost first.
-    pub(crate) fn walk(&self, take: impl FnMut(Place)) {
+    pub(crate) fn walk(&self, take: impl FnMut(CodePosition)) {
         let mut walk = Walk { native: self, left: DEPTH_MAX, take };
         let callback = callback(&walk);
         // SAFETY: the unwinder calls the function that fits the argument, and only before it returns.
@@ -60,7 +60,7 @@ impl Native {
 
     /// The function that a return address lies in, and where that is in its file, as `addr2line` takes it; `None` for
     /// the bridge to PyTorch, which is ours too.
-    pub(crate) fn resolve(place: Place) -> Option<PlaceText> {
+    pub(crate) fn resolve(place: CodePosition) -> Option<PlaceText> {
         // The call is before the address it returns to.
         let address = place.code - 1;
         let found = object_of(address);
@@ -86,8 +86,10 @@ fn is_bridge(file: &str) -> bool {
 }
 
 /// The function that calls `walk.take`.
-fn callback<F: FnMut(Place)>(_: &Walk<F>) -> extern "C" fn(*mut Context, *mut c_void) -> c_int {
-    extern "C" fn each<F: FnMut(Place)>(context: *mut Context, walk: *mut c_void) -> c_int {
+fn callback<F: FnMut(CodePosition)>(
+    _: &Walk<F>,
+) -> extern "C" fn(*mut Context, *mut c_void) -> c_int {
+    extern "C" fn each<F: FnMut(CodePosition)>(context: *mut Context, walk: *mut c_void) -> c_int {
         // SAFETY: it is what `Native::walk` passed, whose type chose this function; nothing else uses it meanwhile.
         let Walk { native, left, take } = unsafe { &mut *walk.cast::<Walk<F>>() };
         // SAFETY: the unwinder's context of this frame, which is valid until this function returns.
@@ -102,7 +104,7 @@ fn callback<F: FnMut(Place)>(_: &Walk<F>) -> extern "C" fn(*mut Context, *mut c_
                 return STOP;
             }
             *left -= 1;
-            take(Place { code, at: Place::NATIVE });
+            take(CodePosition { code, at: CodePosition::NATIVE });
         }
         GO_ON
     }

@@ -126,16 +126,16 @@ fn put(table: &[Slot], hash: u64, check_and_id: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::Place;
+    use crate::fingerprint::CodePosition;
 
     fn print(n: usize) -> Fingerprint {
         let mut print = Fingerprint::EMPTY;
-        print.add(Place { code: n, at: 0 });
+        print.add(CodePosition { code: n, at: 0 });
         print
     }
 
     #[test]
-    fn what_was_added_is_found_through_growth() {
+    fn entries_are_found_after_growth() {
         let seen = Seen::new();
         for n in 0..100_000 {
             assert_eq!(seen.get(print(n)), None);

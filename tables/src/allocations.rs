@@ -12,20 +12,20 @@ use crate::{Format, Source, TableError, Written};
 
 /// When something happened.
 #[derive(Clone, Copy)]
-struct Moment {
+struct RecordTime {
     record: i64,
     time_ns: u64,
 }
 
 /// Before the run's first record, at an unknown time.
-const BEFORE: Moment = Moment { record: -1, time_ns: 0 };
+const BEFORE: RecordTime = RecordTime { record: -1, time_ns: 0 };
 
 #[derive(Clone, Copy)]
 struct Allocation {
     device: u16,
-    begin: Moment,
-    free: Option<Moment>,
-    completed: Option<Moment>,
+    begin: RecordTime,
+    free: Option<RecordTime>,
+    completed: Option<RecordTime>,
     addr: Addr,
     requested_bytes: u64,
     size_bytes: u64,
@@ -36,11 +36,11 @@ struct Allocation {
     category: Option<Category>,
 }
 
-fn record(moment: Option<Moment>) -> Option<i64> {
+fn record(moment: Option<RecordTime>) -> Option<i64> {
     moment.map(|moment| moment.record)
 }
 
-fn time_ns(moment: Option<Moment>) -> Option<u64> {
+fn time_ns(moment: Option<RecordTime>) -> Option<u64> {
     moment.map(|moment| moment.time_ns).filter(|ns| *ns > 0)
 }
 
@@ -115,7 +115,7 @@ fn step(
     at: u64,
     read: &Record,
 ) -> Result<Option<Allocation>, TableError> {
-    let moment = Moment { record: at.cast_signed(), time_ns: read.time_ns };
+    let moment = RecordTime { record: at.cast_signed(), time_ns: read.time_ns };
     let unknown = |addr: Addr| TableError::Contradiction {
         device: device.id,
         record: at,

@@ -48,7 +48,7 @@ impl Index {
             return Ok(None);
         }
         let mut ending = [0; ENDING_BYTES];
-        tape.seek(SeekFrom::End(-(ENDING_BYTES as i64)))?;
+        tape.seek(SeekFrom::Start(length_bytes - ENDING_BYTES as u64))?;
         tape.read_exact(&mut ending)?;
         let Some(offset_bytes) = offset_in(ending) else { return Ok(None) };
         if offset_bytes > length_bytes - CHUNK_HEADER_BYTES as u64 {

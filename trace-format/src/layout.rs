@@ -25,6 +25,11 @@ pub(crate) const TABLES_MAX_BYTES: usize = 1 << 30;
 /// Most records of an events chunk. Bounds what a reader holds.
 pub(crate) const RECORDS_MAX: u32 = 1 << 20;
 
+/// A number of entries, chunks or bytes as the format has it; the limits above keep it below 2^32.
+pub(crate) fn count_of(len: usize) -> u32 {
+    u32::try_from(len).expect("the limits of the format keep counts below 2^32")
+}
+
 /// The content of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkKind {
@@ -142,7 +147,7 @@ impl ChunkHeader {
             payload_crc: u32_at(bytes, 24),
         };
         let payload_max_bytes = match header.kind {
-            ChunkKind::Meta => JSON_MAX_BYTES as u32,
+            ChunkKind::Meta => count_of(JSON_MAX_BYTES),
             _ => PAYLOAD_MAX_BYTES,
         };
         let fits = header.stored_bytes.max(header.unpacked_bytes) <= payload_max_bytes

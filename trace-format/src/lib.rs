@@ -36,6 +36,7 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 mod base_codec;
 mod bounds;

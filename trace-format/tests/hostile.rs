@@ -40,9 +40,9 @@ fn payloads(tape: &[u8]) -> Vec<(u32, Vec<u8>)> {
 }
 
 /// A generator that gives the same numbers everywhere (xorshift64).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -72,12 +72,12 @@ impl Dice {
 fn changed_payloads_behind_right_checksums_are_refused_or_read() {
     let golden = golden();
     for (seed, (items, payload)) in (1..).zip(payloads(&golden)) {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed));
+        let mut rng = Rng(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed));
         for round in 0..ROUNDS {
             let mut bytes = (items as u16).to_le_bytes().to_vec();
             bytes.extend(&payload);
             if round > 0 {
-                dice.change(&mut bytes);
+                rng.change(&mut bytes);
             }
             exercise(&bytes);
         }
@@ -87,10 +87,10 @@ fn changed_payloads_behind_right_checksums_are_refused_or_read() {
 #[test]
 fn changed_tapes_are_refused_or_read() {
     let golden = golden();
-    let mut dice = Dice(0x0123_4567_89ab_cdef);
+    let mut rng = Rng(0x0123_4567_89ab_cdef);
     for _ in 0..ROUNDS {
         let mut bytes = golden.clone();
-        dice.change(&mut bytes);
+        rng.change(&mut bytes);
         read(&bytes);
     }
 }

@@ -15,6 +15,7 @@ use core::num::NonZeroU32;
 
 use events::{Addr, DeviceId, Stream};
 
+use crate::cast;
 use crate::free_list::FreeListId;
 use device::{Device, DeviceError, HandleType, PhysicalHandle, ShareableHandle};
 pub(crate) use ranges::Ranges;
@@ -89,7 +90,7 @@ impl Range {
     ) -> Result<Self, DeviceError> {
         let size_bytes = Self::reach_bytes(page_bytes, device_total_bytes);
         let addr = device.reserve(size_bytes)?;
-        let page_count = (size_bytes / page_bytes) as usize;
+        let page_count = cast::index(size_bytes / page_bytes);
         let (pages, shared) = (Vec::new(), Vec::new());
         Ok(Self {
             addr,
@@ -287,11 +288,11 @@ impl Range {
     }
 
     fn page_at_or_before(&self, addr: Addr) -> usize {
-        ((addr.0 - self.addr.0) / self.page_bytes) as usize
+        cast::index((addr.0 - self.addr.0) / self.page_bytes)
     }
 
     fn page_at_or_after(&self, addr: Addr) -> usize {
-        (addr.0 - self.addr.0).div_ceil(self.page_bytes) as usize
+        cast::index((addr.0 - self.addr.0).div_ceil(self.page_bytes))
     }
 
     fn span(&self, begin: usize, end: usize) -> Span {

@@ -3,13 +3,14 @@
 use alloc::vec::Vec;
 
 use crate::arena::{Arena, BlockId};
+use crate::cast;
 
 /// Steps of a size class within a power of two. Many, so that few classes hold more than one block: what is done then
 /// is what the processor foresees.
 const STEPS: u64 = 64;
 
 /// Classes: the first multiples of 512 bytes each for themselves, then so many to a power of two up to 2^64.
-pub(super) const CLASSES: usize = (64 - 9 - STEPS.ilog2() as usize + 1) * STEPS as usize;
+pub(super) const CLASSES: usize = (64 - 9 - STEPS.ilog2() as usize + 1) * cast::index(STEPS);
 
 /// The class of a size; it never falls as sizes rise. A class ends with a round size, so that a whole segment and what
 /// is left of it after a small cut are in one.
@@ -17,10 +18,10 @@ pub(super) const CLASSES: usize = (64 - 9 - STEPS.ilog2() as usize + 1) * STEPS 
 pub(super) const fn class_of(size_bytes: u64) -> usize {
     let units = size_bytes.saturating_sub(1) >> 9;
     if units < STEPS {
-        return units as usize;
+        return cast::index(units);
     }
     let shift = units.ilog2() - STEPS.ilog2();
-    (shift as u64 * STEPS + (units >> shift)) as usize
+    cast::index(shift as u64 * STEPS + (units >> shift))
 }
 
 /// The ids of every class in order.
@@ -132,7 +133,7 @@ impl Classes {
         };
         assert!(first != id, "a block is freed once");
         if class.others == 0 {
-            class.others = self.others.len() as u32;
+            class.others = cast::id(self.others.len());
             self.others.push(Vec::new());
         }
         let others = &mut self.others[class.others as usize];
@@ -149,7 +150,7 @@ impl Classes {
     /// Makes room for a class, and for the others of its power of two.
     #[cold]
     fn grow(&mut self, class: usize) {
-        let len = (class + 1).next_multiple_of(STEPS as usize);
+        let len = (class + 1).next_multiple_of(cast::index(STEPS));
         self.classes.reserve_exact(len - self.classes.len());
         self.classes.resize(len, Class { first: None, others: 0 });
         if self.others.is_empty() {

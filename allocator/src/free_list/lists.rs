@@ -8,6 +8,7 @@ use events::Stream;
 
 use super::{FreeList, FreeListId};
 use crate::arena::BlockId;
+use crate::cast;
 use crate::pool::PoolIndex;
 
 /// Free lists of a pool that are found by a scan.
@@ -20,8 +21,8 @@ pub(crate) struct BlockPool {
     lists: BTreeMap<Stream, FreeListId>,
     /// Some of them, [`SCANNED_LISTS`] at most: with few streams, a scan is the fastest search.
     scanned: Vec<(Stream, FreeListId)>,
-    /// How often a block was searched here; counted only while garbage collection is on.
-    pub(crate) search_count: u64,
+    /// How often a block was searched here, modulo 2^32; counted only while garbage collection is on.
+    pub(crate) search_count: u32,
 }
 
 impl BlockPool {
@@ -55,7 +56,7 @@ impl FreeLists {
 
     /// Every small and large pool.
     pub(crate) fn pools(&self) -> impl Iterator<Item = PoolIndex> + use<> {
-        (0..self.pools.len() as u32).map(PoolIndex)
+        (0..cast::id(self.pools.len())).map(PoolIndex)
     }
 
     /// The list of a stream, if it holds memory here.
@@ -82,7 +83,7 @@ impl FreeLists {
             id
         } else {
             self.lists.push(list);
-            FreeListId(self.lists.len() as u32 - 1)
+            FreeListId(cast::id(self.lists.len() - 1))
         };
         let pool = &mut self[pool];
         pool.lists.insert(stream, id);

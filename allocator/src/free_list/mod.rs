@@ -26,7 +26,7 @@ pub(crate) struct FreeListId(pub(crate) u32);
 
 /// Where a free block stands in its free list; good until the free list changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ListPlace {
     class: usize,
     at: usize,
 }
@@ -62,28 +62,28 @@ impl FreeList {
     /// The smallest free block of at least `size_bytes`.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    pub(crate) fn first_fit(&self, arena: &Arena, size_bytes: u64) -> Option<(Place, BlockId)> {
+    pub(crate) fn first_fit(&self, arena: &Arena, size_bytes: u64) -> Option<(ListPlace, BlockId)> {
         let own = class_of(size_bytes);
         if let Some((at, id)) = self.classes.first_fit(arena, own, size_bytes) {
-            return Some((Place { class: own, at }, id));
+            return Some((ListPlace { class: own, at }, id));
         }
         // All of a higher class are large enough.
         self.first_of(own + 1)
     }
 
     /// The next larger one.
-    pub(crate) fn after(&self, Place { class, at }: Place) -> Option<(Place, BlockId)> {
+    pub(crate) fn after(&self, ListPlace { class, at }: ListPlace) -> Option<(ListPlace, BlockId)> {
         match self.classes.get(class, at + 1) {
-            Some(id) => Some((Place { class, at: at + 1 }, id)),
+            Some(id) => Some((ListPlace { class, at: at + 1 }, id)),
             None => self.first_of(class + 1),
         }
     }
 
     /// The first block of the first class from `class` on that holds any.
     #[inline]
-    fn first_of(&self, class: usize) -> Option<(Place, BlockId)> {
+    fn first_of(&self, class: usize) -> Option<(ListPlace, BlockId)> {
         let class = self.occupied.first_from(class)?;
-        Some((Place { class, at: 0 }, self.classes.first(class)?))
+        Some((ListPlace { class, at: 0 }, self.classes.first(class)?))
     }
 
     /// Enters a free block.
@@ -109,7 +109,7 @@ impl FreeList {
     /// Takes the free block at a place out.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    pub(crate) fn take(&mut self, Place { class, at }: Place) {
+    pub(crate) fn take(&mut self, ListPlace { class, at }: ListPlace) {
         if self.classes.remove(class, at) {
             self.occupied.clear(class);
         }
@@ -118,10 +118,17 @@ impl FreeList {
     /// Where a free block stands.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
-    pub(crate) fn find(&self, arena: &Arena, id: BlockId) -> Place {
+    pub(crate) fn find(&self, arena: &Arena, id: BlockId) -> ListPlace {
         let class = class_of(arena[id].size_bytes);
         let at = self.classes.place_of(arena, class, id);
-        Place { class, at: at.expect("a free block is in its list") }
+        ListPlace { class, at: at.expect("a free block is in its list") }
+    }
+
+    /// Whether a block is among the free ones.
+    pub(crate) fn holds(&self, arena: &Arena, id: BlockId) -> bool {
+        let class = class_of(arena[id].size_bytes);
+        self.occupied.first_from(class) == Some(class)
+            && self.classes.place_of(arena, class, id).is_some()
     }
 
     /// Moves the block that stood at a place to where it belongs, now that its size or address is another.
@@ -130,12 +137,13 @@ impl FreeList {
         reason = "a call costs a third of it, and every cut and merge makes one"
     )]
     #[inline(always)]
-    pub(crate) fn settle(&mut self, arena: &Arena, place: Place, id: BlockId) {
+    pub(crate) fn settle(&mut self, arena: &Arena, place: ListPlace, id: BlockId) {
         let class = class_of(arena[id].size_bytes);
         if class != place.class || !self.classes.is_in_order(arena, class, place.at) {
             self.take(place);
             self.insert_into(class, arena, id);
         }
+        debug_assert!(self.holds(arena, id), "a moved block is found where it belongs");
     }
 
     /// The free blocks, smallest first.

@@ -77,7 +77,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Completes the held-back frees of a private pool at the end of its capture: its streams have joined (PyTorch
     /// since 2.12, `graph_capture_record_stream_reuse` only). Those with a use outside the capture go on to wait for
     /// it.
-    pub(super) fn free_held_blocks_of(&mut self, private: usize) {
+    pub(super) fn free_held_blocks_of(&mut self, private: u32) {
         let (done, held) =
             core::mem::take(&mut self.pending.held).into_iter().partition(|(id, _)| {
                 self.blocks.pool_of(*id).private() == Some(private)

@@ -126,8 +126,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let sum = |wanted: &dyn Fn(&Block) -> bool| -> (i64, i64) {
             let chosen =
                 self.blocks.arena.iter().map(|(_, block)| block).filter(|block| wanted(block));
-            chosen
-                .fold((0, 0), |(count, bytes), block| (count + 1, bytes + block.size_bytes as i64))
+            chosen.fold((0, 0), |(count, bytes), block| {
+                (count + 1, bytes + block.size_bytes.cast_signed())
+            })
         };
         let stats = self.stats();
         let expect = |name: &str, counted: (i64, i64), kept: (i64, i64)| -> Result<(), String> {
@@ -155,7 +156,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let mapped = sum(&|block| here(block) && block.mapped).1;
             expect("reserved_bytes", (0, mapped), (0, pool(&stats.reserved_bytes)))?;
         }
-        let reserved = self.reserved_bytes as i64;
+        let reserved = self.reserved_bytes.cast_signed();
         expect("reserved", (0, stats.reserved_bytes.all.current), (0, reserved))
     }
 }

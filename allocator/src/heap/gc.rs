@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::Heap;
 use crate::arena::BlockId;
+use crate::cast;
 use device::{Device, DeviceError};
 use events::Recorder;
 
@@ -19,8 +20,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let Some(allowed_bytes) = self.allowed_bytes.filter(|_| self.collects_garbage()) else {
             return Ok(());
         };
-        let threshold_bytes =
-            (self.config.garbage_collection_threshold * allowed_bytes as f64) as u64;
+        let threshold = self.config.garbage_collection_threshold;
+        let threshold_bytes = cast::whole_bytes(threshold * allowed_bytes as f64);
         let Some(target_bytes) =
             self.reserved_bytes.checked_sub(threshold_bytes).filter(|excess| *excess > 0)
         else {

@@ -9,7 +9,7 @@ use events::{Addr, Event, StackId, Stream};
 use super::{AllocError, Heap, HeapError, Miss, Request};
 use crate::arena::{Block, BlockId};
 use crate::blocks::Blocks;
-use crate::free_list::{FreeList, FreeListId, Place};
+use crate::free_list::{FreeList, FreeListId, ListPlace};
 use crate::pool::PoolIndex;
 use crate::size;
 use crate::stats::{PieceMerge, Pieces};
@@ -35,7 +35,7 @@ pub(super) struct Candidate {
     pub(super) id: BlockId,
     pub(super) size_bytes: u64,
     /// Its place in the free list of the pool; `None` for a new segment, which is in no list.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<ListPlace>,
 }
 
 /// One allocation.
@@ -92,7 +92,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     #[inline(always)]
     fn best_fit(&mut self, params: &AllocParams) -> Option<Candidate> {
         if self.collects_garbage() {
-            self.blocks.lists[params.pool].search_count += 1;
+            let count = &mut self.blocks.lists[params.pool].search_count;
+            *count = count.wrapping_add(1);
         }
         let list = &self.blocks.lists[self.blocks.lists.find(params.pool, params.stream)?];
         let (mut place, mut id) = list.first_fit(&self.blocks.arena, params.size_bytes)?;
@@ -148,6 +149,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             (self.blocks.take_whole(candidate, params, self.stack), candidate.size_bytes)
         };
         self.blocks.addresses.insert(&self.blocks.arena, addr, id);
+        debug_assert!(
+            self.blocks[id].allocated && !self.blocks.lists[list].holds(&self.blocks.arena, id),
+            "handed out once"
+        );
 
         self.stats.on_alloc(is_small, size_bytes, params.requested_bytes);
         if self.is_oversize(size_bytes) {
@@ -261,7 +266,7 @@ impl Blocks {
         params: &AllocParams,
         stack: StackId,
     ) -> BlockId {
-        let search_count = self.lists[params.pool].search_count as u32;
+        let search_count = self.lists[params.pool].search_count;
         let handed = (params.requested_bytes, stack);
         let front = self.arena.split(candidate.id, params.size_bytes, handed, search_count);
         let list = &mut self.lists[list];
@@ -276,13 +281,15 @@ impl Blocks {
     /// list has nothing to do unless the order changes.
     #[inline(always)]
     fn put_back(&mut self, id: BlockId) -> Freed {
-        let Self { arena, lists, .. } = self;
+        let Self { arena, lists, addresses } = self;
         let block = &arena[id];
         assert!(block.is_idle(), "a reusable block is idle");
+        debug_assert!(block.mapped && !lists[block.list].holds(arena, id), "a block is freed once");
+        debug_assert!(addresses.get(arena, block.addr).is_none(), "no holder frees it again");
         let is_counted = block.is_split() && block.range.is_none();
         let Block { prev, next, list, requested_bytes, .. } = *block;
         let pool = lists[list].pool;
-        let search_count = lists[pool].search_count as u32;
+        let search_count = lists[pool].search_count;
         let is_free = |id: &BlockId| {
             let block = &arena[*id];
             block.is_idle() & block.mapped
@@ -316,6 +323,7 @@ impl Blocks {
                 next
             }
         };
+        debug_assert!(arena.is_linked(whole) && list.holds(arena, whole), "a free block is listed");
         let whole = &mut arena[whole];
         whole.requested_bytes = requested_bytes;
         whole.search_count_at_free = search_count;
@@ -334,16 +342,16 @@ impl Blocks {
     fn best_expandable_fit(
         &self,
         list: &FreeList,
-        first: (Place, BlockId),
+        first: (ListPlace, BlockId),
         may_expand: bool,
-    ) -> Option<(Place, BlockId)> {
+    ) -> Option<(ListPlace, BlockId)> {
         let (mut place, mut id) = first;
         loop {
             let next = list.after(place);
             let is_expandable = self[id].range.is_some();
             if may_expand {
                 // A block at a growable tail counts as large as it can become, so a block that is complete wins.
-                let is_better = |next: &(Place, BlockId)| {
+                let is_better = |next: &(ListPlace, BlockId)| {
                     self.expandable_bytes(next.1) < self.expandable_bytes(id)
                 };
                 match next.filter(|next| is_expandable && is_better(next)) {

@@ -151,6 +151,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         };
         let rest = self.blocks.arena.insert_linked(rest);
         self.blocks[id].size_bytes = size_bytes;
+        assert!(self.blocks.arena.is_linked(rest), "a cut leaves neighbours");
         self.blocks.put_unmapped(rest);
     }
 
@@ -198,7 +199,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         block.addr = span.addr;
         block.size_bytes = span.size_bytes;
         block.mapped = false;
-        for neighbour in [block.prev, block.next].into_iter().flatten() {
+        let neighbours = [block.prev, block.next];
+        assert!(self.blocks.arena.is_linked(id), "unmapped pages and their ends are neighbours");
+        for neighbour in neighbours.into_iter().flatten() {
             self.blocks.merge(id, neighbour);
         }
         self.blocks.put_unmapped(id);
@@ -241,7 +244,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Whether a private pool has memory: a segment whose addresses the device did not take back has none.
-    pub(super) fn holds_memory(&self, slot: usize) -> bool {
+    pub(super) fn holds_memory(&self, slot: u32) -> bool {
         let empty_count = self.empty_ranges(PoolIndex::both_of(slot)).count();
         self.pools.get(slot).segment_count as usize > empty_count
     }

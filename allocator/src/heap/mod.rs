@@ -43,6 +43,7 @@ use events::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
 
 use crate::arena::BlockId;
 use crate::blocks::Blocks;
+use crate::cast;
 use crate::expandable::Ranges;
 use crate::pool::Pools;
 use crate::segment_ranks::SegmentRanks;
@@ -167,7 +168,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn share_bytes(&self, fraction: f64) -> u64 {
         let bytes = fraction * self.device_total_bytes as f64;
         match self.config.compat {
-            Compat::V2_11 => bytes as u64,
+            Compat::V2_11 => cast::whole_bytes(bytes),
             Compat::V2_15 => settings::nearest(bytes),
         }
     }

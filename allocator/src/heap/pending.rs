@@ -218,13 +218,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Waits for every pending free, or for those of one private pool (`synchronize_and_free_events`).
     pub(super) fn synchronize_and_free_events(
         &mut self,
-        private: Option<usize>,
+        private: Option<u32>,
     ) -> Result<(), DeviceError> {
         self.stats.rare.num_sync_all_streams += 1;
         self.relaxed(|heap| heap.await_events(private))
     }
 
-    fn await_events(&mut self, private: Option<usize>) -> Result<(), DeviceError> {
+    fn await_events(&mut self, private: Option<u32>) -> Result<(), DeviceError> {
         self.insert_held_events()?;
         let concerns = |heap: &Self, id: BlockId| {
             private.is_none() || heap.blocks.pool_of(id).private() == private
@@ -261,8 +261,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// One event of a block is done; the last one makes it reusable.
     pub(super) fn complete_event(&mut self, id: BlockId) {
-        self.blocks[id].event_count -= 1;
-        if self.blocks[id].is_idle() {
+        let block = &mut self.blocks[id];
+        assert!(block.event_count > 0 && !block.allocated, "a pending block awaits events");
+        block.event_count -= 1;
+        if block.is_idle() {
             self.complete(id);
         }
     }

@@ -173,7 +173,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The private pool that serves a request, if any.
     #[inline]
-    pub(super) fn private_pool_for(&self, choice: PoolChoice, stream: Stream) -> Option<usize> {
+    pub(super) fn private_pool_for(&self, choice: PoolChoice, stream: Stream) -> Option<u32> {
         match choice {
             PoolChoice::Exactly(PoolId::DEFAULT) => None,
             PoolChoice::Exactly(pool) => self.pools.find(pool),

@@ -36,7 +36,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn release_cached_blocks(
         &mut self,
         pool: PoolId,
-        asking: Option<usize>,
+        asking: Option<u32>,
     ) -> Result<(), DeviceError> {
         if pool.is_default() {
             self.synchronize_and_free_events(None)?;
@@ -52,9 +52,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn release_freeable_pools(
         &mut self,
         pool: PoolId,
-        asking: Option<usize>,
+        asking: Option<u32>,
     ) -> Result<(), DeviceError> {
-        let freeable: Vec<usize> = if pool.is_default() {
+        let freeable: Vec<u32> = if pool.is_default() {
             self.pools.freeable.iter().collect()
         } else {
             let slot = self.pools.find(pool);

@@ -13,6 +13,7 @@ use super::pools::Scope;
 use super::runs::{BaseRange, base_ranges};
 use super::{AllocError, Heap};
 use crate::arena::{Block, BlockId};
+use crate::cast;
 use crate::expandable::{Range, RangeId};
 use crate::free_list::FreeListId;
 use crate::pool::PoolIndex;
@@ -65,7 +66,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         );
         self.restore_pools(base);
         let mut restoring = Restoring::new(base);
-        self.ranks.restart_behind(base.order.begun.len() as u32);
+        self.ranks.restart_behind(cast::id(base.order.begun.len()));
         for segment in base.segments.iter().filter(|segment| !segment.is_expandable) {
             let addr = self.device.malloc(segment.size_bytes)?;
             let pool = self.pool_for(segment.pool, segment.is_large);
@@ -111,7 +112,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let released = order.released_pools.iter().rev(); // Of those named twice, the first place counts.
         let places: BTreeMap<PoolId, usize> =
             released.copied().zip((0..order.released_pools.len()).rev()).collect();
-        let mut freeable: Vec<usize> = self.pools.freeable.iter().collect();
+        let mut freeable: Vec<u32> = self.pools.freeable.iter().collect();
         freeable.sort_by_key(|slot| places.get(&self.pools.get(*slot).id));
         self.pools.freeable = freeable.into_iter().collect();
         if !order.lending_pools.is_empty() {

@@ -6,18 +6,18 @@
 
 use events::PoolId;
 
-use super::tally::Tally;
+use super::stat_counter::StatCounter;
 use super::{Stat, StatArray, Stats};
 use settings::Compat;
 
 /// All counters of a heap.
 #[derive(Clone, Debug)]
 pub(crate) struct Counters {
-    allocation: Tally,
-    allocated_bytes: Tally,
-    requested_bytes: Tally,
-    inactive_split: Tally,
-    inactive_split_bytes: Tally,
+    allocation: StatCounter,
+    allocated_bytes: StatCounter,
+    requested_bytes: StatCounter,
+    inactive_split: StatCounter,
+    inactive_split_bytes: StatCounter,
     waiting: Waiting,
     waiting_bytes: Waiting,
     /// What moves with segments and events, kept as it is shown; its other fields stay zero.
@@ -26,13 +26,13 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn new(compat: Compat, max_split_size_bytes: u64) -> Self {
-        let (tally, waiting) = (Tally::default(), Waiting::default());
+        let (counter, waiting) = (StatCounter::default(), Waiting::default());
         Self {
-            allocation: tally,
-            allocated_bytes: tally,
-            requested_bytes: tally,
-            inactive_split: tally,
-            inactive_split_bytes: tally,
+            allocation: counter,
+            allocated_bytes: counter,
+            requested_bytes: counter,
+            inactive_split: counter,
+            inactive_split_bytes: counter,
             waiting,
             waiting_bytes: waiting,
             rare: Stats::new(compat, max_split_size_bytes),
@@ -44,8 +44,8 @@ impl Counters {
     #[inline(always)]
     pub(crate) fn on_alloc(&mut self, pool_is_small: bool, size_bytes: u64, requested_bytes: u64) {
         self.allocation.increase(pool_is_small, 1);
-        self.allocated_bytes.increase(pool_is_small, size_bytes as i64);
-        self.requested_bytes.increase(pool_is_small, requested_bytes as i64);
+        self.allocated_bytes.increase(pool_is_small, size_bytes.cast_signed());
+        self.requested_bytes.increase(pool_is_small, requested_bytes.cast_signed());
         if self.waiting.total() > 0 {
             self.note_active_peaks();
         }
@@ -56,26 +56,26 @@ impl Counters {
     #[inline(always)]
     pub(crate) fn on_free_requested(&mut self, pool_is_small: bool, size_bytes: u64) {
         self.allocation.decrease(pool_is_small, 1);
-        self.allocated_bytes.decrease(pool_is_small, size_bytes as i64);
+        self.allocated_bytes.decrease(pool_is_small, size_bytes.cast_signed());
     }
 
     /// A block that was given back waits for other streams.
     pub(crate) fn on_wait(&mut self, pool_is_small: bool, size_bytes: u64) {
         self.waiting.add(pool_is_small, 1);
-        self.waiting_bytes.add(pool_is_small, size_bytes as i64);
+        self.waiting_bytes.add(pool_is_small, size_bytes.cast_signed());
     }
 
     /// It no longer waits.
     pub(crate) fn on_waited(&mut self, pool_is_small: bool, size_bytes: u64) {
         self.waiting.add(pool_is_small, -1);
-        self.waiting_bytes.add(pool_is_small, -(size_bytes as i64));
+        self.waiting_bytes.add(pool_is_small, -size_bytes.cast_signed());
     }
 
     /// A block became reusable.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
     pub(crate) fn on_free_completed(&mut self, pool_is_small: bool, requested_bytes: u64) {
-        self.requested_bytes.decrease(pool_is_small, requested_bytes as i64);
+        self.requested_bytes.decrease(pool_is_small, requested_bytes.cast_signed());
     }
 
     /// A segment was split for the first time, or a piece of one was put back: so many bytes of it are a free piece.
@@ -83,7 +83,7 @@ impl Counters {
     #[inline(always)]
     pub(crate) fn on_piece_added(&mut self, pool_is_small: bool, size_bytes: u64) {
         self.inactive_split.increase(pool_is_small, 1);
-        self.inactive_split_bytes.increase(pool_is_small, size_bytes as i64);
+        self.inactive_split_bytes.increase(pool_is_small, size_bytes.cast_signed());
     }
 
     /// A free piece was handed out whole.
@@ -91,14 +91,14 @@ impl Counters {
     #[inline(always)]
     pub(crate) fn on_piece_taken(&mut self, pool_is_small: bool, size_bytes: u64) {
         self.inactive_split.decrease(pool_is_small, 1);
-        self.inactive_split_bytes.decrease(pool_is_small, size_bytes as i64);
+        self.inactive_split_bytes.decrease(pool_is_small, size_bytes.cast_signed());
     }
 
     /// The front of a free piece was handed out.
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
     pub(crate) fn on_piece_cut(&mut self, pool_is_small: bool, front_bytes: u64) {
-        self.inactive_split_bytes.decrease(pool_is_small, front_bytes as i64);
+        self.inactive_split_bytes.decrease(pool_is_small, front_bytes.cast_signed());
     }
 
     /// A free merged pieces: only the difference moves the counters, as in PyTorch.
@@ -107,34 +107,35 @@ impl Counters {
     pub(crate) fn on_pieces_merged(&mut self, pool_is_small: bool, merge: PieceMerge) {
         let PieceMerge { added, removed } = merge;
         self.inactive_split.change(pool_is_small, added.count, removed.count);
-        let (added_bytes, removed_bytes) = (added.size_bytes as i64, removed.size_bytes as i64);
+        let (added_bytes, removed_bytes) =
+            (added.size_bytes.cast_signed(), removed.size_bytes.cast_signed());
         self.inactive_split_bytes.change(pool_is_small, added_bytes, removed_bytes);
     }
 
     /// Memory was obtained from the device: a segment, or pages mapped into one.
     pub(crate) fn on_reserve(&mut self, pool: PoolId, pool_is_small: bool, size_bytes: u64) {
         self.rare.num_device_alloc += 1;
-        self.rare.reserved_bytes.increase(pool_is_small, size_bytes as i64);
+        self.rare.reserved_bytes.increase(pool_is_small, size_bytes.cast_signed());
         if !pool.is_default() {
             let reserved = self.rare.private_pool_reserved_bytes(pool);
-            reserved.increase(pool_is_small, size_bytes as i64);
+            reserved.increase(pool_is_small, size_bytes.cast_signed());
         }
     }
 
     /// Memory was returned to the device.
     pub(crate) fn on_unreserve(&mut self, pool: PoolId, pool_is_small: bool, size_bytes: u64) {
         self.rare.num_device_free += 1;
-        self.rare.reserved_bytes.decrease(pool_is_small, size_bytes as i64);
+        self.rare.reserved_bytes.decrease(pool_is_small, size_bytes.cast_signed());
         if !pool.is_default() {
             let reserved = self.rare.private_pool_reserved_bytes(pool);
-            reserved.decrease(pool_is_small, size_bytes as i64);
+            reserved.decrease(pool_is_small, size_bytes.cast_signed());
         }
     }
 
     /// Every peak restarts from the current value.
     pub(crate) fn reset_peak(&mut self) {
         self.rare.reset_peak();
-        self.tallies().into_iter().for_each(Tally::reset_peak);
+        self.stat_counters().into_iter().for_each(StatCounter::reset_peak);
         self.waiting.reset_peak(&self.allocation.array());
         self.waiting_bytes.reset_peak(&self.allocated_bytes.array());
     }
@@ -142,7 +143,7 @@ impl Counters {
     /// Every sum and event counter restarts from zero.
     pub(crate) fn reset_accumulated(&mut self) {
         self.rare.reset_accumulated();
-        self.tallies().into_iter().for_each(Tally::reset_accumulated);
+        self.stat_counters().into_iter().for_each(StatCounter::reset_accumulated);
         self.waiting.reset_accumulated();
         self.waiting_bytes.reset_accumulated();
     }
@@ -197,7 +198,7 @@ impl Counters {
         self.waiting_bytes.note_peak(&self.allocated_bytes.array());
     }
 
-    fn tallies(&mut self) -> [&mut Tally; 5] {
+    fn stat_counters(&mut self) -> [&mut StatCounter; 5] {
         [
             &mut self.allocation,
             &mut self.allocated_bytes,

@@ -15,7 +15,7 @@ impl Stats {
             Event::Alloc { requested_bytes, size_bytes, .. } => {
                 let is_small = is_small(requested_bytes);
                 let add = |array: &mut StatArray, amount: u64| {
-                    array.increase(is_small, amount as i64);
+                    array.increase(is_small, amount.cast_signed());
                 };
                 add(&mut self.allocation, 1);
                 add(&mut self.active, 1);
@@ -26,7 +26,7 @@ impl Stats {
             Event::Free { requested_bytes, size_bytes, pending, .. } => {
                 let is_small = is_small(requested_bytes);
                 self.allocation.decrease(is_small, 1);
-                self.allocated_bytes.decrease(is_small, size_bytes as i64);
+                self.allocated_bytes.decrease(is_small, size_bytes.cast_signed());
                 if !pending {
                     self.complete_free(requested_bytes, size_bytes);
                 }
@@ -55,17 +55,17 @@ impl Stats {
     fn complete_free(&mut self, requested_bytes: u64, size_bytes: u64) {
         let is_small = is_small(requested_bytes);
         self.active.decrease(is_small, 1);
-        self.active_bytes.decrease(is_small, size_bytes as i64);
-        self.requested_bytes.decrease(is_small, requested_bytes as i64);
+        self.active_bytes.decrease(is_small, size_bytes.cast_signed());
+        self.requested_bytes.decrease(is_small, requested_bytes.cast_signed());
     }
 
     fn reserve(&mut self, size_bytes: u64, is_large: bool) {
         self.num_device_alloc += 1;
-        self.reserved_bytes.increase(!is_large, size_bytes as i64);
+        self.reserved_bytes.increase(!is_large, size_bytes.cast_signed());
     }
 
     fn unreserve(&mut self, size_bytes: u64, is_large: bool) {
         self.num_device_free += 1;
-        self.reserved_bytes.decrease(!is_large, size_bytes as i64);
+        self.reserved_bytes.decrease(!is_large, size_bytes.cast_signed());
     }
 }

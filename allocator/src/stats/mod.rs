@@ -7,7 +7,7 @@ mod keys;
 #[cfg(feature = "serde")]
 mod nested;
 mod stat;
-mod tally;
+mod stat_counter;
 mod values;
 
 use alloc::vec::Vec;
@@ -142,7 +142,7 @@ impl Stats {
     pub fn max_split_size(&self) -> i64 {
         match self.max_split_size_bytes {
             UNLIMITED => -1,
-            bytes => bytes as i64,
+            bytes => bytes.cast_signed(),
         }
     }
 

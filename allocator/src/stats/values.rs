@@ -13,7 +13,7 @@ impl Statistics for Counters {
         let stats = self.arrays().into_iter().flat_map(in_order).chain(self.rare.oversize());
         let each = stats.flat_map(|stat| [stat.current, stat.peak, stat.allocated, stat.freed]);
         for (value, known) in values.iter_mut().zip(each.chain(self.rare.counts())) {
-            *value = known as u64;
+            *value = known.cast_unsigned();
         }
         Some(values)
     }
@@ -22,7 +22,7 @@ impl Statistics for Counters {
 impl Stats {
     /// The statistics with these values; with the default `compat`, and without private pools.
     pub fn from_values(values: &StatisticsValues) -> Self {
-        let mut values = values.iter().map(|value| *value as i64);
+        let mut values = values.iter().map(|value| value.cast_signed());
         let mut next = || values.next().unwrap_or_default();
         let mut stat = || Stat { current: next(), peak: next(), allocated: next(), freed: next() };
         let mut array = || StatArray { all: stat(), small_pool: stat(), large_pool: stat() };
@@ -99,6 +99,6 @@ mod tests {
         let arrays = stats.arrays().map(|(_, array)| in_order(*array));
         let stats_of_arrays = arrays.into_iter().flatten().chain(stats.oversize());
         let each = stats_of_arrays.flat_map(|s| [s.current, s.peak, s.allocated, s.freed]);
-        assert!(each.chain(stats.counts()).map(|value| value as u64).eq(values));
+        assert!(each.chain(stats.counts()).map(i64::cast_unsigned).eq(values));
     }
 }

@@ -11,7 +11,7 @@ use settings::Config;
 use sim_device::SimDevice;
 use trace_format::{Addr, BaseState, Event, PoolId, StackId, Stream, StringId};
 
-use crate::support::{Dice, MIB, device, seed};
+use crate::support::{MIB, Rng, device, seed};
 
 /// The entries for an observer.
 #[derive(Clone, Copy, Debug)]
@@ -115,14 +115,14 @@ fn of_memory(events: &[(StackId, Event)]) -> Vec<Event> {
 }
 
 /// Random calls on two streams, with frees that wait, emptied caches and requests that are refused.
-fn storm(heap: &mut Heap<SimDevice, Both>, log: &Log, dice: &mut Dice) {
+fn storm(heap: &mut Heap<SimDevice, Both>, log: &Log, rng: &mut Rng) {
     let mut live: Vec<Addr> = Vec::new();
     for _ in 0..3000 {
-        match dice.below(100) {
+        match rng.below(100) {
             0..50 => {
                 let request = Request {
-                    requested_bytes: dice.bytes(),
-                    stream: Stream(dice.below(2)),
+                    requested_bytes: rng.bytes(),
+                    stream: Stream(rng.below(2)),
                     pool: PoolChoice::ByScope,
                     stack: StackId::NONE,
                 };
@@ -137,8 +137,8 @@ fn storm(heap: &mut Heap<SimDevice, Both>, log: &Log, dice: &mut Dice) {
                 }
             }
             50..95 if !live.is_empty() => {
-                let addr = live.swap_remove(dice.below(live.len() as u64) as usize);
-                if dice.below(4) == 0 {
+                let addr = live.swap_remove(rng.below(live.len() as u64) as usize);
+                if rng.below(4) == 0 {
                     heap.record_stream(addr, Stream(7)).unwrap();
                 }
                 heap.free(addr, StackId::NONE).unwrap();
@@ -161,7 +161,7 @@ fn it_writes_what_the_heap_writes() {
         for names_pools in [true, false] {
             let config = Config { expandable_segments, ..Config::default() };
             let (mut heap, log) = heap(600 * MIB, &config);
-            storm(&mut heap, &log, &mut Dice(seed));
+            storm(&mut heap, &log, &mut Rng(seed));
             let observer = observed(&log, &config, names_pools);
             let own = of_memory(&heap.recorder_mut().own.events);
             let seen = of_memory(&observer.recorder().events);

@@ -13,7 +13,7 @@ use shared_heap::SharedHeap;
 use sim_device::{EventPolicy, Fault, SimConfig, SimDevice};
 use trace_format::{Addr, Event, PoolId, StackId, Stream};
 
-use crate::support::{Calls, Dice, GIB, MIB, heap, request, seed};
+use crate::support::{Calls, GIB, MIB, Rng, heap, request, seed};
 
 type Shared = SharedHeap<SimDevice, Off>;
 
@@ -29,10 +29,10 @@ impl Pile {
         self.0.lock().expect("unbroken").push(addr);
     }
 
-    fn take(&self, dice: &mut Dice) -> Option<Addr> {
+    fn take(&self, rng: &mut Rng) -> Option<Addr> {
         let mut pile = self.0.lock().expect("unbroken");
         let count = pile.len() as u64;
-        (count > 0).then(|| pile.swap_remove(dice.below(count) as usize))
+        (count > 0).then(|| pile.swap_remove(rng.below(count) as usize))
     }
 }
 
@@ -57,33 +57,33 @@ fn free(heap: &Shared, addr: Addr) {
     }
 }
 
-/// One thread's weather until the end: what it takes it keeps, frees, or leaves for others.
-fn blow(heap: &Shared, pile: &Pile, mut dice: Dice, end: Instant) -> usize {
+/// Runs one thread to the end: an allocation is kept, freed, or left for other threads.
+fn blow(heap: &Shared, pile: &Pile, mut rng: Rng, end: Instant) -> usize {
     let mut calls = 0;
     while Instant::now() < end {
         calls += 1;
-        match dice.below(10) {
+        match rng.below(10) {
             0..=4 => {
-                let stream = STREAMS[dice.below(4) as usize];
-                match heap.malloc(&request(dice.bytes(), stream)) {
+                let stream = STREAMS[rng.below(4) as usize];
+                match heap.malloc(&request(rng.bytes(), stream)) {
                     Ok(addr) => pile.put(addr),
                     Err(AllocError::OutOfMemory(_) | AllocError::Device(_)) => {}
                     Err(error) => panic!("{error}"),
                 }
             }
             5..=7 => {
-                if let Some(addr) = pile.take(&mut dice) {
+                if let Some(addr) = pile.take(&mut rng) {
                     free(heap, addr);
                 }
             }
             8 => {
-                if let Some(addr) = pile.take(&mut dice) {
-                    let stream = STREAMS[dice.below(4) as usize];
+                if let Some(addr) = pile.take(&mut rng) {
+                    let stream = STREAMS[rng.below(4) as usize];
                     heap.lock().expect("whole").record_stream(addr, stream).expect("live");
                     pile.put(addr);
                 }
             }
-            _ if dice.below(20) == 0 => {
+            _ if rng.below(20) == 0 => {
                 let mut heap = heap.lock().expect("whole");
                 let _ = heap.empty_cache(PoolId::DEFAULT, StackId::NONE);
                 heap.check().expect("consistent in the storm");
@@ -106,7 +106,7 @@ fn a_storm_of_threads_leaves_a_whole_heap_and_an_empty_device() {
         heap.on_miss(Box::new(move || {
             let Some(heap) = callback_heap.upgrade() else { return false };
             let n = callback_freed.fetch_add(1, Ordering::Relaxed);
-            let Some(addr) = callback_pile.take(&mut Dice(n as u64)) else { return false };
+            let Some(addr) = callback_pile.take(&mut Rng(n as u64)) else { return false };
             free(&heap, addr);
             true
         }));
@@ -115,9 +115,9 @@ fn a_storm_of_threads_leaves_a_whole_heap_and_an_empty_device() {
         let calls: usize = thread::scope(|scope| {
             let threads: Vec<_> = (0..THREADS)
                 .map(|n| {
-                    let dice = Dice(seed ^ (round * THREADS + n).wrapping_mul(0x9e37_79b9));
+                    let rng = Rng(seed ^ (round * THREADS + n).wrapping_mul(0x9e37_79b9));
                     let (heap, pile) = (&heap, &pile);
-                    scope.spawn(move || blow(heap, pile, dice, end))
+                    scope.spawn(move || blow(heap, pile, rng, end))
                 })
                 .collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()

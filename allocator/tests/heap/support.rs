@@ -148,10 +148,10 @@ pub(crate) fn seed(test: &str) -> u64 {
     seed
 }
 
-/// A small generator for tests that throw dice (SplitMix64: Steele, Lea, Flood 2014).
-pub(crate) struct Dice(pub(crate) u64);
+/// A small generator for tests with random input (SplitMix64: Steele, Lea, Flood 2014).
+pub(crate) struct Rng(pub(crate) u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

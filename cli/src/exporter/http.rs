@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_sent_has_an_answer_and_no_metrics() {
+    fn other_requests_are_answered_without_metrics() {
         for (request, status) in [
             (&b"GET / HTTP/1.1\r\n\r\n"[..], "200"),
             (b"GET /metrics/../etc HTTP/1.0\r\n\r\n", "404"),

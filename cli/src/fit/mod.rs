@@ -55,7 +55,7 @@ pub(crate) struct Options {
 #[derive(Serialize)]
 struct Answer<'a, T: Serialize> {
     /// The device that was asked for.
-    on: Option<&'a Place>,
+    on: Option<&'a GivenDevice>,
     /// The answer for it.
     verdict: Option<&'a OnDevice>,
     #[serde(flatten)]
@@ -76,7 +76,7 @@ struct Fits {
 
 /// A device given on the command line.
 #[derive(Serialize)]
-struct Place {
+struct GivenDevice {
     name: String,
     usable_bytes: u64,
 }
@@ -168,7 +168,7 @@ fn fits(
 }
 
 /// The device to try: a named GPU, or `--capacity`.
-fn place(options: &Options) -> Result<Option<Place>> {
+fn place(options: &Options) -> Result<Option<GivenDevice>> {
     if let Some(name) = &options.gpu {
         let Some(gpu) = find_gpu(name) else {
             let close = suggest_gpus(name).join(", ");
@@ -184,13 +184,16 @@ fn place(options: &Options) -> Result<Option<Place>> {
                 gpu.name, other.name
             ));
         }
-        return Ok(Some(Place { name: gpu.name.to_owned(), usable_bytes: gpu.usable_bytes() }));
+        return Ok(Some(GivenDevice {
+            name: gpu.name.to_owned(),
+            usable_bytes: gpu.usable_bytes(),
+        }));
     }
     let asked = options.ranks.machine.capacity()?;
-    Ok(asked.map(|bytes| Place { name: bytes::show(bytes), usable_bytes: bytes }))
+    Ok(asked.map(|bytes| GivenDevice { name: bytes::show(bytes), usable_bytes: bytes }))
 }
 
-fn text(rows: &[Fit], place: Option<&Place>, bound: &Bound, label: &str) -> String {
+fn text(rows: &[Fit], place: Option<&GivenDevice>, bound: &Bound, label: &str) -> String {
     let mut heads = vec![
         "strategy",
         "settings",

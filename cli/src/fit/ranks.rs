@@ -5,7 +5,7 @@ use replay::fit::Fit;
 use replay::ranks::{FitRow, Skipped, fit, fit_verdict};
 use serde::Serialize;
 
-use super::{Answer, Fits, Place, exit, line};
+use super::{Answer, Fits, GivenDevice, exit, line};
 use crate::compare::label_of;
 use crate::runs::{Answers, Rank};
 use crate::strategy::is_live;
@@ -28,7 +28,7 @@ struct Summary<'a> {
 /// Prints one row a configuration.
 pub(super) fn report(
     as_json: bool,
-    place: Option<&Place>,
+    place: Option<&GivenDevice>,
     answers: &Answers<Fits>,
 ) -> Result<Verdict> {
     let (ranks, skipped) = (&answers.ranks, &answers.skipped);
@@ -48,7 +48,12 @@ pub(super) fn report(
     Ok(exit(verdict, rows.iter().any(|row| is_live(&row.strategy))))
 }
 
-fn text(ranks: &[Rank<Fits>], rows: &[FitRow], place: Option<&Place>, lower_bound: bool) -> String {
+fn text(
+    ranks: &[Rank<Fits>],
+    rows: &[FitRow],
+    place: Option<&GivenDevice>,
+    lower_bound: bool,
+) -> String {
     let fits_from = if lower_bound { ">fits from at least" } else { ">fits from" };
     let mut heads =
         vec!["strategy", "settings", "largest rank", fits_from, ">least", ">median", ">settled"];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use replay::categories::{Categories, Held};
+use replay::categories::{Categories, CategoryMemory};
 use replay::holders::RunHolders;
 use replay::start::Start;
 use replay::tape::{Device, Tape};
@@ -36,7 +36,7 @@ pub(super) struct DeviceInfo {
     /// The most bytes held from the device at once, as recorded.
     pub(super) peak_reserved_bytes: u64,
     /// The categories of the blocks at the allocated peak; empty where the run has none.
-    pub(super) peak_held: Vec<Held>,
+    pub(super) peak_held: Vec<CategoryMemory>,
     /// The code that held memory at the peak, and when memory was out.
     pub(super) holders: RunHolders,
     /// How many records of each kind.

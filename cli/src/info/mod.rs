@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use replay::categories::Held;
+use replay::categories::CategoryMemory;
 use replay::ending::Ending;
 use replay::import::Known;
 use replay::tape::Tape;
@@ -110,7 +110,7 @@ fn text(tape: &Tape, info: &Info) -> Result<String> {
             writeln!(text, "  seconds        {seconds:>14.3}")?;
         }
         writeln!(text, "  peak allocated {:>14}", bytes::show(device.peak_allocated_bytes))?;
-        for Held { category, allocated_bytes, .. } in &device.peak_held {
+        for CategoryMemory { category, allocated_bytes, .. } in &device.peak_held {
             writeln!(text, "    {category:<15} {:>11}", bytes::show(*allocated_bytes))?;
         }
         writeln!(text, "  peak reserved  {:>14}", bytes::show(device.peak_reserved_bytes))?;

@@ -1,7 +1,7 @@
 //! The worst moment of a run in a sentence, and what to try next.
 
 use replay::advice::{Advice, Kind};
-use replay::waste::{Moment, Parts, Reference, Waste};
+use replay::waste::{Parts, Reference, Waste, WasteMoment};
 use settings::Config;
 
 use crate::bytes;
@@ -35,7 +35,7 @@ fn next_step(hint: Option<String>, advice: Option<&Advice>) -> String {
     }
 }
 
-fn explain_oom(oom: &Moment, refused: Reference, config: &Config) -> (String, Option<String>) {
+fn explain_oom(oom: &WasteMoment, refused: Reference, config: &Config) -> (String, Option<String>) {
     let Reference { requested_bytes, stream, .. } = refused;
     let parts = &oom.sample.parts;
     let head = format!(
@@ -68,7 +68,11 @@ fn explain_oom(oom: &Moment, refused: Reference, config: &Config) -> (String, Op
     (format!("{head} Most of the rest is {what}."), next)
 }
 
-fn explain_peak(filled: &Moment, peak_bytes: u64, config: &Config) -> (String, Option<String>) {
+fn explain_peak(
+    filled: &WasteMoment,
+    peak_bytes: u64,
+    config: &Config,
+) -> (String, Option<String>) {
     let parts = &filled.sample.parts;
     let (reserved, waste) = (filled.sample.reserved_bytes, parts.waste_bytes());
     let when = if reserved == peak_bytes { "At the peak" } else { "As the run filled the device" };
@@ -87,10 +91,10 @@ fn explain_peak(filled: &Moment, peak_bytes: u64, config: &Config) -> (String, O
 }
 
 /// A part in words, and how the program can reduce it; `None` where that is up to the settings.
-type Words = fn(&Moment, &Config) -> (String, Option<String>);
+type Words = fn(&WasteMoment, &Config) -> (String, Option<String>);
 
 /// The largest part that was not requested, in words, and how to reduce it.
-fn cause(moment: &Moment, config: &Config) -> (String, Option<String>) {
+fn cause(moment: &WasteMoment, config: &Config) -> (String, Option<String>) {
     let Parts {
         rounding_bytes,
         unsplit_remainder_bytes,
@@ -119,7 +123,7 @@ fn cause(moment: &Moment, config: &Config) -> (String, Option<String>) {
     (format!("{what} ({})", bytes::show(most_bytes)), next)
 }
 
-fn fragmentation(moment: &Moment, _: &Config) -> (String, Option<String>) {
+fn fragmentation(moment: &WasteMoment, _: &Config) -> (String, Option<String>) {
     let stranded = moment.sample.parts.stranded_by_fragmentation_bytes;
     let what = if moment.withheld_by_settings_bytes > stranded / 2 {
         "free in pieces that are large enough, but that max_split_size_mb keeps from the request"
@@ -129,7 +133,7 @@ fn fragmentation(moment: &Moment, _: &Config) -> (String, Option<String>) {
     (what.to_owned(), None)
 }
 
-fn stream(moment: &Moment, _: &Config) -> (String, Option<String>) {
+fn stream(moment: &WasteMoment, _: &Config) -> (String, Option<String>) {
     let owner = moment.streams.first().map_or(String::new(), |most| format!(" {}", most.stream));
     let what = format!("free on stream{owner} and not available to the stream that needed more");
     let next = format!(
@@ -138,7 +142,7 @@ fn stream(moment: &Moment, _: &Config) -> (String, Option<String>) {
     (what, Some(next))
 }
 
-fn pool(moment: &Moment, _: &Config) -> (String, Option<String>) {
+fn pool(moment: &WasteMoment, _: &Config) -> (String, Option<String>) {
     let owner = moment.pools.first().map_or(String::new(), |most| format!(" {}", most.pool));
     let what = format!("free in pool{owner} and not available to requests of other pools");
     let next =
@@ -146,30 +150,30 @@ fn pool(moment: &Moment, _: &Config) -> (String, Option<String>) {
     (what, Some(next.to_owned()))
 }
 
-fn pending(_: &Moment, _: &Config) -> (String, Option<String>) {
+fn pending(_: &WasteMoment, _: &Config) -> (String, Option<String>) {
     let what = "freed, but still waiting for other streams that use it (Tensor.record_stream)";
     let next = "let those streams finish earlier, or keep the tensor until they are done instead of record_stream";
     (what.to_owned(), Some(next.to_owned()))
 }
 
-fn unsplit(_: &Moment, _: &Config) -> (String, Option<String>) {
+fn unsplit(_: &WasteMoment, _: &Config) -> (String, Option<String>) {
     ("the unused rest of blocks larger than their requests".to_owned(), None)
 }
 
-fn rounding(_: &Moment, config: &Config) -> (String, Option<String>) {
+fn rounding(_: &WasteMoment, config: &Config) -> (String, Option<String>) {
     let is_of_settings = config.roundup_power2_divisions.iter().any(|divisions| *divisions > 1);
     let next = "use fewer, larger tensors: every block is a multiple of 512 bytes";
     let next = (!is_of_settings).then(|| next.to_owned());
     ("the padding of sizes that were rounded up".to_owned(), next)
 }
 
-fn cached(_: &Moment, _: &Config) -> (String, Option<String>) {
+fn cached(_: &WasteMoment, _: &Config) -> (String, Option<String>) {
     let what = "cached and serves the next request of its kind";
     let next = "torch.cuda.empty_cache() returns it, which is of use only where memory is short";
     (what.to_owned(), Some(next.to_owned()))
 }
 
-fn granularity(_: &Moment, _: &Config) -> (String, Option<String>) {
+fn granularity(_: &WasteMoment, _: &Config) -> (String, Option<String>) {
     let what = "the last page of large segments, which are whole pages of 2 MiB";
     let next = "choose sizes that are multiples of 2 MiB, where that is possible";
     (what.to_owned(), Some(next.to_owned()))

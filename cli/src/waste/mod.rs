@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
 use replay::advice::{Advice, Measured, REPLAYS_MAX, choose};
-use replay::categories::{Categories, Held};
+use replay::categories::{Categories, CategoryMemory};
 use replay::holders::{HOLDER_OOMS_MAX, RunHolders, holders_at};
 use replay::tape::Device;
-use replay::waste::{Moment, Parts, Waste, waste};
+use replay::waste::{Parts, Waste, WasteMoment, waste};
 use serde::Serialize;
 use settings::Config;
 
@@ -71,9 +71,9 @@ struct Found {
 /// The categories of the live blocks, as recorded, at each moment.
 #[derive(Default, Serialize)]
 struct MomentsHeld {
-    peak: Vec<Held>,
-    filled: Vec<Held>,
-    ooms: Vec<Vec<Held>>,
+    peak: Vec<CategoryMemory>,
+    filled: Vec<CategoryMemory>,
+    ooms: Vec<Vec<CategoryMemory>>,
 }
 
 impl MomentsHeld {
@@ -82,7 +82,7 @@ impl MomentsHeld {
         if categories.is_empty() {
             return Self::default();
         }
-        let at = |moment: &Moment| categories.held_after(moment.sample.after_records as usize);
+        let at = |moment: &WasteMoment| categories.held_after(moment.sample.after_records as usize);
         let ooms = waste.ooms.iter().map(at).collect();
         Self { peak: at(&waste.peak), filled: at(&waste.filled), ooms }
     }
@@ -172,17 +172,18 @@ fn parts(waste: &Waste, held: &MomentsHeld) -> String {
     let no_held = Vec::new();
     let held_at = |at| held.ooms.get(at).unwrap_or(&no_held);
     let ooms = waste.ooms.iter().enumerate().zip([">1st OOM", ">2nd OOM"]).take(OOM_COLUMNS);
-    let columns: Vec<(&Moment, &Vec<Held>, &'static str)> = [(&waste.peak, &held.peak, ">peak")]
-        .into_iter()
-        .chain(filled)
-        .chain(ooms.map(|((at, oom), head)| (oom, held_at(at), head)))
-        .collect();
+    let columns: Vec<(&WasteMoment, &Vec<CategoryMemory>, &'static str)> =
+        [(&waste.peak, &held.peak, ">peak")]
+            .into_iter()
+            .chain(filled)
+            .chain(ooms.map(|((at, oom), head)| (oom, held_at(at), head)))
+            .collect();
     let mut heads = vec!["part"];
     for (_, _, head) in &columns {
         heads.extend([*head, ">share"]);
     }
     let mut table = Table::new(&heads);
-    let share = |moment: &Moment, part: u64| share_of(part, moment.sample.reserved_bytes);
+    let share = |moment: &WasteMoment, part: u64| share_of(part, moment.sample.reserved_bytes);
     for (at, (name, _)) in Parts::default().named().into_iter().enumerate() {
         let mut cells = vec![name.to_owned()];
         for (moment, _, _) in &columns {

@@ -4,7 +4,7 @@
 
 use trace_format::{BaseState, BlockStatus, PoolId};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 /// A chunk, unpacked.
 #[derive(Clone)]
@@ -65,16 +65,16 @@ pub(crate) fn put_together(chunks: &[Chunk]) -> Vec<u8> {
 }
 
 /// Changes what the chunks mean.
-pub(crate) fn change(dice: &mut Dice, chunks: &mut Vec<Chunk>) {
-    for _ in 0..=dice.roll(2) {
-        let at = dice.roll(chunks.len());
-        let other = dice.roll(chunks.len());
-        match dice.roll(8) {
-            0..=3 => dice.change(&mut chunks[at].payload),
+pub(crate) fn change(rng: &mut Rng, chunks: &mut Vec<Chunk>) {
+    for _ in 0..=rng.roll(2) {
+        let at = rng.roll(chunks.len());
+        let other = rng.roll(chunks.len());
+        match rng.roll(8) {
+            0..=3 => rng.change(&mut chunks[at].payload),
             4 => chunks.swap(at, other),
             5 => chunks.insert(at, chunks[other].clone()),
-            6 => chunks[at].device = dice.extreme() as u16,
-            _ => chunks[at].items = dice.extreme() as u32,
+            6 => chunks[at].device = rng.extreme() as u16,
+            _ => chunks[at].items = rng.extreme() as u32,
         }
     }
 }

@@ -10,7 +10,7 @@ use trace_format::{
 };
 
 use crate::chunks;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::snapshot::pickle;
 
 /// Bytes that a file may have here.
@@ -20,13 +20,13 @@ const MOST_BYTES: usize = 1 << 20;
 const TAPES: usize = 16;
 
 /// One of them: of some size, so that the costs of its like show.
-pub(crate) fn costly(dice: &mut Dice) -> Vec<u8> {
-    let count = 1 << (8 + dice.roll(16)); // Up to eight million.
-    let mut bytes = match dice.roll(5) {
-        0 => snapshot(dice, count.min(1 << 17)),
-        1 => bomb(dice, count),
-        2 => log(dice, count.min(1 << 17)),
-        _ => tape(dice.roll(TAPES), count),
+pub(crate) fn costly(rng: &mut Rng) -> Vec<u8> {
+    let count = 1 << (8 + rng.roll(16)); // Up to eight million.
+    let mut bytes = match rng.roll(5) {
+        0 => snapshot(rng, count.min(1 << 17)),
+        1 => bomb(rng, count),
+        2 => log(rng, count.min(1 << 17)),
+        _ => tape(rng.roll(TAPES), count),
     };
     bytes.truncate(MOST_BYTES);
     bytes
@@ -165,8 +165,8 @@ fn with_states(tape: &[u8], count: usize) -> Vec<u8> {
 }
 
 /// A snapshot that repeats something.
-fn snapshot(dice: &mut Dice, count: usize) -> Vec<u8> {
-    let what = dice.roll(6);
+fn snapshot(rng: &mut Rng, count: usize) -> Vec<u8> {
+    let what = rng.roll(6);
     let mut events = Vec::new();
     let mut segments = Vec::new();
     for at in 0..count {
@@ -201,7 +201,7 @@ fn snapshot(dice: &mut Dice, count: usize) -> Vec<u8> {
         }
     }
     let value = json!({"segments": segments, "device_traces": [events]});
-    let bytes = if dice.once_in(2) { pickle(&value) } else { value.to_string().into_bytes() };
+    let bytes = if rng.once_in(2) { pickle(&value) } else { value.to_string().into_bytes() };
     zst(&bytes)
 }
 
@@ -210,10 +210,10 @@ fn zst(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Little that unpacks to much.
-fn bomb(dice: &mut Dice, count: usize) -> Vec<u8> {
+fn bomb(rng: &mut Rng, count: usize) -> Vec<u8> {
     let count = count * 64; // Up to 128 MiB and more.
     let head = b"{\"segments\":[".to_vec();
-    let bytes = match dice.roll(9) {
+    let bytes = match rng.roll(9) {
         0 => [head, b" ".repeat(count)].concat(),
         1 => [head, b"[],".repeat(count / 3)].concat(),
         2 => [head, b"{},".repeat(count / 3)].concat(),
@@ -228,7 +228,7 @@ fn bomb(dice: &mut Dice, count: usize) -> Vec<u8> {
         .concat(),
         _ => [b"\x89VTP\r\n\x1a\n\x02\0\0\0".to_vec(), vec![0; count]].concat(),
     };
-    if dice.once_in(2) {
+    if rng.once_in(2) {
         return zst(&bytes);
     }
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -237,12 +237,12 @@ fn bomb(dice: &mut Dice, count: usize) -> Vec<u8> {
 }
 
 /// A log that repeats something.
-fn log(dice: &mut Dice, count: usize) -> Vec<u8> {
+fn log(rng: &mut Rng, count: usize) -> Vec<u8> {
     let mut text = String::new();
-    if dice.once_in(2) {
+    if rng.once_in(2) {
         text.push_str("id,lower,upper,size\n");
         for at in 0..count {
-            let upper = if dice.once_in(2) { at + 1 } else { count + 1 };
+            let upper = if rng.once_in(2) { at + 1 } else { count + 1 };
             let _ = writeln!(text, "{at},{at},{upper},4096");
         }
     } else {

@@ -8,9 +8,9 @@
 
 mod chunks;
 mod costly;
-mod dice;
 mod logs;
 mod program;
+mod rng;
 mod snapshot;
 mod tape;
 mod verbs;
@@ -27,7 +27,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use dice::Dice;
+use rng::Rng;
 use tests::snapshot_contract::{Demand, check_file};
 use verbs::{Files, Verb};
 use watch::Watch;
@@ -45,26 +45,26 @@ impl cli::Caller for Silent {
     fn warn(&self, _: &str) {}
 }
 
-/// Whether the file with this number is a costly one; rolled with its dice.
-fn is_costly(dice: &mut Dice) -> bool {
-    dice.once_in(ONE_COSTLY_IN) || number_of("VRAMTAPE_FUZZ_COSTLY").is_some()
+/// Whether the file with this number is a costly one; drawn from its generator.
+fn is_costly(rng: &mut Rng) -> bool {
+    rng.once_in(ONE_COSTLY_IN) || number_of("VRAMTAPE_FUZZ_COSTLY").is_some()
 }
 
 /// The file with this number.
 fn file(number: u64) -> Vec<u8> {
-    let dice = &mut Dice::of(number);
-    if is_costly(dice) {
-        return costly::costly(dice);
+    let rng = &mut Rng::of(number);
+    if is_costly(rng) {
+        return costly::costly(rng);
     }
-    let mut bytes = match dice.roll(16) {
-        0..=8 => tape::tape(dice),
-        9..=13 => snapshot::snapshot(dice),
-        _ => logs::log(dice),
+    let mut bytes = match rng.roll(16) {
+        0..=8 => tape::tape(rng),
+        9..=13 => snapshot::snapshot(rng),
+        _ => logs::log(rng),
     };
-    if dice.once_in(16) {
-        dice.change(&mut bytes);
+    if rng.once_in(16) {
+        rng.change(&mut bytes);
     }
-    match dice.roll(24) {
+    match rng.roll(24) {
         0 => zstd::bulk::compress(&bytes, 1).expect("memory"),
         1 => {
             let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -145,17 +145,17 @@ impl Run {
 
     /// Gives a file to every verb.
     fn give(&mut self, number: u64) {
-        let dice = &mut Dice::of(number ^ 0xf11e);
+        let rng = &mut Rng::of(number ^ 0xf11e);
         let [run, other, out] =
             ["run.vtape", "other.vtape", "out"].map(|name| self.folder.join(name));
         fs::write(&run, file(number)).unwrap();
-        if dice.once_in(16) || !other.exists() {
+        if rng.once_in(16) || !other.exists() {
             fs::write(&other, file(number.wrapping_add(1))).unwrap();
         }
-        let is_costly = is_costly(&mut Dice::of(number));
+        let is_costly = is_costly(&mut Rng::of(number));
         for at in 0..self.verbs.len() {
             let verb = &self.verbs[at];
-            let line = verb.line(dice, &Files { run: &run, other: &other, out: &out }, is_costly);
+            let line = verb.line(rng, &Files { run: &run, other: &other, out: &out }, is_costly);
             let name = verb.name().to_owned();
             let what = format!("file {number}: {line:?}");
             let begun = Instant::now();
@@ -238,7 +238,7 @@ fn every_verb_answers_or_refuses_files_with_wrong_meanings() {
     let (mut files, mut reported) = (0, Instant::now());
     while begun.elapsed() < end && files < most {
         // Unoptimised, as in the test command, these take too long.
-        if seconds.is_some() || !is_costly(&mut Dice::of(first + files)) {
+        if seconds.is_some() || !is_costly(&mut Rng::of(first + files)) {
             run.give(first + files);
         }
         files += 1;

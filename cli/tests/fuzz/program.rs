@@ -5,7 +5,7 @@ use trace_format::{
     StackId, Stream, StringId,
 };
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 /// Settings texts, right and wrong.
 pub(crate) const SETTINGS: [&str; 14] = [
@@ -47,53 +47,53 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub(crate) fn new(dice: &mut Dice) -> Self {
+    pub(crate) fn new(rng: &mut Rng) -> Self {
         Self {
-            next: *dice.pick(&[2 << 20, 0x7f00_0000_0000, 0, 512, 1 << 60, u64::MAX - (1 << 30)]),
-            rarity: *dice.pick(&[0, 0, 300, 60, 12]),
-            pools: *dice.pick(&[1, 1, 2, 5]),
-            streams: *dice.pick(&[1, 1, 2, 5]),
+            next: *rng.pick(&[2 << 20, 0x7f00_0000_0000, 0, 512, 1 << 60, u64::MAX - (1 << 30)]),
+            rarity: *rng.pick(&[0, 0, 300, 60, 12]),
+            pools: *rng.pick(&[1, 1, 2, 5]),
+            streams: *rng.pick(&[1, 1, 2, 5]),
             ..Self::default()
         }
     }
 
     /// A value, or a wrong one.
-    fn or(&self, dice: &mut Dice, value: u64) -> u64 {
-        dice.or_wrong(value, self.rarity)
+    fn or(&self, rng: &mut Rng, value: u64) -> u64 {
+        rng.or_wrong(value, self.rarity)
     }
 
-    fn pool(&self, dice: &mut Dice) -> PoolId {
-        let pool = dice.roll(self.pools as usize) as u64;
-        PoolId(self.or(dice, 0), self.or(dice, pool))
+    fn pool(&self, rng: &mut Rng) -> PoolId {
+        let pool = rng.roll(self.pools as usize) as u64;
+        PoolId(self.or(rng, 0), self.or(rng, pool))
     }
 
-    fn stream(&self, dice: &mut Dice) -> Stream {
-        let stream = dice.roll(self.streams as usize) as u64;
-        Stream(self.or(dice, stream))
+    fn stream(&self, rng: &mut Rng) -> Stream {
+        let stream = rng.roll(self.streams as usize) as u64;
+        Stream(self.or(rng, stream))
     }
 
     /// The next event; `strings` is how many the file has.
-    pub(crate) fn event(&mut self, dice: &mut Dice, strings: u32) -> Event {
-        let pool = self.pool(dice);
-        let name = StringId(dice.roll(strings as usize + 1) as u32);
-        match dice.roll(64) {
-            0..=21 => self.alloc(dice),
-            22..=35 => self.free(dice, false),
-            36..=39 => self.free(dice, true),
-            40..=43 => self.complete(dice),
-            44 => Event::RecordStream { addr: self.some_addr(dice), stream: self.stream(dice) },
+    pub(crate) fn event(&mut self, rng: &mut Rng, strings: u32) -> Event {
+        let pool = self.pool(rng);
+        let name = StringId(rng.roll(strings as usize + 1) as u32);
+        match rng.roll(64) {
+            0..=21 => self.alloc(rng),
+            22..=35 => self.free(rng, false),
+            36..=39 => self.free(rng, true),
+            40..=43 => self.complete(rng),
+            44 => Event::RecordStream { addr: self.some_addr(rng), stream: self.stream(rng) },
             45 => {
-                Event::Category { addr: self.some_addr(dice), category: *dice.pick(&Category::ALL) }
+                Event::Category { addr: self.some_addr(rng), category: *rng.pick(&Category::ALL) }
             }
-            46 => Event::EmptyCache { pool, inferred: dice.once_in(2) },
-            47 => Event::PoolCreate { pool, own_source: dice.once_in(4) },
+            46 => Event::EmptyCache { pool, inferred: rng.once_in(2) },
+            47 => Event::PoolCreate { pool, own_source: rng.once_in(4) },
             48 => {
                 let filters = [ScopeFilter::Capture, ScopeFilter::Thread, ScopeFilter::Unknown];
-                Event::PoolBegin { pool, filter: *dice.pick(&filters) }
+                Event::PoolBegin { pool, filter: *rng.pick(&filters) }
             }
             49 => Event::PoolEnd { pool },
             50 => Event::PoolRelease { pool },
-            51 => Event::PoolUseOnOom { pool, enabled: dice.once_in(2) },
+            51 => Event::PoolUseOnOom { pool, enabled: rng.once_in(2) },
             52 => Event::PoolNoSplit { pool },
             53 => Event::CaptureBegin { pool },
             54 => Event::CaptureEnd { pool },
@@ -101,40 +101,40 @@ impl Program {
             56 => {
                 let fractions = [1.0, 0.5, 0.0, 1e-300, -1.0, 2.0, f64::NAN, f64::INFINITY];
                 let kinds = if self.rarity == 0 { 2 } else { fractions.len() };
-                Event::MemoryFraction { fraction: fractions[dice.roll(kinds)] }
+                Event::MemoryFraction { fraction: fractions[rng.roll(kinds)] }
             }
-            57 => [Event::ResetPeak, Event::ResetAccumulated][dice.roll(2)],
-            58..=59 => self.end_of_segment(dice),
-            60 => Event::DriverRefused { size_bytes: self.size(dice) },
+            57 => [Event::ResetPeak, Event::ResetAccumulated][rng.roll(2)],
+            58..=59 => self.end_of_segment(rng),
+            60 => Event::DriverRefused { size_bytes: self.size(rng) },
             61 => {
-                let (requested_bytes, stream) = (self.size(dice), self.stream(dice));
-                let size_bytes = self.or(dice, requested_bytes.next_multiple_of(512));
-                let device_free_bytes = self.or(dice, 0);
+                let (requested_bytes, stream) = (self.size(rng), self.stream(rng));
+                let size_bytes = self.or(rng, requested_bytes.next_multiple_of(512));
+                let device_free_bytes = self.or(rng, 0);
                 Event::Oom { requested_bytes, size_bytes, device_free_bytes, stream, pool }
             }
             62 => {
                 use MarkKind::{Instant, Phase, RangeBegin, RangeEnd, Step};
                 let kinds = [Step, Phase, RangeBegin, RangeEnd, Instant];
-                Event::Mark { kind: *dice.pick(&kinds), name }
+                Event::Mark { kind: *rng.pick(&kinds), name }
             }
-            _ if dice.once_in(8) => Event::Lost { count: self.or(dice, 3) },
-            _ => Event::Snapshot { active_bytes: self.size(dice) },
+            _ if rng.once_in(8) => Event::Lost { count: self.or(rng, 3) },
+            _ => Event::Snapshot { active_bytes: self.size(rng) },
         }
     }
 
-    fn size(&self, dice: &mut Dice) -> u64 {
-        let size = dice.size();
-        self.or(dice, size).min(u64::MAX - 512)
+    fn size(&self, rng: &mut Rng) -> u64 {
+        let size = rng.size();
+        self.or(rng, size).min(u64::MAX - 512)
     }
 
-    fn some_addr(&self, dice: &mut Dice) -> Addr {
-        let addr = if self.live.is_empty() { 0 } else { dice.pick(&self.live).addr };
-        Addr(self.or(dice, addr))
+    fn some_addr(&self, rng: &mut Rng) -> Addr {
+        let addr = if self.live.is_empty() { 0 } else { rng.pick(&self.live).addr };
+        Addr(self.or(rng, addr))
     }
 
-    fn alloc(&mut self, dice: &mut Dice) -> Event {
-        let (requested_bytes, stream, pool) = (self.size(dice), self.stream(dice), self.pool(dice));
-        let size_bytes = self.or(dice, requested_bytes.next_multiple_of(512));
+    fn alloc(&mut self, rng: &mut Rng) -> Event {
+        let (requested_bytes, stream, pool) = (self.size(rng), self.stream(rng), self.pool(rng));
+        let size_bytes = self.or(rng, requested_bytes.next_multiple_of(512));
         let room = self.segments.iter_mut().find(|segment| {
             segment.2 == stream && segment.3 == pool && segment.1 - segment.6 >= size_bytes
         });
@@ -142,28 +142,28 @@ impl Program {
             let addr = segment.0 + segment.6;
             segment.6 += size_bytes;
             addr
-        } else if !dice.once_in(8) {
-            return self.segment(dice, size_bytes, stream, pool);
+        } else if !rng.once_in(8) {
+            return self.segment(rng, size_bytes, stream, pool);
         } else {
             self.next
         };
-        let addr = Addr(self.or(dice, addr));
+        let addr = Addr(self.or(rng, addr));
         self.live.push(Live { addr: addr.0, requested: requested_bytes, size: size_bytes });
         Event::Alloc { addr, requested_bytes, size_bytes, stream, pool }
     }
 
-    fn segment(&mut self, dice: &mut Dice, least: u64, stream: Stream, pool: PoolId) -> Event {
+    fn segment(&mut self, rng: &mut Rng, least: u64, stream: Stream, pool: PoolId) -> Event {
         let is_large = least > 1 << 20;
         let page = if is_large { 20 << 20 } else { 2 << 20 };
         let size_bytes = least.checked_next_multiple_of(page).unwrap_or(least);
         let addr = Addr(self.next);
         self.next = self.next.saturating_add(size_bytes).saturating_add(page);
-        let is_expandable = dice.once_in(4);
+        let is_expandable = rng.once_in(4);
         let end = addr.0.checked_add(size_bytes).is_some();
         if end {
             self.segments.push((addr.0, size_bytes, stream, pool, is_large, is_expandable, 0));
         }
-        let size_bytes = self.or(dice, size_bytes);
+        let size_bytes = self.or(rng, size_bytes);
         if is_expandable {
             Event::SegmentMap { addr, size_bytes, stream, pool, is_large }
         } else {
@@ -171,15 +171,15 @@ impl Program {
         }
     }
 
-    fn end_of_segment(&mut self, dice: &mut Dice) -> Event {
+    fn end_of_segment(&mut self, rng: &mut Rng) -> Event {
         if self.segments.is_empty() {
             return Event::ResetPeak;
         }
-        let at = dice.roll(self.segments.len());
+        let at = rng.roll(self.segments.len());
         let (addr, size_bytes, stream, pool, is_large, is_expandable, _) =
             self.segments.swap_remove(at);
         let live = |live: &Live| live.addr < addr || live.addr - addr >= size_bytes;
-        if !self.live.iter().chain(&self.pending).all(live) && !dice.once_in(8) {
+        if !self.live.iter().chain(&self.pending).all(live) && !rng.once_in(8) {
             self.segments.push((
                 addr,
                 size_bytes,
@@ -191,7 +191,7 @@ impl Program {
             ));
             return Event::ResetPeak;
         }
-        let (addr, size_bytes) = (Addr(self.or(dice, addr)), self.or(dice, size_bytes));
+        let (addr, size_bytes) = (Addr(self.or(rng, addr)), self.or(rng, size_bytes));
         if is_expandable {
             Event::SegmentUnmap { addr, size_bytes, stream, pool, is_large }
         } else {
@@ -199,36 +199,36 @@ impl Program {
         }
     }
 
-    fn free(&mut self, dice: &mut Dice, pending: bool) -> Event {
+    fn free(&mut self, rng: &mut Rng, pending: bool) -> Event {
         if self.live.is_empty() {
-            return self.alloc(dice);
+            return self.alloc(rng);
         }
-        let at = dice.roll(self.live.len());
+        let at = rng.roll(self.live.len());
         let block = self.live.swap_remove(at);
         if pending {
             self.pending.push(block);
         }
-        let addr = Addr(self.or(dice, block.addr));
+        let addr = Addr(self.or(rng, block.addr));
         let (requested_bytes, size_bytes) =
-            (self.or(dice, block.requested), self.or(dice, block.size));
+            (self.or(rng, block.requested), self.or(rng, block.size));
         Event::Free { addr, requested_bytes, size_bytes, pending }
     }
 
-    fn complete(&mut self, dice: &mut Dice) -> Event {
+    fn complete(&mut self, rng: &mut Rng) -> Event {
         if self.pending.is_empty() {
-            return self.alloc(dice);
+            return self.alloc(rng);
         }
-        let at = dice.roll(self.pending.len());
+        let at = rng.roll(self.pending.len());
         let block = self.pending.swap_remove(at);
         let (requested_bytes, size_bytes) =
-            (self.or(dice, block.requested), self.or(dice, block.size));
+            (self.or(rng, block.requested), self.or(rng, block.size));
         Event::FreeCompleted { addr: Addr(block.addr), requested_bytes, size_bytes }
     }
 
     /// The segments as they are, tiled but for what is wrong with them.
-    pub(crate) fn state(&self, dice: &mut Dice) -> Vec<SegmentState> {
+    pub(crate) fn state(&self, rng: &mut Rng) -> Vec<SegmentState> {
         let mut segments = self.segments.clone();
-        if !dice.once_in(8) {
+        if !rng.once_in(8) {
             segments.sort_unstable_by_key(|segment| segment.0);
         }
         let rarity = self.rarity;
@@ -241,7 +241,7 @@ impl Program {
             bool,
             u64,
         ),
-                  dice: &mut Dice| {
+                  rng: &mut Rng| {
             let mut blocks = Vec::new();
             let mut held: Vec<_> = self
                 .live
@@ -266,18 +266,18 @@ impl Program {
                 }
                 let states =
                     [BlockStatus::Allocated, BlockStatus::Allocated, BlockStatus::PendingFree];
-                let requested = dice.or_wrong(live.requested, rarity);
-                blocks.push(block(live.addr, live.size, requested, *dice.pick(&states)));
+                let requested = rng.or_wrong(live.requested, rarity);
+                blocks.push(block(live.addr, live.size, requested, *rng.pick(&states)));
                 at = live.addr + live.size;
             }
             if at - addr < size_bytes {
                 let rest = size_bytes - (at - addr);
-                blocks.push(block(at, dice.or_wrong(rest, rarity), 0, BlockStatus::Inactive));
+                blocks.push(block(at, rng.or_wrong(rest, rarity), 0, BlockStatus::Inactive));
             }
-            let size_bytes = dice.or_wrong(size_bytes, rarity);
-            let (addr, stack) = (Addr(dice.or_wrong(addr, rarity)), StackId::NONE);
+            let size_bytes = rng.or_wrong(size_bytes, rarity);
+            let (addr, stack) = (Addr(rng.or_wrong(addr, rarity)), StackId::NONE);
             SegmentState { addr, size_bytes, stream, pool, is_large, is_expandable, stack, blocks }
         };
-        segments.into_iter().map(|segment| of(segment, dice)).collect()
+        segments.into_iter().map(|segment| of(segment, rng)).collect()
     }
 }

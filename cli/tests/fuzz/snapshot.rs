@@ -3,21 +3,21 @@
 use serde_json::{Map, Value, json};
 use trace_format::{BlockStatus, Event, SegmentState};
 
-use crate::dice::Dice;
 use crate::program::{Program, SETTINGS};
+use crate::rng::Rng;
 
 /// A snapshot of up to some hundred events.
-pub(crate) fn snapshot(dice: &mut Dice) -> Vec<u8> {
-    let mut value = value(dice);
-    let rarity = *dice.pick(&[0, 0, 200, 40]);
+pub(crate) fn snapshot(rng: &mut Rng) -> Vec<u8> {
+    let mut value = value(rng);
+    let rarity = *rng.pick(&[0, 0, 200, 40]);
     if rarity > 0 {
-        spoil(dice, rarity, &mut value);
+        spoil(rng, rarity, &mut value);
     }
-    encode(dice, &value)
+    encode(rng, &value)
 }
 
-fn encode(dice: &mut Dice, value: &Value) -> Vec<u8> {
-    if dice.once_in(2) {
+fn encode(rng: &mut Rng, value: &Value) -> Vec<u8> {
+    if rng.once_in(2) {
         return serde_json::to_vec(value).expect("JSON");
     }
     pickle(value)
@@ -69,51 +69,51 @@ fn put(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-fn value(dice: &mut Dice) -> Value {
-    let devices = *dice.pick(&[1, 1, 1, 2, 4]);
-    let has_pools = dice.once_in(2);
+fn value(rng: &mut Rng) -> Value {
+    let devices = *rng.pick(&[1, 1, 1, 2, 4]);
+    let has_pools = rng.once_in(2);
     let mut segments = Vec::new();
     let mut traces = Vec::new();
     for device in 0..devices {
-        let mut program = Program::new(dice);
+        let mut program = Program::new(rng);
         let mut entries = Vec::new();
-        let count = dice.below_one_of(&[4, 20, 60, 300]);
-        let from = if dice.once_in(3) { dice.roll(count) } else { 0 };
-        let mut time_us = dice.extreme() >> 12;
+        let count = rng.below_one_of(&[4, 20, 60, 300]);
+        let from = if rng.once_in(3) { rng.roll(count) } else { 0 };
+        let mut time_us = rng.extreme() >> 12;
         for at in 0..count {
-            let event = program.event(dice, 0);
-            time_us = time_us.wrapping_add(dice.roll(1000) as u64);
-            let entry = entry(&event, time_us, has_pools, dice);
+            let event = program.event(rng, 0);
+            time_us = time_us.wrapping_add(rng.roll(1000) as u64);
+            let entry = entry(&event, time_us, has_pools, rng);
             entries.extend(entry.into_iter().flatten().filter(|_| at >= from));
         }
         traces.push(Value::Array(entries));
-        segments.extend(program.state(dice).iter().map(|found| segment(found, device, dice)));
+        segments.extend(program.state(rng).iter().map(|found| segment(found, device, rng)));
     }
     let mut top = Map::new();
     top.insert("segments".to_owned(), Value::Array(segments));
-    if !dice.once_in(20) {
+    if !rng.once_in(20) {
         top.insert("device_traces".to_owned(), Value::Array(traces));
     }
-    if dice.once_in(2) {
+    if rng.once_in(2) {
         top.insert(
             "allocator_settings".to_owned(),
-            json!({"PYTORCH_CUDA_ALLOC_CONF": dice.pick(&SETTINGS), "expandable_segments": dice.once_in(2),
-                "max_split_size": dice.extreme(),
-                "garbage_collection_threshold": *dice.pick(&[0.0, 0.5, 1e-9, -1.0, 9.0]),
-                "roundup_power2_divisions": {"1": dice.extreme(), "64": 3, "256": 4}}),
+            json!({"PYTORCH_CUDA_ALLOC_CONF": rng.pick(&SETTINGS), "expandable_segments": rng.once_in(2),
+                "max_split_size": rng.extreme(),
+                "garbage_collection_threshold": *rng.pick(&[0.0, 0.5, 1e-9, -1.0, 9.0]),
+                "roundup_power2_divisions": {"1": rng.extreme(), "64": 3, "256": 4}}),
         );
     }
-    if dice.once_in(4) {
-        let stage = *dice.pick(&["START", "END", ""]);
+    if rng.once_in(4) {
+        let stage = *rng.pick(&["START", "END", ""]);
         top.insert(
             "external_annotations".to_owned(),
-            json!([{"device": 0, "time_us": dice.extreme(), "stage": stage, "name": "forward"}]),
+            json!([{"device": 0, "time_us": rng.extreme(), "stage": stage, "name": "forward"}]),
         );
     }
     Value::Object(top)
 }
 
-fn segment(found: &SegmentState, device: usize, dice: &mut Dice) -> Value {
+fn segment(found: &SegmentState, device: usize, rng: &mut Rng) -> Value {
     let blocks: Vec<_> = found.blocks.iter().map(|block| {
         let state = match block.status {
             BlockStatus::Allocated => "active_allocated",
@@ -121,61 +121,61 @@ fn segment(found: &SegmentState, device: usize, dice: &mut Dice) -> Value {
             BlockStatus::Inactive => "inactive",
         };
         json!({"size": block.size_bytes, "requested_size": block.requested_bytes, "state": state,
-            "address": block.addr.0, "frames": frames(dice)})
+            "address": block.addr.0, "frames": frames(rng)})
     }).collect();
     json!({"device": device, "address": found.addr.0, "total_size": found.size_bytes, "stream": found.stream.0,
         "segment_type": if found.is_large { "large" } else { "small" }, "is_expandable": found.is_expandable,
         "segment_pool_id": [found.pool.0, found.pool.1], "frames": [], "blocks": blocks})
 }
 
-fn frames(dice: &mut Dice) -> Value {
-    let frame = json!({"name": "forward", "filename": "model.py", "line": dice.roll(9)});
-    Value::Array(vec![frame; dice.roll(3)])
+fn frames(rng: &mut Rng) -> Value {
+    let frame = json!({"name": "forward", "filename": "model.py", "line": rng.roll(9)});
+    Value::Array(vec![frame; rng.roll(3)])
 }
 
 /// An event's entries; none for what snapshots do not show.
-fn entry(event: &Event, time_us: u64, has_pools: bool, dice: &mut Dice) -> Option<Vec<Value>> {
-    let of = |action: &str, addr: u64, size: u64, stream: u64, dice: &mut Dice| {
+fn entry(event: &Event, time_us: u64, has_pools: bool, rng: &mut Rng) -> Option<Vec<Value>> {
+    let of = |action: &str, addr: u64, size: u64, stream: u64, rng: &mut Rng| {
         let mut entry = json!({"action": action, "addr": addr, "size": size, "stream": stream,
-            "time_us": time_us, "frames": frames(dice)});
+            "time_us": time_us, "frames": frames(rng)});
         if has_pools {
-            entry["pool_id"] = json!([0, dice.roll(3)]);
+            entry["pool_id"] = json!([0, rng.roll(3)]);
         }
         entry
     };
     Some(match *event {
         Event::Alloc { addr, requested_bytes, stream, .. } => {
-            vec![of("alloc", addr.0, requested_bytes, stream.0, dice)]
+            vec![of("alloc", addr.0, requested_bytes, stream.0, rng)]
         }
         Event::Free { addr, requested_bytes, pending, .. } => {
-            let requested = of("free_requested", addr.0, requested_bytes, 0, dice);
-            let completed = of("free_completed", addr.0, requested_bytes, 0, dice);
+            let requested = of("free_requested", addr.0, requested_bytes, 0, rng);
+            let completed = of("free_completed", addr.0, requested_bytes, 0, rng);
             if pending { vec![requested] } else { vec![requested, completed] }
         }
         Event::FreeCompleted { addr, requested_bytes, .. } => {
-            vec![of("free_completed", addr.0, requested_bytes, 0, dice)]
+            vec![of("free_completed", addr.0, requested_bytes, 0, rng)]
         }
         Event::SegmentAlloc { addr, size_bytes, stream, .. } => {
-            vec![of("segment_alloc", addr.0, size_bytes, stream.0, dice)]
+            vec![of("segment_alloc", addr.0, size_bytes, stream.0, rng)]
         }
         Event::SegmentFree { addr, size_bytes, stream, .. } => {
-            vec![of("segment_free", addr.0, size_bytes, stream.0, dice)]
+            vec![of("segment_free", addr.0, size_bytes, stream.0, rng)]
         }
         Event::SegmentMap { addr, size_bytes, stream, .. } => {
-            vec![of("segment_map", addr.0, size_bytes, stream.0, dice)]
+            vec![of("segment_map", addr.0, size_bytes, stream.0, rng)]
         }
         Event::SegmentUnmap { addr, size_bytes, stream, .. } => {
-            vec![of("segment_unmap", addr.0, size_bytes, stream.0, dice)]
+            vec![of("segment_unmap", addr.0, size_bytes, stream.0, rng)]
         }
         Event::Oom { requested_bytes, device_free_bytes, stream, .. } => {
-            let mut oom = of("oom", 0, requested_bytes, stream.0, dice);
+            let mut oom = of("oom", 0, requested_bytes, stream.0, rng);
             oom["device_free"] = json!(device_free_bytes);
             vec![oom]
         }
-        Event::Snapshot { active_bytes } => vec![of("snapshot", 0, active_bytes, 0, dice)],
-        Event::Mark { .. } => vec![of("user_defined", 0, 0, 0, dice)],
+        Event::Snapshot { active_bytes } => vec![of("snapshot", 0, active_bytes, 0, rng)],
+        Event::Mark { .. } => vec![of("user_defined", 0, 0, 0, rng)],
         Event::Category { .. } => {
-            let mut annotate = of("annotate", 0, 0, 0, dice);
+            let mut annotate = of("annotate", 0, 0, 0, rng);
             annotate["user_metadata"] = json!("what it is");
             vec![annotate]
         }
@@ -184,25 +184,25 @@ fn entry(event: &Event, time_us: u64, has_pools: bool, dice: &mut Dice) -> Optio
 }
 
 /// Puts wrong values and wrong types in some places.
-fn spoil(dice: &mut Dice, rarity: usize, value: &mut Value) {
+fn spoil(rng: &mut Rng, rarity: usize, value: &mut Value) {
     match value {
-        Value::Array(values) => values.iter_mut().for_each(|value| spoil(dice, rarity, value)),
+        Value::Array(values) => values.iter_mut().for_each(|value| spoil(rng, rarity, value)),
         Value::Object(entries) => {
-            entries.values_mut().for_each(|value| spoil(dice, rarity, value));
-            if dice.once_in(rarity * 4)
+            entries.values_mut().for_each(|value| spoil(rng, rarity, value));
+            if rng.once_in(rarity * 4)
                 && let Some(key) = entries.keys().next().cloned()
             {
                 entries.remove(&key);
             }
         }
-        _ if dice.once_in(rarity) => {
-            *value = match dice.roll(6) {
+        _ if rng.once_in(rarity) => {
+            *value = match rng.roll(6) {
                 0 => Value::Null,
                 1 => json!(-1),
                 2 => json!(0.5),
                 3 => json!("text"),
                 4 => json!([]),
-                _ => json!(dice.extreme()),
+                _ => json!(rng.extreme()),
             };
         }
         _ => {}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 /// Verbs that read no file but processes and what they left in memory.
 const OF_PROCESSES: [&str; 4] = ["top", "exporter", "attach", "clean"];
@@ -41,7 +41,7 @@ impl Verb {
     /// question.
     pub(crate) fn line(
         &self,
-        dice: &mut Dice,
+        rng: &mut Rng,
         files: &Files<'_>,
         keeps_bounds: bool,
     ) -> Vec<OsString> {
@@ -51,7 +51,7 @@ impl Verb {
             let is_needed = arg.is_positional() || arg.is_required_set() || is_always(id);
             let is_left_out = matches!(id, "help" | "version" | "force");
             let raises_bounds = keeps_bounds && arg.get_long() == Some("trust-factor");
-            if is_left_out || raises_bounds || (!is_needed && !dice.once_in(12)) {
+            if is_left_out || raises_bounds || (!is_needed && !rng.once_in(12)) {
                 continue;
             }
             if matches!(id, "output" | "html" | "snapshot") && !arg.is_positional() {
@@ -61,7 +61,7 @@ impl Verb {
                 line.push(format!("--{long}").into());
             }
             if matches!(arg.get_action(), ArgAction::Set | ArgAction::Append) {
-                line.push(value(self.name(), arg, dice, files));
+                line.push(value(self.name(), arg, rng, files));
             }
         }
         line
@@ -74,11 +74,11 @@ fn is_always(id: &str) -> bool {
 }
 
 /// Something for an argument, by what the help calls its value.
-fn value(verb: &str, arg: &Arg, dice: &mut Dice, files: &Files<'_>) -> OsString {
+fn value(verb: &str, arg: &Arg, rng: &mut Rng, files: &Files<'_>) -> OsString {
     let out = |name: &str| files.out.join(name).into_os_string();
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
-        return dice.pick(&possible).get_name().into();
+        return rng.pick(&possible).get_name().into();
     }
     let name =
         arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
@@ -88,7 +88,7 @@ fn value(verb: &str, arg: &Arg, dice: &mut Dice, files: &Files<'_>) -> OsString 
                 "export" => &["out.pickle", "out.json", "out.parquet", "out.arrow", "tables"],
                 _ => &["out.vtape"],
             };
-            let end: &str = ends[dice.roll(ends.len())];
+            let end: &str = ends[rng.roll(ends.len())];
             return out(end);
         }
         ("FILE", "html") => return out("page.html"),
@@ -97,7 +97,7 @@ fn value(verb: &str, arg: &Arg, dice: &mut Dice, files: &Files<'_>) -> OsString 
         ("RUN" | "FILE" | "EXPECTED" | "PID|RING" | "TAPE", _) => {
             return files.run.into();
         }
-        ("ACTUAL" | "META.json", _) => return (*dice.pick(&[files.run, files.other])).into(),
+        ("ACTUAL" | "META.json", _) => return (*rng.pick(&[files.run, files.other])).into(),
         ("EDIT", _) => &[
             "scale:0.5",
             "scale:1e30",
@@ -119,14 +119,14 @@ fn value(verb: &str, arg: &Arg, dice: &mut Dice, files: &Files<'_>) -> OsString 
         ("SIZE", _) => &["24GiB", "1", "2MiB", "unlimited", "17179869184GiB", "300MiB"],
         ("NAME", "gpu") => &["h100", "4090", "list", "nothing"],
         ("N", "lines") => {
-            if dice.once_in(64) {
+            if rng.once_in(64) {
                 &["200"]
             } else {
                 &["3", "0"]
             }
         }
         ("N", "checks") => {
-            if dice.once_in(16) {
+            if rng.once_in(16) {
                 &["16"]
             } else {
                 &["2", "0"]
@@ -138,5 +138,5 @@ fn value(verb: &str, arg: &Arg, dice: &mut Dice, files: &Files<'_>) -> OsString 
             panic!("{verb}: the fuzzer knows no value for {name} of {}: add one here", arg.get_id())
         }
     };
-    dice.pick(texts).into()
+    rng.pick(texts).into()
 }

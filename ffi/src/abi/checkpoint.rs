@@ -57,9 +57,9 @@ pub unsafe extern "C" fn vramtape_checkpoint_restore(
         };
         let stack = stacks::of_allocation(device, 0);
         let delta = process::heap(device)?.lock()?.restore_checkpoint(checkpoint, stack)?;
-        // SAFETY: the caller vouches for both functions.
+        // SAFETY: the caller vouches that `freed` may be called with `user`.
         unsafe { visit_each(&delta.freed, freed, user) };
-        // SAFETY: as above.
+        // SAFETY: the caller vouches that `created` may be called with `user`.
         unsafe { visit_each(&delta.created, created, user) };
         Ok(VRAMTAPE_OK)
     })
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn vramtape_pool_allocations(
 /// `visit` may be called with `user`.
 unsafe fn visit_each(addrs: &[Addr], visit: Visit, user: *mut c_void) {
     for addr in addrs {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller vouches that `visit` may be called with `user`.
         unsafe { visit(ptr::with_exposed_provenance_mut(addr.0 as usize), user) };
     }
 }

@@ -53,7 +53,7 @@ pub unsafe extern "C" fn vramtape_conf_with(
     capacity: usize,
 ) -> i64 {
     guard::answer(-1, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches that `changes` is NULL or a terminated string.
         let changes = unsafe { read(changes, "changes") }?;
         let text = merge(&variable()?, changes)?;
         // SAFETY: the caller vouches for the buffer.

@@ -91,7 +91,7 @@ pub unsafe extern "C" fn vramtape_device_stats(
     guard::answer(VRAMTAPE_ERROR, || {
         let out = NonNull::new(out).ok_or_else(|| Error::value("no room for the statistics"))?;
         let stats = of(device)?;
-        // SAFETY: the caller gives room for it.
+        // SAFETY: the caller gives room for one value, and `out` is not NULL.
         unsafe { out.write(VramtapeDeviceStats::from(&stats)) };
         Ok(VRAMTAPE_OK)
     })

@@ -71,7 +71,7 @@ pub extern "C" fn vramtape_history_is_running() -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_set_memory_metadata(text: *const c_char) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches that `text` is NULL or a terminated string.
         history::set_metadata(unsafe { read(text, "the metadata") }?);
         Ok(VRAMTAPE_OK)
     })
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn vramtape_get_memory_metadata(buffer: *mut c_char, capac
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_annotate_memory(ptr: *mut c_void, text: *const c_char) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches that `text` is NULL or a terminated string.
         let (addr, text) = (address_of(ptr)?, unsafe { read(text, "the annotation") }?);
         let (device, allocation) = process::owner(addr, |heap| {
             let mut heap = heap.lock()?;

@@ -73,7 +73,7 @@ pub unsafe extern "C-unwind" fn vramtape_base_alloc(
     });
     let Some((base, size_bytes)) = base else { return ptr::null_mut() };
     if let Some(size) = NonNull::new(size) {
-        // SAFETY: the caller gives room for it.
+        // SAFETY: the caller gives room for one value, and `size` is not NULL.
         unsafe { size.write(size_bytes as usize) };
     }
     ptr::with_exposed_provenance_mut(base.0 as usize)
@@ -108,7 +108,7 @@ pub unsafe extern "C-unwind" fn vramtape_begin_allocate_to_pool(
         let filter = NonNull::new(filter).ok_or_else(|| {
             Error::value("the pool's stream filter is NULL; expected a std::function")
         })?;
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for a live `std::function<bool(cudaStream_t)>`.
         let filter = unsafe { Filter::clone_of(filter) }?;
         let (pool, kind) = (PoolId(pool_0, pool_1), filter.kind());
         let takes = Arc::new(move |stream| filter.takes(stream));

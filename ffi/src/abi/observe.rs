@@ -68,7 +68,7 @@ pub extern "C" fn vramtape_observe_begin() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_observe_entry(entry: *const VramtapeTraceEntry) {
     guard::answer((), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches that `entry` is NULL or points to an entry, which stays during the call.
         let Some(entry) = (unsafe { entry.as_ref() }) else { return Ok(()) };
         let Some(action) = TraceAction::from_number(entry.action) else { return Ok(()) };
         let seen = TraceEntry {
@@ -117,11 +117,11 @@ pub unsafe extern "C" fn vramtape_observe_base(
     count: usize,
 ) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for `count` segments, or NULL.
         let segments = unsafe { list(segments, count) };
         let mut held = Vec::with_capacity(segments.len());
         for segment in segments {
-            // SAFETY: likewise.
+            // SAFETY: the caller vouches that each segment points to as many blocks as it says, or to NULL.
             let blocks = unsafe { list(segment.blocks, segment.block_count) };
             held.push(segment_state(segment, blocks)?);
         }
@@ -174,7 +174,7 @@ unsafe fn list<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if first.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for `count` elements, and `first` is not NULL.
     unsafe { std::slice::from_raw_parts(first, count) }
 }
 

@@ -58,7 +58,7 @@ struct Source(VramtapeSource);
 
 // SAFETY: `vramtape_pool_create_from` asks for functions that any thread may call.
 unsafe impl Send for Source {}
-// SAFETY: as they may be called on any thread; the pool calls them under its device's lock, one at a time.
+// SAFETY: a shared reference only calls the functions, and the pool does so under its device's lock, one at a time.
 unsafe impl Sync for Source {}
 
 impl SegmentSource for Source {
@@ -70,7 +70,7 @@ impl SegmentSource for Source {
 
     fn free(&self, addr: Addr, _: u64) -> Result<(), DeviceError> {
         let ptr = std::ptr::with_exposed_provenance_mut(addr.0 as usize);
-        // SAFETY: as above; the pointer is one that `allocate` gave.
+        // SAFETY: the caller vouches for the function and `user`; the pointer is one that `allocate` gave.
         let is_free = unsafe { (self.0.free)(ptr, self.0.user) };
         let failed = || DeviceError::Unavailable {
             call: DeviceCall::Free,
@@ -82,7 +82,7 @@ impl SegmentSource for Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        // SAFETY: as above; this is the last call.
+        // SAFETY: the caller vouches for the function and `user`; no call follows this one.
         unsafe { (self.0.drop)(self.0.user) };
     }
 }

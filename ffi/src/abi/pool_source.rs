@@ -35,7 +35,7 @@ impl SegmentSource for Source {
 
     fn free(&self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
         let ptr = ptr::with_exposed_provenance_mut(addr.0 as usize);
-        // SAFETY: as above; the pointer is one that `allocate` gave.
+        // SAFETY: the caller of `vramtape_pool_create_with` vouches for the function; `allocate` gave the pointer.
         unsafe { (self.free)(ptr, size_bytes as usize, self.device, ptr::null_mut()) };
         Ok(())
     }

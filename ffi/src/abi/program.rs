@@ -17,7 +17,7 @@ use crate::process::{program, signals, tape};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_describe(json: *const c_char) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches that `json` is NULL or a terminated string.
         let json = unsafe { read(json, "the description") }?;
         program::describe(json)?;
         Ok(VRAMTAPE_OK)

@@ -34,7 +34,7 @@ pub extern "C" fn vramtape_version() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_set_settings(settings: *const c_char) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches that `settings` is NULL or a terminated string.
         let settings = unsafe { read(settings, "settings") }?;
         process::set_settings(settings)?;
         Ok(VRAMTAPE_OK)

@@ -39,7 +39,7 @@ pub const VRAMTAPE_CATEGORY_OPTIMIZER_STATE: c_int = 2;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_tape_start(path: *const c_char) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches that `path` is NULL or a terminated string.
         let path = unsafe { read(path, "the tape's path") }?;
         tape::start(path)?;
         Ok(VRAMTAPE_OK)
@@ -93,7 +93,7 @@ pub extern "C" fn vramtape_keep_rings() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_tape_save(device: c_int, path: *const c_char) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches that `path` is NULL or a terminated string.
         let path = unsafe { read(path, "the tape's path") }?;
         process::used(device)?;
         tape::save(DeviceId(device as u16), path)?;
@@ -127,9 +127,9 @@ pub unsafe extern "C" fn vramtape_tape_save_since(
     path: *const c_char,
 ) -> i64 {
     guard::answer(-1, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches that `path` is NULL or a terminated string.
         let path = unsafe { read(path, "the tape's path") }?;
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `count` positions, or NULL and 0.
         let positions = unsafe { values(positions, count, "positions") }?;
         Ok(tape::save_since(positions, path)? as i64)
     })
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn vramtape_categorize(
             let message = format!("{category} is no category; expected 0 to 2");
             return Err(Error::value(message));
         };
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for `count` addresses, or NULL and 0.
         let addrs = unsafe { values(addrs, count, "addrs") }?;
         let known = match process::used(device)? {
             Some(heap) => tape::categorize(heap, category, addrs)?,
@@ -176,7 +176,7 @@ unsafe fn values<'a>(values: *const u64, count: usize, what: &str) -> Result<&'a
     if values.is_null() {
         return Err(Error::value(format!("{what} is NULL; expected {count} values")));
     }
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for `count` values that stay as they are, and `values` is not NULL.
     Ok(unsafe { slice::from_raw_parts(values, count) })
 }
 
@@ -195,7 +195,7 @@ pub extern "C" fn vramtape_wants_marks() -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_mark(kind: c_int, name: *const c_char) -> c_int {
     guard::answer(VRAMTAPE_ERROR, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches that `name` is NULL or a terminated string.
         let name = unsafe { read(name, "the mark's name") }?;
         let kind = match kind {
             VRAMTAPE_MARK_STEP => MarkKind::Step,

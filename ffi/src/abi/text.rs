@@ -21,7 +21,7 @@ pub(super) unsafe fn copy_out(text: &str, buffer: *mut c_char, capacity: usize) 
         unsafe { ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, length) };
         // SAFETY: the length is below the capacity.
         let end = unsafe { buffer.add(length) };
-        // SAFETY: as above.
+        // SAFETY: `end` is in the buffer, because the length is below the capacity.
         unsafe { end.write(0) };
     }
     text.len() as i64
@@ -36,7 +36,7 @@ pub(super) unsafe fn read<'a>(text: *const c_char, what: &str) -> Result<&'a str
     if text.is_null() {
         return Err(Error::value(format!("{what} is NULL; expected a string")));
     }
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for a terminated string that stays as it is during the call.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| Error::value(format!("{what} is not UTF-8: {text:?}")))
 }

@@ -13,7 +13,7 @@ pub(crate) struct Callback {
 
 // SAFETY: the caller promised that the function may be called on any thread.
 unsafe impl Send for Callback {}
-// SAFETY: as above, and from several threads.
+// SAFETY: it never changes, and the caller promised that any thread may call the function.
 unsafe impl Sync for Callback {}
 
 impl Callback {

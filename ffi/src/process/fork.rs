@@ -19,7 +19,7 @@ use crate::any_device::AnyDevice;
 use crate::error::Error;
 
 /// The locks that the forking thread holds during its fork, in the order in which it took them.
-struct Held {
+struct HeldLocks {
     _finishing: MutexGuard<'static, ()>,
     process: MutexGuard<'static, Option<Process>>,
     heaps: Vec<Frozen<'static, AnyDevice, AnyRecorder>>,
@@ -27,7 +27,7 @@ struct Held {
 }
 
 thread_local! {
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<HeldLocks>> = const { RefCell::new(None) };
 }
 
 /// Registers the handlers. Called once, with the process's lock held.
@@ -47,7 +47,7 @@ extern "C" fn prepare() {
         let finishing = exit::finishing();
         let process = lock();
         let heaps = heaps().map(Heap::freeze).collect();
-        held.replace(Some(Held {
+        held.replace(Some(HeldLocks {
             _finishing: finishing,
             process,
             heaps,

@@ -114,7 +114,7 @@ fn set(signal: c_int, handler: libc::sighandler_t) {
 
 /// Calls only what POSIX lets a signal handler call.
 extern "C" fn on_signal(signal: c_int) {
-    // SAFETY: asks for a number only.
+    // SAFETY: it takes no argument, always succeeds, and may be called in a signal handler.
     let pid = unsafe { libc::getpid() };
     if pid == OWNER.load(Ordering::Acquire) {
         ARRIVED.store(signal, Ordering::Release);

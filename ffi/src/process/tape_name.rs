@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tape_keeps_its_name_and_its_contents_also_where_tapes_are_replaced() {
+    fn files_that_are_not_tapes_stay_where_tapes_are_replaced() {
         let folder = tempdir().unwrap();
         let asked = folder.path().join("run.vtape");
         let error = |path: &Path, is_replaced| {

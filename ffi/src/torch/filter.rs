@@ -30,7 +30,7 @@ impl Filter {
     ///
     /// `filter` points to a live `std::function<bool(cudaStream_t)>`.
     pub(crate) unsafe fn clone_of(filter: NonNull<c_void>) -> Result<Self, Error> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller vouches for a live `std::function` of this type.
         let copy = unsafe { vramtape_filter_clone(filter.as_ptr()) };
         NonNull::new(copy).map(Self).ok_or_else(|| {
             Error::runtime("the pool's stream filter could not be copied: out of host memory")

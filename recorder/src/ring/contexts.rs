@@ -37,12 +37,12 @@ pub(super) fn number_of(region: &Region, wanted: Context) -> Option<u16> {
         let row = &rows[at];
         let taken = load(row);
         if taken == words {
-            return Some(at as u16);
+            return u16::try_from(at).ok();
         }
         if taken[0] & TAKEN == 0 {
             // Readers come here through a record that is published later.
             store_all(row, &words);
-            return Some(at as u16);
+            return u16::try_from(at).ok();
         }
     }
     None
@@ -52,11 +52,8 @@ pub(super) fn number_of(region: &Region, wanted: Context) -> Option<u16> {
 pub(super) fn get(look: &impl Look, number: u16) -> Option<Context> {
     let row = look.row::<CONTEXT_WORDS>(Part::Contexts, usize::from(number))?;
     let [thread, stream, major, minor] = row;
-    (thread & TAKEN != 0).then_some(Context {
-        thread: ThreadId(thread as u32),
-        stream: Stream(stream),
-        pool: PoolId(major, minor),
-    })
+    let thread = ThreadId(u32::try_from(thread ^ TAKEN).ok()?);
+    Some(Context { thread, stream: Stream(stream), pool: PoolId(major, minor) })
 }
 
 fn load(row: &Row) -> [u64; CONTEXT_WORDS] {
@@ -79,9 +76,14 @@ fn hash(words: &[u64; CONTEXT_WORDS]) -> usize {
 mod tests {
     use super::super::layout::Shape;
     use super::*;
+    use crate::cast;
 
     fn context(n: u64) -> Context {
-        Context { thread: ThreadId(n as u32), stream: Stream(n << 40), pool: PoolId(n % 3, n / 3) }
+        Context {
+            thread: ThreadId(cast::low_half(n)),
+            stream: Stream(n << 40),
+            pool: PoolId(n % 3, n / 3),
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::layout::{HeaderField, Payload};
 use super::look::Look;
 use super::pack::{self, CLOCK_SNAPSHOT, MORE};
 use super::words::{self, MORE_SLOTS, Slot, WIDE};
+use crate::cast;
 use crate::clock::{Calibration, Moment};
 
 /// A place in a ring's sequence of slots.
@@ -99,7 +100,7 @@ impl Cursor {
         if self.next >= end {
             return Ok(Reached::End);
         }
-        let mut batch = vec![Payload::default(); batch_of(look).min((end - self.next) as usize)];
+        let mut batch = vec![Payload::default(); batch_of(look).min(cast::index(end - self.next))];
         while self.next < end {
             // Also what keeps a damaged head from sending a reader on an endless way.
             if end - self.next >= look.slot_count() {
@@ -112,7 +113,7 @@ impl Cursor {
                 None => clock_snapshot::newest(look).moment,
             };
             self.moment = Some(moment);
-            let count = (end - self.next).min(batch.len() as u64) as usize;
+            let count = batch.len().min(cast::index(end - self.next));
             if !look.copy(self.next, &mut batch[..count]) {
                 return Ok(Reached::Gone);
             }
@@ -194,7 +195,7 @@ impl Cursor {
         let [[thread, stream, major], [minor, number, size]] = self.more;
         [args[1], args[2]] = [number, size];
         let (stream, pool) = (Stream(stream), PoolId(major, minor));
-        Some(Context { thread: ThreadId(thread as u32), stream, pool })
+        Some(Context { thread: ThreadId(u32::try_from(thread).ok()?), stream, pool })
     }
 
     #[inline]

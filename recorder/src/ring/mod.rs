@@ -50,7 +50,7 @@ use region::{HeaderField, Region};
 pub use retention::remove_dead_rings;
 use ring_file::RingFile;
 pub use ring_file::{RING_DIR_VARIABLE, list_readable_rings, list_rings, ring_dir};
-use tables::Tables;
+use tables::RingNames;
 
 /// Fewer slots than this hold no whole wide event.
 const SLOTS_MIN: usize = 16;
@@ -78,8 +78,9 @@ pub struct RingOptions {
 /// A ring in its own process, shared between its recorder and its readers.
 #[derive(Debug)]
 pub struct Ring {
+    device: DeviceId,
     region: Region,
-    tables: Tables,
+    tables: RingNames,
     /// `None` in memory of this process alone, and after [`Ring::remove`].
     file: Mutex<Option<RingFile>>,
     /// Whether this is a forked child, in which the ring's pages are the parent's.
@@ -126,7 +127,7 @@ impl Ring {
         clock_snapshot::set_newest(&region, ClockSnapshot { number: 0, moment: calibration.start });
         region.seal();
         let (file, is_muted) = (Mutex::new(file), AtomicBool::new(false));
-        Ok(Self { region, tables: Tables::new(names), file, is_muted })
+        Ok(Self { device: options.device, region, tables: RingNames::new(names), file, is_muted })
     }
 
     /// Writes into the file what a tape of it says: process, settings, device. Called before anything is recorded, and
@@ -143,7 +144,7 @@ impl Ring {
 
     /// The device whose events it takes.
     pub fn device(&self) -> DeviceId {
-        DeviceId(self.region.get(HeaderField::Device) as u16)
+        self.device
     }
 
     /// Records that it holds at most.

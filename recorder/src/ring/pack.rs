@@ -138,7 +138,7 @@ pub(super) fn unpack(
     let flag = detail != 0;
     let [a, requested_bytes, size_bytes] = args;
     let addr = Addr(a);
-    let string = StringId(a as u32);
+    let string = || Some(StringId(u32::try_from(a).ok()?));
     Some(match kind {
         ALLOC => Event::Alloc { addr, requested_bytes, size_bytes, stream, pool },
         FREE => Event::Free { addr, requested_bytes, size_bytes, pending: flag },
@@ -161,7 +161,7 @@ pub(super) fn unpack(
         POOL_NO_SPLIT => Event::PoolNoSplit { pool },
         CAPTURE_BEGIN => Event::CaptureBegin { pool },
         CAPTURE_END => Event::CaptureEnd { pool },
-        SETTINGS => Event::Settings { text: string },
+        SETTINGS => Event::Settings { text: string()? },
         MEMORY_FRACTION => Event::MemoryFraction { fraction: f64::from_bits(a) },
         RESET_PEAK => Event::ResetPeak,
         RESET_ACCUMULATED => Event::ResetAccumulated,
@@ -181,7 +181,7 @@ pub(super) fn unpack(
                 4 => MarkKind::Instant,
                 _ => return None,
             };
-            Event::Mark { kind, name: string }
+            Event::Mark { kind, name: string()? }
         }
         CATEGORY => {
             let category = *Category::ALL.get(usize::from(detail))?;
@@ -199,10 +199,12 @@ pub(super) mod tests {
 
     /// Whatever `unpack` accepts is an event, so any numbers reach every event there is.
     pub(in crate::ring) fn events() -> impl Strategy<Value = Event> {
-        (1..=CATEGORY, 0..5_u8, any::<(u64, u64, u64)>(), any::<[u64; 3]>()).prop_filter_map(
-            "detail of another kind",
-            |(kind, detail, (stream, major, minor), args)| {
-                unpack(kind, detail, (Stream(stream), PoolId(major, minor)), args)
+        let any_or_id = prop_oneof![any::<u64>(), any::<u32>().prop_map(u64::from)];
+        (1..=CATEGORY, 0..5_u8, any::<[u64; 3]>(), any_or_id, any::<[u64; 2]>()).prop_filter_map(
+            "detail or number of another kind",
+            |(kind, detail, [stream, major, minor], any, [number, size])| {
+                let place = (Stream(stream), PoolId(major, minor));
+                unpack(kind, detail, place, [any, number, size])
             },
         )
     }

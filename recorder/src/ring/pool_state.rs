@@ -7,6 +7,7 @@ use trace_format::{Event, PoolId, PoolState, ScopeFilter, ScopeState, StringId};
 use super::layout::{HeaderField, Part, Shape};
 use super::look::Look;
 use super::protocol::double_buffer::DoubleBuffer;
+use crate::cast;
 
 /// The state after some record.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -150,7 +151,7 @@ impl PoolsState {
         let (pools, scopes) = rows.split_at(pools);
         let pool = |[major, minor, count]: &[u64; 3]| PoolState {
             pool: PoolId(*major, *minor),
-            use_count: *count as u32,
+            use_count: cast::low_half(*count),
             own_source: count >> 32 & OWN_SOURCE != 0,
             use_on_oom: count >> 32 & USE_ON_OOM != 0,
             no_split: count >> 32 & NO_SPLIT != 0,
@@ -163,12 +164,16 @@ impl PoolsState {
                 _ => ScopeFilter::Unknown,
             },
         };
+        let settings = match settings.checked_sub(1) {
+            Some(id) => Some(StringId(u32::try_from(id).ok()?)),
+            None => None,
+        };
         let pools: Vec<PoolState> = pools.iter().map(pool).collect();
         let pools_state = Self {
             places: places(&pools),
             pools,
             scopes: scopes.iter().map(scope).collect(),
-            settings: settings.checked_sub(1).map(|id| StringId(id as u32)),
+            settings,
             memory_fraction: (has_fraction != 0).then(|| f64::from_bits(fraction)),
         };
         Some((pools_state, next))

@@ -137,8 +137,9 @@ impl RingReader {
     fn open_of(path: &Path, whose: Whose) -> Result<Self, RingError> {
         let failed = |source| RingError { path: path.to_owned(), source };
         let ring = ring_file::open(path, whose).and_then(FileRegion::open).map_err(failed)?;
-        let identity = info(&ring);
+        let identity = info(&ring).ok_or_else(|| io::Error::other("its header is damaged"));
         ring.check().map_err(failed)?;
+        let identity = identity.map_err(failed)?;
         Ok(Self {
             ring,
             path: path.to_owned(),
@@ -154,8 +155,8 @@ impl RingReader {
 
     /// What the ring says about itself now; as it said at first where it cannot be read any more.
     pub fn info(&self) -> RingInfo {
-        let now = info(&self.ring);
-        if self.ring.has_failed() { self.identity.clone() } else { now }
+        let now = info(&self.ring).filter(|_| !self.ring.has_failed());
+        now.unwrap_or_else(|| self.identity.clone())
     }
 
     /// An error if the ring could not be read, now or earlier: something truncated its file. Nothing that was read
@@ -302,11 +303,12 @@ impl RingReader {
     }
 }
 
-fn info(ring: &FileRegion) -> RingInfo {
-    RingInfo {
-        pid: ring.field(HeaderField::Pid) as u32,
+/// `None` where the header names a process or a device that cannot be.
+fn info(ring: &FileRegion) -> Option<RingInfo> {
+    Some(RingInfo {
+        pid: u32::try_from(ring.field(HeaderField::Pid)).ok()?,
         process_start_ticks: ring.field(HeaderField::ProcessStart),
-        device: DeviceId(ring.field(HeaderField::Device) as u16),
+        device: DeviceId(u16::try_from(ring.field(HeaderField::Device)).ok()?),
         slots: ring.slot_count(),
         written: ring.written(),
         lost_by_tape: ring.field(HeaderField::LostByTape),
@@ -315,5 +317,5 @@ fn info(ring: &FileRegion) -> RingInfo {
         missing_blocks: ring.field(HeaderField::BlocksMissing),
         missing_segments: ring.field(HeaderField::SegmentsMissing),
         missing_pools: ring.field(HeaderField::PoolsMissing),
-    }
+    })
 }

@@ -14,6 +14,7 @@ pub(super) use super::layout::HeaderField;
 use super::layout::{HEADER_WORDS, MAGIC, Part, Payload, SLOT_WORDS, Shape, VERSION};
 use super::look::Look;
 use super::protocol::{ReadWords, blocks, slots};
+use crate::cast;
 
 /// How far ahead of the record a slot's cache line is asked for: what memory takes to answer, in records.
 const SLOTS_AHEAD: u64 = 16;
@@ -42,7 +43,7 @@ impl Region {
     /// The same in private memory.
     pub(super) fn anonymous(shape: Shape) -> io::Result<Self> {
         let size_bytes = Self::size_bytes(shape).ok_or(io::ErrorKind::OutOfMemory)?;
-        let map: MmapMut = MmapOptions::new().len(size_bytes as usize).populate().map_anon()?;
+        let map: MmapMut = MmapOptions::new().len(cast::index(size_bytes)).populate().map_anon()?;
         Self::new(map.into(), shape)
     }
 
@@ -138,7 +139,7 @@ impl Region {
 
     #[inline]
     fn slot(&self, number: u64) -> &[AtomicU64; SLOT_WORDS] {
-        let at = number as usize & (self.shape.slots - 1);
+        let at = cast::index(number) & (self.shape.slots - 1);
         // SAFETY: the slots follow the header, and `new` checked that all of them are in the mapping; their number is a
         // power of two, so `at` is below it.
         #[allow(unsafe_code)]

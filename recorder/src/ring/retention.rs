@@ -163,7 +163,7 @@ mod tests {
     /// A ring whose process lives, which began to record at this Unix time.
     fn live_ring(dir: &Path, began: Duration) -> RingRecorder<ManualClock> {
         let clock = ManualClock::default();
-        clock.suspend(began.as_nanos() as u64);
+        clock.suspend(began.as_nanos().try_into().unwrap());
         let options = RingOptions { dir: dir.to_owned(), device: DeviceId(0), slots: 64 };
         RingRecorder::new(&options, clock).unwrap()
     }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ring_is_let_be_while_it_may_become_one() {
+    fn keeps_unrecognized_files_that_may_become_rings() {
         let (dir, _, _) = dead_rings(&[1]);
         let unfinished = dir.path().join(format!("vramtape-{}-1-0.ring", getuid().as_raw()));
         fs::write(&unfinished, "").unwrap();

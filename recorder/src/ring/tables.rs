@@ -12,7 +12,7 @@ use crate::interner::{Interner, STACKS_MAX};
 
 /// The process's names, and which of them are in this ring's text log.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(super) struct RingNames {
     names: Arc<Interner>,
     /// A bit for each stack, read without the lock; there once a stack is.
     stacks: OnceLock<Box<[AtomicU64]>>,
@@ -25,7 +25,7 @@ struct Written {
     frames: Bits,
 }
 
-impl Tables {
+impl RingNames {
     pub(super) fn new(names: Arc<Interner>) -> Self {
         Self { names, stacks: OnceLock::new(), written: Mutex::default() }
     }

@@ -11,6 +11,7 @@ use trace_format::{Frame, FrameId, StackId, StringId};
 use super::layout::Part;
 use super::look::Look;
 use super::region::{HeaderField, Region};
+use crate::cast;
 
 const META: u64 = 0;
 const STRING: u64 = 1;
@@ -62,7 +63,7 @@ fn put(
     rest: impl IntoIterator<Item = u64, IntoIter: ExactSizeIterator>,
 ) {
     let (log, rest) = (region.text(), rest.into_iter());
-    let len = region.get(HeaderField::TextLen) as usize;
+    let len = cast::index(region.get(HeaderField::TextLen));
     let end = len + 1 + rest.len();
     let missing = region.get(HeaderField::TextMissing);
     if missing > 0 || end > log.len() {
@@ -127,7 +128,7 @@ pub(super) fn first(look: &impl Look) -> Option<Entry> {
 /// The entry that the words begin with, and how many of them it has.
 fn first_of(log: &[u64]) -> Option<(Entry, usize)> {
     let (&first, rest) = log.split_first()?;
-    let (id, high) = ((first as u32) >> 2, (first >> 32) as u32);
+    let (id, high) = (cast::low_half(first) >> 2, (first >> 32) as u32);
     let (entry, words) = match first & 3 {
         kind @ (META | STRING) => {
             // What was never written is all zeros.
@@ -145,11 +146,12 @@ fn first_of(log: &[u64]) -> Option<(Entry, usize)> {
         }
         FRAME => {
             let names = *rest.first()?;
-            let (name, filename) = (StringId(names as u32), StringId((names >> 32) as u32));
+            let (name, filename) =
+                (StringId(cast::low_half(names)), StringId((names >> 32) as u32));
             (Entry::Frame(FrameId(id), Frame { name, filename, line: high }), 1)
         }
         STACK => {
-            let bits = |from: u32, count: u32| ((first >> from) & ((1 << count) - 1)) as u32;
+            let bits = |from: u32, count: u32| cast::low_half((first >> from) & ((1 << count) - 1));
             let (id, caller) = (bits(2, STACK_BITS), bits(2 + STACK_BITS, STACK_BITS));
             let frame = bits(2 + 2 * STACK_BITS, FRAME_BITS);
             // A chain of callers has an end.
@@ -174,18 +176,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_is_read_in_order_and_what_did_not_fit_is_counted() {
+    fn entries_are_read_in_order_and_those_that_do_not_fit_are_counted() {
         let region = Region::anonymous(Shape::new(1, 9)).unwrap();
         let frame = Frame { name: StringId(7), filename: StringId(u32::MAX), line: u32::MAX };
+        let (frames, stacks) = (cast::count_of(FRAMES_MAX), cast::count_of(STACKS_MAX));
         let fit = [
             string(7, b"forward"),
             string((1 << 24) - 1, b"123456789"),
-            Entry::Frame(FrameId(FRAMES_MAX as u32 - 1), frame),
-            Entry::Stack(
-                StackId(STACKS_MAX as u32),
-                StackId(STACKS_MAX as u32 - 1),
-                FrameId(FRAMES_MAX as u32 - 1),
-            ),
+            Entry::Frame(FrameId(frames - 1), frame),
+            Entry::Stack(StackId(stacks), StackId(stacks - 1), FrameId(frames - 1)),
         ];
         for entry in &fit {
             append(&region, entry);

@@ -46,7 +46,7 @@ pub(super) fn id() -> (u32, bool) {
         static ENDS: Ends = const { Ends };
     }
     let id = match ID.get() {
-        0 => rustix::thread::gettid().as_raw_nonzero().get() as u32,
+        0 => rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
         id => id,
     };
     ID.set(id);

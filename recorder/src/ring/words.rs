@@ -14,6 +14,7 @@ use trace_format::{PoolId, StackId, Stream, ThreadId};
 
 use super::layout::Payload;
 use super::pack::MORE;
+use crate::cast;
 
 const LOW_BITS: u32 = 48;
 const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
@@ -99,9 +100,9 @@ pub(super) const fn decode(words: &Payload) -> Slot {
     let [head, a, b, c] = *words;
     Slot {
         low_ticks: head & TICK_MASK,
-        kind: (head >> TICK_BITS) as u8 & 0x1f,
-        detail: (head >> (TICK_BITS + 5)) as u8 & 7,
-        stack: StackId((head >> LOW_BITS | b >> LOW_BITS << 16) as u32),
+        kind: (head >> TICK_BITS & 0x1f) as u8,
+        detail: (head >> (TICK_BITS + 5) & 7) as u8,
+        stack: StackId(cast::low_half(head >> LOW_BITS | b >> LOW_BITS << 16)),
         args: [a, b & LOW_MASK, (c & LOW_MASK) << UNIT_BITS],
         context: (c >> LOW_BITS) as u16,
     }
@@ -120,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_fits_comes_back_as_it_went(
+        fn events_that_fit_round_trip(
             ticks: u64, kind in 0..32_u8, detail in 0..8_u8, stack: u32,
             any: u64, number in 0..1_u64 << 48, units in 0..1_u64 << 48, context: u16,
         ) {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_says_so() {
+    fn arguments_with_too_many_bits_do_not_fit() {
         assert!(fits([u64::MAX, (1 << 48) - 1, 512]));
         assert!(!fits([0, 1 << 48, 0]));
         assert!(!fits([0, 0, 513]));

@@ -15,6 +15,7 @@ use trace_format::{
 use super::names::{Names, Texts};
 use super::recover::{RecoverError, Recovered, held_by, meta_of};
 use super::ring_slice::{RingSlice, Written};
+use crate::cast;
 use crate::ring::RingReader;
 
 /// Records at the end of the tape that are looked for in the ring.
@@ -71,10 +72,10 @@ struct TapeTexts {
 
 impl TapeTexts {
     fn learn(&mut self, tables: &Tables) {
-        for id in self.strings.len() as u32..=tables.strings_len() {
+        for id in cast::count_of(self.strings.len())..=tables.strings_len() {
             self.strings.push(Arc::from(tables.string(StringId(id)).unwrap_or_default()));
         }
-        for id in self.stacks.len() as u32..=tables.stacks_len() {
+        for id in cast::count_of(self.stacks.len())..=tables.stacks_len() {
             let frames = tables.stack(StackId(id)).unwrap_or_default().iter();
             self.stacks.push(frames.filter_map(|frame| tables.frame_ids(*frame)).collect());
         }

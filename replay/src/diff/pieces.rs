@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trace_format::Addr;
 
-use super::steps::{Kind, Place, Step};
+use super::steps::{Kind, SegmentOffset, Step};
 
 /// A run of memory that one segment event brought to both runs.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +54,13 @@ impl Pieces {
     }
 
     /// Segment and offset of a step of the expected run.
-    pub(super) fn place_of_expected(&self, step: &Step) -> Option<Place> {
+    pub(super) fn place_of_expected(&self, step: &Step) -> Option<SegmentOffset> {
         let (start, piece) = self.find(step.addr.0)?;
         Some((piece.ordinal, piece.offset + (step.addr.0 - start)))
     }
 
     /// Segment and offset of a step of the actual run. Looks at every piece: only for messages.
-    pub(super) fn place_of_actual(&self, step: &Step) -> Option<Place> {
+    pub(super) fn place_of_actual(&self, step: &Step) -> Option<SegmentOffset> {
         let Addr(addr) = step.addr;
         let piece = self.by_expected.values().find(|piece| {
             addr.checked_sub(piece.actual).is_some_and(|offset| offset < piece.bytes)

@@ -56,7 +56,7 @@ impl Step {
 }
 
 /// Segment and offset in it.
-pub(super) type Place = (u64, u64);
+pub(super) type SegmentOffset = (u64, u64);
 
 /// A run's steps, those frees that complete together in order of place.
 pub(super) struct Ordered<I: Iterator<Item = Step>> {
@@ -76,7 +76,7 @@ impl Ordered<std::iter::Empty<Step>> {
 
 impl<I: Iterator<Item = Step>> Ordered<I> {
     /// The next step; `place` returns a step's place, which does not change while frees complete.
-    pub(super) fn next(&mut self, place: impl Fn(&Step) -> Option<Place>) -> Option<Step> {
+    pub(super) fn next(&mut self, place: impl Fn(&Step) -> Option<SegmentOffset>) -> Option<Step> {
         if let Some(step) = self.together.pop() {
             return Some(step);
         }

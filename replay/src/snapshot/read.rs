@@ -9,8 +9,8 @@ use super::fields::Fields;
 use super::model::{Action, Annotation, Block, Entry, Segment, Settings, Snapshot};
 use super::stacks::StackReader;
 use super::values::{
-    Place, SnapshotError, device_of, integer, is_metadata, mismatch, pool_of, request_of, size_of,
-    status_of, stream_of, time_of,
+    SnapshotError, SnapshotPosition, device_of, integer, is_metadata, mismatch, pool_of,
+    request_of, size_of, status_of, stream_of, time_of,
 };
 use crate::pickle::{Node, Tree, Value};
 
@@ -155,7 +155,7 @@ impl Reader<'_> {
         let tree = self.tree;
         let node = self.list("segments", value)?;
         for (at, segment) in tree.values(node).enumerate() {
-            let place = Place::of("segments", at);
+            let place = SnapshotPosition::of("segments", at);
             self.take_room(place)?;
             let Value::Dict(segment) = segment else {
                 return Err(mismatch(place, "a dict", tree, segment));
@@ -185,7 +185,7 @@ impl Reader<'_> {
 
     fn blocks(
         &mut self,
-        place: Place,
+        place: SnapshotPosition,
         mut address: u64,
         value: Value,
     ) -> Result<Vec<Block>, SnapshotError> {
@@ -226,7 +226,7 @@ impl Reader<'_> {
         let tree = self.tree;
         let traces = self.list("device_traces", value)?;
         for (device, trace) in tree.values(traces).enumerate() {
-            let place = Place::of("device_traces", device);
+            let place = SnapshotPosition::of("device_traces", device);
             device_of(tree, place, Value::Int(device as i64))?;
             let trace = self.list(place, trace)?;
             let mut entries = Vec::with_capacity(tree.len(trace).min(self.room));
@@ -243,7 +243,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn take_room(&mut self, place: Place) -> Result<(), SnapshotError> {
+    fn take_room(&mut self, place: SnapshotPosition) -> Result<(), SnapshotError> {
         let room = self.room.checked_sub(1);
         let needs = if self.tree.cell_count() > self.tree.records_max {
             "an end (a file of this size is expected to hold less: --trust-factor 10 where it is trusted)"
@@ -255,7 +255,11 @@ impl Reader<'_> {
     }
 
     /// An event; `None` for one of a kind that is not known.
-    fn entry(&mut self, place: Place, entry: Node) -> Result<Option<Entry>, SnapshotError> {
+    fn entry(
+        &mut self,
+        place: SnapshotPosition,
+        entry: Node,
+    ) -> Result<Option<Entry>, SnapshotError> {
         let tree = self.tree;
         let [
             action,
@@ -316,7 +320,7 @@ impl Reader<'_> {
     fn annotation(&mut self, at: usize, value: Value) -> Result<(), SnapshotError> {
         let tree = self.tree;
         let Value::Dict(annotation) = value else {
-            let place = Place::of("external_annotations", at);
+            let place = SnapshotPosition::of("external_annotations", at);
             return Err(mismatch(place, "a dict", tree, value));
         };
         let get = |key| tree.get(annotation, key).unwrap_or(Value::None);
@@ -327,7 +331,7 @@ impl Reader<'_> {
         self.out.annotations.push(Annotation {
             device: device_of(
                 tree,
-                Place::of("external_annotations", at).key("device"),
+                SnapshotPosition::of("external_annotations", at).key("device"),
                 get("device"),
             )?,
             time_us: time_of(get("time_us")),

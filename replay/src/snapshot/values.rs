@@ -131,14 +131,14 @@ pub(super) fn mismatch(
 
 /// A place in the snapshot; formatted only for an error.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct SnapshotPosition {
     list: &'static str,
     at: usize,
     inner: Option<usize>,
     key: Option<&'static str>,
 }
 
-impl Place {
+impl SnapshotPosition {
     pub(super) fn of(list: &'static str, at: usize) -> Self {
         Self { list, at, inner: None, key: None }
     }
@@ -152,7 +152,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SnapshotPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[{}]", self.list, self.at)?;
         if let Some(inner) = self.inner {

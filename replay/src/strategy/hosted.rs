@@ -18,7 +18,7 @@ use settings::ConfigError;
 use sim_device::SimDevice;
 use trace_format::{Addr, BaseState, BlockStatus, Event, PoolId, Record, StackId, Stream};
 
-use super::{Start, Starts, Strategy, Tally};
+use super::{ReplayTotals, Start, Starts, Strategy};
 use crate::driver::DriveError;
 
 /// More than any address space holds; PyTorch's limit too (`kMaxRequest`: 1 EB).
@@ -33,12 +33,12 @@ pub struct Hosted<M: Model> {
     /// The place of each pool that has users.
     room_of: BTreeMap<PoolId, usize>,
     /// Deferred frees in the order of their tickets, and when each was.
-    waiting: BTreeMap<u64, (Held, u64)>,
+    waiting: BTreeMap<u64, (HeldBlock, u64)>,
     next_ticket: u64,
     has_waited: bool,
     now_ns: u64,
     allocated_bytes: u64,
-    tally: Tally,
+    totals: ReplayTotals,
 }
 
 struct Room<M> {
@@ -51,13 +51,13 @@ struct Room<M> {
 
 /// A block handed out.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
+pub struct HeldBlock {
     room: usize,
     piece: Piece,
     stream: Stream,
 }
 
-impl Held {
+impl HeldBlock {
     /// Where it is, and how many bytes it has.
     pub fn place(self) -> (Addr, u64) {
         (self.piece.addr, self.piece.size_bytes)
@@ -84,7 +84,7 @@ impl<M: Model> Hosted<M> {
             has_waited: false,
             now_ns: 0,
             allocated_bytes: 0,
-            tally: Tally::default(),
+            totals: ReplayTotals::default(),
         })
     }
 
@@ -142,11 +142,11 @@ impl<M: Model> Hosted<M> {
     fn let_go(&mut self, only: Option<usize>) {
         self.memory.synchronize();
         self.has_waited = true;
-        let concerns = |held: &Held| only.is_none_or(|room| held.room == room);
+        let concerns = |held: &HeldBlock| only.is_none_or(|room| held.room == room);
         let waiting = std::mem::take(&mut self.waiting).into_iter();
         let (now, later) = waiting.partition(|(_, (held, _))| concerns(held));
         self.waiting = later;
-        let now: BTreeMap<u64, (Held, u64)> = now;
+        let now: BTreeMap<u64, (HeldBlock, u64)> = now;
         for (held, freed_ns) in now.into_values() {
             self.take_back(held, Some(freed_ns));
         }
@@ -160,7 +160,7 @@ impl<M: Model> Hosted<M> {
     }
 
     /// The block is free for the model; where it waited for other streams, with when it was freed.
-    fn take_back(&mut self, held: Held, waits_since_ns: Option<u64>) {
+    fn take_back(&mut self, held: HeldBlock, waits_since_ns: Option<u64>) {
         let room = &mut self.rooms[held.room];
         let model = room.model.as_mut().expect("a pool with blocks is there");
         let (memory, now_ns) = (&mut self.memory, self.now_ns);
@@ -184,23 +184,23 @@ impl<M: Model> Hosted<M> {
         }
     }
 
-    fn hand_out(&mut self, at: usize, piece: Piece, stream: Stream) -> Held {
-        self.tally.allocs += 1;
+    fn hand_out(&mut self, at: usize, piece: Piece, stream: Stream) -> HeldBlock {
+        self.totals.allocs += 1;
         self.allocated_bytes += piece.size_bytes;
-        let peak = &mut self.tally.peak_allocated_bytes;
+        let peak = &mut self.totals.peak_allocated_bytes;
         *peak = (*peak).max(self.allocated_bytes);
-        Held { room: at, piece, stream }
+        HeldBlock { room: at, piece, stream }
     }
 
-    fn note_free(&mut self, held: Held) {
-        self.tally.frees += 1;
+    fn note_free(&mut self, held: HeldBlock) {
+        self.totals.frees += 1;
         self.allocated_bytes -= held.piece.size_bytes;
     }
 }
 
 impl<M: Model> Strategy for Hosted<M> {
     const GRANULE_BYTES: u64 = M::GRANULE_BYTES;
-    type Block = Held;
+    type Block = HeldBlock;
     type Ticket = u64;
 
     /// Asks for everything that was handed out or awaited, in order of address: a model has segments of its own, and
@@ -246,8 +246,8 @@ impl<M: Model> Strategy for Hosted<M> {
         if !base.segments.is_empty() {
             self.memory.count_from_here();
         }
-        let peak_allocated_bytes = self.tally.peak_allocated_bytes;
-        self.tally = Tally { peak_allocated_bytes, ..Tally::default() };
+        let peak_allocated_bytes = self.totals.peak_allocated_bytes;
+        self.totals = ReplayTotals { peak_allocated_bytes, ..ReplayTotals::default() };
         Ok(starts)
     }
 
@@ -255,7 +255,7 @@ impl<M: Model> Strategy for Hosted<M> {
         self.now_ns = record.time_ns;
     }
 
-    fn malloc(&mut self, request: &Request) -> Result<Option<Held>, AllocError> {
+    fn malloc(&mut self, request: &Request) -> Result<Option<HeldBlock>, AllocError> {
         let PoolChoice::Exactly(pool) = request.pool else {
             unreachable!("a replay names the pool of each request")
         };
@@ -272,22 +272,22 @@ impl<M: Model> Strategy for Hosted<M> {
         if ask.size_bytes <= LARGEST_REQUEST_BYTES {
             piece = self.ask(at, ask);
             if piece.is_none() {
-                self.tally.retries += 1;
+                self.totals.retries += 1;
                 self.let_go(None);
                 piece = self.ask(at, ask);
             }
         }
-        self.tally.ooms += i64::from(piece.is_none());
+        self.totals.ooms += i64::from(piece.is_none());
         Ok(piece.map(|piece| self.hand_out(at, piece, request.stream)))
     }
 
-    fn free(&mut self, held: Held, _stack: StackId) -> Result<(), AllocError> {
+    fn free(&mut self, held: HeldBlock, _stack: StackId) -> Result<(), AllocError> {
         self.note_free(held);
         self.take_back(held, None);
         Ok(())
     }
 
-    fn free_deferred(&mut self, held: Held, _stack: StackId) -> Result<u64, AllocError> {
+    fn free_deferred(&mut self, held: HeldBlock, _stack: StackId) -> Result<u64, AllocError> {
         self.note_free(held);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -352,16 +352,16 @@ impl<M: Model> Strategy for Hosted<M> {
         self.memory.counts().total()
     }
 
-    fn tally(&mut self) -> Tally {
+    fn totals(&mut self) -> ReplayTotals {
         let (device_allocs, device_frees) = self.memory.calls();
         let counts = self.memory.counts();
-        Tally {
+        ReplayTotals {
             peak_reserved_bytes: self.memory.peak_reserved_bytes(),
             device_allocs,
             device_frees,
             driver_calls: counts.total(),
             driver_time_ns: self.memory.price_ns(),
-            ..self.tally
+            ..self.totals
         }
     }
 }

@@ -137,12 +137,12 @@ pub trait Strategy {
     fn driver_calls(&mut self) -> u64;
 
     /// What was reserved and called so far.
-    fn tally(&mut self) -> Tally;
+    fn totals(&mut self) -> ReplayTotals;
 }
 
 /// Peaks and sums of a replay, whatever the tape resets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ReplayTotals {
     /// The most bytes handed out at once, after rounding and splitting.
     pub peak_allocated_bytes: u64,
     /// The most bytes held from the device at once.

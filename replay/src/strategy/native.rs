@@ -12,7 +12,7 @@ use trace_format::{
     Addr, BaseState, Category, Event, PoolId, Record, SegmentState, StackId, Stream,
 };
 
-use super::{Start, Starts, Strategy, Tally};
+use super::{ReplayTotals, Start, Starts, Strategy};
 use crate::driver::DriveError;
 use crate::timeline::Witness;
 
@@ -21,7 +21,7 @@ use crate::timeline::Witness;
 pub struct Native<R> {
     heap: Heap<SimDevice, R>,
     /// What resets of the statistics took away.
-    before_resets: Tally,
+    before_resets: ReplayTotals,
     /// `num_sync_all_streams` when it was asked last.
     waits_seen: i64,
     /// Whether the start held segments.
@@ -35,7 +35,7 @@ impl<R: Witness> Native<R> {
     /// When the device cannot say how much memory it has.
     pub fn new(device: SimDevice, config: Config, recorder: R) -> Result<Self, DriveError> {
         let heap = Heap::new(device, config, recorder)?;
-        Ok(Self { heap, before_resets: Tally::default(), waits_seen: 0, has_base: false })
+        Ok(Self { heap, before_resets: ReplayTotals::default(), waits_seen: 0, has_base: false })
     }
 
     /// The allocator.
@@ -48,26 +48,26 @@ impl<R: Witness> Native<R> {
         &mut self.heap
     }
 
-    fn with_peaks(&self, tally: Tally) -> Tally {
+    fn with_peaks(&self, totals: ReplayTotals) -> ReplayTotals {
         let stats = self.heap.stats();
         let peak = |before: u64, now: i64| before.max(now as u64);
-        Tally {
-            peak_allocated_bytes: peak(tally.peak_allocated_bytes, stats.allocated_bytes.all.peak),
-            peak_reserved_bytes: peak(tally.peak_reserved_bytes, stats.reserved_bytes.all.peak),
-            ..tally
+        ReplayTotals {
+            peak_allocated_bytes: peak(totals.peak_allocated_bytes, stats.allocated_bytes.all.peak),
+            peak_reserved_bytes: peak(totals.peak_reserved_bytes, stats.reserved_bytes.all.peak),
+            ..totals
         }
     }
 
-    fn with_sums(&self, tally: Tally) -> Tally {
+    fn with_sums(&self, totals: ReplayTotals) -> ReplayTotals {
         let stats = self.heap.stats();
-        Tally {
-            device_allocs: tally.device_allocs + stats.num_device_alloc,
-            device_frees: tally.device_frees + stats.num_device_free,
-            retries: tally.retries + stats.num_alloc_retries,
-            ooms: tally.ooms + stats.num_ooms,
-            allocs: tally.allocs + stats.allocation.all.allocated,
-            frees: tally.frees + stats.allocation.all.freed,
-            ..tally
+        ReplayTotals {
+            device_allocs: totals.device_allocs + stats.num_device_alloc,
+            device_frees: totals.device_frees + stats.num_device_free,
+            retries: totals.retries + stats.num_alloc_retries,
+            ooms: totals.ooms + stats.num_ooms,
+            allocs: totals.allocs + stats.allocation.all.allocated,
+            frees: totals.frees + stats.allocation.all.freed,
+            ..totals
         }
     }
 }
@@ -214,7 +214,7 @@ impl<R: Witness> Strategy for Native<R> {
         let first = device.peak_used_bytes();
         let capacity_bytes = device.memory_info().ok()?.total_bytes;
         // A request that no range of addresses can hold is refused without a call.
-        let Tally { retries, ooms, .. } = self.tally();
+        let ReplayTotals { retries, ooms, .. } = self.totals();
         let was_refused = retries > 0 || ooms > 0;
         Some(first..=if was_refused { capacity_bytes } else { u64::MAX - 1 })
     }
@@ -227,9 +227,9 @@ impl<R: Witness> Strategy for Native<R> {
         self.heap.device_mut().counts().total()
     }
 
-    fn tally(&mut self) -> Tally {
-        let tally = self.with_sums(self.with_peaks(self.before_resets));
+    fn totals(&mut self) -> ReplayTotals {
+        let totals = self.with_sums(self.with_peaks(self.before_resets));
         let counts = self.heap.device_mut().counts();
-        Tally { driver_calls: counts.total(), driver_time_ns: counts.price_ns(), ..tally }
+        ReplayTotals { driver_calls: counts.total(), driver_time_ns: counts.price_ns(), ..totals }
     }
 }

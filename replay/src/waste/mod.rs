@@ -35,12 +35,12 @@ pub struct Waste {
     /// Memory of the simulated device; `None` is no limit.
     pub capacity_bytes: Option<u64>,
     /// The moment between two calls when the most was reserved.
-    pub peak: Moment,
+    pub peak: WasteMoment,
     /// The moment that filled the device: of all growths that come within 2 % of the peak, the one with the most
     /// allocated. The peak itself is often a last small segment, when much was free already.
-    pub filled: Moment,
+    pub filled: WasteMoment,
     /// The moments when memory was out, the first [`OOMS_MAX`] of them.
-    pub ooms: Vec<Moment>,
+    pub ooms: Vec<WasteMoment>,
     /// How many there were.
     pub ooms_total: u64,
     /// The fullest moment of each of at most as many equal stretches as were asked for.
@@ -63,7 +63,7 @@ pub struct Sample {
 
 /// One moment, with the details of its parts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Moment {
+pub struct WasteMoment {
     /// The reserved memory and its parts.
     #[serde(flatten)]
     pub sample: Sample,
@@ -256,7 +256,7 @@ fn take_apart(
     misses: Misses,
     after_records: u64,
     time_ns: u64,
-) -> Moment {
+) -> WasteMoment {
     let available_bytes = available_bytes(driver.heap_mut());
     let heap = driver.heap();
     let is_flushed = |pool: PoolId| pool.is_default() || heap.pool_use_count(pool) == Ok(0);
@@ -275,7 +275,7 @@ fn take_apart(
         .map(|(&pool, &stranded_bytes)| StrandedByPool { pool, stranded_bytes })
         .collect();
     pools.sort_by_key(|stranded| std::cmp::Reverse(stranded.stranded_bytes));
-    Moment {
+    WasteMoment {
         sample: Sample {
             after_records,
             time_ns,

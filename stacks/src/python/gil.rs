@@ -6,7 +6,7 @@ use std::{mem, ptr, slice, thread};
 use super::api::{Api, Object};
 use super::end;
 use super::layout::DEPTH_MAX;
-use crate::fingerprint::Place;
+use crate::fingerprint::CodePosition;
 
 /// The calling thread has the interpreter's lock while this lives (in a free-threaded build: is attached). Whatever
 /// exception was on its way is put aside.
@@ -65,7 +65,7 @@ impl<'a> Gil<'a> {
     ///
     /// # Safety
     /// `thread` is the calling thread's state.
-    pub(super) unsafe fn walk(&self, thread: Object) -> Vec<Place> {
+    pub(super) unsafe fn walk(&self, thread: Object) -> Vec<CodePosition> {
         let mut places = Vec::new();
         // SAFETY: with the lock; a new reference or NULL.
         let mut frame = unsafe { (self.api.PyThreadState_GetFrame)(thread) };
@@ -74,9 +74,9 @@ impl<'a> Gil<'a> {
             let code = unsafe { (self.api.PyFrame_GetCode)(frame) };
             // SAFETY: a frame.
             let line = unsafe { (self.api.PyFrame_GetLineNumber)(frame) };
-            places.push(Place {
+            places.push(CodePosition {
                 code: code.expose_provenance(),
-                at: Place::LINE | line.max(0) as u32,
+                at: CodePosition::LINE | line.max(0) as u32,
             });
             // The frame keeps it alive as long as we need it.
             self.drop_ref(code);
@@ -93,9 +93,9 @@ impl<'a> Gil<'a> {
     ///
     /// # Safety
     /// The place is one of a frame of the calling thread.
-    pub(super) unsafe fn line(&self, place: Place) -> u32 {
-        if place.at & Place::LINE != 0 {
-            return place.at & !Place::LINE;
+    pub(super) unsafe fn line(&self, place: CodePosition) -> u32 {
+        if place.at & CodePosition::LINE != 0 {
+            return place.at & !CodePosition::LINE;
         }
         let code = ptr::with_exposed_provenance_mut(place.code);
         // SAFETY: a code object that its frame keeps alive.
@@ -107,7 +107,7 @@ impl<'a> Gil<'a> {
     ///
     /// # Safety
     /// The place is one of a frame of the calling thread.
-    pub(super) unsafe fn resolve(&self, place: Place) -> PlaceText {
+    pub(super) unsafe fn resolve(&self, place: CodePosition) -> PlaceText {
         let code = ptr::with_exposed_provenance_mut(place.code);
         // SAFETY: a code object that its frame keeps alive.
         unsafe { (self.api.Py_IncRef)(code) };

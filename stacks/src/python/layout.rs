@@ -4,7 +4,7 @@ use std::ptr;
 
 use super::api::{self, Api};
 use super::debug_offsets;
-use crate::fingerprint::Place;
+use crate::fingerprint::CodePosition;
 
 /// More frames than any sound program has: a chain that runs in a circle ends here.
 pub(crate) const DEPTH_MAX: usize = 4096;
@@ -100,7 +100,7 @@ impl Layout {
     /// This thread runs our code and none of Python's: its frames do not change, so none of them can go away, whichever
     /// thread holds the interpreter's lock.
     #[inline]
-    pub(super) unsafe fn walk(&self, thread: usize, take: impl FnMut(Place)) {
+    pub(super) unsafe fn walk(&self, thread: usize, take: impl FnMut(CodePosition)) {
         match *self {
             Self::Objects { frame, back, code, lasti, lasti_unit } => {
                 // SAFETY: the caller promises a state of the calling thread, with frames of this layout, that stay as
@@ -124,7 +124,7 @@ unsafe fn walk_objects(
     thread: usize,
     [frame, back, code, lasti]: [usize; 4],
     lasti_unit: u32,
-    mut take: impl FnMut(Place),
+    mut take: impl FnMut(CodePosition),
 ) {
     // SAFETY: `thread` is the state of this thread, which only this thread changes, and the offset that of its frame.
     let mut at: usize = unsafe { field(thread, frame) };
@@ -138,7 +138,7 @@ unsafe fn walk_objects(
         // SAFETY: the same frame has its position as an `int` there, and this thread does not advance it meanwhile.
         let lasti: i32 = unsafe { field(at, lasti) };
         // Negative before the first instruction.
-        take(Place { code, at: lasti.max(0) as u32 * lasti_unit });
+        take(CodePosition { code, at: lasti.max(0) as u32 * lasti_unit });
         // SAFETY: the same frame has a pointer to its caller there, which is NULL for the outermost.
         at = unsafe { field(at, back) };
     }
@@ -151,7 +151,7 @@ impl Structs {
     /// `thread` is the address of the calling thread's own state, the offsets are those of its interpreter's structs,
     /// and the interpreter does not end meanwhile.
     #[inline]
-    unsafe fn walk(&self, thread: usize, mut take: impl FnMut(Place)) {
+    unsafe fn walk(&self, thread: usize, mut take: impl FnMut(CodePosition)) {
         // SAFETY: `thread` is the state of this thread, which only this thread changes. At the offset is a pointer to
         // its newest frame, or to the struct that has that pointer.
         let mut at: usize = unsafe { field(thread, self.frame) };
@@ -176,7 +176,7 @@ impl Structs {
                 let start = unsafe { self.start(at, code) };
                 // Before the first instruction it points to one before the first.
                 let offset = instruction.wrapping_sub(start) as isize;
-                take(Place { code, at: offset.max(0) as u32 });
+                take(CodePosition { code, at: offset.max(0) as u32 });
             }
             // SAFETY: the same frame, also one of the interpreter's own, has a pointer to its caller there, which is
             // NULL for the outermost.
@@ -260,7 +260,7 @@ mod tests {
         (words, base)
     }
 
-    fn walk(structs: Structs, words: &mut [usize], start: usize) -> Vec<Place> {
+    fn walk(structs: Structs, words: &mut [usize], start: usize) -> Vec<CodePosition> {
         let thread = words.as_mut_ptr().expose_provenance() + THREAD * 8;
         let mut places = Vec::new();
         // SAFETY: the words hold the fields of the layout, and nothing else has a reference to them.

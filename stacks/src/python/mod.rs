@@ -14,7 +14,7 @@ mod layout;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::fingerprint::{Fingerprint, Place};
+use crate::fingerprint::{CodePosition, Fingerprint};
 use api::{Api, Object};
 pub use end::{call_program, hold_end_for_calls};
 use gil::Gil;
@@ -103,7 +103,7 @@ impl Python {
     }
 
     /// The places of the thread's stack, innermost first.
-    pub(crate) fn places(&self, thread: Thread) -> Vec<Place> {
+    pub(crate) fn places(&self, thread: Thread) -> Vec<CodePosition> {
         if self.trust.load(Ordering::Relaxed) == TRUSTED {
             return self.places_without_lock(thread);
         }
@@ -122,7 +122,7 @@ impl Python {
         unsafe { Gil::with(self.api, under_lock) }.unwrap_or_default()
     }
 
-    fn places_without_lock(&self, thread: Thread) -> Vec<Place> {
+    fn places_without_lock(&self, thread: Thread) -> Vec<CodePosition> {
         let mut places = Vec::new();
         if let Some(layout) = &self.layout {
             // SAFETY: the state is this thread's, the layout was checked or is being checked, and the gate is open.
@@ -132,13 +132,13 @@ impl Python {
     }
 
     /// Compares the layout's walk with CPython's.
-    fn check(&self, gil: &Gil<'_>, thread: Thread, expected: &[Place]) {
+    fn check(&self, gil: &Gil<'_>, thread: Thread, expected: &[CodePosition]) {
         let found = self.places_without_lock(thread);
-        let agrees = |(found, expected): (&Place, &Place)| {
+        let agrees = |(found, expected): (&CodePosition, &CodePosition)| {
             found.code == expected.code && {
                 // SAFETY: its code is that of a frame of this thread, as CPython says too.
                 let line = unsafe { gil.line(*found) };
-                Place::LINE | line == expected.at
+                CodePosition::LINE | line == expected.at
             }
         };
         if found.len() == expected.len() && found.iter().zip(expected).all(agrees) {
@@ -154,7 +154,7 @@ impl Python {
 
     /// Names the places of the thread's stack, and keeps their code alive; `None` where the interpreter is ending.
     /// Waits for the interpreter's lock; to be called without any lock of ours.
-    pub(crate) fn resolve(&self, places: &[Place]) -> Option<Vec<PlaceText>> {
+    pub(crate) fn resolve(&self, places: &[CodePosition]) -> Option<Vec<PlaceText>> {
         let under_lock = |gil: &Gil<'_>| {
             // SAFETY: the caller is where it was when it took the places.
             places.iter().map(|place| unsafe { gil.resolve(*place) }).collect()

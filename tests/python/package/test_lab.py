@@ -142,7 +142,7 @@ def test_a_run_may_be_a_text_bytes_or_a_path_of_any_characters():
             os.chdir(before)
 
 
-def test_what_is_wrong_is_an_error_with_the_text_of_the_library():
+def test_errors_have_the_text_of_the_library():
     nowhere = raised(vramtape.Error, lambda: vramtape.replay("nowhere.vtape"))
     assert nowhere.startswith("cannot read nowhere.vtape: No such file"), nowhere
     assert "no run" in raised(vramtape.Error, lambda: vramtape.replay(__file__))

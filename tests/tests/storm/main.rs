@@ -3,9 +3,9 @@
 //!
 //! `VRAMTAPE_STORM_SECONDS=600` makes it long; `VRAMTAPE_SEED` repeats a seed, as far as threads can be repeated.
 
-mod dice;
+mod rng;
 mod tape;
-mod weather;
+mod workload;
 
 use std::env;
 use std::time::{Duration, Instant};
@@ -14,26 +14,26 @@ use recorder::{SystemClock, TapeRecorder};
 use settings::Settings;
 use trace_format::Meta;
 
-use dice::{Dice, seed};
+use rng::{Rng, seed};
 use tape::TapeTotals;
-use weather::Storm;
+use workload::Storm;
 
 const THREADS: u64 = 24;
 
 #[test]
 fn a_recorded_storm_leaves_a_whole_heap_and_a_tape_that_replays() {
-    let totals = blow(Settings::default().ring_events as usize, 0);
+    let totals = run_storm(Settings::default().ring_events as usize, 0);
     assert!(totals.allocations > 0 && totals.ooms > 0, "{totals:?}");
 }
 
 #[test]
 fn a_ring_too_small_for_the_storm_counts_its_losses() {
-    let totals = blow(1 << 14, 5);
+    let totals = run_storm(1 << 14, 5);
     assert!(totals.lost > 0, "{totals:?}");
 }
 
 /// A storm over a ring of `slots`, whose reader falls behind at least `delays` times.
-fn blow(slots: usize, delays: u64) -> TapeTotals {
+fn run_storm(slots: usize, delays: u64) -> TapeTotals {
     let seconds = env::var("VRAMTAPE_STORM_SECONDS")
         .map_or(2.0, |text| text.parse().expect("VRAMTAPE_STORM_SECONDS is a number of seconds"));
     let seed = seed();
@@ -48,9 +48,9 @@ fn blow(slots: usize, delays: u64) -> TapeTotals {
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     std::thread::scope(|scope| {
         for number in 0..THREADS {
-            let dice = Dice::new(seed ^ (number + 1).wrapping_mul(0x9e37_79b9));
+            let rng = Rng::new(seed ^ (number + 1).wrapping_mul(0x9e37_79b9));
             let storm = &storm;
-            scope.spawn(move || storm.blow(dice, end));
+            scope.spawn(move || storm.run(rng, end));
         }
     });
     storm.calm();

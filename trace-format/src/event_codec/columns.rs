@@ -2,7 +2,7 @@
 
 use super::{
     ADDRS, ARGS, COLUMNS, PLACES, SIZES,
-    dictionary::{Address, Dictionaries, at},
+    dictionary::{Address, Dictionaries, at, at_mut},
     kinds::{self, KIND, NEW_PLACE},
 };
 use crate::{
@@ -118,7 +118,7 @@ impl Columns<'_> {
     #[inline]
     fn addr(&mut self) -> Result<&mut Address, Malformed> {
         let index = self.cursors[ADDRS].u64()?;
-        self.dictionaries.addrs.get_mut(index as usize).ok_or(Malformed::Reference)
+        at_mut(&mut self.dictionaries.addrs, index)
     }
 
     #[inline]

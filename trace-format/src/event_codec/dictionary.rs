@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Addr, PoolId, Stream, ThreadId,
+    layout::count_of,
     varint::{Cursor, Malformed, unzigzag},
 };
 
@@ -31,7 +32,7 @@ impl<T: Copy + Eq + Hash> Dictionary<T> {
 
     #[cold]
     fn add(&mut self, value: T) -> u32 {
-        let index = self.values.len() as u32;
+        let index = count_of(self.values.len());
         self.index_of.insert(value, index);
         self.values.push(value);
         index
@@ -102,5 +103,10 @@ impl Dictionaries {
 
 /// The entry that an index names.
 pub(super) fn at<T>(values: &[T], index: u64) -> Result<&T, Malformed> {
-    values.get(index as usize).ok_or(Malformed::Reference)
+    usize::try_from(index).ok().and_then(|at| values.get(at)).ok_or(Malformed::Reference)
+}
+
+/// The same, to be changed.
+pub(super) fn at_mut<T>(values: &mut [T], index: u64) -> Result<&mut T, Malformed> {
+    usize::try_from(index).ok().and_then(|at| values.get_mut(at)).ok_or(Malformed::Reference)
 }

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     Addr, Event, PoolId, Record, StackId, Stream, ThreadId,
+    layout::count_of,
     varint::{put, zigzag},
 };
 
@@ -53,7 +54,7 @@ impl EventsEncoder {
 
     /// Records collected so far.
     pub(crate) fn len(&self) -> u32 {
-        self.tags.len() as u32
+        count_of(self.tags.len())
     }
 
     /// Bytes that the payload will take at most.

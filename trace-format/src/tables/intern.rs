@@ -5,13 +5,13 @@ use rustc_hash::FxHashMap;
 use super::{FRAME_COST_BYTES, Frame, stack_cost_bytes, string_cost_bytes};
 use crate::{
     FrameId, StackId, StringId,
-    layout::TABLES_MAX_BYTES,
+    layout::{TABLES_MAX_BYTES, count_of},
     varint::{put, put_bytes},
 };
 
 /// Everything interned so far, and the encoded additions that no chunk holds yet.
 #[derive(Debug, Default)]
-pub(crate) struct Interner {
+pub(crate) struct TapeInterner {
     strings: FxHashMap<Box<str>, StringId>,
     frames: FxHashMap<Frame, FrameId>,
     stacks: FxHashMap<Box<[FrameId]>, StackId>,
@@ -33,15 +33,15 @@ struct Additions {
     count: u32,
 }
 
-impl Interner {
+impl TapeInterner {
     /// Number of strings; string 0, the empty one, is not counted.
     pub(crate) fn strings_len(&self) -> u32 {
-        self.strings.len() as u32
+        count_of(self.strings.len())
     }
 
     /// Number of stacks; stack 0, none, is not counted.
     pub(crate) fn stacks_len(&self) -> u32 {
-        self.stacks.len() as u32
+        count_of(self.stacks.len())
     }
 
     /// Bytes that wait for a chunk.
@@ -91,7 +91,7 @@ impl Interner {
             return Ok(id);
         }
         self.grow(FRAME_COST_BYTES)?;
-        let id = FrameId(self.frames.len() as u32);
+        let id = FrameId(count_of(self.frames.len()));
         self.frames.insert(frame, id);
         let out = &mut self.new_frames.bytes;
         put(out, frame.name.0.into());
@@ -139,7 +139,8 @@ mod tests {
     fn full_tables_refuse_new_entries_and_find_old_ones() {
         let frame = |line| Frame { line, ..Frame::default() };
         let room = string_cost_bytes("old") + 4 * FRAME_COST_BYTES + stack_cost_bytes(1) + 3;
-        let mut interner = Interner { bytes: TABLES_MAX_BYTES - room, ..Interner::default() };
+        let mut interner =
+            TapeInterner { bytes: TABLES_MAX_BYTES - room, ..TapeInterner::default() };
         assert_eq!(interner.string("old"), Ok(StringId(1)));
         assert_eq!(interner.stack(&[frame(1)]), Ok(StackId(1)));
         assert_eq!(interner.stack(&[frame(2), frame(3), frame(4)]), Err(Full));

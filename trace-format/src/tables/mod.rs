@@ -5,7 +5,7 @@
 mod intern;
 mod read;
 
-pub(crate) use intern::{Full, Interner};
+pub(crate) use intern::{Full, TapeInterner};
 pub use read::{FrameText, Tables};
 
 use events::StringId;

@@ -3,7 +3,7 @@
 use super::{FRAME_COST_BYTES, Frame, stack_cost_bytes, string_cost_bytes};
 use crate::{
     FrameId, StackId, StringId,
-    layout::TABLES_MAX_BYTES,
+    layout::{TABLES_MAX_BYTES, count_of},
     varint::{Cursor, Malformed},
 };
 
@@ -33,17 +33,17 @@ pub struct FrameText<'a> {
 impl Tables {
     /// Number of strings; ids run from 1 to it, and 0 is the empty string.
     pub fn strings_len(&self) -> u32 {
-        self.strings.len() as u32
+        count_of(self.strings.len())
     }
 
     /// Number of frames; ids run from 0.
     pub fn frames_len(&self) -> u32 {
-        self.frames.len() as u32
+        count_of(self.frames.len())
     }
 
     /// Number of stacks; ids run from 1 to it, and 0 is no stack.
     pub fn stacks_len(&self) -> u32 {
-        self.stack_ends.len() as u32
+        count_of(self.stack_ends.len())
     }
 
     /// The string of an id that came from this tape.

@@ -7,7 +7,7 @@ use super::{WriteCause, WriteError, error::named};
 use crate::{
     DeviceId,
     index::{Index, IndexEntry},
-    layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Packing, file_header},
+    layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Packing, count_of, file_header},
 };
 
 /// The compression level: half the time of zstd's default, for 2 % more bytes.
@@ -112,9 +112,9 @@ impl<W: Write> Chunks<W> {
             kind: entry.kind,
             packing: Some(packing),
             device: entry.device,
-            sequence: self.index.entries.len() as u32,
-            stored_bytes: self.packed.len() as u32,
-            unpacked_bytes: unpacked_bytes as u32,
+            sequence: count_of(self.index.entries.len()),
+            stored_bytes: count_of(self.packed.len()),
+            unpacked_bytes: count_of(unpacked_bytes),
             items: entry.items,
             payload_crc: crc32fast::hash(&self.packed),
         };

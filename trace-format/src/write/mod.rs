@@ -16,7 +16,7 @@ use crate::{
     layout::{CHUNK_HEADER_BYTES, ChunkKind, JSON_MAX_BYTES, PAYLOAD_MAX_BYTES},
     meta::Meta,
     order_codec,
-    tables::{Frame, Full, Interner},
+    tables::{Frame, Full, TapeInterner},
 };
 pub use chunks::Medium;
 use chunks::{Chunks, entry};
@@ -39,7 +39,7 @@ const STRING_MAX_BYTES: usize = (PAYLOAD_MAX_BYTES as usize) - TABLES_PENDING_BY
 pub struct Writer<W: Write> {
     chunks: Chunks<W>,
     commit: Option<Commit>,
-    tables: Interner,
+    tables: TapeInterner,
     devices: Vec<(DeviceId, EventsEncoder)>,
     payload: Vec<u8>,
     /// Chunks before the end of a tape that was finished short.
@@ -114,7 +114,7 @@ impl<W: Medium> Writer<W> {
     fn end_with(&mut self, meta: &Meta, lost: &[(DeviceId, Record)]) -> Result<(), WriteError> {
         // Records that wait for a full chunk, and texts that only they name, came after the chunk that failed.
         self.devices.clear();
-        self.tables = Interner::default();
+        self.tables = TapeInterner::default();
         for (device, record) in lost {
             self.push(*device, record)?;
         }
@@ -134,7 +134,7 @@ impl<W: Write> Writer<W> {
         let mut writer = Self {
             chunks,
             commit: None,
-            tables: Interner::default(),
+            tables: TapeInterner::default(),
             devices: Vec::new(),
             payload: Vec::new(),
             kept_chunks: None,

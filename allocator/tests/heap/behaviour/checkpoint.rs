@@ -6,7 +6,7 @@ use allocator::heap::{AllocError, CheckpointDelta, HeapError};
 use settings::Config;
 use trace_format::{Addr, PoolId, ScopeFilter, SegmentState, StackId, Stream};
 
-use crate::support::{Calls, Dice, GIB, MIB, TestHeap, heap, seed};
+use crate::support::{Calls, GIB, MIB, Rng, TestHeap, heap, seed};
 
 const POOL: PoolId = PoolId(1, 0);
 
@@ -40,7 +40,7 @@ fn go_back(heap: &mut TestHeap, to: &allocator::heap::PoolCheckpoint) -> Checkpo
 }
 
 #[test]
-fn what_was_live_is_live_again_where_it_was() {
+fn restoring_returns_live_blocks_to_their_addresses() {
     for expandable_segments in [false, true] {
         let mut heap = with_pool(Config { expandable_segments, ..Config::default() });
         let (first, second) = (take_inside(&mut heap, 3 * MIB), take_inside(&mut heap, 5 * MIB));
@@ -65,22 +65,22 @@ fn what_was_live_is_live_again_where_it_was() {
 /// Whatever happens between, the way back leads to the same blocks, as often as it is gone.
 #[test]
 fn the_way_back_leads_to_the_same_blocks_whatever_happened() {
-    let mut dice = Dice(seed("checkpoint"));
+    let mut rng = Rng(seed("checkpoint"));
     for round in 0..60 {
         let config = Config { expandable_segments: round % 2 == 1, ..Config::default() };
         let mut heap = with_pool(config);
         let mut live: Vec<Addr> = Vec::new();
         let mut churn = |heap: &mut TestHeap, live: &mut Vec<Addr>, calls: u64| {
             for _ in 0..calls {
-                if live.is_empty() || dice.below(3) > 0 {
-                    let bytes = if dice.below(2) == 0 {
-                        1 + dice.below(MIB)
+                if live.is_empty() || rng.below(3) > 0 {
+                    let bytes = if rng.below(2) == 0 {
+                        1 + rng.below(MIB)
                     } else {
-                        dice.below(30 * MIB) + 1
+                        rng.below(30 * MIB) + 1
                     };
                     live.push(take_inside(heap, bytes));
                 } else {
-                    let at = dice.below(live.len() as u64) as usize;
+                    let at = rng.below(live.len() as u64) as usize;
                     heap.give(live.swap_remove(at));
                 }
             }

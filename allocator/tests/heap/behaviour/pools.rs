@@ -116,7 +116,7 @@ fn a_pool_that_does_not_split_hands_out_whole_segments() {
 }
 
 #[test]
-fn what_was_set_for_a_pool_ends_with_it() {
+fn the_options_of_a_pool_end_with_it() {
     let mut heap = scoped(GIB, Config::default());
     heap.set_no_split(POOL);
     heap.set_use_on_oom(POOL, true);

@@ -94,7 +94,7 @@ fn pages_of_others_are_mapped_but_not_this_heaps() {
 }
 
 #[test]
-fn what_the_device_does_not_take_back_goes_with_a_flush() {
+fn a_flush_releases_memory_that_the_device_did_not_take_back() {
     let mut heap = growing();
     let theirs = heap.take(30 * MIB);
     let pages = heap.share(theirs).expect("it is live").expect("it is mapped");

@@ -5,35 +5,35 @@ use sim_device::Fault;
 
 use super::run::Run;
 use super::{CALLS, DRIVER};
-use crate::support::{Dice, seed};
+use crate::support::{Rng, seed};
 
 /// One run: a few hundred calls, each device call failing with a probability of its own.
 fn run(seed: u64) {
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     let mut run = Run::new();
     for call in CALLS {
-        let fault = if dice.below(2) == 0 { DRIVER } else { Fault::OutOfMemory };
-        let probability = [0.0, 0.02, 0.2][dice.below(3) as usize];
+        let fault = if rng.below(2) == 0 { DRIVER } else { Fault::OutOfMemory };
+        let probability = [0.0, 0.02, 0.2][rng.below(3) as usize];
         run.heap.device_mut().faults_mut().fail_randomly(call, probability, fault);
     }
     for _ in 0..200 {
-        let picked = run.live.get(dice.below(run.live.len() as u64 + 1) as usize).copied();
-        match dice.below(20) {
+        let picked = run.live.get(rng.below(run.live.len() as u64 + 1) as usize).copied();
+        match rng.below(20) {
             0 => run.flush(),
-            1 => run.stream_done([0, 16, 32][dice.below(3) as usize]),
+            1 => run.stream_done([0, 16, 32][rng.below(3) as usize]),
             2 => {
-                let expandable_segments = dice.below(2) == 0;
+                let expandable_segments = rng.below(2) == 0;
                 run.heap.set_config(Config { expandable_segments, ..Run::config() });
             }
             3 => run.begin_capture_unless_open([16, 32]),
             4 => run.end_capture(),
             5 => run.launch(32),
             6 => run.join(32, 16),
-            7..=9 => run.give(picked, Some([16, 32, 48][dice.below(3) as usize])),
+            7..=9 => run.give(picked, Some([16, 32, 48][rng.below(3) as usize])),
             10..=12 => run.give(picked, None),
             _ => {
-                let stream = [0, 16, 32][dice.below(3) as usize];
-                let bytes = dice.bytes();
+                let stream = [0, 16, 32][rng.below(3) as usize];
+                let bytes = rng.bytes();
                 run.take(stream, bytes);
             }
         }

@@ -18,6 +18,7 @@ pub(in crate::ring) type Row<W> = [W; SLOT_WORDS];
 /// Enters a block by the words of its allocation, whose record was published.
 #[inline]
 pub(in crate::ring) fn put<W: AtomicWord>(row: &Row<W>, words: &Payload) {
+    debug_assert!(row[0].load_own() == 0 && words[0] != 0, "a row has one block at a time");
     // A reader that sees one of the stores below sees the head behind the record.
     W::fence(Ordering::Release);
     store_all(&row[1..], &words[1..]);
@@ -66,6 +67,7 @@ mod tests {
     use super::super::loom_word::{self, LoomWord};
     use super::super::slots::{Slots, publish};
     use super::*;
+    use crate::cast;
 
     const SLOTS: Slots = Slots { head_at: 0, start: 1, count: 8 };
     const ROW: usize = SLOTS.start + SLOTS.count * SLOT_WORDS;
@@ -73,7 +75,7 @@ mod tests {
 
     /// A block's words, all of which follow from its address.
     fn alloc(addr: u64) -> Payload {
-        words::encode(0, (ALLOC, 0), StackId(addr as u32), [addr, addr + 1, addr << 9], 0)
+        words::encode(0, (ALLOC, 0), StackId(cast::low_half(addr)), [addr, addr + 1, addr << 9], 0)
     }
 
     fn free(addr: u64) -> Payload {
@@ -91,7 +93,7 @@ mod tests {
     }
 
     fn publish_only<W: AtomicWord>(ring: &[W], number: u64, words: &Payload) {
-        let slot = ring[SLOTS.start + number as usize * SLOT_WORDS..].first_chunk().unwrap();
+        let slot = ring[SLOTS.start + cast::index(number) * SLOT_WORDS..].first_chunk().unwrap();
         publish(&ring[SLOTS.head_at], slot, number, words);
     }
 

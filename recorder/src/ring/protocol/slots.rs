@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{AtomicWord, ReadWords, store_all};
+use crate::cast;
 
 /// The place of the slots and of their head in the ring's words.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,7 @@ pub(in crate::ring) fn publish<W: AtomicWord, const N: usize>(
     number: u64,
     words: &[u64; N],
 ) {
+    debug_assert_eq!(head.load_own(), number, "records are published in order");
     // A reader that sees one of the words below sees a head of at least `number`.
     W::fence(Ordering::Release);
     store_all(slot, words);
@@ -43,7 +45,7 @@ impl Slots {
         number: u64,
         into: &mut [[u64; N]],
     ) -> bool {
-        let at = number as usize & (self.count - 1);
+        let at = cast::index(number) & (self.count - 1);
         let (to_end, from_start) = into.split_at_mut(into.len().min(self.count - at));
         words.load_all(self.start + at * N, to_end.as_flattened_mut());
         words.load_all(self.start, from_start.as_flattened_mut());
@@ -65,7 +67,7 @@ mod tests {
     const WORDS: usize = 5;
 
     fn slot<W>(ring: &[W], number: u64) -> &[W; 2] {
-        let at = SLOTS.start + 2 * (number as usize % SLOTS.count);
+        let at = SLOTS.start + 2 * (cast::index(number) % SLOTS.count);
         ring[at..].first_chunk().unwrap()
     }
 

@@ -11,6 +11,7 @@ use tempfile::{TempDir, tempdir};
 use trace_format::{Addr, DeviceId, Event, MarkKind, PoolId, Record, StackId, Stream};
 
 use super::*;
+use crate::cast;
 use crate::clock::SystemClock;
 use crate::clock::manual::ManualClock;
 use crate::testing::{self, Process, in_forked_child, in_forked_child_while};
@@ -88,7 +89,10 @@ fn a_reader_of_the_file_sees_what_was_recorded_and_by_whom() {
     assert_eq!((records.len(), lost), (2, 0));
     assert_eq!(records[0].event, alloc(1));
     assert_eq!(records[0].stack, StackId(9));
-    assert_eq!(records[0].thread.0, rustix::thread::gettid().as_raw_nonzero().get() as u32);
+    assert_eq!(
+        records[0].thread.0,
+        rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+    );
     assert!(records[0].time_ns < records[1].time_ns);
     assert_eq!(reader.string(name), Some("optimizer"));
     assert_eq!(reader.string(trace_format::StringId(9)), None);
@@ -204,7 +208,7 @@ fn a_live_block_outlives_its_record_in_the_ring() {
     let (_dir, mut recorder) = ring(64);
     let mut reader = reader(&recorder);
     segment(&mut recorder);
-    let place = |n: u64| BlockSlot(n as u32);
+    let place = |n: u64| BlockSlot(cast::low_half(n));
     recorder.record_block(place(3), StackId(5), small(3), &());
     for n in 4..1_000 {
         recorder.record_block(place(4), StackId::NONE, small(n), &());
@@ -377,7 +381,7 @@ fn a_ring_larger_than_its_file_system_leaves_it_untouched() {
 }
 
 #[test]
-fn what_is_no_ring_is_refused_by_name() {
+fn files_that_are_not_rings_are_refused_by_name() {
     let dir = tempdir().unwrap();
     let (_ring_dir, recorder) = ring(64);
     let whole = std::fs::read(recorder.ring().path().unwrap()).unwrap();
@@ -389,10 +393,12 @@ fn what_is_no_ring_is_refused_by_name() {
     many_slots[40..48].copy_from_slice(&u64::MAX.to_le_bytes());
     let mut odd_slots = whole.clone();
     odd_slots[40..48].copy_from_slice(&63_u64.to_le_bytes());
+    let mut no_process = whole.clone();
+    no_process[16..24].copy_from_slice(&(1_u64 << 32).to_le_bytes());
     let short = whole[..8_192].to_vec();
-    let cases =
-        [vec![], b"ring".to_vec(), short, other_magic, other_version, many_slots, odd_slots];
-    for (n, bytes) in cases.iter().enumerate() {
+    let no_ring = [vec![], b"ring".to_vec(), short];
+    let cases = [other_magic, other_version, many_slots, odd_slots, no_process];
+    for (n, bytes) in no_ring.iter().chain(&cases).enumerate() {
         let path = dir.path().join(format!("{n}.ring"));
         std::fs::write(&path, bytes).unwrap();
         let error = RingReader::open_named(&path).expect_err("refused").to_string();

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use events::{STATISTICS, Statistics, StatisticsValues};
 
 use super::*;
+use crate::cast;
 
 /// Each look at the statistics gives the next number.
 #[derive(Default)]
@@ -30,8 +31,9 @@ fn copied(reader: &RingReader) -> Option<u64> {
 fn the_first_block_copies_the_statistics_and_then_one_block_a_second_does() {
     let (_dir, mut recorder, clock, reader) = timed(64);
     let looks = Looks::default();
-    let mut block =
-        |n: u64| recorder.record_block(BlockSlot(n as u32), StackId::NONE, small(n), &looks);
+    let mut block = |n: u64| {
+        recorder.record_block(BlockSlot(cast::low_half(n)), StackId::NONE, small(n), &looks);
+    };
     assert_eq!(copied(&reader), None);
     block(1);
     assert_eq!(copied(&reader), Some(1));
@@ -39,7 +41,7 @@ fn the_first_block_copies_the_statistics_and_then_one_block_a_second_does() {
     assert_eq!(copied(&reader), Some(1), "less than a second has passed");
     for second in 2..6 {
         clock.pass(3 * SECOND_NS);
-        (1..10).for_each(&mut block);
+        (100 * second..100 * second + 9).for_each(&mut block);
         assert_eq!(copied(&reader), Some(second));
     }
     assert_eq!(looks.0.get(), 5);
@@ -70,7 +72,8 @@ fn marks_that_note_every_second_leave_the_copy_to_the_next_block() {
         clock.pass(3 * SECOND_NS);
         let name = recorder.intern("step");
         recorder.record(StackId::NONE, Event::Mark { kind: MarkKind::Step, name });
-        recorder.record_block(BlockSlot(1), StackId::NONE, small(1), &looks);
+        let slot = BlockSlot(cast::low_half(second));
+        recorder.record_block(slot, StackId::NONE, small(second), &looks);
         assert_eq!(copied(&reader), Some(second));
     }
 }

@@ -11,6 +11,7 @@ use trace_format::{
     ThreadId, WriteError,
 };
 
+use crate::cast;
 use crate::tape::TapeError;
 use crate::tape::rotation::{Folder, Names, Parts};
 
@@ -116,7 +117,7 @@ impl Write for SimFile {
 
 impl Medium for SimFile {
     fn cut(&mut self, size_bytes: u64) -> io::Result<()> {
-        self.0.operate(self.with(|content| content.resize(size_bytes as usize, 0)), None)
+        self.0.operate(self.with(|content| content.resize(cast::index(size_bytes), 0)), None)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -217,7 +218,7 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 % end.max(1) as u64) as usize
+        cast::index(self.0 % end.max(1) as u64)
     }
 }
 
@@ -274,7 +275,7 @@ fn a_step_that_fails_ends_the_tape_in_parts_that_fit_each_other() {
             continue; // The tape did not begin.
         }
         let (meta, read) = read(&state.files[newest]);
-        assert_eq!(meta.part, Some(newest as u32 + 1), "step {at}");
+        assert_eq!(meta.part, Some(cast::count_of(newest) + 1), "step {at}");
         let before = match state.names[1] {
             Some(older) => {
                 assert_eq!(older + 1, newest, "step {at}");

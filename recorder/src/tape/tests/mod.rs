@@ -16,6 +16,7 @@ use trace_format::{
 
 use super::*;
 use crate::SystemClock;
+use crate::cast;
 use crate::testing::{self, Process, in_forked_child};
 use events::Recorder;
 use model::SharedModel;
@@ -89,7 +90,7 @@ fn a_tape_from_the_start_holds_everything_and_starts_from_nothing() {
     assert_eq!((seen.starts_with_base, seen.lost, summary.lost), (false, 0, 0));
     assert_eq!((seen.records, summary.records), (model.recorded(), model.recorded()));
     assert_eq!(seen.state, model.state());
-    assert_eq!(Reader::open(&path).unwrap().count(), seen.records as usize + 1, "and the meta");
+    assert_eq!(Reader::open(&path).unwrap().count(), cast::index(seen.records) + 1, "and the meta");
 }
 
 #[test]
@@ -206,7 +207,7 @@ fn a_growing_tape_can_be_read_and_says_that_it_is_not_finished() {
 }
 
 #[test]
-fn what_was_flushed_is_in_the_file() {
+fn flushed_records_are_in_the_file() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.vtape");
     let model = SharedModel::new(dir.path(), 1 << 12);

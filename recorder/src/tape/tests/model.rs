@@ -8,6 +8,7 @@ use trace_format::{
     ThreadId,
 };
 
+use crate::cast;
 use crate::ring::{Ring, RingInfo, RingReader};
 use crate::tape::{RingPart, TapeSource, TapeSummary, save_rings};
 use crate::{RingOptions, RingRecorder, SystemClock};
@@ -28,7 +29,7 @@ enum Cell {
 pub(super) struct Model {
     pub(super) recorder: RingRecorder,
     state: State,
-    segments: Vec<(Addr, [Cell; CELLS as usize])>,
+    segments: Vec<(Addr, [Cell; cast::index(CELLS)])>,
     random: u64,
     recorded: u64,
     /// What is live, by the place that the ring's table has for it.
@@ -60,7 +61,7 @@ impl Model {
             self.places.push(None);
             self.places.len() - 1
         });
-        self.recorder.record_block(BlockSlot(place as u32), stack, event, &());
+        self.recorder.record_block(BlockSlot(cast::count_of(place)), stack, event, &());
         self.places[place] = self.state.block_at(addr).map(|_| addr);
     }
 
@@ -70,7 +71,7 @@ impl Model {
             0 if self.segments.len() < 50 => {
                 let number = self.recorder.ring().sequence() + 1;
                 let addr = Addr(number * SEGMENT_BYTES);
-                self.segments.push((addr, [Cell::Free; CELLS as usize]));
+                self.segments.push((addr, [Cell::Free; cast::index(CELLS)]));
                 self.emit(Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large });
             }
             1 => {
@@ -82,12 +83,12 @@ impl Model {
             }
             _ if self.segments.is_empty() => {}
             _ => {
-                let at = self.random(self.segments.len() as u64) as usize;
+                let at = cast::index(self.random(self.segments.len() as u64));
                 let cell = self.random(CELLS);
                 let pending = self.random(4) == 0;
                 let (segment, cells) = &mut self.segments[at];
                 let addr = Addr(segment.0 + cell * CELL_BYTES);
-                let cell = &mut cells[cell as usize];
+                let cell = &mut cells[cast::index(cell)];
                 let (requested_bytes, size_bytes) = (CELL_BYTES - 100, CELL_BYTES);
                 let event = match *cell {
                     Cell::Free => {

@@ -13,9 +13,9 @@ pub(crate) fn seed() -> u64 {
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     /// Throws that follow from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)

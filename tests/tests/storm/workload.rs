@@ -15,7 +15,7 @@ use shared_heap::SharedHeap;
 use sim_device::{EventPolicy, Fault, Faults, SimConfig, SimDevice};
 use trace_format::{Addr, DeviceId, DeviceMeta, PoolId, ScopeFilter, StackId, Stream};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::tape::TapeTotals;
 
 const STREAMS: [Stream; 4] = [Stream(0), Stream(16), Stream(32), Stream(48)];
@@ -50,14 +50,14 @@ type Shared = SharedHeap<SimDevice, AnyRecorder>;
 struct Piles([Mutex<Vec<Addr>>; 16]);
 
 impl Piles {
-    fn put(&self, dice: &mut Dice, addr: Addr) {
-        self.0[dice.below(16) as usize].lock().expect("unbroken").push(addr);
+    fn put(&self, rng: &mut Rng, addr: Addr) {
+        self.0[rng.below(16) as usize].lock().expect("unbroken").push(addr);
     }
 
-    fn take(&self, dice: &mut Dice) -> Option<Addr> {
-        let mut pile = self.0[dice.below(16) as usize].lock().expect("unbroken");
+    fn take(&self, rng: &mut Rng) -> Option<Addr> {
+        let mut pile = self.0[rng.below(16) as usize].lock().expect("unbroken");
         let count = pile.len() as u64;
-        (count > 0).then(|| pile.swap_remove(dice.below(count) as usize))
+        (count > 0).then(|| pile.swap_remove(rng.below(count) as usize))
     }
 
     fn take_all(&self) -> Vec<Addr> {
@@ -148,34 +148,34 @@ impl Storm {
     }
 
     /// One thread's part, until `end`.
-    pub(crate) fn blow(&self, mut dice: Dice, end: Instant) {
+    pub(crate) fn run(&self, mut rng: Rng, end: Instant) {
         while Instant::now() < end {
             count(&self.seen.calls);
-            match dice.below(1_000) {
-                0..450 => self.take(&mut dice),
-                450..890 => self.give(&mut dice),
-                890..980 => self.use_on_another_stream(&mut dice),
-                _ => self.turn(&mut dice),
+            match rng.below(1_000) {
+                0..450 => self.take(&mut rng),
+                450..890 => self.give(&mut rng),
+                890..980 => self.use_on_another_stream(&mut rng),
+                _ => self.turn(&mut rng),
             }
         }
     }
 
-    fn take(&self, dice: &mut Dice) {
-        let pool = match dice.below(8) {
+    fn take(&self, rng: &mut Rng) {
+        let pool = match rng.below(8) {
             0 => PoolChoice::Exactly(PoolId::DEFAULT),
-            1 => PoolChoice::Exactly(dice.of(&POOLS)),
+            1 => PoolChoice::Exactly(rng.of(&POOLS)),
             _ => PoolChoice::ByScope,
         };
-        let (requested_bytes, stream) = (dice.bytes(), dice.of(&STREAMS));
+        let (requested_bytes, stream) = (rng.bytes(), rng.of(&STREAMS));
         match self.heap.malloc(&Request { requested_bytes, stream, pool, stack: StackId::NONE }) {
             Ok(addr) => {
                 count(&self.seen.allocations);
-                self.piles.put(dice, addr);
+                self.piles.put(rng, addr);
             }
             Err(AllocError::OutOfMemory(_)) => {
                 // Like a training loop that catches the error, frees something and continues.
                 count(&self.seen.ooms);
-                (0..16).for_each(|_| self.give(dice));
+                (0..16).for_each(|_| self.give(rng));
             }
             Err(AllocError::Device(_)) => {
                 count(&self.seen.device_errors);
@@ -184,25 +184,25 @@ impl Storm {
         }
     }
 
-    fn give(&self, dice: &mut Dice) {
-        if let Some(addr) = self.piles.take(dice) {
+    fn give(&self, rng: &mut Rng) {
+        if let Some(addr) = self.piles.take(rng) {
             give_back(&self.heap, addr, &self.seen);
         }
     }
 
-    fn use_on_another_stream(&self, dice: &mut Dice) {
-        if let Some(addr) = self.piles.take(dice) {
+    fn use_on_another_stream(&self, rng: &mut Rng) {
+        if let Some(addr) = self.piles.take(rng) {
             let mut heap = self.heap.lock().expect("whole");
-            heap.record_stream(addr, dice.of(&STREAMS)).expect("a live block");
+            heap.record_stream(addr, rng.of(&STREAMS)).expect("a live block");
             drop(heap);
-            self.piles.put(dice, addr);
+            self.piles.put(rng, addr);
         }
     }
 
     /// A rare operation.
-    fn turn(&self, dice: &mut Dice) {
+    fn turn(&self, rng: &mut Rng) {
         let mut heap = self.heap.lock().expect("whole");
-        let pool = dice.of(&POOLS);
+        let pool = rng.of(&POOLS);
         let scope = |answer: Result<(), HeapError>| match answer {
             Ok(()) => {}
             Err(HeapError::AlreadyOpen { .. } | HeapError::NotOpen { .. }) => {
@@ -210,7 +210,7 @@ impl Storm {
             }
             Err(error) => panic!("{error}"),
         };
-        match dice.below(16) {
+        match rng.below(16) {
             0 => {
                 if heap.empty_cache(PoolId::DEFAULT, StackId::NONE).is_err() {
                     count(&self.seen.device_errors);
@@ -222,7 +222,7 @@ impl Storm {
                 }
             }
             2..=4 => {
-                let stream = dice.of(&STREAMS);
+                let stream = rng.of(&STREAMS);
                 let filter = Arc::new(move |asked: Stream| asked == stream);
                 scope(heap.begin_pool(pool, ScopeFilter::Thread, filter));
             }
@@ -234,16 +234,15 @@ impl Storm {
                 }
                 scope(ended);
             }
-            9 => heap.set_use_on_oom(pool, dice.below(2) == 0),
+            9 => heap.set_use_on_oom(pool, rng.below(2) == 0),
             10 => {
-                let parsed =
-                    Config::parse(dice.of(&SETTINGS), Compat::default()).expect("settings");
+                let parsed = Config::parse(rng.of(&SETTINGS), Compat::default()).expect("settings");
                 heap.set_config(Config { search_after_flush: true, ..parsed.config });
             }
-            11 => heap.set_memory_fraction(dice.of(&[1.0, 1.0, 0.75])).expect("a fraction"),
+            11 => heap.set_memory_fraction(rng.of(&[1.0, 1.0, 0.75])).expect("a fraction"),
             12 => heap.reset_peak_stats(),
             13 => drop(heap.snapshot(PoolId::DEFAULT)),
-            14 if dice.below(8) == 0 => {
+            14 if rng.below(8) == 0 => {
                 heap.check().expect("consistent in the storm");
                 count(&self.seen.checks);
             }
@@ -320,11 +319,11 @@ fn free_on_miss(heap: &Arc<Shared>, piles: &Arc<Piles>, seen: &Arc<Seen>) {
     weak.set(Arc::downgrade(heap)).expect("set once");
     heap.on_miss(Box::new(move || {
         let Some(heap) = weak.get().and_then(std::sync::Weak::upgrade) else { return false };
-        let mut dice = Dice::new(count(&seen.callbacks));
-        if dice.below(4) > 0 {
+        let mut rng = Rng::new(count(&seen.callbacks));
+        if rng.below(4) > 0 {
             return false;
         }
-        let Some(addr) = piles.take(&mut dice) else { return false };
+        let Some(addr) = piles.take(&mut rng) else { return false };
         give_back(&heap, addr, &seen);
         true
     }));

@@ -1,7 +1,7 @@
 //! Random numbers, and those at the edges of what allocators and formats know.
 
 /// A generator that gives the same numbers everywhere (xorshift64).
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
 /// Sizes and addresses at which something changes.
 const EDGES: [u64; 26] = [
@@ -33,7 +33,7 @@ const EDGES: [u64; 26] = [
     u64::MAX,
 ];
 
-impl Dice {
+impl Rng {
     /// The generator of a file's number.
     pub(crate) fn of(number: u64) -> Self {
         let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);

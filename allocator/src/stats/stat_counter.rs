@@ -4,7 +4,7 @@ use super::{Stat, StatArray};
 
 /// A quantity of the small and of the large pools.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct StatCounter {
     /// Small, large.
     pools: [Pool; 2],
     /// Both together.
@@ -61,7 +61,7 @@ impl Pool {
     }
 }
 
-impl Tally {
+impl StatCounter {
     #[allow(clippy::inline_always, reason = "the hot path is one function")]
     #[inline(always)]
     pub(super) fn increase(&mut self, pool_is_small: bool, amount: i64) {
@@ -131,19 +131,19 @@ mod tests {
         fn it_shows_what_pytorchs_three_stats_would(
             steps in prop::collection::vec((0..6_u8, any::<bool>(), 0..5_i64, 0..5_i64), 1..60)
         ) {
-            let (mut tally, mut array) = <(Tally, StatArray)>::default();
+            let (mut counter, mut array) = <(StatCounter, StatArray)>::default();
             for (step, small, amount, other) in steps {
                 match step {
                     0 | 1 => {
-                        tally.increase(small, amount);
+                        counter.increase(small, amount);
                         array.increase(small, amount);
                     }
                     2 => {
-                        tally.decrease(small, amount);
+                        counter.decrease(small, amount);
                         array.decrease(small, amount);
                     }
                     3 => {
-                        tally.change(small, amount, other);
+                        counter.change(small, amount, other);
                         if amount >= other {
                             array.increase(small, amount - other);
                         } else {
@@ -151,15 +151,15 @@ mod tests {
                         }
                     }
                     4 => {
-                        tally.reset_peak();
+                        counter.reset_peak();
                         array.reset_peak();
                     }
                     _ => {
-                        tally.reset_accumulated();
+                        counter.reset_accumulated();
                         array.reset_accumulated();
                     }
                 }
-                prop_assert_eq!(tally.array(), array);
+                prop_assert_eq!(counter.array(), array);
             }
         }
     }
