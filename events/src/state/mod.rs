@@ -3,30 +3,44 @@
 //! [`State`] keeps the mapped ranges and the live blocks; free blocks are the gaps between them, as the allocator
 //! merges free neighbours at once. So every event can be undone: a tape can be checked against its own end, an
 //! importer can walk from a final snapshot back to the state its trace began with, and the tail of a ring that lost
-//! its head can be given a base.
+//! its head can be given a base. Pools and scopes are followed as far as the events describe them.
 
 mod blocks;
 mod error;
+mod pools;
 mod queries;
 mod ranges;
 mod segments;
 
 pub use error::{Problem, StateError};
-pub use segments::check_segments;
+pub use pools::PoolsState;
+pub use ranges::{MappedRange, MappedRanges, MappingChange, RangeEdit};
+pub use segments::{check_segments, tile};
 
 use crate::{
+    base::BaseState,
     event::{Event, Record},
-    ids::{Addr, StackId, Stream},
+    ids::{Addr, Stream},
 };
 use blocks::{Block, Blocks};
-use ranges::{Range, Ranges};
 
-/// Mapped memory and live blocks of one device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Mapped memory, live blocks and pools of one device.
+#[derive(Clone, Debug, Default)]
 pub struct State {
-    ranges: Ranges,
+    ranges: MappedRanges,
     blocks: Blocks,
+    pools: PoolsState,
 }
+
+/// Compares memory. Pools are left out: an event does not say what the pool was that it ends, so that one moment has
+/// other pools forwards than backwards.
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.ranges, &self.blocks) == (&other.ranges, &other.blocks)
+    }
+}
+
+impl Eq for State {}
 
 impl State {
     /// Nothing mapped, nothing live.
@@ -54,7 +68,22 @@ impl State {
         self.blocks.active_bytes()
     }
 
-    /// Does to the state what `record` did to the memory. Events that move no memory change nothing.
+    /// The pools, scopes and fraction that the events led to.
+    pub fn pools(&self) -> &PoolsState {
+        &self.pools
+    }
+
+    /// The state as a tape carries it, without time, settings, statistics and order.
+    pub fn base_state(&self) -> BaseState {
+        BaseState { segments: self.segments(), ..self.base_without_memory() }
+    }
+
+    /// The same without segments and blocks.
+    pub fn base_without_memory(&self) -> BaseState {
+        self.pools.to_base(|pool| self.ranges.any_of(pool))
+    }
+
+    /// Does to the state what `record` did to the device.
     ///
     /// # Errors
     /// Where the event contradicts the state, which is left as it was.
@@ -100,11 +129,14 @@ impl State {
             Event::RecordStream { addr, .. } | Event::Category { addr, .. } => {
                 self.blocks.expect_allocated(addr)
             }
-            ref event => match segment_change(event, record.stack) {
-                Some((Change::Map, addr, range)) => self.ranges.map(addr, range),
-                Some((Change::Unmap, addr, range)) => self.unmap(addr, range),
-                None => Ok(()),
-            },
+            ref event => {
+                match MappingChange::of(event, record.stack) {
+                    Some(change) => self.remap(change)?,
+                    None => _ = self.pools.apply(event),
+                }
+                self.drop_ended(event);
+                Ok(())
+            }
         }
     }
 
@@ -129,10 +161,12 @@ impl State {
             Event::RecordStream { addr, .. } | Event::Category { addr, .. } => {
                 self.blocks.expect_allocated(addr)
             }
-            ref event => match segment_change(event, record.stack) {
-                Some((Change::Map, addr, range)) => self.unmap(addr, range),
-                Some((Change::Unmap, addr, range)) => self.ranges.map(addr, range),
-                None => Ok(()),
+            ref event => match MappingChange::of(event, record.stack) {
+                Some(change) => self.remap(change.reversed()),
+                None => {
+                    self.pools.undo(event);
+                    Ok(())
+                }
             },
         }
     }
@@ -140,7 +174,7 @@ impl State {
     /// Makes a block live, where memory is mapped and nothing else lives. The pool is not compared: a pool that may
     /// be used on out of memory serves requests of others.
     fn revive(&mut self, addr: Addr, block: Block, stream: Option<Stream>) -> Result<(), Problem> {
-        let range = self.ranges.holding(addr, block.size_bytes)?;
+        let (_, range) = self.ranges.find(addr, block.size_bytes)?;
         if let Some(stream) = stream
             && stream != range.stream
         {
@@ -149,32 +183,21 @@ impl State {
         self.blocks.insert(addr, block)
     }
 
-    fn unmap(&mut self, addr: Addr, range: Range) -> Result<(), Problem> {
-        self.blocks.expect_none(addr, range.size_bytes)?;
-        self.ranges.unmap(addr, range)
+    fn remap(&mut self, change: MappingChange) -> Result<(), Problem> {
+        if let MappingChange::Unmap(addr, range) = change {
+            self.blocks.expect_none(addr, range.size_bytes)?;
+        }
+        self.ranges.apply(change)
     }
-}
 
-/// The effect of an event on the mapped memory.
-enum Change {
-    Map,
-    Unmap,
-}
-
-fn segment_change(event: &Event, stack: StackId) -> Option<(Change, Addr, Range)> {
-    let (change, is_expandable) = match event {
-        Event::SegmentAlloc { .. } => (Change::Map, false),
-        Event::SegmentFree { .. } => (Change::Unmap, false),
-        Event::SegmentMap { .. } => (Change::Map, true),
-        Event::SegmentUnmap { .. } => (Change::Unmap, true),
-        _ => return None,
-    };
-    let (Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large }
-    | Event::SegmentFree { addr, size_bytes, stream, pool, is_large }
-    | Event::SegmentMap { addr, size_bytes, stream, pool, is_large }
-    | Event::SegmentUnmap { addr, size_bytes, stream, pool, is_large }) = *event
-    else {
-        return None;
-    };
-    Some((change, addr, Range { size_bytes, stream, pool, is_large, is_expandable, stack }))
+    /// A released pool ends with its last segment, which no event says.
+    fn drop_ended(&mut self, event: &Event) {
+        if let Event::PoolRelease { pool }
+        | Event::PoolEnd { pool }
+        | Event::SegmentFree { pool, .. }
+        | Event::SegmentUnmap { pool, .. } = *event
+        {
+            self.pools.drop_ended(pool, || self.ranges.any_of(pool));
+        }
+    }
 }

@@ -1,8 +1,6 @@
 //! Lookups by address.
 
-use alloc::vec::Vec;
-
-use super::{State, blocks::Block, ranges::Range};
+use super::{State, blocks::Block};
 use crate::{
     ids::Addr,
     segment::{BlockState, BlockStatus, SegmentState},
@@ -46,14 +44,5 @@ impl Block {
         let Self { size_bytes, requested_bytes, pending, stack } = *self;
         let status = if pending { BlockStatus::PendingFree } else { BlockStatus::Allocated };
         BlockState { addr, size_bytes, requested_bytes, status, stack }
-    }
-}
-
-impl Range {
-    /// This range, as a snapshot shows it at `addr`, without blocks.
-    pub(super) fn at(&self, addr: Addr) -> SegmentState {
-        let Self { size_bytes, stream, pool, is_large, is_expandable, stack } = *self;
-        let blocks = Vec::new();
-        SegmentState { addr, size_bytes, stream, pool, is_large, is_expandable, stack, blocks }
     }
 }

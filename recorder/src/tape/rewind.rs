@@ -1,12 +1,11 @@
 //! From a heap's state back to an earlier one, record by record.
 
+use events::tile;
 use rustc_hash::FxHashMap;
 use trace_format::{
     Addr, BaseState, BlockState, BlockStatus, Event, PoolId, PoolState, Problem, Record,
     ScopeFilter, ScopeState, State, StateError,
 };
-
-use crate::ring::tile;
 
 /// A state that moves backwards.
 #[derive(Debug)]
@@ -38,7 +37,8 @@ impl Rewind {
             let blocks = blocks.filter(|block| block.status != BlockStatus::Inactive);
             live.extend(blocks.map(|block| (block.addr, block)));
         }
-        let segments = tile(std::mem::take(&mut end.segments), Vec::new()).unwrap_or_default();
+        let segments = tile(std::mem::take(&mut end.segments).into_iter(), std::iter::empty())
+            .unwrap_or_default();
         let mapped = State::from_segments(&segments)?;
         Ok(Self { mapped, live, base: end, initial_settings, initial_memory_fraction })
     }
@@ -162,7 +162,9 @@ impl Rewind {
         for segment in &mut segments {
             segment.blocks.clear();
         }
-        let segments = tile(segments, self.live.into_values().collect())?;
+        let mut live: Vec<_> = self.live.into_values().collect();
+        live.sort_unstable_by_key(|block| block.addr);
+        let segments = tile(segments.into_iter(), live.into_iter())?;
         // A pool without users exists only for its segments.
         self.base.pools.retain(|state| {
             state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)
