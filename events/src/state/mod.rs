@@ -12,6 +12,7 @@ mod queries;
 mod ranges;
 mod segments;
 
+pub use blocks::BlockChange;
 pub use error::{Problem, StateError};
 pub use pools::PoolsState;
 pub use ranges::{MappedRange, MappedRanges, MappingChange, RangeEdit};
@@ -20,9 +21,9 @@ pub use segments::{check_segments, tile};
 use crate::{
     base::BaseState,
     event::{Event, Record},
-    ids::{Addr, Stream},
+    segment::BlockState,
 };
-use blocks::{Block, Blocks};
+use blocks::Blocks;
 
 /// Mapped memory, live blocks and pools of one device.
 #[derive(Clone, Debug, Default)]
@@ -88,11 +89,7 @@ impl State {
     /// # Errors
     /// Where the event contradicts the state, which is left as it was.
     pub fn apply(&mut self, record: &Record) -> Result<(), StateError> {
-        self.step_forward(record).map_err(|problem| StateError {
-            event: record.event.name(),
-            undoing: false,
-            problem,
-        })
+        self.step(record, false)
     }
 
     /// Takes back what `record` did: the state before it, given the state after it.
@@ -102,85 +99,79 @@ impl State {
     /// # Errors
     /// Where the event contradicts the state, which is left as it was.
     pub fn undo(&mut self, record: &Record) -> Result<(), StateError> {
-        self.step_backward(record).map_err(|problem| StateError {
+        self.step(record, true)
+    }
+
+    #[inline]
+    fn step(&mut self, record: &Record, undoing: bool) -> Result<(), StateError> {
+        self.change(record, undoing).map_err(|problem| StateError {
             event: record.event.name(),
-            undoing: true,
+            undoing,
             problem,
         })
     }
 
-    fn step_forward(&mut self, record: &Record) -> Result<(), Problem> {
-        match record.event {
-            Event::Alloc { addr, requested_bytes, size_bytes, stream, .. } => {
-                let block = Block::new(size_bytes, requested_bytes, false, record.stack);
-                self.revive(addr, block, Some(stream))
-            }
-            Event::Free { addr, requested_bytes, size_bytes, pending } => {
-                if pending {
-                    self.blocks.expect(addr, requested_bytes, size_bytes, false)?;
-                    self.blocks.set_pending(addr, true);
-                    return Ok(());
-                }
-                self.blocks.take(addr, requested_bytes, size_bytes, false)
-            }
-            Event::FreeCompleted { addr, requested_bytes, size_bytes } => {
-                self.blocks.take(addr, requested_bytes, size_bytes, true)
-            }
-            Event::RecordStream { addr, .. } | Event::Category { addr, .. } => {
-                self.blocks.expect_allocated(addr)
-            }
-            ref event => {
-                match MappingChange::of(event, record.stack) {
-                    Some(change) => self.remap(change)?,
-                    None => _ = self.pools.apply(event),
-                }
-                self.drop_ended(event);
-                Ok(())
-            }
+    #[inline]
+    fn change(&mut self, record: &Record, undoing: bool) -> Result<(), Problem> {
+        let event = &record.event;
+        if let Some(change) = BlockChange::of(record) {
+            let change = if undoing { change.reversed() } else { change };
+            return self.change_block(change, record);
         }
+        if let Event::RecordStream { addr, .. } | Event::Category { addr, .. } = *event {
+            return self.blocks.expect_allocated(addr);
+        }
+        if let Some(change) = MappingChange::of(event, record.stack) {
+            self.remap(if undoing { change.reversed() } else { change })?;
+        } else if undoing {
+            self.pools.undo(event);
+        } else {
+            self.pools.apply(event);
+        }
+        if !undoing {
+            self.drop_ended(event);
+        }
+        Ok(())
     }
 
-    fn step_backward(&mut self, record: &Record) -> Result<(), Problem> {
-        match record.event {
-            Event::Alloc { addr, requested_bytes, size_bytes, .. } => {
-                self.blocks.take(addr, requested_bytes, size_bytes, false)
-            }
-            Event::Free { addr, requested_bytes, size_bytes, pending: false } => {
-                let block = Block::new(size_bytes, requested_bytes, false, record.stack);
-                self.revive(addr, block, None)
-            }
-            Event::Free { addr, requested_bytes, size_bytes, pending: true } => {
-                self.blocks.expect(addr, requested_bytes, size_bytes, true)?;
-                self.blocks.set_pending(addr, false);
-                Ok(())
-            }
-            Event::FreeCompleted { addr, requested_bytes, size_bytes } => {
-                let block = Block::new(size_bytes, requested_bytes, true, record.stack);
-                self.revive(addr, block, None)
-            }
-            Event::RecordStream { addr, .. } | Event::Category { addr, .. } => {
-                self.blocks.expect_allocated(addr)
-            }
-            ref event => match MappingChange::of(event, record.stack) {
-                Some(change) => self.remap(change.reversed()),
-                None => {
-                    self.pools.undo(event);
-                    Ok(())
-                }
-            },
+    fn change_block(&mut self, change: BlockChange, record: &Record) -> Result<(), Problem> {
+        match change {
+            BlockChange::Begin(block) => self.revive(block, record),
+            BlockChange::End(block) => self.blocks.take(&block),
+            BlockChange::Turn(block, status) => self.blocks.turn(&block, status),
         }
     }
 
     /// Makes a block live, where memory is mapped and nothing else lives. The pool is not compared: a pool that may
     /// be used on out of memory serves requests of others.
-    fn revive(&mut self, addr: Addr, block: Block, stream: Option<Stream>) -> Result<(), Problem> {
+    fn revive(&mut self, block: BlockState, record: &Record) -> Result<(), Problem> {
+        let addr = block.addr;
         let (_, range) = self.ranges.find(addr, block.size_bytes)?;
-        if let Some(stream) = stream
+        if let Event::Alloc { stream, .. } = record.event
             && stream != range.stream
         {
             return Err(Problem::OtherStream { addr, event: stream, state: range.stream });
         }
-        self.blocks.insert(addr, block)
+        self.blocks.insert(block)
+    }
+
+    /// Takes the live blocks out of the state, ascending.
+    pub fn take_blocks(&mut self) -> impl Iterator<Item = BlockState> + use<> {
+        core::mem::take(&mut self.blocks).into_iter()
+    }
+
+    /// Puts live blocks into the state.
+    ///
+    /// # Errors
+    /// Where one lies in no mapped range, or in another block.
+    pub fn put_blocks(
+        &mut self,
+        mut blocks: impl Iterator<Item = BlockState>,
+    ) -> Result<(), Problem> {
+        blocks.try_for_each(|block| {
+            self.ranges.find(block.addr, block.size_bytes)?;
+            self.blocks.insert(block)
+        })
     }
 
     fn remap(&mut self, change: MappingChange) -> Result<(), Problem> {

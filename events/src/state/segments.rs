@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{MappedRange, PoolsState, Problem, State, StateError, blocks::Block, ranges::end_of};
+use super::{MappedRange, PoolsState, Problem, State, StateError, ranges::end_of};
 use crate::{
     base::BaseState,
     ids::{Addr, StackId},
@@ -37,22 +37,15 @@ impl State {
     ///
     /// A free block's requested size and stack are not part of the state; they come out as zero and none.
     pub fn segments(&self) -> Vec<SegmentState> {
-        let live = self.blocks.from(Addr(0)).map(|(addr, block)| block.at(addr));
-        tile(self.ranges.from(Addr(0)), live).expect("live blocks lie apart, in mapped ranges")
+        tile(self.ranges.from(Addr(0)), self.blocks.from(Addr(0)))
+            .expect("live blocks lie apart, in mapped ranges")
     }
 
     fn add(&mut self, segment: &SegmentState) -> Result<(), Problem> {
         check_segment(segment)?;
         self.ranges.insert(segment.addr, MappedRange::of(segment))?;
-        for block in &segment.blocks {
-            let BlockState { addr, size_bytes, requested_bytes, status, stack } = *block;
-            if status != BlockStatus::Inactive {
-                let pending = status == BlockStatus::PendingFree;
-                self.blocks
-                    .insert(addr, Block::new(size_bytes, requested_bytes, pending, stack))?;
-            }
-        }
-        Ok(())
+        let is_live = |block: &&BlockState| block.status != BlockStatus::Inactive;
+        segment.blocks.iter().filter(is_live).try_for_each(|block| self.blocks.insert(*block))
     }
 }
 
@@ -111,8 +104,7 @@ fn check_segment(segment: &SegmentState) -> Result<(), Problem> {
             return Err(Problem::NotMapped { addr: block.addr, size_bytes: block.size_bytes });
         }
         if block.status != BlockStatus::Inactive {
-            Block::new(block.size_bytes, block.requested_bytes, false, block.stack)
-                .check(block.addr)?;
+            block.check()?;
         }
     }
     if expected == end {

@@ -172,9 +172,9 @@ pub(crate) fn empty_cache(pool: PoolId, begins: bool) {
     for observed in devices() {
         let mut observer = observed.lock();
         if begins {
-            observer.begin_to_empty(pool);
+            observer.begin_empty_cache(pool);
         } else {
-            observer.end_to_empty();
+            observer.end_empty_cache();
         }
     }
 }

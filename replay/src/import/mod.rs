@@ -2,8 +2,8 @@
 //!
 //! A log of requests is placed by the allocator itself ([`requests`]). A snapshot holds the last events of each device
 //! and the final segments. Its import walks back from the segments to the state the events began with ([`walk_back`]),
-//! infers the facts that the trace does not hold ([`flush`], [`pools`], [`observer::block_size`]), and writes
-//! the records forward ([`forward`]). Every input is kept; inferred facts are listed in [`Import::inferred`].
+//! infers the facts that the trace does not hold ([`flush`], [`pools`], [`observer::entry`]), and writes the records
+//! forward ([`forward`]). Every input is kept; inferred facts are listed in [`Import::inferred`].
 
 mod csv;
 mod flush;
@@ -34,7 +34,7 @@ pub use requests::PlaceError;
 
 use crate::pickle::{self, Limits, PickleError};
 use crate::sizes::{SizeError, Sizes};
-use crate::snapshot::{self, Segment, Settings, Snapshot, SnapshotError, Stacks};
+use crate::snapshot::{self, Segment, Settings, Snapshot, SnapshotError, Stacks, TraceEntry};
 use crate::source::{self, Input, SourceError};
 
 /// A file as a tape holds it.
@@ -286,7 +286,7 @@ impl Import {
 /// One device's part of a snapshot.
 #[derive(Default)]
 struct DeviceSnapshot {
-    entries: Vec<snapshot::Entry>,
+    entries: Vec<TraceEntry>,
     segments: Vec<SegmentState>,
     annotations: Vec<snapshot::Annotation>,
 }

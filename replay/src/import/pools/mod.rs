@@ -2,15 +2,16 @@
 //!
 //! A scope is taken to be as short as its allocations allow: it opens before the first of a run of allocations from
 //! the pool and closes after the last. A pool is let go before the first segment of it is given back after its last
-//! scope. `(n, 0)` is the pool of a graph capture (PyTorch numbers those itself).
+//! scope.
 
 use hashbrown::HashMap;
-use trace_format::{Event, PoolId, PoolState, ScopeFilter};
+use observer::{entry::MemoryKind, scopes};
+use trace_format::{Event, PoolId, PoolState};
 
 use super::flush::Flush;
 use super::insert::Insert;
-use super::walk_back::{Kind, Walked};
-use crate::snapshot::{Action, Entry};
+use super::walk_back::Walked;
+use crate::snapshot::{TraceAction, TraceEntry};
 
 /// The pool events of a trace.
 pub(super) struct Pools {
@@ -20,8 +21,8 @@ pub(super) struct Pools {
     pub(super) notes: Option<String>,
 }
 
-pub(super) fn find(entries: &[Entry], walked: &Walked, flushes: &[Flush]) -> Pools {
-    let scopes = scopes(entries, &walked.kinds, flushes);
+pub(super) fn find(entries: &[TraceEntry], walked: &Walked, flushes: &[Flush]) -> Pools {
+    let scopes = find_scopes(entries, &walked.kinds, flushes);
     let mut last_use: HashMap<PoolId, usize> = HashMap::new();
     let mut first_use: HashMap<PoolId, usize> = HashMap::new();
     for segment in walked.base.segments() {
@@ -86,29 +87,18 @@ struct Scope {
 impl Scope {
     fn events(&self) -> impl Iterator<Item = (Turn, Insert)> {
         let Self { pool, from, to } = *self;
-        let is_capture = pool.1 == 0;
-        let filter = if is_capture { ScopeFilter::Capture } else { ScopeFilter::Unknown };
-        let open = [
-            Some(Event::PoolBegin { pool, filter }),
-            is_capture.then_some(Event::CaptureBegin { pool }),
-        ];
-        let close = [
-            is_capture.then_some(Event::CaptureEnd { pool }),
-            Some(Event::PoolEnd { pool }),
-            Some(Event::PoolRelease { pool }),
-        ];
         let place = |turn, before| move |event| (turn, Insert::new(before, event));
-        let open = open.into_iter().flatten().map(place(Turn::Open, from));
-        open.chain(close.into_iter().flatten().map(place(Turn::Close, to)))
+        let begin = scopes::begin(pool).map(place(Turn::Open, from));
+        begin.chain(scopes::end(pool).map(place(Turn::Close, to)))
     }
 }
 
-fn scopes(entries: &[Entry], kinds: &[Kind], flushes: &[Flush]) -> Vec<Scope> {
+fn find_scopes(entries: &[TraceEntry], kinds: &[MemoryKind], flushes: &[Flush]) -> Vec<Scope> {
     let mut scopes: Vec<Scope> = Vec::new();
     let mut is_open = false;
     let mut flushes = flushes.iter().filter(|flush| flush.belongs_to_malloc()).peekable();
     for (at, entry) in entries.iter().enumerate() {
-        if entry.action != Action::Alloc {
+        if entry.action != TraceAction::Alloc {
             continue;
         }
         let mut from = at;
