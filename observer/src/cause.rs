@@ -104,6 +104,12 @@ impl Rules {
     }
 }
 
+/// The limit that a memory fraction sets on a device of so many bytes; `None` where there is none.
+pub fn allowed_bytes(fraction: Option<f64>, total_bytes: Option<u64>) -> Option<u64> {
+    let fraction = fraction.filter(|fraction| *fraction < 1.0)?;
+    Some((fraction * total_bytes? as f64) as u64)
+}
+
 /// The reserved memory above which the settings collect garbage, of so much that is allowed.
 pub fn collects_above_bytes(config: &Config, allowed_bytes: u64) -> Option<u64> {
     let threshold = config.garbage_collection_threshold;

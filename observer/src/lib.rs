@@ -20,7 +20,7 @@ use trace_format::{
 };
 
 use allocator::size;
-use cause::{Cause, Rules, collects_above_bytes, losses};
+use cause::{Cause, Rules, allowed_bytes, collects_above_bytes, losses};
 use entry::{MemoryKind, is_free_pair};
 use events::Recorder;
 use memory_state::MemoryState;
@@ -310,14 +310,12 @@ impl<R: Recorder> Observer<R> {
                 _ => next.size_bytes,
             })
         };
-        let fraction = self.memory.state.pools().memory_fraction.filter(|fraction| *fraction < 1.0);
-        let allowed_bytes =
-            fraction.and_then(|fraction| Some((fraction * self.total_bytes? as f64) as u64));
+        let fraction = self.memory.state.pools().memory_fraction;
+        let limit_bytes = allowed_bytes(fraction, self.total_bytes);
         let rules = Rules {
             reserved_bytes: self.memory.state.reserved_bytes(),
-            limit_bytes: allowed_bytes,
-            collects_above_bytes: allowed_bytes
-                .and_then(|allowed| collects_above_bytes(config, allowed)),
+            limit_bytes,
+            collects_above_bytes: limit_bytes.and_then(|limit| collects_above_bytes(config, limit)),
             leaves_out_emptied: true,
         };
         let pools = losses(window).map(|(_, entry)| self.kind_of(entry).pool);

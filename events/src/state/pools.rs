@@ -139,7 +139,7 @@ impl PoolsState {
     fn hold(&mut self, pool: PoolId, own_source: bool) {
         let state = self.find_or_add(pool);
         if state.use_count == 0 {
-            *state = new_pool(pool);
+            *state = PoolState::new(pool, 0);
         }
         state.own_source |= own_source;
         state.use_count = state.use_count.saturating_add(1);
@@ -152,7 +152,7 @@ impl PoolsState {
 
     fn find_or_add(&mut self, pool: PoolId) -> &mut PoolState {
         let place = *self.places.entry(pool).or_insert_with(|| {
-            self.pools.push(new_pool(pool));
+            self.pools.push(PoolState::new(pool, 0));
             self.pools.len() - 1
         });
         &mut self.pools[place]
@@ -168,10 +168,6 @@ impl PoolsState {
     fn set_filter(&mut self, pool: PoolId, filter: ScopeFilter) {
         self.scopes.iter_mut().filter(|scope| scope.pool == pool).for_each(|s| s.filter = filter);
     }
-}
-
-fn new_pool(pool: PoolId) -> PoolState {
-    PoolState { pool, use_count: 0, own_source: false, use_on_oom: false, no_split: false }
 }
 
 #[cfg(test)]

@@ -90,7 +90,8 @@ impl Watcher for Writer {
 
 impl Log {
     fn see(&mut self, seen: &TraceEntry) {
-        let TraceEntry { action, addr, size_bytes, stream, pool, cuts_segment, mut stack } = *seen;
+        let TraceEntry { action, addr, size_bytes, stream, pool, cuts_segment, mut stack, .. } =
+            *seen;
         let or_of = |stacks: &HashMap<Addr, StackId>| match stack {
             StackId::NONE => stacks.get(&addr).copied().unwrap_or_default(),
             own => own,

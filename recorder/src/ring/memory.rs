@@ -3,9 +3,9 @@
 //! What no record names did not change meanwhile. What a record names is as the last record says, whatever the copies
 //! have. So neither the ring's tables nor a heap need to hold still while they are copied.
 
-use events::{MappedRange, MappedRanges, MappingChange, tile};
+use events::{BlockChange, MappedRange, MappedRanges, MappingChange, tile};
 use rustc_hash::FxHashMap;
-use trace_format::{Addr, BlockState, BlockStatus, Event, Record, SegmentState};
+use trace_format::{Addr, BlockState, Record, SegmentState};
 
 /// Live blocks and mapped memory.
 #[derive(Debug, Default)]
@@ -42,27 +42,23 @@ impl Memory {
 
     /// Does to the memory what a record did, whether the copies have it already or not.
     pub(crate) fn redo(&mut self, record: &Record) {
-        let stack = record.stack;
-        match record.event {
-            Event::Alloc { addr, requested_bytes, size_bytes, .. } => {
-                let status = BlockStatus::Allocated;
-                let block = BlockState { addr, size_bytes, requested_bytes, status, stack };
-                self.changed.insert(addr, Some(Changed { block, has_stack: true }));
+        match BlockChange::of(record) {
+            Some(BlockChange::Begin(block)) => {
+                self.changed.insert(block.addr, Some(Changed { block, has_stack: true }));
             }
-            Event::Free { addr, requested_bytes, size_bytes, pending: true } => {
-                let (stack, has_stack) = match self.changed.get(&addr) {
+            Some(BlockChange::Turn(block, status)) => {
+                let (stack, has_stack) = match self.changed.get(&block.addr) {
                     Some(Some(Changed { block, has_stack })) => (block.stack, *has_stack),
-                    _ => (stack, false),
+                    _ => (block.stack, false),
                 };
-                let status = BlockStatus::PendingFree;
-                let block = BlockState { addr, size_bytes, requested_bytes, status, stack };
-                self.changed.insert(addr, Some(Changed { block, has_stack }));
+                let block = BlockState { status, stack, ..block };
+                self.changed.insert(block.addr, Some(Changed { block, has_stack }));
             }
-            Event::Free { addr, .. } | Event::FreeCompleted { addr, .. } => {
-                self.changed.insert(addr, None);
+            Some(BlockChange::End(block)) => {
+                self.changed.insert(block.addr, None);
             }
-            ref event => {
-                if let Some(change) = MappingChange::of(event, stack) {
+            None => {
+                if let Some(change) = MappingChange::of(&record.event, record.stack) {
                     self.ranges.overwrite(change, &mut |_| ());
                 }
             }

@@ -14,7 +14,7 @@ use settings::Config;
 use trace_format::PoolId;
 
 use super::insert::Insert;
-use super::known::Known;
+use super::run_limits::RunLimits;
 use crate::snapshot::{TraceAction, TraceEntry};
 
 /// A window and its cause.
@@ -43,7 +43,7 @@ pub(super) fn find(
     entries: &[TraceEntry],
     base_bytes: u64,
     config: &Config,
-    known: &Known,
+    known: &RunLimits,
 ) -> Vec<Flush> {
     let limit = known.limit_bytes().unwrap_or_else(|| limit_of(entries, base_bytes));
     let collects_above_bytes = collects_above_bytes(config, known.allowed_bytes().unwrap_or(0));
@@ -89,7 +89,7 @@ pub(super) fn inserts(flushes: &[Flush]) -> Vec<Insert> {
 }
 
 /// The counts and their basis, as a sentence.
-pub(super) fn notes(flushes: &[Flush], known: &Known) -> Option<String> {
+pub(super) fn notes(flushes: &[Flush], known: &RunLimits) -> Option<String> {
     let count = |is: fn(&Cause) -> bool| flushes.iter().filter(|flush| is(&flush.cause)).count();
     let basis = if known.limit_bytes().is_some() {
         "by the given capacity and fraction"

@@ -25,8 +25,8 @@ fn grows(size: u64) -> Vec<TraceEntry> {
     trace(&[entry(SegmentAlloc, size), entry(Alloc, size)])
 }
 
-fn known(capacity_mib: u64, memory_fraction: f64) -> Known {
-    Known {
+fn known(capacity_mib: u64, memory_fraction: f64) -> RunLimits {
+    RunLimits {
         capacity_bytes: Some(capacity_mib * MIB),
         memory_fraction: Some(memory_fraction),
         compat: None,
@@ -34,7 +34,7 @@ fn known(capacity_mib: u64, memory_fraction: f64) -> Known {
     }
 }
 
-fn causes(entries: &[TraceEntry], config: &Config, known: &Known) -> Vec<Cause> {
+fn causes(entries: &[TraceEntry], config: &Config, known: &RunLimits) -> Vec<Cause> {
     find(entries, 0, config, known).into_iter().map(|flush| flush.cause).collect()
 }
 
@@ -51,7 +51,7 @@ fn growth_past_the_capacity_was_refused_first() {
 
 #[test]
 fn without_a_capacity_growth_past_the_peak_counts_as_refused() {
-    let unknown = Known::default();
+    let unknown = RunLimits::default();
     let config = Config::default();
     assert_eq!(
         causes(&grows(20 * MIB), &config, &unknown),
@@ -69,8 +69,8 @@ fn an_out_of_memory_gives_the_capacity() {
     let refused = Cause::Refused { size_bytes: 50 * MIB };
     let emptied_before = trace(&[entry(SegmentAlloc, 2 * MIB), entry(Alloc, 512)]);
     let all = [emptied_before, vec![TraceEntry { addr: Addr(28 * MIB), ..oom }]].concat();
-    assert_eq!(causes(&all, &Config::default(), &Known::default()), [EMPTIED, refused]);
-    assert_eq!(causes(&trace(&[oom]), &Config::default(), &Known::default()), [refused]);
+    assert_eq!(causes(&all, &Config::default(), &RunLimits::default()), [EMPTIED, refused]);
+    assert_eq!(causes(&trace(&[oom]), &Config::default(), &RunLimits::default()), [refused]);
 }
 
 #[test]

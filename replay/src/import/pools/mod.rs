@@ -1,10 +1,10 @@
-//! When private pools were created, opened, closed and let go: a snapshot shows only which pool an event used.
+//! When private pools were created, opened, closed and released: a snapshot shows only which pool an event used.
 //!
 //! A scope is taken to be as short as its allocations allow: it opens before the first of a run of allocations from
-//! the pool and closes after the last. A pool is let go before the first segment of it is given back after its last
-//! scope.
+//! the pool and closes after the last. A pool is released before the first segment of it is given back after its
+//! last scope.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use observer::{entry::MemoryKind, scopes};
 use trace_format::{Event, PoolId, PoolState};
 
@@ -23,21 +23,12 @@ pub(super) struct Pools {
 
 pub(super) fn find(entries: &[TraceEntry], walked: &Walked, flushes: &[Flush]) -> Pools {
     let scopes = find_scopes(entries, &walked.kinds, flushes);
-    let mut last_use: HashMap<PoolId, usize> = HashMap::new();
-    let mut first_use: HashMap<PoolId, usize> = HashMap::new();
-    for segment in walked.base.segments() {
-        if !segment.pool.is_default() {
-            first_use.insert(segment.pool, 0);
-            last_use.insert(segment.pool, 0);
-        }
-    }
-    let mut base: Vec<_> = first_use.keys().map(|&pool| held(pool)).collect();
-    base.sort_by_key(|state| state.pool);
-
+    let base = PoolState::of_segments(&walked.base.segments());
+    let mut last_use: HashMap<PoolId, usize> = base.iter().map(|state| (state.pool, 0)).collect();
+    let mut is_created: HashSet<PoolId> = last_use.keys().copied().collect();
     let mut turns = Vec::new();
     for scope in &scopes {
-        if let hashbrown::hash_map::Entry::Vacant(first) = first_use.entry(scope.pool) {
-            first.insert(scope.from);
+        if is_created.insert(scope.pool) {
             let event = Event::PoolCreate { pool: scope.pool, own_source: false };
             turns.push((Turn::Open, Insert::new(scope.from, event)));
         }
@@ -50,7 +41,7 @@ pub(super) fn find(entries: &[TraceEntry], walked: &Walked, flushes: &[Flush]) -
             if last_use.get(&pool).is_some_and(|&last| last <= flush.window.start) {
                 last_use.remove(&pool);
                 let event = Event::PoolRelease { pool };
-                turns.push((Turn::LetGo, Insert::new(flush.window.start, event)));
+                turns.push((Turn::Release, Insert::new(flush.window.start, event)));
             }
         }
     }
@@ -69,12 +60,8 @@ pub(super) fn find(entries: &[TraceEntry], walked: &Walked, flushes: &[Flush]) -
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Close,
-    LetGo,
+    Release,
     Open,
-}
-
-fn held(pool: PoolId) -> PoolState {
-    PoolState { pool, use_count: 1, own_source: false, use_on_oom: false, no_split: false }
 }
 
 /// A run of allocations from one private pool: from the first entry of its first malloc to past its last.
