@@ -7,7 +7,7 @@ use anyhow::{Context, Error, Result, bail};
 use clap::ValueEnum;
 use replay::driver::Follow;
 use replay::edit::{Edit, Summary};
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::report::Report;
 use replay::run::{DeviceTape, Options as Setting};
 use replay::start::{Departure, Effects, Start, cold};
@@ -139,7 +139,7 @@ impl MachineFlags {
     }
 
     /// The same for what reads them.
-    pub(crate) fn known(&self) -> Result<Known> {
+    pub(crate) fn known(&self) -> Result<RunLimits> {
         Ok(self.trust.with(&self.recorded()?.known()))
     }
 

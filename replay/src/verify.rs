@@ -9,7 +9,7 @@ use trace_format::{DeviceId, Event, Record, SegmentState};
 
 use crate::diff;
 use crate::driver::{DriveError, Follow};
-use crate::import::{Import, Known};
+use crate::import::{Import, RunLimits};
 use crate::run::{DeviceTape, Options, Outcome, run_recording};
 use crate::start::{Departure, Effects, Start};
 use crate::tape::{Device, Tape};
@@ -41,8 +41,8 @@ impl RecordedRun {
     }
 
     /// The limits the run had.
-    pub fn known(&self) -> Known {
-        Known {
+    pub fn known(&self) -> RunLimits {
+        RunLimits {
             trust_factor: 1,
             capacity_bytes: self.device_total_bytes,
             memory_fraction: self.fraction,

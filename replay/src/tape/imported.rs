@@ -3,11 +3,11 @@
 use trace_format::{DeviceMeta, Meta, Recovery, Source};
 
 use super::{Device, Tape};
-use crate::import::{Import, Known};
+use crate::import::{Import, RunLimits};
 
 impl Tape {
     /// The tape of an import; `known` is what the import was given.
-    pub fn of_import(import: Import, known: &Known) -> Self {
+    pub fn of_import(import: Import, known: &RunLimits) -> Self {
         let device_meta = |device: &crate::import::DeviceImport| DeviceMeta {
             id: device.device,
             capacity_bytes: known.capacity_bytes,

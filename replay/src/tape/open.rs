@@ -9,7 +9,7 @@ use thiserror::Error;
 use trace_format::{MAGIC, ReadError};
 
 use super::Tape;
-use crate::import::{self, ImportError, Known};
+use crate::import::{self, ImportError, RunLimits};
 use crate::source::{self, SourceError};
 
 /// A run that cannot be opened.
@@ -80,7 +80,7 @@ impl Tape {
     ///
     /// # Errors
     /// Where the file cannot be read or is neither.
-    pub fn open(path: impl AsRef<Path>, known: &Known) -> Result<Self, OpenError> {
+    pub fn open(path: impl AsRef<Path>, known: &RunLimits) -> Result<Self, OpenError> {
         let path = path.as_ref();
         if path == Path::new("-") {
             let failed = |error| OpenError::Io { path: "standard input".to_owned(), error };
@@ -147,7 +147,7 @@ impl Tape {
         Ok(start.starts_with(&MAGIC[..1]) || is_ring(&start) || import::is_run(&start))
     }
 
-    fn import(path: &Path, known: &Known) -> Result<Self, OpenError> {
+    fn import(path: &Path, known: &RunLimits) -> Result<Self, OpenError> {
         Ok(Self::of_import(import::import_file(path, known)?, known))
     }
 }
