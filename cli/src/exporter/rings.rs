@@ -300,11 +300,7 @@ mod tests {
             let mut table = RingTable::new(dir.path().to_owned());
             for _ in 0..2 {
                 let reports = table.devices();
-                if reports.is_empty() {
-                    left_out += 1
-                } else {
-                    served += 1
-                }
+                *if reports.is_empty() { &mut left_out } else { &mut served } += 1;
                 let text = render::text(&render::families(&reports));
                 assert!(!text.contains("NaN") && !text.contains("Inf"), "seed {seed}: {text}");
             }
