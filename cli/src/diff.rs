@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use replay::diff::{Run, diff};
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::tape::Device;
 use serde::Serialize;
 
@@ -47,8 +47,9 @@ struct Difference {
 
 /// Compares device by device.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let expected = input::read(&options.expected, &options.trust.with(&Known::default()))?.devices;
-    let actual = input::read(&options.actual, &options.trust.with(&Known::default()))?.devices;
+    let expected =
+        input::read(&options.expected, &options.trust.with(&RunLimits::default()))?.devices;
+    let actual = input::read(&options.actual, &options.trust.with(&RunLimits::default()))?.devices;
     let ids = |devices: &[Device]| devices.iter().map(|device| device.id).collect::<Vec<_>>();
     if ids(&expected) != ids(&actual) {
         let list =

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::tape::{Device, Tape};
 use replay::verify::RecordedRun;
 use trace_format::{EndKind, utc};
@@ -22,13 +22,13 @@ pub(crate) struct TrustFlag {
 
 impl TrustFlag {
     /// `known`, with the flag's number.
-    pub(crate) fn with(self, known: &Known) -> Known {
-        Known { trust_factor: self.factor, ..*known }
+    pub(crate) fn with(self, known: &RunLimits) -> RunLimits {
+        RunLimits { trust_factor: self.factor, ..*known }
     }
 }
 
 /// Reads a run, and warns where part of it is missing.
-pub(crate) fn read(path: &Path, known: &Known) -> Result<Tape> {
+pub(crate) fn read(path: &Path, known: &RunLimits) -> Result<Tape> {
     let reading = Spinner::start(&format!("reading {}", path.display()));
     let tape = Tape::open(path, known)?;
     drop(reading);
@@ -37,7 +37,7 @@ pub(crate) fn read(path: &Path, known: &Known) -> Result<Tape> {
 }
 
 /// The same, where others are read meanwhile and one bar shows them all.
-pub(crate) fn read_among_others(path: &Path, known: &Known) -> Result<Tape> {
+pub(crate) fn read_among_others(path: &Path, known: &RunLimits) -> Result<Tape> {
     let tape = Tape::open(path, known)?;
     warn_of(path, &tape);
     Ok(tape)

@@ -12,6 +12,7 @@ mod clean;
 mod compare;
 mod diff;
 mod edit;
+#[cfg(feature = "tables")]
 mod export;
 mod exporter;
 mod fit;
@@ -78,6 +79,7 @@ enum Verb {
     /// Change a run's requests and write the result as a tape
     Edit(edit::Options),
     /// Write a run as tables for DuckDB, pandas or Polars, or as a PyTorch memory snapshot
+    #[cfg(feature = "tables")]
     Export(export::Options),
     /// Check that vramtape's allocator places a recorded run as PyTorch did
     Verify(verify::Options),
@@ -156,6 +158,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Fit(options) => fit::run(options),
         Verb::Tune(options) => tune::run(options),
         Verb::Edit(options) => edit::run(options),
+        #[cfg(feature = "tables")]
         Verb::Export(options) => export::run(options),
         Verb::Verify(options) => verify::run(options),
         Verb::Info(options) => info::run(options),

@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use rayon::prelude::*;
 use replay::driver::DriveError;
 use replay::ending::Ending;
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::ranks::{Skipped, each, find};
 use serde::Serialize;
 
@@ -164,7 +164,7 @@ impl RanksFlags {
     }
 
     /// Reads a run among others.
-    fn read(&self, file: &Path, known: &Known) -> Result<Vec<Chosen>> {
+    fn read(&self, file: &Path, known: &RunLimits) -> Result<Vec<Chosen>> {
         self.machine.devices(file, input::read_among_others(file, known)?)
     }
 

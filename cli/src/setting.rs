@@ -7,7 +7,7 @@ use anyhow::{Context, Error, Result, bail};
 use clap::ValueEnum;
 use replay::driver::Follow;
 use replay::edit::{Edit, Summary};
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::report::Report;
 use replay::run::{DeviceTape, Options as Setting};
 use replay::start::{Departure, Effects, Start, cold};
@@ -139,7 +139,7 @@ impl MachineFlags {
     }
 
     /// The same for what reads them.
-    pub(crate) fn known(&self) -> Result<Known> {
+    pub(crate) fn known(&self) -> Result<RunLimits> {
         Ok(self.trust.with(&self.recorded()?.known()))
     }
 
@@ -161,7 +161,8 @@ impl MachineFlags {
                 .and_then(|meta| meta.capacity_bytes.or(meta.total_bytes)),
         };
         let inferred_empty_cache = !self.no_empty_cache;
-        let follow = Follow { inferred_empty_cache, ..Follow::default() };
+        let trust_factor = tape.trust_factor;
+        let follow = Follow { inferred_empty_cache, trust_factor, ..Follow::default() };
         let is_capacity_recorded = self.capacity.is_none();
         let (tape, before) = (Arc::clone(tape), before.cloned());
         let started = start.map(|start| Started { start, cold: self.cold });

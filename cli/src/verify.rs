@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use replay::import::{Known, Origin, import_file};
+use replay::import::{Origin, RunLimits, import_file};
 use replay::tape::Tape;
 use replay::verify::{Agreement, RecordedRun, Verification, verify, verify_tape};
 use serde::Serialize;
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 /// Of a tape or a snapshot.
 fn verifications(
     run: &Path,
-    known: &Known,
+    known: &RunLimits,
     recorded: &RecordedRun,
 ) -> Result<Vec<(DeviceId, Verification)>> {
     if run != Path::new("-")

@@ -1,5 +1,6 @@
 //! The state a tape starts from: everything that later events presuppose.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -41,6 +42,20 @@ pub struct PoolState {
     pub use_on_oom: bool,
     /// Whether it never splits a segment.
     pub no_split: bool,
+}
+
+impl PoolState {
+    /// A pool without options.
+    pub const fn new(pool: PoolId, use_count: u32) -> Self {
+        Self { pool, use_count, own_source: false, use_on_oom: false, no_split: false }
+    }
+
+    /// The private pools of these segments, ascending, with a user each.
+    pub fn of_segments(segments: &[SegmentState]) -> Vec<Self> {
+        let pools: BTreeSet<_> = segments.iter().map(|segment| segment.pool).collect();
+        let private = pools.into_iter().filter(|pool| !pool.is_default());
+        private.map(|pool| Self::new(pool, 1)).collect()
+    }
 }
 
 /// An open scope (`beginAllocateToPool`).

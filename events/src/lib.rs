@@ -1,5 +1,6 @@
 //! The event model: the ids of things, the events of an allocator, the seam that takes them ([`Recorder`]), and
-//! [`State`], which follows a device's memory through its events, forwards and backwards. No file, no thread, no clock.
+//! [`State`], which follows a device's memory and pools through its events, forwards and backwards. No file, no
+//! thread, no clock.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
@@ -24,5 +25,8 @@ pub use ids::{Addr, DeviceId, FrameId, PoolId, StackId, Stream, StringId, Thread
 pub use order::{BaseOrder, RangeState};
 pub use recorder::{BlockSlot, Memory, Off, Recorder};
 pub use segment::{BlockState, BlockStatus, SegmentState};
-pub use state::{Problem, State, StateError, check_segments};
+pub use state::{
+    BlockChange, MappedRange, MappedRanges, MappingChange, PoolsState, Problem, RangeEdit, State,
+    StateError, check_segments, tile,
+};
 pub use statistics::{STATISTICS, Statistics, StatisticsValues};

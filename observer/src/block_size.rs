@@ -7,7 +7,7 @@ use settings::Config;
 
 /// The block that a request gets at `addr` in this state: rounded, or all of the free block if what would remain
 /// is too small to split off (`should_split`).
-pub fn allocated(state: &State, addr: Addr, requested_bytes: u64, config: &Config) -> u64 {
+pub(crate) fn allocated(state: &State, addr: Addr, requested_bytes: u64, config: &Config) -> u64 {
     let rounded = size::round(requested_bytes, config);
     let Some(segment) = state.segment_at(addr) else { return rounded };
     let free = state.free_bytes_in(&segment, addr);
@@ -17,6 +17,6 @@ pub fn allocated(state: &State, addr: Addr, requested_bytes: u64, config: &Confi
 }
 
 /// The block that was live at `addr` before the trace said it was freed: rounded, but not into its neighbour.
-pub fn freed(state: &State, addr: Addr, requested_bytes: u64, config: &Config) -> u64 {
+pub(crate) fn freed(state: &State, addr: Addr, requested_bytes: u64, config: &Config) -> u64 {
     size::round(requested_bytes, config).min(state.free_bytes_at(addr))
 }

@@ -1,14 +1,16 @@
-//! The trace entries of PyTorch's own allocator, converted to the events of a tape.
+//! PyTorch's own allocator, followed through its trace: the entries converted to the events of a tape.
 //!
-//! A trace tracker gets the effects of PyTorch's allocator and not all of its inputs. The sizes of blocks are inferred
-//! from the state of memory ([`block_size`]), the open private pools from the pools of allocations ([`pools`]), and the
-//! causes of released segments from the entries that follow ([`window`]). An importer of a snapshot infers the same
-//! from the whole trace; here a cause has to be known within a few entries.
+//! A trace has the effects of PyTorch's allocator and not all of its inputs. The sizes of blocks and the two halves of
+//! frees are inferred from the state of memory ([`entry`]), the causes of released segments from the entries around
+//! them ([`cause`]), and the open private pools from the pools of allocations ([`scopes`]). There are two inputs: an
+//! [`Observer`] gets the entries as they happen, and infers a cause within a few entries; the import of a snapshot has
+//! the whole trace, and walks it back first.
 
-pub mod block_size;
-mod books;
-mod pools;
-mod window;
+mod block_size;
+pub mod cause;
+pub mod entry;
+mod memory_state;
+pub mod scopes;
 
 use std::mem;
 
@@ -18,21 +20,17 @@ use trace_format::{
 };
 
 use allocator::size;
-use books::Books;
+use cause::{Cause, Rules, allowed_bytes, collects_above_bytes, losses};
+use entry::{MemoryKind, is_free_pair};
 use events::Recorder;
-use pools::Pools;
+use memory_state::MemoryState;
 use recorder::{AnyRecorder, StateView, TraceAction, TraceEntry};
 use settings::Config;
 
-/// The pool of an entry that names none: PyTorch before 2.8.
-pub const UNKNOWN_POOL: PoolId = PoolId(u64::MAX, u64::MAX);
-
 /// Follows one device.
 pub struct Observer<R> {
-    books: Books<R>,
-    pools: Pools,
+    memory: MemoryState<R>,
     config: Config,
-    memory_fraction: Option<f64>,
     /// What the device has in all, if that is known.
     total_bytes: Option<u64>,
     /// A free whose completion is the first entry of the window, or may be the next entry.
@@ -63,10 +61,8 @@ impl<R: Recorder> Observer<R> {
         recorder: R,
     ) -> Result<Self, StateError> {
         Ok(Self {
-            books: Books::new(base, recorder)?,
-            pools: Pools::new(base),
+            memory: MemoryState::new(base, recorder)?,
             config,
-            memory_fraction: base.memory_fraction,
             total_bytes,
             requested: None,
             window: Vec::new(),
@@ -84,16 +80,13 @@ impl<R: Recorder> Observer<R> {
 
     /// The state that everything recorded until now led to.
     pub fn base_state(&self) -> BaseState {
-        BaseState { segments: self.books.state.segments(), ..self.base_without_memory() }
+        BaseState { settings: self.config.text.clone(), ..self.memory.state.base_state() }
     }
 
     /// The same without segments and blocks.
     pub fn base_without_memory(&self) -> BaseState {
-        BaseState {
-            settings: self.config.text.clone(),
-            memory_fraction: self.memory_fraction,
-            ..self.pools.base_state()
-        }
+        let settings = self.config.text.clone();
+        BaseState { settings, ..self.memory.state.base_without_memory() }
     }
 
     /// Appends at most `max` live blocks from an address on, and returns the address to go on from; `None` at the end.
@@ -103,28 +96,28 @@ impl<R: Recorder> Observer<R> {
         max: usize,
         into: &mut Vec<BlockState>,
     ) -> Option<u64> {
-        let mut blocks = self.books.state.live_blocks_from(Addr(addr));
+        let mut blocks = self.memory.state.live_blocks_from(Addr(addr));
         into.extend(blocks.by_ref().take(max));
         blocks.next().map(|block| block.addr.0)
     }
 
     /// Where events go.
     pub fn recorder(&self) -> &R {
-        &self.books.recorder
+        &self.memory.recorder
     }
 
     /// Where events go.
     pub fn recorder_mut(&mut self) -> &mut R {
-        &mut self.books.recorder
+        &mut self.memory.recorder
     }
 
     /// Entries that contradicted those before them, and are not on the tape.
     pub fn contradictions(&self) -> u64 {
-        self.books.contradictions
+        self.memory.contradictions
     }
 
     /// The cache is about to be emptied (`emptyCache`).
-    pub fn begin_to_empty(&mut self, pool: PoolId) {
+    pub fn begin_empty_cache(&mut self, pool: PoolId) {
         if let Some(emptying) = &mut self.emptying {
             emptying.callers += 1;
         } else {
@@ -134,15 +127,15 @@ impl<R: Recorder> Observer<R> {
     }
 
     /// The cache is empty.
-    pub fn end_to_empty(&mut self) {
+    pub fn end_empty_cache(&mut self) {
         let Some(emptying) = &mut self.emptying else { return };
         emptying.callers -= 1;
         if emptying.callers > 0 {
             return;
         }
         let Some(Emptying { pool, entries, .. }) = self.emptying.take() else { return };
-        self.let_go(&entries);
-        self.books.record(StackId::NONE, Event::EmptyCache { pool, inferred: false });
+        self.release_pools(&entries);
+        self.memory.record(StackId::NONE, Event::EmptyCache { pool, inferred: false });
         for entry in &entries {
             self.follow(entry, true);
         }
@@ -152,69 +145,59 @@ impl<R: Recorder> Observer<R> {
     /// PyTorch's settings are these from here on.
     pub fn set_config(&mut self, config: Config) {
         self.settle();
-        let text = self.books.recorder.intern(&config.text);
+        let text = self.memory.recorder.intern(&config.text);
         self.config = config;
-        self.books.record(StackId::NONE, Event::Settings { text });
+        self.memory.record(StackId::NONE, Event::Settings { text });
     }
 
     /// The memory fraction is this from here on.
     pub fn set_memory_fraction(&mut self, fraction: f64) {
         self.settle();
-        self.memory_fraction = Some(fraction);
-        self.books.record(StackId::NONE, Event::MemoryFraction { fraction });
+        self.memory.record(StackId::NONE, Event::MemoryFraction { fraction });
     }
 
     /// Peaks, or else accumulated counters, were reset.
     pub fn reset(&mut self, peaks: bool) {
         self.settle();
         let event = if peaks { Event::ResetPeak } else { Event::ResetAccumulated };
-        self.books.record(StackId::NONE, event);
+        self.memory.record(StackId::NONE, event);
     }
 
     /// Says what the block at an address holds; false where none that is in use begins there.
     pub fn categorize(&mut self, addr: Addr, category: Category) -> bool {
-        let block = self.books.state.block_at(addr);
+        let block = self.memory.state.block_at(addr);
         let is_held = block.is_some_and(|block| block.status == BlockStatus::Allocated);
         if is_held {
-            self.books.record(StackId::NONE, Event::Category { addr, category });
+            self.memory.record(StackId::NONE, Event::Category { addr, category });
         }
         is_held
     }
 
     /// Puts a mark on the tape.
     pub fn mark(&mut self, kind: MarkKind, name: StringId) {
-        self.books.record(StackId::NONE, Event::Mark { kind, name });
+        self.memory.record(StackId::NONE, Event::Mark { kind, name });
     }
 
     /// Writes what waited for its successor: a free counts as pending, segments as returned on request.
     pub fn settle(&mut self) {
-        if self.window.is_empty()
-            && let Some(request) = self.requested.take()
-        {
-            self.free(&request, true);
-        }
+        self.write_request(None);
         self.close_window(None);
     }
 
     fn follow(&mut self, entry: &TraceEntry, is_emptied: bool) {
         use TraceAction as Action;
-        if self.window.is_empty()
-            && let Some(request) = self.requested.take()
-        {
-            if entry.action == Action::FreeCompleted && entry.addr == request.addr {
-                self.requested = Some(request);
-                self.window.push(*entry);
-                return;
-            }
-            self.free(&request, true);
+        if self.write_request(Some(entry)) {
+            self.window.push(*entry);
+            return;
         }
         match entry.action {
-            Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap if !is_emptied => {
-                self.window.push(*entry);
-            }
             Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap => {
-                self.close_window(None);
-                self.lose(entry);
+                if is_emptied {
+                    self.close_window(None);
+                    self.record(entry, false);
+                } else {
+                    self.window.push(*entry);
+                }
             }
             Action::FreeRequested => {
                 self.close_window(None);
@@ -222,125 +205,62 @@ impl<R: Recorder> Observer<R> {
             }
             Action::Alloc => {
                 self.close_window(self.was_flushed_for(entry).then_some(entry));
-                self.alloc(entry);
+                self.record(entry, false);
             }
-            Action::SegmentAlloc | Action::SegmentMap => {
+            Action::SegmentAlloc | Action::SegmentMap | Action::Oom => {
                 self.close_window(Some(entry));
-                self.gain(entry);
-            }
-            Action::Oom => {
-                self.close_window(Some(entry));
-                self.out_of_memory(entry);
+                self.record(entry, false);
             }
             Action::Snapshot => {
                 self.close_window(None);
-                let event = Event::Snapshot { active_bytes: entry.size_bytes };
-                self.books.record(entry.stack, event);
+                self.record(entry, false);
             }
+            Action::Annotate | Action::UserDefined => {}
         }
+    }
+
+    /// Writes the free that was requested last, unless `next` completes it: then they belong to the window.
+    fn write_request(&mut self, next: Option<&TraceEntry>) -> bool {
+        let Some(request) = self.requested.filter(|_| self.window.is_empty()) else { return false };
+        if is_free_pair(&request, next) {
+            return true;
+        }
+        self.requested = None;
+        self.record(&request, false);
+        false
     }
 
     /// Whether a request got memory that was not free before the window, without any being mapped: what was freed by
     /// waiting for other streams, of pages that stayed mapped because they are not free as a whole.
     fn was_flushed_for(&self, entry: &TraceEntry) -> bool {
-        let free_bytes = || self.books.state.free_bytes_at(entry.addr);
+        let free_bytes = || self.memory.state.free_bytes_at(entry.addr);
         let is_short = || free_bytes() < size::round(entry.size_bytes, &self.config);
         self.config.expandable_segments && !self.window.is_empty() && is_short()
     }
 
-    fn alloc(&mut self, entry: &TraceEntry) {
-        let TraceEntry { addr, size_bytes: requested_bytes, stream, stack, .. } = *entry;
-        let pool = self.pool_of(entry);
-        self.pools.enter(pool, &mut self.books);
-        let state = &self.books.state;
-        let size_bytes = block_size::allocated(state, addr, requested_bytes, &self.config);
-        let event = Event::Alloc { addr, requested_bytes, size_bytes, stream, pool };
-        self.books.record(stack, event);
-    }
-
-    fn free(&mut self, entry: &TraceEntry, pending: bool) {
-        let addr = entry.addr;
-        match self.books.state.block_at(addr) {
-            Some(block) => {
-                let (requested_bytes, size_bytes) = (block.requested_bytes, block.size_bytes);
-                let event = Event::Free { addr, requested_bytes, size_bytes, pending };
-                self.books.record(entry.stack, event);
-            }
-            None => self.books.contradict(),
+    /// Records an entry; of a request that `is_pair`, its completion too.
+    fn record(&mut self, entry: &TraceEntry, is_pair: bool) {
+        let kind = self.kind_of(entry);
+        let allocates = matches!(entry.action, TraceAction::Alloc | TraceAction::Oom);
+        if allocates || entry.action.is_segment_gain() {
+            self.memory.enter(kind.pool);
+        }
+        let event = entry::event(&self.memory.state, entry, kind, is_pair, &self.config);
+        if let Some(event) = event {
+            self.memory.record(entry.stack, event);
         }
     }
 
-    /// The completion of a free, or memory that went back to the device.
-    fn lose(&mut self, entry: &TraceEntry) {
-        let TraceEntry { action, addr, size_bytes, stream, stack, .. } = *entry;
-        if action == TraceAction::FreeCompleted {
-            self.complete(entry);
-            return;
-        }
-        let pool = self.pool_of(entry);
-        let segment = self.books.state.segment_at(addr);
-        let is_large = segment.is_none_or(|segment| segment.is_large);
-        let event = match action {
-            TraceAction::SegmentFree => {
-                Event::SegmentFree { addr, size_bytes, stream, pool, is_large }
-            }
-            _ => Event::SegmentUnmap { addr, size_bytes, stream, pool, is_large },
-        };
-        self.books.record(stack, event);
-        self.pools.forget_if_gone(pool, &self.books.state);
-    }
-
-    fn complete(&mut self, entry: &TraceEntry) {
-        let addr = entry.addr;
-        match self.books.state.block_at(addr) {
-            Some(block) => {
-                let (requested_bytes, size_bytes) = (block.requested_bytes, block.size_bytes);
-                let event = Event::FreeCompleted { addr, requested_bytes, size_bytes };
-                self.books.record(entry.stack, event);
-            }
-            None => self.books.contradict(),
-        }
-    }
-
-    fn gain(&mut self, entry: &TraceEntry) {
-        let TraceEntry { action, addr, size_bytes, stream, stack, .. } = *entry;
-        let pool = self.pool_of(entry);
-        self.pools.enter(pool, &mut self.books);
-        let is_large = size_bytes != size::SMALL_SEGMENT_BYTES;
-        let event = match action {
-            TraceAction::SegmentAlloc => {
-                Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large }
-            }
-            _ => Event::SegmentMap { addr, size_bytes, stream, pool, is_large },
-        };
-        self.books.record(stack, event);
-    }
-
-    fn out_of_memory(&mut self, entry: &TraceEntry) {
-        let TraceEntry { addr, size_bytes, stream, stack, .. } = *entry;
-        let pool = self.pool_of(entry);
-        self.pools.enter(pool, &mut self.books);
-        // PyTorch gives the rounded request only.
-        let (requested_bytes, device_free_bytes) = (size_bytes, addr.0);
-        let event = Event::Oom { requested_bytes, size_bytes, device_free_bytes, stream, pool };
-        self.books.record(stack, event);
-    }
-
-    /// The entry's pool: as it says, else that of the memory it is about.
-    fn pool_of(&self, entry: &TraceEntry) -> PoolId {
-        if entry.pool != UNKNOWN_POOL {
-            return entry.pool;
-        }
-        self.books.state.segment_at(entry.addr).map_or(PoolId::DEFAULT, |segment| segment.pool)
+    fn kind_of(&self, entry: &TraceEntry) -> MemoryKind {
+        MemoryKind::of(&self.memory.state, entry).0
     }
 
     /// Private pools that lose segments have no users any more.
-    fn let_go(&mut self, entries: &[TraceEntry]) {
-        for entry in entries.iter().filter(|entry| window::is_loss(entry)) {
-            let pool = self.pool_of(entry);
-            self.pools.release(pool, &mut self.books);
+    fn release_pools(&mut self, window: &[TraceEntry]) {
+        for (_, entry) in losses(window) {
+            self.memory.release(self.kind_of(entry).pool);
         }
-        self.pools.enter(PoolId::DEFAULT, &mut self.books);
+        self.memory.enter(PoolId::DEFAULT);
     }
 
     /// Writes the window, now that what comes next is known.
@@ -350,44 +270,56 @@ impl<R: Recorder> Observer<R> {
             return;
         }
         let mut entries = mem::take(&mut self.window);
-        let pools = entries.iter().filter(|entry| window::is_loss(entry));
-        let pools: Vec<_> = pools.map(|entry| self.pool_of(entry)).collect();
-        let cause = window::cause(
-            &entries,
-            &pools,
-            next,
-            &window::Known {
-                config: &self.config,
-                reserved_bytes: self.books.state.reserved_bytes(),
-                allowed_bytes: self.allowed_bytes(),
-            },
-        );
+        let cause = self.cause(&entries, next, is_oom);
         if let Some(request) = self.requested.take() {
             // Completed by the flush of a request that was refused, it may have been pending until then.
-            let pending = matches!(cause, window::Cause::Refused { .. });
-            self.free(&request, pending);
+            let pending = matches!(cause, Some(Cause::Refused { .. }));
+            self.record(&request, !pending);
             if !pending {
                 entries.remove(0);
             }
         }
-        let begin = cause.first_entry(&entries);
-        for entry in &entries[..begin] {
-            self.lose(entry);
+        let begin = cause.map_or(entries.len(), |cause| cause.first_entry(&entries));
+        let (before, window) = entries.split_at(begin);
+        for entry in before {
+            self.record(entry, false);
         }
-        self.let_go(&entries[begin..]);
-        if let Some(event) = cause.event() {
-            self.books.record(StackId::NONE, event);
+        self.release_pools(window);
+        if let Some(event) = cause.and_then(Cause::event) {
+            self.memory.record(StackId::NONE, event);
         }
-        for entry in &entries[begin..] {
-            self.lose(entry);
+        for entry in window {
+            self.record(entry, false);
         }
         entries.clear();
         self.window = entries; // Its room is used again.
     }
 
-    fn allowed_bytes(&self) -> Option<u64> {
-        let fraction = self.memory_fraction.filter(|fraction| *fraction < 1.0)?;
-        Some((fraction * self.total_bytes? as f64) as u64)
+    fn cause(
+        &self,
+        window: &[TraceEntry],
+        next: Option<&TraceEntry>,
+        is_oom: bool,
+    ) -> Option<Cause> {
+        let config = &self.config;
+        let need_bytes = || {
+            next.map(|next| match next.action {
+                TraceAction::Oom | TraceAction::Alloc => {
+                    size::segment_bytes(size::round(next.size_bytes, config), config)
+                }
+                _ => next.size_bytes,
+            })
+        };
+        let fraction = self.memory.state.pools().memory_fraction;
+        let limit_bytes = allowed_bytes(fraction, self.total_bytes);
+        let rules = Rules {
+            reserved_bytes: self.memory.state.reserved_bytes(),
+            limit_bytes,
+            collects_above_bytes: limit_bytes.and_then(|limit| collects_above_bytes(config, limit)),
+            leaves_out_emptied: true,
+        };
+        let pools = losses(window).map(|(_, entry)| self.kind_of(entry).pool);
+        rules.cause(window, pools, need_bytes, is_oom)
     }
 }
 

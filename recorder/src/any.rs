@@ -164,7 +164,7 @@ mod tests {
             seen.iter().map(|entry| entry.action).collect::<Vec<_>>(),
             [TraceAction::FreeRequested, TraceAction::FreeCompleted]
         );
-        assert!(seen.iter().all(|entry| (entry.stream, entry.pool) == PLACE));
+        assert!(seen.iter().all(|entry| (entry.stream, entry.pool) == (PLACE.0, Some(PLACE.1))));
         assert!(seen.iter().all(|entry| (entry.size_bytes, entry.stack) == (100, StackId(4))));
     }
 

@@ -11,14 +11,14 @@ use trace_format::{Addr, Event, PoolId, StackId, Stream, StringId};
 use super::AnyRecorder;
 use events::{BlockSlot, Recorder, Statistics};
 
-/// What happened, in PyTorch's words and with its numbers (`TraceEntry::Action`).
+/// The action of an entry, in PyTorch's words and with its numbers (`TraceEntry::Action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TraceAction {
-    /// Memory was handed out; the size is what was asked for.
+    /// A block was allocated; the size is the requested size.
     Alloc = 0,
-    /// Memory was given back; the size is what was asked for.
+    /// A block was given back; the size is the requested size.
     FreeRequested = 1,
-    /// It is reusable.
+    /// A block became reusable.
     FreeCompleted = 2,
     /// A segment was obtained from the device.
     SegmentAlloc = 3,
@@ -28,46 +28,95 @@ pub enum TraceAction {
     SegmentMap = 5,
     /// Memory was taken out of an expandable segment.
     SegmentUnmap = 6,
-    /// A snapshot was taken; the size is the active memory.
+    /// A snapshot was taken; the size is the active bytes.
     Snapshot = 7,
-    /// Memory could not be had; the size is the request's, rounded, and the address says how much the device had free.
+    /// Out of memory; the address is what the device had free, the size the rounded request.
     Oom = 8,
+    /// Metadata was attached to a live block (`_annotate_tensor` of PyTorch 2.15); in a snapshot, the stack's first
+    /// frame holds it.
+    Annotate = 9,
+    /// A mark of PyTorch before 2.5, in snapshots only; the stack's first frame names it.
+    UserDefined = 10,
 }
 
 impl TraceAction {
-    /// The action with PyTorch's number.
+    /// All actions, by number.
+    pub const ALL: [Self; 11] = [
+        Self::Alloc,
+        Self::FreeRequested,
+        Self::FreeCompleted,
+        Self::SegmentAlloc,
+        Self::SegmentFree,
+        Self::SegmentMap,
+        Self::SegmentUnmap,
+        Self::Snapshot,
+        Self::Oom,
+        Self::Annotate,
+        Self::UserDefined,
+    ];
+
+    /// The action that a trace tracker gets with PyTorch's number.
     pub fn from_number(number: i32) -> Option<Self> {
-        let all = [
-            Self::Alloc,
-            Self::FreeRequested,
-            Self::FreeCompleted,
-            Self::SegmentAlloc,
-            Self::SegmentFree,
-            Self::SegmentMap,
-            Self::SegmentUnmap,
-            Self::Snapshot,
-            Self::Oom,
-        ];
-        all.into_iter().find(|action| *action as i32 == number)
+        Self::ALL.into_iter().find(|action| *action as i32 == number && !action.is_mark())
+    }
+
+    /// Its name in a snapshot.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alloc => "alloc",
+            Self::FreeRequested => "free_requested",
+            Self::FreeCompleted => "free_completed",
+            Self::SegmentAlloc => "segment_alloc",
+            Self::SegmentFree => "segment_free",
+            Self::SegmentMap => "segment_map",
+            Self::SegmentUnmap => "segment_unmap",
+            Self::Snapshot => "snapshot",
+            Self::Oom => "oom",
+            Self::Annotate => "annotate",
+            Self::UserDefined => "user_defined",
+        }
+    }
+
+    /// Whether it is about an address.
+    pub fn has_addr(self) -> bool {
+        !matches!(self, Self::Oom | Self::Snapshot) && !self.is_mark()
+    }
+
+    /// Whether it maps memory into the process.
+    pub fn is_segment_gain(self) -> bool {
+        matches!(self, Self::SegmentAlloc | Self::SegmentMap)
+    }
+
+    /// Whether it gives memory back to the device.
+    pub fn is_segment_loss(self) -> bool {
+        matches!(self, Self::SegmentFree | Self::SegmentUnmap)
+    }
+
+    /// Whether the program put it into the trace.
+    pub fn is_mark(self) -> bool {
+        matches!(self, Self::Annotate | Self::UserDefined)
     }
 }
 
-/// One entry of PyTorch's allocation trace, without device and time, which the watcher knows.
+/// One entry of PyTorch's allocation trace, of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
-    /// What happened.
+    /// The action.
     pub action: TraceAction,
-    /// Where.
+    /// Address of the block or segment; bytes free on the device for [`TraceAction::Oom`].
     pub addr: Addr,
-    /// How much.
+    /// Size, as the action defines it.
     pub size_bytes: u64,
-    /// The stream that the memory belongs to.
+    /// Stream of the block or segment.
     pub stream: Stream,
-    /// The pool that it belongs to.
-    pub pool: PoolId,
+    /// Its pool. A trace tracker's entries have none before PyTorch 2.8, a snapshot's before 2.12.
+    pub pool: Option<PoolId>,
+    /// Microseconds since the Unix epoch; 0 for an entry that is seen as it happens, and where there is no clock.
+    pub time_us: u64,
     /// Whether this allocation is the first to cut the segment that begins there: PyTorch forgets the segment's stack.
+    /// Only watchers of a heap get it.
     pub cuts_segment: bool,
-    /// The stack of the call that did it.
+    /// The call stack.
     pub stack: StackId,
 }
 
@@ -139,7 +188,8 @@ impl Watched {
             addr,
             size_bytes,
             stream,
-            pool,
+            pool: Some(pool),
+            time_us: 0,
             cuts_segment: false,
             stack,
         };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use replay::driver::Follow;
-use replay::import::{Known, import_bytes};
+use replay::import::{RunLimits, import_bytes};
 use replay::run::{DeviceTape, Options, run};
 use replay::source::read_from;
 use replay::strategy::Choice;
@@ -17,7 +17,7 @@ pub(crate) fn exercise(bytes: &[u8]) {
         Ok(bytes) => bytes,
         Err(error) => return assert!(error.to_string().contains("hostile")),
     };
-    let known = Known::default();
+    let known = RunLimits::default();
     let import = match import_bytes(bytes, name, &known) {
         Ok(import) => import,
         Err(error) => return assert!(!error.to_string().is_empty()),

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use settings::{Config, ConfigError};
 use sim_device::SimDevice;
-use trace_format::{Addr, BaseState, BlockStatus, Event, Record};
+use trace_format::{Addr, BaseState, BlockStatus, Bound, Event, Record, TooMuch};
 
 use crate::strategy::{Native, ReplayTotals, Start, Strategy};
 use crate::timeline::Witness;
@@ -22,11 +22,13 @@ pub struct Follow {
     pub settings: bool,
     /// Cache flushes that an importer inferred from segments that went away.
     pub inferred_empty_cache: bool,
+    /// How many times the usual driver calls ([`Bound::DRIVER_CALLS`]) the replay may make; 0 and 1 are the usual ones.
+    pub trust_factor: u64,
 }
 
 impl Default for Follow {
     fn default() -> Self {
-        Self { settings: true, inferred_empty_cache: true }
+        Self { settings: true, inferred_empty_cache: true, trust_factor: 1 }
     }
 }
 
@@ -75,6 +77,14 @@ pub enum DriveError {
     OnlyNative {
         /// The strategy.
         strategy: &'static str,
+    },
+    /// The replay moves memory over and over.
+    #[error("record {index}: {error}")]
+    TooMuch {
+        /// Number of the record on its device, from 0.
+        index: u64,
+        /// The driver calls so far, and the limit.
+        error: TooMuch,
     },
     /// The simulated device failed other than by being full.
     #[error("the simulated device failed: {0}")]
@@ -279,10 +289,14 @@ impl<S: Strategy> Driver<S> {
             Event::Settings { text: id } => return self.settings(text(id)),
             ref other => self.strategy.input(other).map_err(AllocError::from),
         };
+        let index = self.steps - 1;
         followed.map_err(|error| match error {
             AllocError::Device(error) => DriveError::Device(error),
-            error => DriveError::Contradiction { index: self.steps - 1, reason: error.to_string() },
-        })
+            error => DriveError::Contradiction { index, reason: error.to_string() },
+        })?;
+        Bound::DRIVER_CALLS
+            .check(self.strategy.driver_calls(), self.steps, self.follow.trust_factor)
+            .map_err(|error| DriveError::TooMuch { index, error })
     }
 
     fn alloc(&mut self, recorded: Addr, request: &Request) -> Result<(), AllocError> {

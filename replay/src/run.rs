@@ -18,9 +18,6 @@ use crate::strategy::table::Visitor;
 use crate::strategy::{Choice, Hosted, Native, Strategy};
 use crate::timeline::{Timeline, Witness};
 
-/// The capacity where none is known or requested.
-pub const UNLIMITED_CAPACITY_BYTES: u64 = SimConfig::UNLIMITED_CAPACITY_BYTES;
-
 /// Addresses of the simulated device. More than any processor has: a large device reserves 9/8 of itself for every
 /// stream and pool.
 const ADDRESS_SPACE_BYTES: u64 = 1 << 60;
@@ -309,9 +306,8 @@ pub(crate) fn scripted_device(
 
 /// Memory of the device; no more than of the largest device, whatever was requested or recorded.
 fn capacity_bytes(options: &Options) -> u64 {
-    options
-        .capacity_bytes
-        .map_or(UNLIMITED_CAPACITY_BYTES, |bytes| bytes.min(UNLIMITED_CAPACITY_BYTES))
+    let unlimited_bytes = SimConfig::UNLIMITED_CAPACITY_BYTES;
+    options.capacity_bytes.map_or(unlimited_bytes, |bytes| bytes.min(unlimited_bytes))
 }
 
 fn empty_device(lowest: u64, options: &Options) -> SimDevice {

@@ -9,7 +9,7 @@ use trace_format::{DeviceId, Event, Record, SegmentState};
 
 use crate::diff;
 use crate::driver::{DriveError, Follow};
-use crate::import::{Import, Known};
+use crate::import::{Import, RunLimits};
 use crate::run::{DeviceTape, Options, Outcome, run_recording};
 use crate::start::{Departure, Effects, Start};
 use crate::tape::{Device, Tape};
@@ -41,8 +41,8 @@ impl RecordedRun {
     }
 
     /// The limits the run had.
-    pub fn known(&self) -> Known {
-        Known {
+    pub fn known(&self) -> RunLimits {
+        RunLimits {
             trust_factor: 1,
             capacity_bytes: self.device_total_bytes,
             memory_fraction: self.fraction,
@@ -84,7 +84,7 @@ fn verify_device(
         capacity_bytes: run.device_total_bytes,
         memory_fraction: None,
         recorded_addresses: true,
-        follow: Follow::default(),
+        follow: Follow { trust_factor: import.trust_factor, ..Follow::default() },
     };
     let text = |id: trace_format::StringId| {
         import.stacks.strings.get(id.0 as usize).map_or("", String::as_str)
@@ -127,7 +127,7 @@ fn verify_recorded(
             .or_else(|| meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes))),
         memory_fraction: None,
         recorded_addresses: true,
-        follow: Follow::default(),
+        follow: Follow { trust_factor: tape.trust_factor, ..Follow::default() },
     };
     let part = DeviceTape { base: &device.base, records: &device.records, text: &text };
     Ok(replayed_steps(part, &options)?.0)

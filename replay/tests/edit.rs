@@ -5,7 +5,7 @@ mod common;
 use common::builder::{MIB, Program, options};
 use replay::edit::{Edit, EditError, Summary, edit};
 use replay::export::segments_after;
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::report::Report;
 use replay::run::{DeviceTape, Options, run};
 use replay::tape::{Device, Tape};
@@ -121,7 +121,7 @@ fn an_edited_tape_is_a_tape_like_any_other() {
     let file = folder.path().join("edited.vtape");
     let (edited, _) = edit(&tape(&two_stacks()), &edits(&["scale:3:log"])).unwrap();
     edited.write(Writer::create(&file, &edited.meta).unwrap()).unwrap();
-    let read = Tape::open(&file, &Known::default()).unwrap();
+    let read = Tape::open(&file, &RunLimits::default()).unwrap();
     assert_eq!(report(&read, &options("", None)), report(&edited, &options("", None)));
 }
 

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use replay::driver::Follow;
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::run::{DeviceTape, Options, run};
 use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
@@ -20,7 +20,7 @@ const PEAK_RESERVED: u64 = 22 * MIB;
 fn open(name: &str) -> Tape {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/snapshots");
     let path: PathBuf = folder.join(name);
-    Tape::open(&path, &Known::default()).unwrap_or_else(|error| panic!("{error}"))
+    Tape::open(&path, &RunLimits::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The most that a device's own records hold, allocated and reserved.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use exercise::exercise;
-use replay::import::{Known, import_bytes};
+use replay::import::{RunLimits, import_bytes};
 use replay::source::{read_all, read_from};
 
 /// Changed copies of each file; about three seconds unoptimised.
@@ -198,7 +198,7 @@ fn a_small_file_with_huge_content_is_refused_with_a_remedy() {
     let import = |bytes: &[u8], factor| {
         let packed = zstd::bulk::compress(bytes, 1).unwrap();
         assert!(packed.len() < 200_000, "{} bytes", packed.len());
-        let known = Known { trust_factor: factor, ..Known::default() };
+        let known = RunLimits { trust_factor: factor, ..RunLimits::default() };
         let input =
             read_from(packed.as_slice(), Path::new("a"), factor).map_err(|e| e.to_string())?;
         import_bytes(input, Path::new("a"), &known).map(drop).map_err(|e| e.to_string())
@@ -234,7 +234,7 @@ fn a_snapshot_with_a_block_smaller_than_its_request_is_refused() {
     };
     let import = |requested| {
         let bytes = snapshot(requested).into_bytes();
-        import_bytes(bytes, Path::new("a.json"), &Known::default())
+        import_bytes(bytes, Path::new("a.json"), &RunLimits::default())
             .map_err(|error| error.to_string())
     };
     assert!(import(2_097_152).is_ok());

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use common::builder::{MIB, Program, options};
 use replay::driver::Follow;
 use replay::edit::edit;
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::report::Report;
 use replay::run::{DeviceTape, Options, run};
 use replay::tape::{Device, Tape};
@@ -111,7 +111,7 @@ impl Case {
 
     /// The tape in the repository.
     fn committed(&self) -> Tape {
-        Tape::open(self.path(), &Known::default()).expect("a tape; UPDATE_TAPES=1 writes it")
+        Tape::open(self.path(), &RunLimits::default()).expect("a tape; UPDATE_TAPES=1 writes it")
     }
 }
 

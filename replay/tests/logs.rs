@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use replay::driver::Follow;
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::run::{DeviceTape, Options, run};
 use replay::tape::Tape;
 use trace_format::{Event, State};
@@ -13,7 +13,7 @@ fn open(text: &str) -> Result<Tape, String> {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("log.csv");
     fs::write(&path, text).unwrap();
-    Tape::open(&path, &Known::default()).map_err(|error| error.to_string())
+    Tape::open(&path, &RunLimits::default()).map_err(|error| error.to_string())
 }
 
 /// The peak of requests in units of 512 bytes, by the replay; and that the tape itself holds together.

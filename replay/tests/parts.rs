@@ -7,7 +7,7 @@ use std::sync::Arc;
 use allocator::heap::{Heap, PoolChoice, Request};
 use events::Recorder;
 use recorder::{RingOptions, RingRecorder, SystemClock, TapeRecorder, TapeSource, TapeSummary};
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::tape::{Device, Tape};
 use settings::Config;
 use shared_heap::SharedHeap;
@@ -62,7 +62,7 @@ fn record(path: &Path, max_bytes: u64, is_enough: impl Fn(&Tape) -> bool) -> Tap
 }
 
 fn open(path: &Path) -> Tape {
-    Tape::open(path, &Known::default()).expect("a tape")
+    Tape::open(path, &RunLimits::default()).expect("a tape")
 }
 
 fn only(tape: &Tape) -> &Device {

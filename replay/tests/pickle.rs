@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use replay::import::{Known, import};
+use replay::import::{RunLimits, import};
 use replay::pickle::{Limits, PickleError, Problem, Tree, Value, read};
 use replay::snapshot;
 
@@ -29,7 +29,7 @@ fn import_bytes(bytes: &[u8]) {
     if let Ok(tree) = whole(bytes)
         && let Ok(snapshot) = snapshot::from_tree(&tree)
     {
-        let _ = import(snapshot, &Known::default());
+        let _ = import(snapshot, &RunLimits::default());
     }
 }
 

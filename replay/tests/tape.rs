@@ -7,7 +7,7 @@ use std::io::Write as _;
 
 use events::Recorder;
 use recorder::{RingOptions, RingRecorder, SystemClock};
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::tape::{OpenError, Tape};
 use trace_format::{DeviceId, Event, StackId, Writer};
 
@@ -19,7 +19,7 @@ fn an_imported_snapshot_is_the_same_run_after_being_a_tape_file() {
         let file = folder.path().join("run.vtape");
         let writer = Writer::create(&file, &imported.meta).unwrap();
         imported.write(writer).unwrap();
-        let read = Tape::open(&file, &Known::default()).unwrap();
+        let read = Tape::open(&file, &RunLimits::default()).unwrap();
         assert_eq!(read.meta, imported.meta, "{}", path.display());
         assert_eq!(read.devices.len(), imported.devices.len());
         for (one, other) in read.devices.iter().zip(&imported.devices) {
@@ -50,14 +50,14 @@ fn the_ring_of_a_process_is_a_run() {
     let mut recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
     recorder.record(StackId::NONE, Event::ResetPeak);
     let path = recorder.ring().path().unwrap();
-    let tape = Tape::open(&path, &Known::default()).unwrap();
+    let tape = Tape::open(&path, &RunLimits::default()).unwrap();
     assert_eq!((tape.devices[0].id, tape.devices[0].records.len()), (device, 1));
     assert_eq!(tape.meta.pid, Some(std::process::id()));
     let mut damaged = fs::read(&path).unwrap();
     damaged.truncate(10_000);
     let torn = folder.path().join("torn.ring");
     fs::write(&torn, damaged).unwrap();
-    assert!(matches!(Tape::open(&torn, &Known::default()).unwrap_err(), OpenError::Ring(_)));
+    assert!(matches!(Tape::open(&torn, &RunLimits::default()).unwrap_err(), OpenError::Ring(_)));
 }
 
 #[test]
@@ -65,13 +65,13 @@ fn a_file_that_is_no_run_is_an_error_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let notes = folder.path().join("notes.txt");
     fs::write(&notes, "notes").unwrap();
-    let error = Tape::open(&notes, &Known::default()).unwrap_err();
+    let error = Tape::open(&notes, &RunLimits::default()).unwrap_err();
     assert!(matches!(error, OpenError::Import(_)));
     assert!(error.to_string().contains("_dump_snapshot"), "{error}");
     let torn = folder.path().join("torn.vtape");
     fs::write(&torn, trace_format::MAGIC).unwrap();
-    assert!(matches!(Tape::open(&torn, &Known::default()).unwrap_err(), OpenError::Tape(_)));
-    let missing = Tape::open(folder.path().join("missing"), &Known::default()).unwrap_err();
+    assert!(matches!(Tape::open(&torn, &RunLimits::default()).unwrap_err(), OpenError::Tape(_)));
+    let missing = Tape::open(folder.path().join("missing"), &RunLimits::default()).unwrap_err();
     assert!(matches!(missing, OpenError::Io { .. }));
 }
 
@@ -90,10 +90,10 @@ fn a_compressed_tape_is_the_same_run() {
     for (ending, bytes) in compressed {
         let file = folder.path().join(format!("run.vtape.{ending}"));
         fs::write(&file, bytes).unwrap();
-        let read = Tape::open(&file, &Known::default()).unwrap();
+        let read = Tape::open(&file, &RunLimits::default()).unwrap();
         assert_eq!(
             read.devices,
-            Tape::open(&plain, &Known::default()).unwrap().devices,
+            Tape::open(&plain, &RunLimits::default()).unwrap().devices,
             "{ending}"
         );
         assert!(read.recovery.finished);

@@ -80,6 +80,7 @@ impl Default for PriceList {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     calls: [u64; CALLS],
+    total: u64,
     price_ns: u64,
 }
 
@@ -90,8 +91,8 @@ impl Counts {
     }
 
     /// How many calls were made in all.
-    pub fn total(&self) -> u64 {
-        self.calls.iter().sum()
+    pub const fn total(&self) -> u64 {
+        self.total
     }
 
     /// What all calls cost, by the device's [`PriceList`], in nanoseconds.
@@ -102,6 +103,7 @@ impl Counts {
     /// Adds so many calls of one price.
     pub(super) const fn add(&mut self, call: DeviceCall, count: u64, price_ns: u64) {
         self.calls[call as usize] += count;
+        self.total += count;
         self.price_ns = self.price_ns.saturating_add(price_ns.saturating_mul(count));
     }
 }

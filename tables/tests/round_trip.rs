@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_ipc::reader::FileReader;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::series::Point;
 use replay::tape::Tape;
 use tables::{Format, Line, Source, Table, TableError};
@@ -24,7 +24,8 @@ fn runs() -> Vec<(PathBuf, Tape)> {
         paths.extend(of_kind.filter(|path| path.to_string_lossy().ends_with(end)));
     }
     assert!(paths.len() > 10, "{paths:?}");
-    let open = |path: PathBuf| (path.clone(), Tape::open(&path, &Known::default()).expect("a run"));
+    let open =
+        |path: PathBuf| (path.clone(), Tape::open(&path, &RunLimits::default()).expect("a run"));
     paths.into_iter().map(open).collect()
 }
 

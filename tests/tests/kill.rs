@@ -19,7 +19,7 @@ use recorder::{
     list_rings, recover_rings,
 };
 use replay::driver::Follow;
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::run::{DeviceTape, Options, run_recording};
 use replay::tape::Tape;
 use settings::Config;
@@ -217,7 +217,7 @@ fn expect_ring(plan: Plan, ring: &Path, tape: &Path, events: &[Event]) {
     let start = recovered.lost as usize;
     assert!(recovered.has_base && events.len() - start == recovered.records as usize);
     assert!(recovered.records as usize >= (plan.slots - 1).min(events.len()), "{recovered:?}");
-    let tape = Tape::open(tape, &Known::default()).expect("a tape");
+    let tape = Tape::open(tape, &RunLimits::default()).expect("a tape");
     let device = &tape.devices[0];
     assert_eq!(State::from_segments(&device.base.segments), Ok(after(&events[..start])));
     let recorded: Vec<_> = device.records.iter().map(|record| record.event).collect();

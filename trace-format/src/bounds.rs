@@ -21,7 +21,7 @@ pub struct Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{held} {what} so far, where at most {limit} are expected of a file of this size; such a file may be made to \
-     exhaust memory: if you trust it, raise the limits (--trust-factor 10)"
+     exhaust memory or time: if you trust it, raise the limits (--trust-factor 10)"
 )]
 pub struct TooMuch {
     /// The thing of which there is too much.
@@ -52,6 +52,10 @@ impl Bound {
     /// that holds memory.
     pub(crate) const PLACES: Self =
         Self { what: "pairs of a stream and a pool", any: 8 << 10, per_byte: 1 };
+
+    /// Driver calls of one replay, and how many more for each record of the tape (not byte). The device of a replay is
+    /// larger than any real one, so a short tape can move millions of pages over and over.
+    pub const DRIVER_CALLS: Self = Self { what: "driver calls", any: 32 << 20, per_byte: 64 };
 
     /// How much a file of `file_bytes` may hold that is trusted `factor` times as much as any; 0 and 1 are as much.
     pub fn limit(&self, file_bytes: u64, factor: u64) -> u64 {

@@ -11,12 +11,15 @@ use crate::cargo;
 /// with them: then both share what they depend on, which has one set of features.
 pub(crate) const LIBRARIES: [&str; 6] = ["-p", "ffi", "-p", "simcuda", "-p", "python"];
 
+/// The file of the replay lab.
+const LAB: &str = "libvramtape_lab.so";
+
 /// The built files, by absolute path.
 pub(crate) struct Artefacts {
     /// The allocator, for `CUDAPluggableAllocator`.
     pub(crate) library: PathBuf,
-    /// The replay lab, for the Python package.
-    pub(crate) lab: PathBuf,
+    /// The replay lab, for the Python package; not built for the demo.
+    lab: Option<PathBuf>,
     /// The folder with the stand-ins for `libcuda.so.1` and `libnvidia-ml.so.1`.
     pub(crate) simcuda: PathBuf,
     /// The `vramtape` command.
@@ -29,32 +32,43 @@ impl Artefacts {
     /// Builds them all; cargo shows its own progress.
     pub(crate) fn build() -> Result<Self> {
         run(&["build", "--release", "-p", "cli"], &LIBRARIES)?;
-        Self::assembled(cargo::target()?.join("release/vramtape"), None)
+        let release = cargo::target()?.join("release");
+        Self::assembled(&release, release.join("vramtape"), Some(LAB), None)
     }
 
-    /// The same with the programs that the Rust tests ran. The command's code is in the lab's library too, which is
-    /// what the wheel has; to optimise it a second time would take a minute.
+    /// Builds what the demo uses, as fast as can be: without link-time optimisation, tables and lab.
+    pub(crate) fn build_for_demo() -> Result<Self> {
+        let packages = ["-p", "cli", "-p", "ffi", "-p", "simcuda"];
+        run(&["build", "--profile", "demo", "--no-default-features"], &packages)?;
+        let demo = cargo::target()?.join("demo");
+        Self::assembled(&demo, demo.join("vramtape"), None, None)
+    }
+
+    /// Builds the libraries, with the programs that the Rust tests ran. The command's code is in the lab's library too,
+    /// which is what the wheel has; to optimise it a second time would take a minute.
     pub(crate) fn build_for_tests() -> Result<Self> {
         run(&["build", "--release"], &LIBRARIES)?;
         // Of the workspace, as everything was built for that: for one package alone features differ.
         run(&["build", "--workspace", "--bin", "vramtape", "--bin", "snapshot-contract"], &[])?;
-        let debug = cargo::target()?.join("debug");
-        Self::assembled(debug.join("vramtape"), Some(debug.join("snapshot-contract")))
+        let (release, debug) = (cargo::target()?.join("release"), cargo::target()?.join("debug"));
+        let snapshot_contract = Some(debug.join("snapshot-contract"));
+        Self::assembled(&release, debug.join("vramtape"), Some(LAB), snapshot_contract)
     }
 
-    fn assembled(vramtape: PathBuf, snapshot_contract: Option<PathBuf>) -> Result<Self> {
-        let release = cargo::target()?.join("release");
-        assemble(&release.join("libsimcuda.so"), &release.join("simcuda"))?;
-        let artefacts = Self {
-            library: release.join("libvramtape.so"),
-            lab: release.join("libvramtape_lab.so"),
-            simcuda: release.join("simcuda"),
-            vramtape,
-            snapshot_contract,
-        };
+    fn assembled(
+        folder: &Path,
+        vramtape: PathBuf,
+        lab: Option<&str>,
+        snapshot_contract: Option<PathBuf>,
+    ) -> Result<Self> {
+        let (library, simcuda) = (folder.join("libvramtape.so"), folder.join("simcuda"));
+        let lab = lab.map(|name| folder.join(name));
+        assemble(&folder.join("libsimcuda.so"), &simcuda)?;
+        let artefacts = Self { library, lab, simcuda, vramtape, snapshot_contract };
         let driver = artefacts.simcuda.join("libcuda.so.1");
-        let files = [&artefacts.library, &artefacts.lab, &driver, &artefacts.vramtape];
-        for file in files.into_iter().chain(&artefacts.snapshot_contract) {
+        let files = [&artefacts.library, &driver, &artefacts.vramtape];
+        let files = files.into_iter().chain(&artefacts.lab).chain(&artefacts.snapshot_contract);
+        for file in files {
             if !file.exists() {
                 bail!("the build left no {}: run `cargo clean` and try again", file.display());
             }
@@ -64,7 +78,8 @@ impl Artefacts {
 
     /// Passes their paths to `command`'s Python scripts.
     pub(crate) fn announce(&self, command: &mut Command) {
-        command.env("VRAMTAPE_LIBRARY", &self.library).env("VRAMTAPE_LAB_LIBRARY", &self.lab);
+        command.env("VRAMTAPE_LIBRARY", &self.library);
+        command.envs(self.lab.iter().map(|file| ("VRAMTAPE_LAB_LIBRARY", file)));
         self.announce_to_installed(command);
     }
 

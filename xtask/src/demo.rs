@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let root = cargo::root()?;
     cargo::require_compiler()?; // A missing compiler is reported before the long steps.
     let venv = Venv::ensure(&torch.requirements)?;
-    let artefacts = Artefacts::build()?;
+    let artefacts = Artefacts::build_for_demo()?;
     let out = root.join("demo-output");
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let tape = out.join("gpt.vtape");

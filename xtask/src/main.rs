@@ -11,6 +11,7 @@ mod demo;
 mod exec;
 mod gpu;
 mod instructions;
+mod lines;
 mod peers;
 mod progress;
 mod python;
@@ -42,6 +43,8 @@ enum Verb {
     Bench(bench::Options),
     /// Put the suite for a GPU together, and run it where there is one
     Gpu(gpu::Options),
+    /// Count the lines of code without tests
+    Lines(lines::Options),
     /// Build the Python package's wheel with the bridge of every supported PyTorch inside
     Wheel,
 }
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Verb::Test(options) => test::run(&options),
         Verb::Bench(options) => bench::run(&options),
         Verb::Gpu(options) => gpu::run(&options),
+        Verb::Lines(options) => lines::run(&options),
         Verb::Wheel => wheel::run(),
     };
     result.unwrap_or_else(|error| {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use allocator::heap::{AllocError, Heap, PoolChoice, Request};
 use device::Device;
 use events::{BlockSlot, Memory, Off, Recorder, Statistics};
-use observer::{Observer, UNKNOWN_POOL};
+use observer::Observer;
 use recorder::{AnyRecorder, TraceEntry, WatchId, Watcher};
 use settings::Config;
 use sim_device::SimDevice;
@@ -17,8 +17,8 @@ use crate::support::{MIB, Rng, device, seed};
 #[derive(Clone, Copy, Debug)]
 enum Heard {
     Entry(TraceEntry),
-    BeginToEmpty,
-    EndToEmpty,
+    BeginEmptyCache,
+    EndEmptyCache,
 }
 
 type Log = Arc<Mutex<Vec<Heard>>>;
@@ -75,9 +75,9 @@ fn observed(log: &Log, config: &Config, names_pools: bool) -> Observer<Memory> {
     for heard in log.lock().unwrap().iter() {
         match *heard {
             Heard::Entry(entry) if names_pools => observer.see(&entry),
-            Heard::Entry(entry) => observer.see(&TraceEntry { pool: UNKNOWN_POOL, ..entry }),
-            Heard::BeginToEmpty => observer.begin_to_empty(PoolId::DEFAULT),
-            Heard::EndToEmpty => observer.end_to_empty(),
+            Heard::Entry(entry) => observer.see(&TraceEntry { pool: None, ..entry }),
+            Heard::BeginEmptyCache => observer.begin_empty_cache(PoolId::DEFAULT),
+            Heard::EndEmptyCache => observer.end_empty_cache(),
         }
     }
     observer.settle();
@@ -145,9 +145,9 @@ fn storm(heap: &mut Heap<SimDevice, Both>, log: &Log, rng: &mut Rng) {
             }
             95..98 => heap.device_mut().stream_synchronize(Stream(7)).unwrap(),
             98 => {
-                log.lock().unwrap().push(Heard::BeginToEmpty);
+                log.lock().unwrap().push(Heard::BeginEmptyCache);
                 heap.empty_cache(PoolId::DEFAULT, StackId::NONE).unwrap();
-                log.lock().unwrap().push(Heard::EndToEmpty);
+                log.lock().unwrap().push(Heard::EndEmptyCache);
             }
             _ => {}
         }

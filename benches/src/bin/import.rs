@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use replay::import::{Known, import_file};
+use replay::import::{RunLimits, import_file};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let mut records = 0;
     for _ in 0..rounds {
         let (start, cpu_start_ns) = (Instant::now(), cpu_ns());
-        let import = match import_file(&path, &Known::default()) {
+        let import = match import_file(&path, &RunLimits::default()) {
             Ok(import) => import,
             Err(error) => {
                 eprintln!("{error}");

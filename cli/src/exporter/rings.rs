@@ -226,3 +226,85 @@ fn bytes_of(event: &Event) -> u64 {
 fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use allocator::heap::{Heap, PoolChoice, Request};
+    use recorder::{AnyRecorder, RingOptions, RingRecorder, SystemClock};
+    use settings::Config;
+    use sim_device::{SimConfig, SimDevice};
+    use tempfile::tempdir;
+    use trace_format::{DeviceId, StackId, Stream};
+
+    use super::super::render;
+    use super::*;
+
+    /// The ring of this process, which holds some memory.
+    fn ring() -> (PathBuf, Vec<u8>) {
+        let dir = tempdir().expect("a folder");
+        let options =
+            RingOptions { dir: dir.path().to_owned(), device: DeviceId(1), slots: 1 << 10 };
+        let recorder = RingRecorder::new(&options, SystemClock::new()).expect("a ring");
+        recorder.ring().describe(&Meta::default());
+        let path = recorder.ring().path().expect("it is a file");
+        let device = SimDevice::new(SimConfig::with_capacity(1 << 30));
+        let mut heap = Heap::new(device, Config::default(), AnyRecorder::Ring(recorder));
+        let heap = heap.as_mut().expect("a device");
+        for at in 0..200 {
+            let (stream, pool, stack) = (Stream(at % 3), PoolChoice::ByScope, StackId::NONE);
+            let request = Request { requested_bytes: 1000 << (at % 12), stream, pool, stack };
+            let addr = heap.malloc(&request).expect("memory");
+            if at % 2 == 0 {
+                heap.free(addr, StackId::NONE).expect("it is held");
+            }
+        }
+        let bytes = fs::read(&path).expect("it can be read");
+        (PathBuf::from(path.file_name().expect("a name")), bytes)
+    }
+
+    /// A generator that gives the same numbers everywhere (xorshift64).
+    fn next(state: &mut u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state
+    }
+
+    /// Root's exporter reads the rings of other users, who can write anything into them.
+    #[test]
+    fn rings_with_any_content_are_served_or_left_out() {
+        let (name, whole) = ring();
+        let dir = tempdir().expect("a folder");
+        let path = dir.path().join(name);
+        let header_words = 512.min(whole.len() / 8);
+        let (mut served, mut left_out) = (0, 0);
+        for seed in 1..=400_u64 {
+            let mut dice = seed;
+            let mut bytes = whole.clone();
+            for _ in 0..=next(&mut dice) % 4 {
+                let words =
+                    if next(&mut dice).is_multiple_of(2) { header_words } else { bytes.len() / 8 };
+                let at = next(&mut dice) as usize % words * 8;
+                let old = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+                let random = next(&mut dice);
+                let values =
+                    [0, 1, u64::MAX, i64::MAX as u64, 1 << 44, random, old ^ 1 << (random % 64)];
+                let new = values[next(&mut dice) as usize % values.len()];
+                bytes[at..at + 8].copy_from_slice(&new.to_le_bytes());
+            }
+            fs::write(&path, &bytes).expect("it can be written");
+            let owner = File::open(&path).expect("it is there");
+            owner.lock().expect("a ring without a lock is of a dead process");
+            let mut table = RingTable::new(dir.path().to_owned());
+            for _ in 0..2 {
+                let reports = table.devices();
+                *if reports.is_empty() { &mut left_out } else { &mut served } += 1;
+                let text = render::text(&render::families(&reports));
+                assert!(!text.contains("NaN") && !text.contains("Inf"), "seed {seed}: {text}");
+            }
+        }
+        assert!(served > 100 && left_out > 10, "served {served}, left out {left_out}");
+    }
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use replay::ending::Ending;
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::ranks::{Skipped, find};
 use replay::tape::Tape;
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub(super) fn run(folder: &Path, as_json: bool) -> Result<Verdict> {
 }
 
 fn info_of(file: &Path, name: String) -> Result<Run> {
-    let tape = Tape::open(file, &Known::default())?;
+    let tape = Tape::open(file, &RunLimits::default())?;
     let devices = devices(&tape)?;
     Ok(Run {
         name,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use replay::categories::CategoryMemory;
 use replay::ending::Ending;
-use replay::import::Known;
+use replay::import::RunLimits;
 use replay::tape::Tape;
 use serde::Serialize;
 use trace_format::Meta;
@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.run.is_dir() {
         return folder::run(&options.run, options.json);
     }
-    let tape = input::read(&options.run, &options.trust.with(&Known::default()))?;
+    let tape = input::read(&options.run, &options.trust.with(&RunLimits::default()))?;
     let info = Info {
         end: tape.recovery.to_string(),
         finished: tape.recovery.finished,

@@ -4,48 +4,91 @@ use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 
 use super::{Problem, ranges::end_of};
-use crate::ids::{Addr, StackId};
+use crate::event::{Event, Record};
+use crate::ids::Addr;
+use crate::segment::{BlockState, BlockStatus};
 
-/// A block that cannot be reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
-    pub(super) size_bytes: u64,
-    pub(super) requested_bytes: u64,
-    /// Given back, but still in use by another stream.
-    pub(super) pending: bool,
-    pub(super) stack: StackId,
+/// The effect of an event on a block.
+#[derive(Clone, Copy, Debug)]
+pub enum BlockChange {
+    /// The block is live from here on.
+    Begin(BlockState),
+    /// The block is free from here on.
+    End(BlockState),
+    /// The block has this status from here on.
+    Turn(BlockState, BlockStatus),
 }
 
-impl Block {
-    pub(super) fn new(
-        size_bytes: u64,
-        requested_bytes: u64,
-        pending: bool,
-        stack: StackId,
-    ) -> Self {
-        Self { size_bytes, requested_bytes, pending, stack }
+impl BlockChange {
+    /// `None` for events of anything but one block.
+    #[inline]
+    pub fn of(record: &Record) -> Option<Self> {
+        use BlockStatus::{Allocated, PendingFree};
+        let (Event::Alloc { addr, requested_bytes, size_bytes, .. }
+        | Event::Free { addr, requested_bytes, size_bytes, .. }
+        | Event::FreeCompleted { addr, requested_bytes, size_bytes }) = record.event
+        else {
+            return None;
+        };
+        let (status, stack) = (Allocated, record.stack);
+        let block = BlockState { addr, size_bytes, requested_bytes, status, stack };
+        Some(match record.event {
+            Event::Alloc { .. } => Self::Begin(block),
+            Event::Free { pending: true, .. } => Self::Turn(block, PendingFree),
+            Event::Free { .. } => Self::End(block),
+            _ => Self::End(BlockState { status: PendingFree, ..block }),
+        })
     }
 
-    /// That it holds what was requested of it.
-    pub(super) fn check(&self, addr: Addr) -> Result<(), Problem> {
-        let Self { size_bytes, requested_bytes, .. } = *self;
+    /// The change that takes this one back.
+    #[inline]
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        match self {
+            Self::Begin(block) => Self::End(block),
+            Self::End(block) => Self::Begin(block),
+            Self::Turn(block, status) => Self::Turn(BlockState { status, ..block }, block.status),
+        }
+    }
+}
+
+impl BlockState {
+    /// Checks that the block holds what was requested of it.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        let Self { addr, size_bytes, requested_bytes, .. } = *self;
         if requested_bytes > size_bytes {
             return Err(Problem::TooSmall { addr, size_bytes, requested_bytes });
         }
         Ok(())
     }
 
-    /// Whether it has these sizes and is pending or not.
-    fn is(&self, requested_bytes: u64, size_bytes: u64, pending: bool) -> bool {
-        (self.requested_bytes, self.size_bytes, self.pending)
-            == (requested_bytes, size_bytes, pending)
+    /// Checks that the block is the one that an event describes; their stacks may differ.
+    ///
+    /// # Errors
+    /// Where it has another status or other sizes.
+    #[inline]
+    pub fn expect(&self, event: &Self) -> Result<(), Problem> {
+        let Self { addr, size_bytes, requested_bytes, status, .. } = *self;
+        if status != event.status {
+            return Err(Problem::Pending { addr, pending: status == BlockStatus::PendingFree });
+        }
+        if (size_bytes, requested_bytes) != (event.size_bytes, event.requested_bytes) {
+            return Err(Problem::OtherSize {
+                addr,
+                size_bytes,
+                requested_bytes,
+                event_size_bytes: event.size_bytes,
+                event_requested_bytes: event.requested_bytes,
+            });
+        }
+        Ok(())
     }
 }
 
 /// Blocks that never overlap, with their sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blocks {
-    by_addr: BTreeMap<Addr, Block>,
+    by_addr: BTreeMap<Addr, BlockState>,
     allocated_bytes: u64,
     pending_bytes: u64,
 }
@@ -60,90 +103,57 @@ impl Blocks {
     }
 
     /// The live block that starts at `addr`.
-    pub(super) fn get(&self, addr: Addr) -> Option<&Block> {
+    pub(super) fn get(&self, addr: Addr) -> Option<&BlockState> {
         self.by_addr.get(&addr)
     }
 
     /// The live blocks that start at `addr` or behind it, ascending.
-    pub(super) fn from(&self, addr: Addr) -> impl Iterator<Item = (Addr, &Block)> {
-        self.by_addr.range(addr..).map(|(&addr, block)| (addr, block))
+    pub(super) fn from(&self, addr: Addr) -> impl Iterator<Item = BlockState> {
+        self.by_addr.range(addr..).map(|(_, block)| *block)
     }
 
-    /// The live blocks that start in `size_bytes` bytes from `addr`, ascending.
-    pub(super) fn within(
-        &self,
-        addr: Addr,
-        size_bytes: u64,
-    ) -> impl Iterator<Item = (Addr, &Block)> {
-        let end = Addr(addr.0 + size_bytes);
-        self.by_addr.range(addr..end).map(|(&addr, block)| (addr, block))
+    /// All live blocks, ascending.
+    pub(super) fn into_iter(self) -> impl Iterator<Item = BlockState> {
+        self.by_addr.into_values()
     }
 
-    pub(super) fn insert(&mut self, addr: Addr, block: Block) -> Result<(), Problem> {
-        block.check(addr)?;
-        self.expect_none(addr, block.size_bytes)?;
-        *self.sum(block.pending) += block.size_bytes;
-        self.by_addr.insert(addr, block);
+    pub(super) fn insert(&mut self, block: BlockState) -> Result<(), Problem> {
+        block.check()?;
+        self.expect_none(block.addr, block.size_bytes)?;
+        *self.sum(block.status) += block.size_bytes;
+        self.by_addr.insert(block.addr, block);
         Ok(())
     }
 
-    pub(super) fn set_pending(&mut self, addr: Addr, pending: bool) {
-        if let Some(block) = self.by_addr.get_mut(&addr) {
-            let Block { size_bytes, pending: before, .. } = *block;
-            block.pending = pending;
-            *self.sum(before) -= size_bytes;
-            *self.sum(pending) += size_bytes;
-        }
-    }
-
-    /// That a live block with these sizes starts at `addr`, pending or not.
-    pub(super) fn expect(
-        &self,
-        addr: Addr,
-        event_requested_bytes: u64,
-        event_size_bytes: u64,
-        pending: bool,
-    ) -> Result<(), Problem> {
-        let block = self.by_addr.get(&addr).ok_or(Problem::NotLive { addr })?;
-        if block.pending != pending {
-            return Err(Problem::Pending { addr, pending: block.pending });
-        }
-        let Block { size_bytes, requested_bytes, .. } = *block;
-        if (size_bytes, requested_bytes) != (event_size_bytes, event_requested_bytes) {
-            return Err(Problem::OtherSize {
-                addr,
-                size_bytes,
-                requested_bytes,
-                event_size_bytes,
-                event_requested_bytes,
-            });
-        }
+    /// Gives the block that an event describes another status.
+    pub(super) fn turn(&mut self, event: &BlockState, status: BlockStatus) -> Result<(), Problem> {
+        let addr = event.addr;
+        let block = self.by_addr.get_mut(&addr).ok_or(Problem::NotLive { addr })?;
+        block.expect(event)?;
+        block.status = status;
+        *self.sum(event.status) -= event.size_bytes;
+        *self.sum(status) += event.size_bytes;
         Ok(())
     }
 
-    /// Takes away the block that [`Self::expect`] describes.
-    pub(super) fn take(
-        &mut self,
-        addr: Addr,
-        requested_bytes: u64,
-        size_bytes: u64,
-        pending: bool,
-    ) -> Result<(), Problem> {
-        match self.by_addr.entry(addr) {
-            Entry::Occupied(entry) if entry.get().is(requested_bytes, size_bytes, pending) => {
-                entry.remove();
-                *self.sum(pending) -= size_bytes;
-                Ok(())
-            }
-            // Returns the exact problem.
-            _ => self.expect(addr, requested_bytes, size_bytes, pending),
-        }
+    /// Takes away the block that an event describes.
+    pub(super) fn take(&mut self, event: &BlockState) -> Result<(), Problem> {
+        let addr = event.addr;
+        let Entry::Occupied(entry) = self.by_addr.entry(addr) else {
+            return Err(Problem::NotLive { addr });
+        };
+        entry.get().expect(event)?;
+        entry.remove();
+        *self.sum(event.status) -= event.size_bytes;
+        Ok(())
     }
 
     /// Checks that a block is allocated at `addr`.
     pub(super) fn expect_allocated(&self, addr: Addr) -> Result<(), Problem> {
-        let block = self.by_addr.get(&addr).ok_or(Problem::NotLive { addr })?;
-        if block.pending { Err(Problem::Pending { addr, pending: true }) } else { Ok(()) }
+        match self.get(addr).ok_or(Problem::NotLive { addr })?.status {
+            BlockStatus::Allocated => Ok(()),
+            _ => Err(Problem::Pending { addr, pending: true }),
+        }
     }
 
     /// Checks that no block is live in `size_bytes` bytes from `addr`.
@@ -157,7 +167,10 @@ impl Blocks {
         }
     }
 
-    fn sum(&mut self, pending: bool) -> &mut u64 {
-        if pending { &mut self.pending_bytes } else { &mut self.allocated_bytes }
+    fn sum(&mut self, status: BlockStatus) -> &mut u64 {
+        match status {
+            BlockStatus::Allocated => &mut self.allocated_bytes,
+            _ => &mut self.pending_bytes,
+        }
     }
 }

@@ -3,30 +3,45 @@
 //! [`State`] keeps the mapped ranges and the live blocks; free blocks are the gaps between them, as the allocator
 //! merges free neighbours at once. So every event can be undone: a tape can be checked against its own end, an
 //! importer can walk from a final snapshot back to the state its trace began with, and the tail of a ring that lost
-//! its head can be given a base.
+//! its head can be given a base. Pools and scopes are followed as far as the events describe them.
 
 mod blocks;
 mod error;
+mod pools;
 mod queries;
 mod ranges;
 mod segments;
 
+pub use blocks::BlockChange;
 pub use error::{Problem, StateError};
-pub use segments::check_segments;
+pub use pools::PoolsState;
+pub use ranges::{MappedRange, MappedRanges, MappingChange, RangeEdit};
+pub use segments::{check_segments, tile};
 
 use crate::{
+    base::BaseState,
     event::{Event, Record},
-    ids::{Addr, StackId, Stream},
+    segment::BlockState,
 };
-use blocks::{Block, Blocks};
-use ranges::{Range, Ranges};
+use blocks::Blocks;
 
-/// Mapped memory and live blocks of one device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Mapped memory, live blocks and pools of one device.
+#[derive(Clone, Debug, Default)]
 pub struct State {
-    ranges: Ranges,
+    ranges: MappedRanges,
     blocks: Blocks,
+    pools: PoolsState,
 }
+
+/// Compares memory. Pools are left out: an event does not say what the pool was that it ends, so that one moment has
+/// other pools forwards than backwards.
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.ranges, &self.blocks) == (&other.ranges, &other.blocks)
+    }
+}
+
+impl Eq for State {}
 
 impl State {
     /// Nothing mapped, nothing live.
@@ -54,16 +69,27 @@ impl State {
         self.blocks.active_bytes()
     }
 
-    /// Does to the state what `record` did to the memory. Events that move no memory change nothing.
+    /// The pools, scopes and fraction that the events led to.
+    pub fn pools(&self) -> &PoolsState {
+        &self.pools
+    }
+
+    /// The state as a tape carries it, without time, settings, statistics and order.
+    pub fn base_state(&self) -> BaseState {
+        BaseState { segments: self.segments(), ..self.base_without_memory() }
+    }
+
+    /// The same without segments and blocks.
+    pub fn base_without_memory(&self) -> BaseState {
+        self.pools.to_base(|pool| self.ranges.any_of(pool))
+    }
+
+    /// Does to the state what `record` did to the device.
     ///
     /// # Errors
     /// Where the event contradicts the state, which is left as it was.
     pub fn apply(&mut self, record: &Record) -> Result<(), StateError> {
-        self.step_forward(record).map_err(|problem| StateError {
-            event: record.event.name(),
-            undoing: false,
-            problem,
-        })
+        self.step(record, false)
     }
 
     /// Takes back what `record` did: the state before it, given the state after it.
@@ -73,108 +99,96 @@ impl State {
     /// # Errors
     /// Where the event contradicts the state, which is left as it was.
     pub fn undo(&mut self, record: &Record) -> Result<(), StateError> {
-        self.step_backward(record).map_err(|problem| StateError {
+        self.step(record, true)
+    }
+
+    #[inline]
+    fn step(&mut self, record: &Record, undoing: bool) -> Result<(), StateError> {
+        self.change(record, undoing).map_err(|problem| StateError {
             event: record.event.name(),
-            undoing: true,
+            undoing,
             problem,
         })
     }
 
-    fn step_forward(&mut self, record: &Record) -> Result<(), Problem> {
-        match record.event {
-            Event::Alloc { addr, requested_bytes, size_bytes, stream, .. } => {
-                let block = Block::new(size_bytes, requested_bytes, false, record.stack);
-                self.revive(addr, block, Some(stream))
-            }
-            Event::Free { addr, requested_bytes, size_bytes, pending } => {
-                if pending {
-                    self.blocks.expect(addr, requested_bytes, size_bytes, false)?;
-                    self.blocks.set_pending(addr, true);
-                    return Ok(());
-                }
-                self.blocks.take(addr, requested_bytes, size_bytes, false)
-            }
-            Event::FreeCompleted { addr, requested_bytes, size_bytes } => {
-                self.blocks.take(addr, requested_bytes, size_bytes, true)
-            }
-            Event::RecordStream { addr, .. } | Event::Category { addr, .. } => {
-                self.blocks.expect_allocated(addr)
-            }
-            ref event => match segment_change(event, record.stack) {
-                Some((Change::Map, addr, range)) => self.ranges.map(addr, range),
-                Some((Change::Unmap, addr, range)) => self.unmap(addr, range),
-                None => Ok(()),
-            },
+    #[inline]
+    fn change(&mut self, record: &Record, undoing: bool) -> Result<(), Problem> {
+        let event = &record.event;
+        if let Some(change) = BlockChange::of(record) {
+            let change = if undoing { change.reversed() } else { change };
+            return self.change_block(change, record);
         }
+        if let Event::RecordStream { addr, .. } | Event::Category { addr, .. } = *event {
+            return self.blocks.expect_allocated(addr);
+        }
+        if let Some(change) = MappingChange::of(event, record.stack) {
+            self.remap(if undoing { change.reversed() } else { change })?;
+        } else if undoing {
+            self.pools.undo(event);
+        } else {
+            self.pools.apply(event);
+        }
+        if !undoing {
+            self.drop_ended(event);
+        }
+        Ok(())
     }
 
-    fn step_backward(&mut self, record: &Record) -> Result<(), Problem> {
-        match record.event {
-            Event::Alloc { addr, requested_bytes, size_bytes, .. } => {
-                self.blocks.take(addr, requested_bytes, size_bytes, false)
-            }
-            Event::Free { addr, requested_bytes, size_bytes, pending: false } => {
-                let block = Block::new(size_bytes, requested_bytes, false, record.stack);
-                self.revive(addr, block, None)
-            }
-            Event::Free { addr, requested_bytes, size_bytes, pending: true } => {
-                self.blocks.expect(addr, requested_bytes, size_bytes, true)?;
-                self.blocks.set_pending(addr, false);
-                Ok(())
-            }
-            Event::FreeCompleted { addr, requested_bytes, size_bytes } => {
-                let block = Block::new(size_bytes, requested_bytes, true, record.stack);
-                self.revive(addr, block, None)
-            }
-            Event::RecordStream { addr, .. } | Event::Category { addr, .. } => {
-                self.blocks.expect_allocated(addr)
-            }
-            ref event => match segment_change(event, record.stack) {
-                Some((Change::Map, addr, range)) => self.unmap(addr, range),
-                Some((Change::Unmap, addr, range)) => self.ranges.map(addr, range),
-                None => Ok(()),
-            },
+    fn change_block(&mut self, change: BlockChange, record: &Record) -> Result<(), Problem> {
+        match change {
+            BlockChange::Begin(block) => self.revive(block, record),
+            BlockChange::End(block) => self.blocks.take(&block),
+            BlockChange::Turn(block, status) => self.blocks.turn(&block, status),
         }
     }
 
     /// Makes a block live, where memory is mapped and nothing else lives. The pool is not compared: a pool that may
     /// be used on out of memory serves requests of others.
-    fn revive(&mut self, addr: Addr, block: Block, stream: Option<Stream>) -> Result<(), Problem> {
-        let range = self.ranges.holding(addr, block.size_bytes)?;
-        if let Some(stream) = stream
+    fn revive(&mut self, block: BlockState, record: &Record) -> Result<(), Problem> {
+        let addr = block.addr;
+        let (_, range) = self.ranges.find(addr, block.size_bytes)?;
+        if let Event::Alloc { stream, .. } = record.event
             && stream != range.stream
         {
             return Err(Problem::OtherStream { addr, event: stream, state: range.stream });
         }
-        self.blocks.insert(addr, block)
+        self.blocks.insert(block)
     }
 
-    fn unmap(&mut self, addr: Addr, range: Range) -> Result<(), Problem> {
-        self.blocks.expect_none(addr, range.size_bytes)?;
-        self.ranges.unmap(addr, range)
+    /// Takes the live blocks out of the state, ascending.
+    pub fn take_blocks(&mut self) -> impl Iterator<Item = BlockState> + use<> {
+        core::mem::take(&mut self.blocks).into_iter()
     }
-}
 
-/// The effect of an event on the mapped memory.
-enum Change {
-    Map,
-    Unmap,
-}
+    /// Puts live blocks into the state.
+    ///
+    /// # Errors
+    /// Where one lies in no mapped range, or in another block.
+    pub fn put_blocks(
+        &mut self,
+        mut blocks: impl Iterator<Item = BlockState>,
+    ) -> Result<(), Problem> {
+        blocks.try_for_each(|block| {
+            self.ranges.find(block.addr, block.size_bytes)?;
+            self.blocks.insert(block)
+        })
+    }
 
-fn segment_change(event: &Event, stack: StackId) -> Option<(Change, Addr, Range)> {
-    let (change, is_expandable) = match event {
-        Event::SegmentAlloc { .. } => (Change::Map, false),
-        Event::SegmentFree { .. } => (Change::Unmap, false),
-        Event::SegmentMap { .. } => (Change::Map, true),
-        Event::SegmentUnmap { .. } => (Change::Unmap, true),
-        _ => return None,
-    };
-    let (Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large }
-    | Event::SegmentFree { addr, size_bytes, stream, pool, is_large }
-    | Event::SegmentMap { addr, size_bytes, stream, pool, is_large }
-    | Event::SegmentUnmap { addr, size_bytes, stream, pool, is_large }) = *event
-    else {
-        return None;
-    };
-    Some((change, addr, Range { size_bytes, stream, pool, is_large, is_expandable, stack }))
+    fn remap(&mut self, change: MappingChange) -> Result<(), Problem> {
+        if let MappingChange::Unmap(addr, range) = change {
+            self.blocks.expect_none(addr, range.size_bytes)?;
+        }
+        self.ranges.apply(change)
+    }
+
+    /// A released pool ends with its last segment, which no event says.
+    fn drop_ended(&mut self, event: &Event) {
+        if let Event::PoolRelease { pool }
+        | Event::PoolEnd { pool }
+        | Event::SegmentFree { pool, .. }
+        | Event::SegmentUnmap { pool, .. } = *event
+        {
+            self.pools.drop_ended(pool, || self.ranges.any_of(pool));
+        }
+    }
 }

@@ -1,22 +1,20 @@
 //! Lookups by address.
 
-use alloc::vec::Vec;
-
-use super::{State, blocks::Block, ranges::Range};
+use super::State;
 use crate::{
     ids::Addr,
-    segment::{BlockState, BlockStatus, SegmentState},
+    segment::{BlockState, SegmentState},
 };
 
 impl State {
     /// The live block that starts at `addr`.
     pub fn block_at(&self, addr: Addr) -> Option<BlockState> {
-        self.blocks.get(addr).map(|block| block.at(addr))
+        self.blocks.get(addr).copied()
     }
 
     /// The live blocks that start at `addr` or behind it, ascending.
     pub fn live_blocks_from(&self, addr: Addr) -> impl Iterator<Item = BlockState> {
-        self.blocks.from(addr).map(|(addr, block)| block.at(addr))
+        self.blocks.from(addr)
     }
 
     /// The mapped range that holds `addr`; its blocks are left out.
@@ -35,25 +33,7 @@ impl State {
             return 0;
         }
         let rest_bytes = segment.addr.0 + segment.size_bytes - addr.0;
-        let next = self.blocks.within(addr, rest_bytes).next();
-        next.map_or(rest_bytes, |(block, _)| block.0 - addr.0)
-    }
-}
-
-impl Block {
-    /// This block, as a snapshot shows it at `addr`.
-    pub(super) fn at(&self, addr: Addr) -> BlockState {
-        let Self { size_bytes, requested_bytes, pending, stack } = *self;
-        let status = if pending { BlockStatus::PendingFree } else { BlockStatus::Allocated };
-        BlockState { addr, size_bytes, requested_bytes, status, stack }
-    }
-}
-
-impl Range {
-    /// This range, as a snapshot shows it at `addr`, without blocks.
-    pub(super) fn at(&self, addr: Addr) -> SegmentState {
-        let Self { size_bytes, stream, pool, is_large, is_expandable, stack } = *self;
-        let blocks = Vec::new();
-        SegmentState { addr, size_bytes, stream, pool, is_large, is_expandable, stack, blocks }
+        let next = self.blocks.from(addr).next();
+        next.map_or(rest_bytes, |block| rest_bytes.min(block.addr.0 - addr.0))
     }
 }

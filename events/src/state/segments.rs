@@ -2,12 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::{
-    Problem, State, StateError,
-    blocks::Block,
-    ranges::{Range, end_of},
-};
+use super::{MappedRange, PoolsState, Problem, State, StateError, ranges::end_of};
 use crate::{
+    base::BaseState,
     ids::{Addr, StackId},
     segment::{BlockState, BlockStatus, SegmentState},
 };
@@ -26,41 +23,55 @@ impl State {
         Ok(state)
     }
 
+    /// The state that `base` carries, its pools and scopes included.
+    ///
+    /// # Errors
+    /// As [`from_segments`](Self::from_segments).
+    pub fn from_base(base: &BaseState) -> Result<Self, StateError> {
+        let mut pools = PoolsState::new(base.pools.clone(), base.scopes.clone());
+        pools.memory_fraction = Some(base.memory_fraction.unwrap_or(1.0));
+        Ok(Self { pools, ..Self::from_segments(&base.segments)? })
+    }
+
     /// The segments in ascending order, each tiled by its live blocks and the free blocks between them.
     ///
     /// A free block's requested size and stack are not part of the state; they come out as zero and none.
     pub fn segments(&self) -> Vec<SegmentState> {
-        self.ranges.iter().map(|(addr, range)| self.segment(addr, range)).collect()
+        tile(self.ranges.from(Addr(0)), self.blocks.from(Addr(0)))
+            .expect("live blocks lie apart, in mapped ranges")
     }
 
     fn add(&mut self, segment: &SegmentState) -> Result<(), Problem> {
-        let SegmentState { addr, size_bytes, stream, pool, is_large, is_expandable, stack, .. } =
-            *segment;
-        let range = Range { size_bytes, stream, pool, is_large, is_expandable, stack };
         check_segment(segment)?;
-        self.ranges.insert(addr, range)?;
-        for block in &segment.blocks {
-            let BlockState { addr, size_bytes, requested_bytes, status, stack } = *block;
-            if status != BlockStatus::Inactive {
-                let pending = status == BlockStatus::PendingFree;
-                self.blocks
-                    .insert(addr, Block::new(size_bytes, requested_bytes, pending, stack))?;
-            }
-        }
-        Ok(())
+        self.ranges.insert(segment.addr, MappedRange::of(segment))?;
+        let is_live = |block: &&BlockState| block.status != BlockStatus::Inactive;
+        segment.blocks.iter().filter(is_live).try_for_each(|block| self.blocks.insert(*block))
     }
+}
 
-    fn segment(&self, addr: Addr, range: &Range) -> SegmentState {
-        let mut segment = range.at(addr);
-        let mut free_from = addr;
-        for (at, block) in self.blocks.within(addr, range.size_bytes) {
-            segment.blocks.extend(gap(free_from, at));
-            segment.blocks.push(block.at(at));
-            free_from = Addr(at.0 + block.size_bytes);
+/// Fills segments with their live blocks and the free ones between them, both in order of address; `None` where a
+/// block lies in no segment, or in another block.
+pub fn tile(
+    segments: impl Iterator<Item = SegmentState>,
+    live: impl Iterator<Item = BlockState>,
+) -> Option<Vec<SegmentState>> {
+    let mut live = live.peekable();
+    let fill = |mut segment: SegmentState| {
+        let end = Addr(segment.addr.0.checked_add(segment.size_bytes)?);
+        let mut free_from = segment.addr;
+        while let Some(block) = live.next_if(|block| block.addr < end) {
+            if block.addr < free_from {
+                return None;
+            }
+            segment.blocks.extend(gap(free_from, block.addr));
+            free_from = Addr(block.addr.0.checked_add(block.size_bytes)?);
+            segment.blocks.push(block);
         }
-        segment.blocks.extend(gap(free_from, Addr(addr.0 + range.size_bytes)));
-        segment
-    }
+        segment.blocks.extend(gap(free_from, end));
+        (free_from <= end).then_some(segment)
+    };
+    let segments = segments.map(fill).collect::<Option<_>>()?;
+    live.next().is_none().then_some(segments)
 }
 
 /// Checks that segments do not overlap, and that the blocks of each tile it and hold what was requested of them.
@@ -93,8 +104,7 @@ fn check_segment(segment: &SegmentState) -> Result<(), Problem> {
             return Err(Problem::NotMapped { addr: block.addr, size_bytes: block.size_bytes });
         }
         if block.status != BlockStatus::Inactive {
-            Block::new(block.size_bytes, block.requested_bytes, false, block.stack)
-                .check(block.addr)?;
+            block.check()?;
         }
     }
     if expected == end {

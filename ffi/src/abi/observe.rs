@@ -16,6 +16,9 @@ use crate::guard;
 use crate::process::observe;
 use crate::process::stacks::{self, Calls};
 
+/// The pool of an entry that names none: PyTorch before 2.8.
+const UNKNOWN_POOL: PoolId = PoolId(u64::MAX, u64::MAX);
+
 /// A block of a segment that PyTorch's allocator holds.
 #[repr(C)]
 pub struct VramtapeObservedBlock {
@@ -71,12 +74,14 @@ pub unsafe extern "C" fn vramtape_observe_entry(entry: *const VramtapeTraceEntry
         // SAFETY: the caller vouches that `entry` is NULL or points to an entry, which stays during the call.
         let Some(entry) = (unsafe { entry.as_ref() }) else { return Ok(()) };
         let Some(action) = TraceAction::from_number(entry.action) else { return Ok(()) };
+        let pool = PoolId(entry.pool_0, entry.pool_1);
         let seen = TraceEntry {
             action,
             addr: Addr(entry.address),
             size_bytes: entry.size,
             stream: Stream(entry.stream),
-            pool: PoolId(entry.pool_0, entry.pool_1),
+            pool: (pool != UNKNOWN_POOL).then_some(pool),
+            time_us: 0,
             cuts_segment: false, // PyTorch does not report it, and an observer does not read it.
             stack: StackId(entry.stack),
         };

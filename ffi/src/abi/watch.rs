@@ -48,14 +48,15 @@ unsafe impl Send for Caller {}
 
 impl Watcher for Caller {
     fn see(&mut self, entry: &TraceEntry) {
+        let pool = entry.pool.unwrap_or_default();
         let entry = VramtapeTraceEntry {
             action: entry.action as c_int,
             device: self.device.0.into(),
             address: entry.addr.0,
             size: entry.size_bytes,
             stream: entry.stream.0,
-            pool_0: entry.pool.0,
-            pool_1: entry.pool.1,
+            pool_0: pool.0,
+            pool_1: pool.1,
             cuts_segment: entry.cuts_segment,
             stack: entry.stack.0,
         };

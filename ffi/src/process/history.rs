@@ -43,29 +43,10 @@ pub(crate) struct Options {
     pub skipped: u32,
 }
 
-/// The event that an entry of the history describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// The heap did this.
-    Trace(TraceAction),
-    /// The program annotated an allocation (`torch.cuda.memory._annotate_tensor`).
-    Annotate,
-}
-
-impl Action {
-    /// PyTorch's number.
-    pub(crate) fn number(self) -> u8 {
-        match self {
-            Self::Trace(action) => action as u8,
-            Self::Annotate => 9,
-        }
-    }
-}
-
 /// A trace entry, as the history keeps it.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub action: Action,
+    pub action: TraceAction,
     pub addr: Addr,
     pub size_bytes: u64,
     pub stream: Stream,
@@ -109,7 +90,8 @@ impl Watcher for Writer {
 
 impl Log {
     fn see(&mut self, seen: &TraceEntry) {
-        let TraceEntry { action, addr, size_bytes, stream, pool, cuts_segment, mut stack } = *seen;
+        let TraceEntry { action, addr, size_bytes, stream, pool, cuts_segment, mut stack, .. } =
+            *seen;
         let or_of = |stacks: &HashMap<Addr, StackId>| match stack {
             StackId::NONE => stacks.get(&addr).copied().unwrap_or_default(),
             own => own,
@@ -133,12 +115,12 @@ impl Log {
             }
             _ => {}
         }
-        let (action, metadata) = (Action::Trace(action), metadata());
+        let (pool, metadata) = (pool.unwrap_or_default(), metadata());
         self.add(Entry { action, addr, size_bytes, stream, pool, stack, time_us: 0, metadata });
     }
 
     fn add(&mut self, mut entry: Entry) {
-        if self.options.skipped & (1 << entry.action.number()) != 0 {
+        if self.options.skipped & (1 << entry.action as u8) != 0 {
             return;
         }
         if self.options.context < Context::Alloc {
@@ -213,7 +195,7 @@ pub(crate) fn entries(device: c_int) -> Vec<Entry> {
 pub(crate) fn name_pool_of_snapshot(device: c_int, pool: PoolId) {
     if let Some(log) = log(device)
         && let Some(entry) = lock(log).entries.back_mut()
-        && entry.action == Action::Trace(TraceAction::Snapshot)
+        && entry.action == TraceAction::Snapshot
     {
         entry.pool = pool;
     }
@@ -226,7 +208,7 @@ pub(crate) fn annotate(device: c_int, addr: Addr, allocation: &Allocation, text:
     }
     let Some(log) = log(device) else { return };
     let Allocation { requested_bytes: size_bytes, stream, pool, .. } = *allocation;
-    let (action, metadata) = (Action::Annotate, Some(Arc::from(text)));
+    let (action, metadata) = (TraceAction::Annotate, Some(Arc::from(text)));
     let stack = stacks::of_allocation(device, size_bytes as usize);
     lock(log).add(Entry { action, addr, size_bytes, stream, pool, stack, time_us: 0, metadata });
 }

@@ -132,14 +132,7 @@ fn is_open(device: c_int) -> bool {
 
 /// Opens a device with its segments at the snapshot.
 pub(crate) fn base(device: c_int, fraction: f64, segments: Vec<SegmentState>) -> Result<(), Error> {
-    let mut pools: Vec<PoolState> = Vec::new();
-    for segment in segments.iter().filter(|segment| !segment.pool.is_default()) {
-        if pools.iter().all(|state| state.pool != segment.pool) {
-            let (own_source, use_on_oom, no_split) = (false, false, false);
-            let pool = segment.pool;
-            pools.push(PoolState { pool, use_count: 1, own_source, use_on_oom, no_split });
-        }
-    }
+    let pools = PoolState::of_segments(&segments);
     let memory_fraction = (fraction < 1.0).then_some(fraction);
     let base = BaseState { segments, pools, memory_fraction, ..BaseState::default() };
     let mut waiting = waiting();
@@ -172,9 +165,9 @@ pub(crate) fn empty_cache(pool: PoolId, begins: bool) {
     for observed in devices() {
         let mut observer = observed.lock();
         if begins {
-            observer.begin_to_empty(pool);
+            observer.begin_empty_cache(pool);
         } else {
-            observer.end_to_empty();
+            observer.end_empty_cache();
         }
     }
 }

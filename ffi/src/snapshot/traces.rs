@@ -23,7 +23,7 @@ pub(super) struct Trace(u8, u64, u64, u64, u64, u64, u64, u32, Option<String>);
 impl From<&Entry> for Trace {
     fn from(entry: &Entry) -> Self {
         Self(
-            entry.action.number(),
+            entry.action as u8,
             entry.addr.0,
             entry.size_bytes,
             entry.stream.0,

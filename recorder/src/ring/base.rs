@@ -2,20 +2,17 @@
 
 use std::io;
 
-use trace_format::{
-    Addr, BaseOrder, BaseState, BlockState, BlockStatus, Record, ScopeFilter, SegmentState,
-    StringId,
-};
+use events::PoolsState;
+use trace_format::{Addr, BaseState, BlockState, BlockStatus, Record, SegmentState, StringId};
 
 use super::cursor::{Cursor, Reached};
 use super::layout::{HeaderField, Part};
 use super::look::Look;
 use super::memory::Memory;
 use super::pack::ALLOC;
-use super::pool_state::PoolsState;
 use super::protocol::blocks;
-use super::segments;
 use super::words::{self, MORE_SLOTS};
+use super::{pool_state, segments};
 
 /// Tries before a state that never holds still is given up.
 const ATTEMPTS: usize = 200;
@@ -54,9 +51,9 @@ fn attempt_read(look: &impl Look, is_dead: bool) -> io::Result<Option<Tables>> {
     // The record before the head may not be in the tables yet, and may be wide.
     let start = look.written().saturating_sub(1 + MORE_SLOTS as u64);
     let blocks = live_blocks(look);
-    let Some(runs) = segments::read(look, is_dead) else { return Ok(None) };
-    let mut memory = Memory::new(blocks, runs);
-    let (mut pools_state, known) = PoolsState::read(look).ok_or_else(damaged)?;
+    let Some(ranges) = segments::read(look, is_dead) else { return Ok(None) };
+    let mut memory = Memory::new(blocks, ranges);
+    let (mut pools_state, known) = pool_state::read(look).ok_or_else(damaged)?;
     look.acquire_fence();
     let next = look.written();
 
@@ -124,30 +121,20 @@ impl Tables {
         initial_memory_fraction: Option<f64>,
     ) -> Option<BaseState> {
         let Self { segments, pools_state, time_ns, next: _ } = self;
-        let PoolsState { mut pools, scopes, settings, memory_fraction, .. } = pools_state;
-        // A pool without users exists only for its segments.
-        pools.retain(|state| {
-            state.use_count > 0 || segments.iter().any(|segment| segment.pool == state.pool)
-        });
-        let captures = scopes.iter().filter(|scope| scope.filter == ScopeFilter::Capture);
+        let base = pools_state.to_base(|pool| segments.iter().any(|segment| segment.pool == pool));
         Some(BaseState {
             time_ns,
-            captures: captures.map(|scope| scope.pool).collect(),
-            segments,
-            pools,
-            scopes,
-            settings: match settings {
+            settings: match pools_state.settings {
                 Some(StringId(0)) => String::new(),
                 Some(id) => string(id)?,
                 None => initial_settings,
             },
-            memory_fraction: match memory_fraction {
-                // 1 is no limit.
-                Some(fraction) => (fraction < 1.0).then_some(fraction),
+            memory_fraction: match pools_state.memory_fraction {
+                Some(_) => base.memory_fraction,
                 None => initial_memory_fraction,
             },
-            stats: String::new(),
-            order: BaseOrder::default(),
+            segments,
+            ..base
         })
     }
 }

@@ -43,7 +43,7 @@ use super::interner::Interner;
 use clock_snapshot::ClockSnapshot;
 pub(super) use cursor::{Cursor, Reached};
 use layout::Shape;
-pub(super) use memory::{Memory, tile};
+pub(super) use memory::Memory;
 pub use reader::{RingError, RingInfo, RingReader, is_ring};
 pub use recorder::RingRecorder;
 use region::{HeaderField, Region};

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 
+use events::PoolsState;
 use trace_format::{Event, PoolId};
 
 use super::layout::HeaderField;
 use super::look::Look;
-use super::pool_state::{self, FIXED_WORDS, PoolsState, ROW_WORDS};
+use super::pool_state::{self, FIXED_WORDS, ROW_WORDS};
 use super::protocol::store_all;
 use super::region::Region;
 
@@ -33,15 +34,8 @@ impl Table {
 
     /// Drops a pool that ended: it has no users, no open scope and no segments. False if it has any.
     pub(super) fn drop_ended(&mut self, pool: PoolId, has_segments: impl FnOnce() -> bool) -> bool {
-        let PoolsState { pools, scopes, .. } = &self.state;
-        let state = self.state.place(pool).map(|place| &pools[place]);
-        let is_unused = state.is_some_and(|state| state.use_count == 0);
-        if !is_unused || scopes.iter().any(|scope| scope.pool == pool) || has_segments() {
-            return false;
-        }
-        if let Some(place) = self.state.remove(pool) {
-            self.note(place);
-        }
+        let Some(place) = self.state.drop_ended(pool, has_segments) else { return false };
+        self.note(place);
         true
     }
 
@@ -53,7 +47,8 @@ impl Table {
     pub(super) fn write(&mut self, region: &Region, next: u64) {
         let Self { state, changed } = self;
         let buffer = pool_state::buffer(region.shape());
-        let len = FIXED_WORDS + ROW_WORDS * (state.pools.len() + state.scopes.len());
+        let (pools, scopes) = (state.pools(), state.scopes());
+        let len = FIXED_WORDS + ROW_WORDS * (pools.len() + scopes.len());
         let missing_words = len.saturating_sub(buffer.copy_words);
         region.set(HeaderField::PoolsMissing, missing_words.div_ceil(ROW_WORDS) as u64);
         if missing_words > 0 {
@@ -61,14 +56,15 @@ impl Table {
         }
         buffer.write(region.words(), |copy, at| {
             let (fixed, rows) = copy.split_at(FIXED_WORDS);
-            store_all(fixed, &state.fixed_words(next));
+            store_all(fixed, &pool_state::fixed_words(state, next));
             for place in std::mem::take(&mut changed[at]) {
-                if let Some(row) = state.pool_row(place) {
-                    store_all(&rows[ROW_WORDS * place..], &row);
+                if let Some(pool) = pools.get(place) {
+                    store_all(&rows[ROW_WORDS * place..], &pool_state::pool_row(pool));
                 }
             }
-            let scopes = rows[ROW_WORDS * state.pools.len()..].chunks(ROW_WORDS);
-            scopes.zip(state.scope_rows()).for_each(|(words, row)| store_all(words, &row));
+            for (words, scope) in rows[ROW_WORDS * pools.len()..].chunks(ROW_WORDS).zip(scopes) {
+                store_all(words, &pool_state::scope_row(scope));
+            }
         });
     }
 }
@@ -117,7 +113,7 @@ mod tests {
     }
 
     fn expect_read(region: &Region, table: &Table, next: u64) {
-        let (read, read_next) = PoolsState::read(region).expect("it is whole");
+        let (read, read_next) = pool_state::read(region).expect("it is whole");
         assert_eq!((&read, read_next), (&table.state, next));
     }
 
@@ -154,7 +150,7 @@ mod tests {
     #[test]
     fn a_ring_without_a_state_has_the_first_one() {
         let (region, mut table) = (region(), Table::default());
-        assert_eq!(PoolsState::read(&region), Some((PoolsState::default(), 0)));
+        assert_eq!(pool_state::read(&region), Some((PoolsState::default(), 0)));
         table.apply(&Event::Settings { text: StringId(0) });
         table.write(&region, 4);
         expect_read(&region, &table, 4);
@@ -204,6 +200,6 @@ mod tests {
         let (region, mut table) = (region(), Table::default());
         table.write(&region, 1);
         word(&region, 1, 4).store(u64::MAX, Ordering::Relaxed);
-        assert_eq!(PoolsState::read(&region), None);
+        assert_eq!(pool_state::read(&region), None);
     }
 }

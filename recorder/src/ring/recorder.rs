@@ -14,13 +14,13 @@ use super::layout::{HeaderField, Payload};
 use super::pack::{self, Packed};
 use super::protocol::blocks;
 use super::region::Region;
-use super::segments::{self, Change};
+use super::segments;
 use super::thread::{self, ThreadTag};
 use super::words::{self, WIDE};
 use super::{Ring, RingOptions, TEXT_BYTES, pool_table, statistics};
 use crate::clock::{Clock, SystemClock};
 use crate::interner::Interner;
-use events::{BlockSlot, Recorder, Statistics};
+use events::{BlockSlot, MappingChange, Recorder, Statistics};
 
 /// Records into a ring: no lock, no system call, no allocation.
 ///
@@ -132,7 +132,7 @@ impl<C: Clock> RingRecorder<C> {
         max: usize,
         into: &mut Vec<SegmentState>,
     ) -> Option<u64> {
-        self.rare.segments.runs_from(addr, max, into)
+        self.rare.segments.ranges_from(addr, max, into)
     }
 
     /// The ring, for readers of this process.
@@ -226,7 +226,7 @@ impl<C: Clock> RingRecorder<C> {
     fn enter(&mut self, stack: StackId, event: &Event) {
         let region = &self.ring.region;
         let Rare { segments, pools } = &mut *self.rare;
-        let is_changed = match Change::of(event, stack) {
+        let is_changed = match MappingChange::of(event, stack) {
             Some(change) => {
                 segments.apply(region, change);
                 false

@@ -151,7 +151,7 @@ fn record_anew(
         capacity_bytes: None,
         memory_fraction: None,
         recorded_addresses: false,
-        follow: Follow::default(),
+        follow: Follow { trust_factor: tape.trust_factor, ..Follow::default() },
     };
     let text = |id| tape.text(id);
     let start = DeviceTape { base: &device.base, records: &[], text: &text };

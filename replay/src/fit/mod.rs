@@ -16,7 +16,7 @@
 
 mod gpu_names;
 mod gpus;
-mod known;
+mod known_capacities;
 mod verdict;
 
 use std::ops::RangeInclusive;
@@ -28,11 +28,11 @@ use trace_format::{BlockStatus, Event};
 
 use crate::driver::{DriveError, Follow};
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, Probe, UNLIMITED_CAPACITY_BYTES, probe};
+use crate::run::{DeviceTape, Options, Probe, probe};
 use crate::strategy::Choice;
 pub use gpu_names::{find as find_gpu, other_size as other_size_of_gpu, suggest as suggest_gpus};
 pub use gpus::{CONTEXT_BYTES, GPUS, Gpu};
-use known::Known;
+use known_capacities::KnownCapacities;
 pub use verdict::{Answer, Verdict, verdict};
 pub(crate) use verdict::{OneRow, verdict_of};
 
@@ -44,7 +44,7 @@ pub const PAGE_BYTES: u64 = SimConfig::GRANULARITY_BYTES;
 const STEPS_ABOVE_PEAK: u64 = 16;
 
 /// No device is larger: a run that needs more, for its memory fraction is next to nothing, fits nowhere.
-const LARGEST_PAGES: u64 = UNLIMITED_CAPACITY_BYTES / PAGE_BYTES;
+const LARGEST_PAGES: u64 = SimConfig::UNLIMITED_CAPACITY_BYTES / PAGE_BYTES;
 
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ struct Searcher<'a, 't> {
     choice: &'a Choice,
     search: Search,
     progress: &'a (dyn Fn() + Sync),
-    known: Known,
+    known: KnownCapacities,
     /// Whether replays settle ranges.
     is_plain: bool,
     /// What replays cost that were enough, with the capacities that do the same, in pages.
@@ -147,7 +147,7 @@ impl<'a, 't> Searcher<'a, 't> {
         search: Search,
         progress: &'a (dyn Fn() + Sync),
     ) -> Self {
-        let known = Known::default();
+        let known = KnownCapacities::default();
         let is_plain = is_plain(tape, choice);
         Self { tape, choice, search, progress, known, is_plain, costs: Vec::new(), replays: 0 }
     }

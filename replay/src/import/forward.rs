@@ -1,16 +1,13 @@
 //! Writes the records of a trace, front to back, with the sizes and pairs that its entries leave open.
 
-use allocator::size;
-use observer::block_size;
+use observer::entry::{self, is_free_pair};
 use settings::Config;
-use trace_format::{
-    Addr, BlockStatus, Event, MarkKind, PoolId, Record, StackId, State, StringId, ThreadId,
-};
+use trace_format::{Event, MarkKind, Record, StackId, State, StringId, ThreadId};
 
 use super::flush::Flush;
 use super::insert::Insert;
-use super::walk_back::{Kind, Walked, is_pair, segment_event};
-use crate::snapshot::{Action, Entry, Stacks};
+use super::walk_back::Walked;
+use crate::snapshot::{Stacks, TraceEntry};
 
 /// The records of one device.
 pub(super) struct Written {
@@ -19,7 +16,7 @@ pub(super) struct Written {
 }
 
 pub(super) fn write(
-    entries: &[Entry],
+    entries: &[TraceEntry],
     walked: &Walked,
     flushes: &[Flush],
     inserts: &[Insert],
@@ -46,8 +43,9 @@ pub(super) fn write(
         while flushes.next_if(|flush| flush.window.end <= at).is_some() {}
         // A completion in a window is that flush's doing, even directly after its request.
         let next_is_flushed = flushes.peek().is_some_and(|flush| flush.window.start == at + 1);
-        let is_pair = !next_is_flushed && is_pair(entry, entries.get(at + 1));
-        let event = writer.event(entry, walked.kinds[at], is_pair, stacks, config);
+        let is_pair = !next_is_flushed && is_free_pair(entry, entries.get(at + 1));
+        let event = entry::event(&writer.state, entry, walked.kinds[at], is_pair, config);
+        let event = event.unwrap_or_else(|| mark(entry, stacks));
         writer.push(at, entry.time_us, entry.stack, event);
         at += if is_pair { 2 } else { 1 };
     }
@@ -74,60 +72,11 @@ impl Writer {
         }
         self.records.push(record);
     }
+}
 
-    /// The event of an entry, or of an entry and the completion that follows it.
-    fn event(
-        &self,
-        entry: &Entry,
-        kind: Kind,
-        is_pair: bool,
-        stacks: &Stacks,
-        config: &Config,
-    ) -> Event {
-        let addr = Addr(entry.addr);
-        let is_free = matches!(entry.action, Action::FreeRequested | Action::FreeCompleted);
-        let live = if is_free { self.state.block_at(addr) } else { None };
-        let requested_bytes = live.map_or(entry.size, |block| block.requested_bytes);
-        let size_bytes =
-            || live.map_or_else(|| size::round(entry.size, config), |block| block.size_bytes);
-        match entry.action {
-            Action::Alloc => Event::Alloc {
-                addr,
-                requested_bytes: entry.size,
-                size_bytes: block_size::allocated(&self.state, addr, entry.size, config),
-                stream: entry.stream,
-                pool: kind.pool,
-            },
-            Action::FreeRequested => {
-                Event::Free { addr, requested_bytes, size_bytes: size_bytes(), pending: !is_pair }
-            }
-            // A completion whose request was not recorded is the whole free.
-            Action::FreeCompleted
-                if live.is_some_and(|block| block.status == BlockStatus::Allocated) =>
-            {
-                Event::Free { addr, requested_bytes, size_bytes: size_bytes(), pending: false }
-            }
-            Action::FreeCompleted => {
-                Event::FreeCompleted { addr, requested_bytes, size_bytes: size_bytes() }
-            }
-            Action::SegmentAlloc
-            | Action::SegmentFree
-            | Action::SegmentMap
-            | Action::SegmentUnmap => segment_event(entry, kind),
-            Action::Snapshot => Event::Snapshot { active_bytes: entry.size },
-            // PyTorch gives the rounded request only.
-            Action::Oom => Event::Oom {
-                requested_bytes: entry.size,
-                size_bytes: entry.size,
-                device_free_bytes: entry.addr,
-                stream: entry.stream,
-                pool: entry.pool.unwrap_or(PoolId::DEFAULT),
-            },
-            Action::UserDefined | Action::Annotate => {
-                let frame = stacks.frames_of(entry.stack).next();
-                let name = frame.map_or(StringId(0), |frame| frame.name);
-                Event::Mark { kind: MarkKind::Instant, name }
-            }
-        }
-    }
+/// The program's mark in the trace.
+fn mark(entry: &TraceEntry, stacks: &Stacks) -> Event {
+    let frame = stacks.frames_of(entry.stack).next();
+    let name = frame.map_or(StringId(0), |frame| frame.name);
+    Event::Mark { kind: MarkKind::Instant, name }
 }

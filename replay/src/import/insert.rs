@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use trace_format::{Event, MarkKind};
 
-use crate::snapshot::{Annotation, Entry, Stacks};
+use crate::snapshot::{Annotation, Stacks, TraceEntry};
 
 /// An event to stand before an entry; `before == entries.len()` is the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub(super) fn merge(lists: [Vec<Insert>; 3]) -> Vec<Insert> {
 
 /// The profiler's ranges as marks, placed by time.
 pub(super) fn marks(
-    entries: &[Entry],
+    entries: &[TraceEntry],
     annotations: &[Annotation],
     stacks: &mut Stacks,
 ) -> Vec<Insert> {

@@ -4,11 +4,11 @@
 //! last moment rather than the first one after. Source: `FromCsv` in google/minimalloc, `src/converter.cc`.
 
 use allocator::size::MAX_REQUEST_BYTES;
+use sim_device::SimConfig;
 use trace_format::{Addr, DeviceId, Frame, FrameId, Record, StackId, Stream, StringId, ThreadId};
 
 use super::csv::{Column, CsvError, Row, Rows};
 use super::requests::{Requests, alloc, free, record};
-use crate::run::UNLIMITED_CAPACITY_BYTES;
 use crate::snapshot::Stacks;
 
 const ID: [&str; 3] = ["id", "buffer", "buffer_id"];
@@ -132,7 +132,7 @@ fn in_order(buffers: &[Buffer]) -> Result<Vec<Record>, CsvError> {
         let name = Addr(at as u64 + 1);
         let event = if is_alloc {
             live_bytes = live_bytes.saturating_add(size_bytes);
-            if live_bytes > UNLIMITED_CAPACITY_BYTES {
+            if live_bytes > SimConfig::UNLIMITED_CAPACITY_BYTES {
                 // The header is a line, and lines count from 1; blank ones do not count.
                 let problem = "with this buffer more than 2 TiB are live at once".to_owned();
                 return Err(CsvError { line: at as u64 + 2, problem });

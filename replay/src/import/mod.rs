@@ -2,20 +2,20 @@
 //!
 //! A log of requests is placed by the allocator itself ([`requests`]). A snapshot holds the last events of each device
 //! and the final segments. Its import walks back from the segments to the state the events began with ([`walk_back`]),
-//! infers the facts that the trace does not hold ([`flush`], [`pools`], [`observer::block_size`]), and writes
-//! the records forward ([`forward`]). Every input is kept; inferred facts are listed in [`Import::inferred`].
+//! infers the facts that the trace does not hold ([`flush`], [`pools`], [`observer::entry`]), and writes the records
+//! forward ([`forward`]). Every input is kept; inferred facts are listed in [`Import::inferred`].
 
 mod csv;
 mod flush;
 mod forward;
 mod insert;
-mod known;
 mod minimalloc;
 mod notes;
 mod origin;
 mod pools;
 mod requests;
 mod rmm;
+mod run_limits;
 #[cfg(test)]
 mod sample;
 mod walk_back;
@@ -27,14 +27,14 @@ use thiserror::Error;
 use trace_format::{BaseState, BlockState, DeviceId, Record, SegmentState, StateError};
 
 pub use csv::CsvError;
-pub use known::Known;
 pub use origin::Origin;
 pub(crate) use origin::{START_BYTES, is_run};
 pub use requests::PlaceError;
+pub use run_limits::RunLimits;
 
 use crate::pickle::{self, Limits, PickleError};
 use crate::sizes::{SizeError, Sizes};
-use crate::snapshot::{self, Segment, Settings, Snapshot, SnapshotError, Stacks};
+use crate::snapshot::{self, Segment, Settings, Snapshot, SnapshotError, Stacks, TraceEntry};
 use crate::source::{self, Input, SourceError};
 
 /// A file as a tape holds it.
@@ -50,6 +50,8 @@ pub struct Import {
     pub config: Config,
     /// Facts that the file does not hold, how each was inferred and its effect, a sentence each.
     pub inferred: Vec<String>,
+    /// How many times the usual limits it may reach when it is replayed; 0 and 1 are the usual ones.
+    pub trust_factor: u64,
 }
 
 /// One device's part of a file.
@@ -161,7 +163,7 @@ pub enum ImportError {
 ///
 /// # Errors
 /// When the file cannot be read, is of no known kind, or contradicts itself.
-pub fn import_file(path: &Path, known: &Known) -> Result<Import, ImportError> {
+pub fn import_file(path: &Path, known: &RunLimits) -> Result<Import, ImportError> {
     import_bytes(source::read_all(path, known.trust_factor)?, path, known)
 }
 
@@ -172,7 +174,7 @@ pub fn import_file(path: &Path, known: &Known) -> Result<Import, ImportError> {
 pub fn import_bytes(
     input: impl Into<Input>,
     path: &Path,
-    known: &Known,
+    known: &RunLimits,
 ) -> Result<Import, ImportError> {
     let Input { bytes, stored_bytes } = input.into();
     let path = || path.display().to_string();
@@ -185,11 +187,9 @@ pub fn import_bytes(
     };
     drop(bytes);
     let requests = read.map_err(|error| ImportError::Csv { path: path(), origin, error })?;
-    let placed = requests.place(origin).map_err(|error| ImportError::Place {
-        path: path(),
-        origin,
-        error: Box::new(error),
-    })?;
+    let placed = requests
+        .place(origin, known.trust_factor)
+        .map_err(|error| ImportError::Place { path: path(), origin, error: Box::new(error) })?;
     placed.checked()
 }
 
@@ -235,7 +235,7 @@ pub fn is_json(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// When the final segments contradict themselves.
-pub fn import(snapshot: Snapshot, known: &Known) -> Result<Import, ImportError> {
+pub fn import(snapshot: Snapshot, known: &RunLimits) -> Result<Import, ImportError> {
     let compat = known.compat.or(snapshot.settings.compat);
     let inferred = notes::of_file(&snapshot, compat.is_none().then(|| compat_of(&snapshot)));
     let compat = compat.unwrap_or_else(|| compat_of(&snapshot));
@@ -247,6 +247,7 @@ pub fn import(snapshot: Snapshot, known: &Known) -> Result<Import, ImportError> 
         stacks,
         config,
         inferred: note.into_iter().chain(inferred).collect(),
+        trust_factor: known.trust_factor,
     };
     let mut devices: Vec<DeviceSnapshot> = traces
         .into_iter()
@@ -286,7 +287,7 @@ impl Import {
 /// One device's part of a snapshot.
 #[derive(Default)]
 struct DeviceSnapshot {
-    entries: Vec<snapshot::Entry>,
+    entries: Vec<TraceEntry>,
     segments: Vec<SegmentState>,
     annotations: Vec<snapshot::Annotation>,
 }
@@ -302,7 +303,7 @@ fn device_of(devices: &mut Vec<DeviceSnapshot>, device: u32) -> &mut DeviceSnaps
 fn import_device(
     device_id: DeviceId,
     found: DeviceSnapshot,
-    known: &Known,
+    known: &RunLimits,
     out: &mut Import,
 ) -> Result<DeviceImport, ImportError> {
     let DeviceSnapshot { entries, segments: final_segments, annotations } = found;

@@ -1,8 +1,9 @@
 //! Notes on facts that a whole snapshot leaves open. Notes on single events are made where the events are read.
 
+use observer::entry::is_free_pair;
 use settings::Compat;
 
-use crate::snapshot::{Action, Entry, Snapshot};
+use crate::snapshot::{Snapshot, TraceAction, TraceEntry};
 
 /// A sentence for each thing that the file does not hold: what is taken in its place, and what changes that. `assumed`
 /// is whose behaviour is taken where the file does not say.
@@ -19,7 +20,7 @@ pub(super) fn of_file(snapshot: &Snapshot, assumed: Option<Compat>) -> Vec<Strin
             compat.name()
         )
     });
-    let pending = pending_frees(snapshot.traces.iter().flatten());
+    let pending = snapshot.traces.iter().map(|trace| pending_frees(trace)).sum::<usize>();
     let pending = (pending > 0).then(|| {
         format!(
             "{pending} frees waited for another stream: a replay completes them where the run did, \
@@ -36,15 +37,11 @@ pub(super) fn of_file(snapshot: &Snapshot, assumed: Option<Compat>) -> Vec<Strin
 }
 
 /// Requests of frees that are not completed at once.
-fn pending_frees<'e>(entries: impl Iterator<Item = &'e Entry>) -> u64 {
-    let mut pending = 0;
-    let mut requested = None;
-    for entry in entries {
-        let is_completed = entry.action == Action::FreeCompleted && requested == Some(entry.addr);
-        pending += u64::from(requested.is_some() && !is_completed);
-        requested = (entry.action == Action::FreeRequested).then_some(entry.addr);
-    }
-    pending + u64::from(requested.is_some())
+fn pending_frees(trace: &[TraceEntry]) -> usize {
+    let is_pending = |(at, entry): &(usize, &TraceEntry)| {
+        entry.action == TraceAction::FreeRequested && !is_free_pair(entry, trace.get(at + 1))
+    };
+    trace.iter().enumerate().filter(is_pending).count()
 }
 
 #[cfg(test)]
@@ -55,8 +52,9 @@ mod tests {
     #[test]
     fn a_free_is_pending_where_its_completion_does_not_follow() {
         let [alloc, request, complete] =
-            [Action::Alloc, Action::FreeRequested, Action::FreeCompleted].map(|a| entry(a, 512));
-        assert_eq!(pending_frees([request, complete, request, complete].iter()), 0);
-        assert_eq!(pending_frees([request, alloc, complete, request].iter()), 2);
+            [TraceAction::Alloc, TraceAction::FreeRequested, TraceAction::FreeCompleted]
+                .map(|a| entry(a, 512));
+        assert_eq!(pending_frees(&[request, complete, request, complete]), 0);
+        assert_eq!(pending_frees(&[request, alloc, complete, request]), 2);
     }
 }

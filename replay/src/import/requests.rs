@@ -12,7 +12,6 @@ use trace_format::{Addr, BaseState, DeviceId, Event, PoolId, Record, StackId, St
 
 use super::{DeviceImport, Import, Origin};
 use crate::driver::{DriveError, Driver, Follow};
-use crate::run::UNLIMITED_CAPACITY_BYTES;
 use crate::snapshot::Stacks;
 use crate::timeline::Timeline;
 
@@ -58,16 +57,18 @@ pub(super) fn record(time_ns: u64, thread: ThreadId, stack: StackId, event: Even
 
 impl Requests {
     /// The requests as an import, each placed.
-    pub(super) fn place(self, origin: Origin) -> Result<Import, PlaceError> {
+    pub(super) fn place(self, origin: Origin, trust_factor: u64) -> Result<Import, PlaceError> {
         let config = Config::default();
-        let place = |(device, records): (DeviceId, Vec<Record>)| place(device, &records, &config);
+        let follow = Follow { trust_factor, ..Follow::default() };
+        let place =
+            |(device, records): (DeviceId, Vec<Record>)| place(device, &records, &config, follow);
         let devices = self.devices.into_iter().map(place).collect::<Result<_, _>>()?;
         let mut inferred = vec![format!(
             "{origin} holds requests and no placements: blocks and segments are where PyTorch's \
              policy puts them under its default settings, on a device without limit"
         )];
         inferred.extend(self.inferred);
-        Ok(Import { origin, devices, stacks: self.stacks, config, inferred })
+        Ok(Import { origin, devices, stacks: self.stacks, config, inferred, trust_factor })
     }
 }
 
@@ -75,15 +76,16 @@ fn place(
     device: DeviceId,
     requests: &[Record],
     config: &Config,
+    follow: Follow,
 ) -> Result<DeviceImport, PlaceError> {
     let sim = SimDevice::new(SimConfig {
         device,
         length_bytes: ADDRESS_SPACE_BYTES,
-        ..SimConfig::with_capacity(UNLIMITED_CAPACITY_BYTES)
+        ..SimConfig::with_capacity(SimConfig::UNLIMITED_CAPACITY_BYTES)
     });
     let base = BaseState::default();
     let timeline = Timeline::default();
-    let mut driver = Driver::new(sim, config.clone(), timeline, &base, Follow::default())?;
+    let mut driver = Driver::new(sim, config.clone(), timeline, &base, follow)?;
     for request in requests {
         if matches!(request.event, Event::Oom { .. }) {
             // It failed there; here it would succeed, and stand on the tape as memory in use.

@@ -1,5 +1,6 @@
 //! A PyTorch memory snapshot, typed. Sizes are bytes, times microseconds since the Unix epoch.
 
+use recorder::TraceEntry;
 use settings::{Compat, ROUNDUP_INTERVALS};
 use trace_format::{BlockStatus, Frame, FrameId, PoolId, StackId, Stream, StringId};
 
@@ -9,7 +10,7 @@ pub struct Snapshot {
     /// The final segments of all devices.
     pub segments: Vec<Segment>,
     /// The events of each device, oldest first; the index is the device.
-    pub traces: Vec<Vec<Entry>>,
+    pub traces: Vec<Vec<TraceEntry>>,
     /// The allocator's settings, as far as they are known.
     pub settings: Settings,
     /// Whether the file holds settings at all.
@@ -57,101 +58,6 @@ pub struct Block {
     /// Whether it is in use.
     pub status: BlockStatus,
     /// Stack of the allocation.
-    pub stack: StackId,
-}
-
-/// The action of an entry of a device trace (`TraceEntry::Action`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// A block was allocated; `size` is the requested size.
-    Alloc,
-    /// A block was given back.
-    FreeRequested,
-    /// A block became reusable.
-    FreeCompleted,
-    /// `cudaMalloc`.
-    SegmentAlloc,
-    /// `cudaFree`.
-    SegmentFree,
-    /// `cuMemMap`.
-    SegmentMap,
-    /// `cuMemUnmap`.
-    SegmentUnmap,
-    /// A snapshot was taken; `size` is the active bytes.
-    Snapshot,
-    /// Out of memory; `addr` is what the device had free, `size` the rounded request.
-    Oom,
-    /// A mark of PyTorch before 2.5; the stack's first frame names it.
-    UserDefined,
-    /// Metadata was attached to a live block (`_annotate_tensor` of PyTorch 2.15); the stack's first frame holds it.
-    Annotate,
-}
-
-impl Action {
-    /// All actions.
-    pub const ALL: [Self; 11] = [
-        Self::Alloc,
-        Self::FreeRequested,
-        Self::FreeCompleted,
-        Self::SegmentAlloc,
-        Self::SegmentFree,
-        Self::SegmentMap,
-        Self::SegmentUnmap,
-        Self::Snapshot,
-        Self::Oom,
-        Self::UserDefined,
-        Self::Annotate,
-    ];
-
-    /// Its name in a snapshot.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Alloc => "alloc",
-            Self::FreeRequested => "free_requested",
-            Self::FreeCompleted => "free_completed",
-            Self::SegmentAlloc => "segment_alloc",
-            Self::SegmentFree => "segment_free",
-            Self::SegmentMap => "segment_map",
-            Self::SegmentUnmap => "segment_unmap",
-            Self::Snapshot => "snapshot",
-            Self::Oom => "oom",
-            Self::UserDefined => "user_defined",
-            Self::Annotate => "annotate",
-        }
-    }
-
-    /// Whether it is about an address.
-    pub fn has_addr(self) -> bool {
-        !matches!(self, Self::Oom | Self::Snapshot | Self::UserDefined | Self::Annotate)
-    }
-
-    /// Whether it maps memory into the process.
-    pub fn is_segment_gain(self) -> bool {
-        matches!(self, Self::SegmentAlloc | Self::SegmentMap)
-    }
-
-    /// Whether it gives memory back to the device.
-    pub fn is_segment_loss(self) -> bool {
-        matches!(self, Self::SegmentFree | Self::SegmentUnmap)
-    }
-}
-
-/// One event of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The action.
-    pub action: Action,
-    /// Address of the block or segment; bytes free on the device for `oom`.
-    pub addr: u64,
-    /// Size, as the action defines it.
-    pub size: u64,
-    /// Stream of the block or segment.
-    pub stream: Stream,
-    /// When; 0 where the snapshot has no clock.
-    pub time_us: u64,
-    /// The pool; PyTorch before 2.12 has none here.
-    pub pool: Option<PoolId>,
-    /// The call stack.
     pub stack: StackId,
 }
 

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use recorder::{TraceAction, TraceEntry};
 use settings::Compat;
-use trace_format::PoolId;
+use trace_format::{Addr, PoolId};
 
 use super::fields::Fields;
-use super::model::{Action, Annotation, Block, Entry, Segment, Settings, Snapshot};
+use super::model::{Annotation, Block, Segment, Settings, Snapshot};
 use super::stacks::StackReader;
 use super::values::{
     NodePath, SnapshotError, device_of, integer, is_metadata, mismatch, pool_of, request_of,
@@ -73,7 +74,7 @@ struct Reader<'a> {
     entry: Fields<12>,
     history: Fields<2>,
     /// The action that each string is.
-    actions: Vec<Option<Action>>,
+    actions: Vec<Option<TraceAction>>,
     stacks: StackReader<'a>,
     out: Snapshot,
     seen: Seen,
@@ -112,9 +113,9 @@ impl Seen {
     }
 }
 
-fn actions(tree: &Tree) -> Vec<Option<Action>> {
+fn actions(tree: &Tree) -> Vec<Option<TraceAction>> {
     let mut actions = vec![None; tree.text_count()];
-    for action in Action::ALL {
+    for action in TraceAction::ALL {
         if let Some(text) = tree.find_text(action.name()) {
             actions[text.index()] = Some(action);
         }
@@ -255,7 +256,7 @@ impl Reader<'_> {
     }
 
     /// An event; `None` for one of a kind that is not known.
-    fn entry(&mut self, place: NodePath, entry: Node) -> Result<Option<Entry>, SnapshotError> {
+    fn entry(&mut self, place: NodePath, entry: Node) -> Result<Option<TraceEntry>, SnapshotError> {
         let tree = self.tree;
         let [
             action,
@@ -283,18 +284,18 @@ impl Reader<'_> {
         };
         let has_addr = action.has_addr();
         let addr = match action {
-            Action::Oom => free.as_u64().or(addr.as_u64()).unwrap_or(0),
+            TraceAction::Oom => free.as_u64().or(addr.as_u64()).unwrap_or(0),
             _ if has_addr => integer(tree, place.key("addr"), addr)?,
             _ => 0,
         };
         let size = match size {
-            Value::None if !has_addr && action != Action::Oom => 0,
-            size if matches!(action, Action::Alloc | Action::Oom) => {
+            Value::None if !has_addr && action != TraceAction::Oom => 0,
+            size if matches!(action, TraceAction::Alloc | TraceAction::Oom) => {
                 request_of(tree, place.key("size"), size)?
             }
             size => size_of(tree, place.key("size"), size)?,
         };
-        let stack = if let (Action::Annotate, Value::Text(name)) = (action, metadata) {
+        let stack = if let (TraceAction::Annotate, Value::Text(name)) = (action, metadata) {
             self.stacks.named(name, frames)
         } else {
             let is_more = is_metadata(tree, metadata, "") || is_metadata(tree, context, "N/A");
@@ -302,13 +303,14 @@ impl Reader<'_> {
             self.stacks.stack(frames)
         };
         self.seen.internal += u64::from(is_metadata(tree, internal, ""));
-        Ok(Some(Entry {
+        Ok(Some(TraceEntry {
             action,
-            addr,
-            size,
+            addr: Addr(addr),
+            size_bytes: size,
             stream: stream_of(stream),
-            time_us: time_of(time),
             pool: pool_of(tree, pool).or_else(|| pool_of(tree, segment_pool)),
+            time_us: time_of(time),
+            cuts_segment: false,
             stack,
         }))
     }

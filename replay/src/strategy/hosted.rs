@@ -348,6 +348,10 @@ impl<M: Model> Strategy for Hosted<M> {
         self.memory.reserved_bytes()
     }
 
+    fn driver_calls(&mut self) -> u64 {
+        self.memory.counts().total()
+    }
+
     fn totals(&mut self) -> ReplayTotals {
         let (device_allocs, device_frees) = self.memory.calls();
         let counts = self.memory.counts();

@@ -133,6 +133,9 @@ pub trait Strategy {
     /// Bytes held from the device now.
     fn reserved_bytes(&self) -> u64;
 
+    /// Calls of the simulated device so far.
+    fn driver_calls(&mut self) -> u64;
+
     /// What was reserved and called so far.
     fn totals(&mut self) -> ReplayTotals;
 }

@@ -223,6 +223,10 @@ impl<R: Witness> Strategy for Native<R> {
         self.heap.reserved_bytes()
     }
 
+    fn driver_calls(&mut self) -> u64 {
+        self.heap.device_mut().counts().total()
+    }
+
     fn totals(&mut self) -> ReplayTotals {
         let totals = self.with_sums(self.with_peaks(self.before_resets));
         let counts = self.heap.device_mut().counts();

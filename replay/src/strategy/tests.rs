@@ -174,7 +174,7 @@ proptest! {
         acts in vec(act(), 1..250),
         capacity_mib in prop::option::of(64_u64..2000),
     ) {
-        let capacity_bytes = capacity_mib.map_or(crate::run::UNLIMITED_CAPACITY_BYTES, |mib| mib << 20);
+        let capacity_bytes = capacity_mib.map_or(SimConfig::UNLIMITED_CAPACITY_BYTES, |mib| mib << 20);
         for choice in choices() {
             choice.visit(Placements { acts: &acts, capacity_bytes })?;
         }

@@ -3,11 +3,11 @@
 use trace_format::{DeviceMeta, Meta, Recovery, Source};
 
 use super::{Device, Tape};
-use crate::import::{Import, Known};
+use crate::import::{Import, RunLimits};
 
 impl Tape {
     /// The tape of an import; `known` is what the import was given.
-    pub fn of_import(import: Import, known: &Known) -> Self {
+    pub fn of_import(import: Import, known: &RunLimits) -> Self {
         let device_meta = |device: &crate::import::DeviceImport| DeviceMeta {
             id: device.device,
             capacity_bytes: known.capacity_bytes,
@@ -33,6 +33,7 @@ impl Tape {
             left_out: 0,
         });
         let recovery = Recovery { finished: true, ..Recovery::default() };
-        Self { meta, devices: devices.collect(), stacks: import.stacks, recovery }
+        let (devices, trust_factor) = (devices.collect(), import.trust_factor);
+        Self { meta, devices, stacks: import.stacks, recovery, trust_factor }
     }
 }

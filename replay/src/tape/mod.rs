@@ -30,6 +30,8 @@ pub struct Tape {
     pub stacks: Stacks,
     /// How the file ended.
     pub recovery: Recovery,
+    /// How many times the usual limits it may reach, when it is read and replayed; 0 and 1 are the usual ones.
+    pub trust_factor: u64,
 }
 
 /// One device of a tape.
@@ -66,7 +68,8 @@ impl Tape {
         name: impl Into<String>,
         trust_factor: u64,
     ) -> Result<Self, ReadError> {
-        Self::collect(Reader::with_limits(source, name, trust_factor)?)
+        let tape = Self::collect(Reader::with_limits(source, name, trust_factor)?)?;
+        Ok(Self { trust_factor, ..tape })
     }
 
     fn collect<R: Read>(mut reader: Reader<R>) -> Result<Self, ReadError> {
@@ -114,7 +117,8 @@ fn finished(
 ) -> Tape {
     devices.sort_by_key(|(id, _)| *id);
     let devices = devices.into_iter().map(|(id, device)| device.finish(id)).collect();
-    Tape { meta: meta.clone(), recovery: recovery.clone(), devices, stacks }
+    let (meta, recovery) = (meta.clone(), recovery.clone());
+    Tape { meta, recovery, devices, stacks, trust_factor: 1 }
 }
 
 fn stretches(devices: &mut Vec<(DeviceId, Stretches)>, id: DeviceId) -> &mut Stretches {

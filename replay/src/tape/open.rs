@@ -9,7 +9,7 @@ use thiserror::Error;
 use trace_format::{MAGIC, ReadError};
 
 use super::Tape;
-use crate::import::{self, ImportError, Known};
+use crate::import::{self, ImportError, RunLimits};
 use crate::source::{self, SourceError};
 
 /// A run that cannot be opened.
@@ -80,7 +80,7 @@ impl Tape {
     ///
     /// # Errors
     /// Where the file cannot be read or is neither.
-    pub fn open(path: impl AsRef<Path>, known: &Known) -> Result<Self, OpenError> {
+    pub fn open(path: impl AsRef<Path>, known: &RunLimits) -> Result<Self, OpenError> {
         let path = path.as_ref();
         if path == Path::new("-") {
             let failed = |error| OpenError::Io { path: "standard input".to_owned(), error };
@@ -122,7 +122,8 @@ impl Tape {
         if is_ring(start) {
             // The content is bounded by the ring's own size.
             let tape = tape_of_ring(path)?;
-            return Ok(Some(Self::read_trusted(tape.as_slice(), name, u64::MAX)?));
+            let tape = Self::read_trusted(tape.as_slice(), name, u64::MAX)?;
+            return Ok(Some(Self { trust_factor, ..tape }));
         }
         if start.is_empty() {
             return Err(OpenError::Empty { path: name });
@@ -146,7 +147,7 @@ impl Tape {
         Ok(start.starts_with(&MAGIC[..1]) || is_ring(&start) || import::is_run(&start))
     }
 
-    fn import(path: &Path, known: &Known) -> Result<Self, OpenError> {
+    fn import(path: &Path, known: &RunLimits) -> Result<Self, OpenError> {
         Ok(Self::of_import(import::import_file(path, known)?, known))
     }
 }

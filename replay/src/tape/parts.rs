@@ -30,10 +30,11 @@ impl Tape {
         trust_factor: u64,
     ) -> Result<Self, ReadError> {
         let newest = Reader::with_limits(source, name, trust_factor)?;
-        match older_part(path, newest.meta(), trust_factor) {
+        let tape = match older_part(path, newest.meta(), trust_factor) {
             Some(older) => join(older, newest),
             None => Self::collect(newest),
-        }
+        };
+        Ok(Self { trust_factor, ..tape? })
     }
 }
 

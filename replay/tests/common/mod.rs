@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use replay::export::{Format, SnapshotDevice, SnapshotSource, segments_after, write_to};
-use replay::import::{Import, Known};
+use replay::import::{Import, RunLimits};
 use replay::verify::RecordedRun;
 
 /// The snapshots kept in this repository.
@@ -34,12 +34,12 @@ pub(crate) fn all_traces() -> Vec<PathBuf> {
 
 #[allow(dead_code, reason = "not every test file asks")]
 /// The limits of a run, from the description beside its snapshot.
-pub(crate) fn known(snapshot: &Path) -> Known {
+pub(crate) fn known(snapshot: &Path) -> RunLimits {
     let name = snapshot.file_name().expect("a file").to_string_lossy().into_owned();
     let meta = snapshot.with_file_name(name.replace(".pickle.zst", ".json"));
     match fs::read(&meta) {
         Ok(json) => RecordedRun::from_json(&json).expect("a run description").known(),
-        Err(_) => Known::default(),
+        Err(_) => RunLimits::default(),
     }
 }
 

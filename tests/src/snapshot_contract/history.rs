@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use replay::snapshot::{Action, Entry, Segment, Snapshot};
-use trace_format::{BlockStatus, Stream};
+use replay::snapshot::{Segment, Snapshot, TraceAction, TraceEntry};
+use trace_format::{Addr, BlockStatus, Stream};
 
 use super::fault::{Faults, Rule};
 
@@ -27,7 +27,7 @@ pub struct Span {
 }
 
 pub(super) fn check(snapshot: &Snapshot, faults: &mut Faults) -> Vec<Span> {
-    let undo = |(device, entries): (usize, &Vec<Entry>)| {
+    let undo = |(device, entries): (usize, &Vec<TraceEntry>)| {
         let segments = snapshot.segments.iter().filter(|s| s.device as usize == device);
         let mut memory = Memory::default();
         for segment in segments {
@@ -42,7 +42,7 @@ pub(super) fn check(snapshot: &Snapshot, faults: &mut Faults) -> Vec<Span> {
             }
             later_us = entry.time_us;
             if let Err(what) = memory.undo(entry) {
-                let what = format_args!("{} {:#x}: {what}", entry.action.name(), entry.addr);
+                let what = format_args!("{} {:#x}: {what}", entry.action.name(), entry.addr.0);
                 faults.add(Rule::Undo, place, what);
             }
         }
@@ -100,10 +100,10 @@ impl Memory {
         (reserved, self.blocks.values().map(|block| block.requested_size).sum())
     }
 
-    fn undo(&mut self, entry: &Entry) -> Outcome {
-        let Entry { addr, size, stream, .. } = *entry;
+    fn undo(&mut self, entry: &TraceEntry) -> Outcome {
+        let TraceEntry { addr: Addr(addr), size_bytes: size, stream, .. } = *entry;
         match entry.action {
-            Action::Alloc => {
+            TraceAction::Alloc => {
                 let live = self.block(addr, size)?;
                 if live.is_pending {
                     return Err("the block is already freed after it");
@@ -112,23 +112,26 @@ impl Memory {
                 self.blocks.remove(&addr);
                 Ok(())
             }
-            Action::FreeRequested => {
+            TraceAction::FreeRequested => {
                 self.block(addr, size)?;
                 self.blocks.insert(addr, Live { requested_size: size, is_pending: false });
                 Ok(())
             }
-            Action::FreeCompleted => {
+            TraceAction::FreeCompleted => {
                 self.inside(addr, size, stream)?;
                 self.nothing_live(addr, size)?;
                 self.blocks.insert(addr, Live { requested_size: size, is_pending: true });
                 Ok(())
             }
-            Action::SegmentAlloc | Action::SegmentMap => self.unmap(entry),
-            Action::SegmentFree | Action::SegmentUnmap => {
-                let is_expandable = entry.action == Action::SegmentUnmap;
+            TraceAction::SegmentAlloc | TraceAction::SegmentMap => self.unmap(entry),
+            TraceAction::SegmentFree | TraceAction::SegmentUnmap => {
+                let is_expandable = entry.action == TraceAction::SegmentUnmap;
                 self.map(addr, Mapped { size, stream, is_expandable })
             }
-            Action::Snapshot | Action::Oom | Action::UserDefined | Action::Annotate => Ok(()),
+            TraceAction::Snapshot
+            | TraceAction::Oom
+            | TraceAction::UserDefined
+            | TraceAction::Annotate => Ok(()),
         }
     }
 
@@ -191,10 +194,10 @@ impl Memory {
         Ok(())
     }
 
-    fn unmap(&mut self, entry: &Entry) -> Outcome {
-        let Entry { addr, size, stream, .. } = *entry;
+    fn unmap(&mut self, entry: &TraceEntry) -> Outcome {
+        let TraceEntry { addr: Addr(addr), size_bytes: size, stream, .. } = *entry;
         let (start, segment) = self.holding(addr, size)?;
-        let is_expandable = entry.action == Action::SegmentMap;
+        let is_expandable = entry.action == TraceAction::SegmentMap;
         if (segment.is_expandable, segment.stream) != (is_expandable, stream) {
             return Err("the segment there is of another kind or stream");
         }

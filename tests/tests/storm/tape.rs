@@ -4,7 +4,6 @@ use std::path::Path;
 
 use events::Off;
 use replay::driver::{Driver, Follow};
-use replay::run::UNLIMITED_CAPACITY_BYTES;
 use replay::strategy::Native;
 use settings::{Compat, Config};
 use sim_device::{SimConfig, SimDevice};
@@ -112,7 +111,7 @@ fn begin(base: &BaseState) -> Driver<Native<Off>> {
     let device = SimDevice::new(SimConfig {
         base: Addr(SimConfig::GRANULARITY_BYTES),
         length_bytes: 1 << 60,
-        ..SimConfig::with_capacity(UNLIMITED_CAPACITY_BYTES)
+        ..SimConfig::with_capacity(SimConfig::UNLIMITED_CAPACITY_BYTES)
     });
     let parsed = Config::parse(&base.settings, Compat::default()).expect("recorded settings");
     Driver::new(device, parsed.config, Off, base, Follow::default())

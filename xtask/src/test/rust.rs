@@ -31,6 +31,8 @@ pub(super) fn run(tally: &mut Tally) {
     }
     // Packages that are built together share their features: by itself the heap has none.
     lint(tally, "the heap by itself", &["check", "-q", "-p", "allocator"], &[]);
+    let demo = ["check", "-q", "-p", "cli", "--no-default-features"];
+    lint(tally, "the command without tables", &demo, &[]);
     // The documentation is built with its private rooms, so links may lead into them.
     let doc = ["doc", "-q", "--workspace", "--no-deps", "--document-private-items"];
     lint(

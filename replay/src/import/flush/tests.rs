@@ -1,12 +1,14 @@
+use trace_format::Addr;
+
 use super::*;
 use crate::import::sample::{MIB, entry, in_pool};
 
-use Action::{
+use TraceAction::{
     Alloc, FreeCompleted, FreeRequested, Oom, SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap,
 };
 
 /// 100 MiB reserved, 20 MiB back, and what follows; the frees' sizes do not matter.
-fn trace(after: &[Entry]) -> Vec<Entry> {
+fn trace(after: &[TraceEntry]) -> Vec<TraceEntry> {
     let before = [
         entry(SegmentAlloc, 80 * MIB),
         entry(Alloc, 80 * MIB),
@@ -19,12 +21,12 @@ fn trace(after: &[Entry]) -> Vec<Entry> {
     [&before[..], after].concat()
 }
 
-fn grows(size: u64) -> Vec<Entry> {
+fn grows(size: u64) -> Vec<TraceEntry> {
     trace(&[entry(SegmentAlloc, size), entry(Alloc, size)])
 }
 
-fn known(capacity_mib: u64, memory_fraction: f64) -> Known {
-    Known {
+fn known(capacity_mib: u64, memory_fraction: f64) -> RunLimits {
+    RunLimits {
         capacity_bytes: Some(capacity_mib * MIB),
         memory_fraction: Some(memory_fraction),
         compat: None,
@@ -32,7 +34,7 @@ fn known(capacity_mib: u64, memory_fraction: f64) -> Known {
     }
 }
 
-fn causes(entries: &[Entry], config: &Config, known: &Known) -> Vec<Cause> {
+fn causes(entries: &[TraceEntry], config: &Config, known: &RunLimits) -> Vec<Cause> {
     find(entries, 0, config, known).into_iter().map(|flush| flush.cause).collect()
 }
 
@@ -49,7 +51,7 @@ fn growth_past_the_capacity_was_refused_first() {
 
 #[test]
 fn without_a_capacity_growth_past_the_peak_counts_as_refused() {
-    let unknown = Known::default();
+    let unknown = RunLimits::default();
     let config = Config::default();
     assert_eq!(
         causes(&grows(20 * MIB), &config, &unknown),
@@ -63,12 +65,12 @@ fn without_a_capacity_growth_past_the_peak_counts_as_refused() {
 #[test]
 fn an_out_of_memory_gives_the_capacity() {
     // 80 MiB reserved and 30 MiB left: 110 MiB in all.
-    let oom = Entry { addr: 30 * MIB, ..entry(Oom, 50 * MIB) };
+    let oom = TraceEntry { addr: Addr(30 * MIB), ..entry(Oom, 50 * MIB) };
     let refused = Cause::Refused { size_bytes: 50 * MIB };
     let emptied_before = trace(&[entry(SegmentAlloc, 2 * MIB), entry(Alloc, 512)]);
-    let all = [emptied_before, vec![Entry { addr: 28 * MIB, ..oom }]].concat();
-    assert_eq!(causes(&all, &Config::default(), &Known::default()), [EMPTIED, refused]);
-    assert_eq!(causes(&trace(&[oom]), &Config::default(), &Known::default()), [refused]);
+    let all = [emptied_before, vec![TraceEntry { addr: Addr(28 * MIB), ..oom }]].concat();
+    assert_eq!(causes(&all, &Config::default(), &RunLimits::default()), [EMPTIED, refused]);
+    assert_eq!(causes(&trace(&[oom]), &Config::default(), &RunLimits::default()), [refused]);
 }
 
 #[test]
@@ -85,7 +87,7 @@ fn garbage_is_collected_above_its_threshold_only_and_from_large_segments_only() 
     assert_eq!(collected, [Cause::Collected]);
     assert_eq!(causes(&grows(20 * MIB), &config, &known(300, 0.9)), [EMPTIED]);
     let mut small = grows(20 * MIB);
-    small[6].size = 2 * MIB;
+    small[6].size_bytes = 2 * MIB;
     assert_eq!(causes(&small, &config, &known(300, 0.6)), [EMPTIED]);
     let flush = &find(&grows(20 * MIB), 0, &config, &known(300, 0.6))[0];
     assert_eq!(flush.window, 6..7, "a collection waits for no pending free");

@@ -1,16 +1,17 @@
-//! When private pools were created, opened, closed and let go: a snapshot shows only which pool an event used.
+//! When private pools were created, opened, closed and released: a snapshot shows only which pool an event used.
 //!
 //! A scope is taken to be as short as its allocations allow: it opens before the first of a run of allocations from
-//! the pool and closes after the last. A pool is let go before the first segment of it is given back after its last
-//! scope. `(n, 0)` is the pool of a graph capture (PyTorch numbers those itself).
+//! the pool and closes after the last. A pool is released before the first segment of it is given back after its
+//! last scope.
 
-use hashbrown::HashMap;
-use trace_format::{Event, PoolId, PoolState, ScopeFilter};
+use hashbrown::{HashMap, HashSet};
+use observer::{entry::MemoryKind, scopes};
+use trace_format::{Event, PoolId, PoolState};
 
 use super::flush::Flush;
 use super::insert::Insert;
-use super::walk_back::{Kind, Walked};
-use crate::snapshot::{Action, Entry};
+use super::walk_back::Walked;
+use crate::snapshot::{TraceAction, TraceEntry};
 
 /// The pool events of a trace.
 pub(super) struct Pools {
@@ -20,23 +21,14 @@ pub(super) struct Pools {
     pub(super) notes: Option<String>,
 }
 
-pub(super) fn find(entries: &[Entry], walked: &Walked, flushes: &[Flush]) -> Pools {
-    let scopes = scopes(entries, &walked.kinds, flushes);
-    let mut last_use: HashMap<PoolId, usize> = HashMap::new();
-    let mut first_use: HashMap<PoolId, usize> = HashMap::new();
-    for segment in walked.base.segments() {
-        if !segment.pool.is_default() {
-            first_use.insert(segment.pool, 0);
-            last_use.insert(segment.pool, 0);
-        }
-    }
-    let mut base: Vec<_> = first_use.keys().map(|&pool| held(pool)).collect();
-    base.sort_by_key(|state| state.pool);
-
+pub(super) fn find(entries: &[TraceEntry], walked: &Walked, flushes: &[Flush]) -> Pools {
+    let scopes = find_scopes(entries, &walked.kinds, flushes);
+    let base = PoolState::of_segments(&walked.base.segments());
+    let mut last_use: HashMap<PoolId, usize> = base.iter().map(|state| (state.pool, 0)).collect();
+    let mut is_created: HashSet<PoolId> = last_use.keys().copied().collect();
     let mut turns = Vec::new();
     for scope in &scopes {
-        if let hashbrown::hash_map::Entry::Vacant(first) = first_use.entry(scope.pool) {
-            first.insert(scope.from);
+        if is_created.insert(scope.pool) {
             let event = Event::PoolCreate { pool: scope.pool, own_source: false };
             turns.push((Turn::Open, Insert::new(scope.from, event)));
         }
@@ -49,7 +41,7 @@ pub(super) fn find(entries: &[Entry], walked: &Walked, flushes: &[Flush]) -> Poo
             if last_use.get(&pool).is_some_and(|&last| last <= flush.window.start) {
                 last_use.remove(&pool);
                 let event = Event::PoolRelease { pool };
-                turns.push((Turn::LetGo, Insert::new(flush.window.start, event)));
+                turns.push((Turn::Release, Insert::new(flush.window.start, event)));
             }
         }
     }
@@ -68,12 +60,8 @@ pub(super) fn find(entries: &[Entry], walked: &Walked, flushes: &[Flush]) -> Poo
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Close,
-    LetGo,
+    Release,
     Open,
-}
-
-fn held(pool: PoolId) -> PoolState {
-    PoolState { pool, use_count: 1, own_source: false, use_on_oom: false, no_split: false }
 }
 
 /// A run of allocations from one private pool: from the first entry of its first malloc to past its last.
@@ -86,29 +74,18 @@ struct Scope {
 impl Scope {
     fn events(&self) -> impl Iterator<Item = (Turn, Insert)> {
         let Self { pool, from, to } = *self;
-        let is_capture = pool.1 == 0;
-        let filter = if is_capture { ScopeFilter::Capture } else { ScopeFilter::Unknown };
-        let open = [
-            Some(Event::PoolBegin { pool, filter }),
-            is_capture.then_some(Event::CaptureBegin { pool }),
-        ];
-        let close = [
-            is_capture.then_some(Event::CaptureEnd { pool }),
-            Some(Event::PoolEnd { pool }),
-            Some(Event::PoolRelease { pool }),
-        ];
         let place = |turn, before| move |event| (turn, Insert::new(before, event));
-        let open = open.into_iter().flatten().map(place(Turn::Open, from));
-        open.chain(close.into_iter().flatten().map(place(Turn::Close, to)))
+        let begin = scopes::begin(pool).map(place(Turn::Open, from));
+        begin.chain(scopes::end(pool).map(place(Turn::Close, to)))
     }
 }
 
-fn scopes(entries: &[Entry], kinds: &[Kind], flushes: &[Flush]) -> Vec<Scope> {
+fn find_scopes(entries: &[TraceEntry], kinds: &[MemoryKind], flushes: &[Flush]) -> Vec<Scope> {
     let mut scopes: Vec<Scope> = Vec::new();
     let mut is_open = false;
     let mut flushes = flushes.iter().filter(|flush| flush.belongs_to_malloc()).peekable();
     for (at, entry) in entries.iter().enumerate() {
-        if entry.action != Action::Alloc {
+        if entry.action != TraceAction::Alloc {
             continue;
         }
         let mut from = at;

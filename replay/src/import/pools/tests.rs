@@ -1,16 +1,16 @@
-use trace_format::State;
+use observer::cause::Cause;
+use trace_format::{ScopeFilter, State};
 
 use super::*;
-use crate::import::flush::Cause;
 use crate::import::sample::{MIB, entry, in_pool};
 
-use Action::{Alloc, FreeCompleted, FreeRequested, SegmentAlloc, SegmentFree};
+use TraceAction::{Alloc, FreeCompleted, FreeRequested, SegmentAlloc, SegmentFree};
 
 const GRAPH: PoolId = PoolId(1, 0);
 const USER: PoolId = PoolId(0, 1);
 
-fn events(entries: &[Entry], flushes: &[Flush]) -> Vec<(usize, Event)> {
-    let kind = |entry: &Entry| Kind { pool: entry.pool.unwrap(), is_large: true };
+fn events(entries: &[TraceEntry], flushes: &[Flush]) -> Vec<(usize, Event)> {
+    let kind = |entry: &TraceEntry| MemoryKind { pool: entry.pool.unwrap(), is_large: true };
     let walked = Walked {
         base: State::new(),
         kinds: entries.iter().map(kind).collect(),

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use rustc_hash::FxBuildHasher;
+use sim_device::SimConfig;
 use trace_format::{Addr, DeviceId, Event, PoolId, Record, StackId, Stream, ThreadId};
 
 use super::super::csv::CsvError;
 use super::super::requests::{alloc, free, record};
-use crate::run::UNLIMITED_CAPACITY_BYTES;
 
 /// All devices of a log.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ impl At<'_> {
             records.push(at(free(Addr(pointer), before.size_bytes)));
         }
         *live_bytes += size_bytes;
-        if *live_bytes > UNLIMITED_CAPACITY_BYTES {
+        if *live_bytes > SimConfig::UNLIMITED_CAPACITY_BYTES {
             let problem = "with this allocation more than 2 TiB are live at once".to_owned();
             return Err(CsvError { line, problem });
         }
@@ -129,7 +129,9 @@ impl At<'_> {
                 counts.other_streams += u64::from(size_bytes > 0 && block.stream != stream);
                 records.push(at(free(Addr(pointer), block.size_bytes)));
             }
-            Entry::Vacant(entry) if (1..=UNLIMITED_CAPACITY_BYTES).contains(&size_bytes) => {
+            Entry::Vacant(entry)
+                if (1..=SimConfig::UNLIMITED_CAPACITY_BYTES).contains(&size_bytes) =>
+            {
                 entry.insert(Block { size_bytes, stream, is_live: false });
                 counts.before_blocks += 1;
                 counts.before_bytes = counts.before_bytes.saturating_add(size_bytes);

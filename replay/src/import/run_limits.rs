@@ -1,10 +1,11 @@
 //! Facts about a recorded run from outside its snapshot.
 
+use observer::cause::allowed_bytes;
 use settings::Compat;
 
 /// The limits a run had. Without them, the trace alone decides the causes of flushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Known {
+pub struct RunLimits {
     /// Bytes the process could have on the device.
     pub capacity_bytes: Option<u64>,
     /// `torch.cuda.set_per_process_memory_fraction`.
@@ -15,7 +16,7 @@ pub struct Known {
     pub trust_factor: u64,
 }
 
-impl Known {
+impl RunLimits {
     /// The most bytes the allocator could reserve.
     pub(super) fn limit_bytes(&self) -> Option<u64> {
         let capacity = self.capacity_bytes?;
@@ -24,7 +25,6 @@ impl Known {
 
     /// The fraction's limit; `None` where there is none.
     pub(super) fn allowed_bytes(&self) -> Option<u64> {
-        let fraction = self.memory_fraction.filter(|&fraction| fraction < 1.0)?;
-        Some((fraction * self.capacity_bytes? as f64) as u64)
+        allowed_bytes(self.memory_fraction, self.capacity_bytes)
     }
 }

@@ -2,7 +2,7 @@
 
 /// Ranges of capacities, both ends included, and whether a run fits in all of them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownCapacities {
     ranges: Vec<Range>,
 }
 
@@ -13,7 +13,7 @@ struct Range {
     fits: bool,
 }
 
-impl Known {
+impl KnownCapacities {
     /// Notes what a replay showed.
     pub(super) fn note(&mut self, from: u64, to: u64, fits: bool) {
         self.ranges.push(Range { from, to, fits });
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn gaps_are_what_no_range_covers() {
-        let mut known = Known::default();
+        let mut known = KnownCapacities::default();
         assert_eq!(known.largest_gap(3, 9), Some((3, 9)));
         known.note(5, 6, true);
         known.note(6, 7, true);

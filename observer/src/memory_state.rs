@@ -2,25 +2,23 @@
 
 use std::collections::HashMap;
 
-use trace_format::{
-    Addr, BaseState, BlockStatus, Event, Record, StackId, State, StateError, ThreadId,
-};
+use trace_format::{Addr, BaseState, Event, PoolId, Record, StackId, State, StateError, ThreadId};
 
+use super::scopes;
 use events::{BlockSlot, Recorder};
 
-pub(super) struct Books<R> {
+pub(super) struct MemoryState<R> {
     pub(super) state: State,
     pub(super) recorder: R,
     pub(super) contradictions: u64,
     slots: Slots,
 }
 
-impl<R: Recorder> Books<R> {
+impl<R: Recorder> MemoryState<R> {
     pub(super) fn new(base: &BaseState, recorder: R) -> Result<Self, StateError> {
-        let state = State::from_segments(&base.segments)?;
+        let state = State::from_base(base)?;
         let mut slots = Slots::default();
-        let blocks = base.segments.iter().flat_map(|segment| &segment.blocks);
-        for block in blocks.filter(|block| block.status != BlockStatus::Inactive) {
+        for block in state.live_blocks_from(Addr(0)) {
             slots.take(block.addr);
         }
         Ok(Self { state, recorder, contradictions: 0, slots })
@@ -48,6 +46,40 @@ impl<R: Recorder> Books<R> {
             }
             _ => self.recorder.record(stack, event),
         }
+    }
+
+    /// Allocations come from this pool from here on. A scope is as short as its allocations allow, apart from its end:
+    /// it stays open until an allocation from another pool.
+    pub(super) fn enter(&mut self, pool: PoolId) {
+        let left = self.open_pool();
+        if pool == left {
+            return;
+        }
+        if !left.is_default() {
+            scopes::end(left).for_each(|event| self.record(StackId::NONE, event));
+        }
+        if pool.is_default() {
+            return;
+        }
+        if self.state.pools().use_count(pool) == 0 {
+            self.record(StackId::NONE, Event::PoolCreate { pool, own_source: false });
+        }
+        scopes::begin(pool).for_each(|event| self.record(StackId::NONE, event));
+    }
+
+    /// The pool has no users any more: its memory goes back to the device.
+    pub(super) fn release(&mut self, pool: PoolId) {
+        if pool == self.open_pool() {
+            self.enter(PoolId::DEFAULT);
+        }
+        if self.state.pools().use_count(pool) > 0 {
+            self.record(StackId::NONE, Event::PoolRelease { pool });
+        }
+    }
+
+    /// The pool of the open scope; without one, the default pool.
+    fn open_pool(&self) -> PoolId {
+        self.state.pools().scopes().last().map_or(PoolId::DEFAULT, |scope| scope.pool)
     }
 
     /// An entry that contradicts those before it. What follows is read as if it had not been.
