@@ -67,8 +67,8 @@ pub struct FlushRules {
 }
 
 impl FlushRules {
-    /// The cause of a window, whose losses are of `pools`, before a malloc that took or was refused `need_bytes`, if one
-    /// follows; `None` where nothing went back.
+    /// The cause of a window, whose losses are of `pools`, before a malloc that took or was refused `need_bytes`, if
+    /// one follows; `None` where nothing went back.
     pub fn cause(
         &self,
         window: &[TraceEntry],
