@@ -54,7 +54,7 @@ impl Cause {
 
 /// What the cause depends on besides the window.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct FlushRules {
     /// Reserved before the window.
     pub reserved_bytes: u64,
     /// The most that could be reserved; `None` where the device alone decides.
@@ -66,9 +66,9 @@ pub struct Rules {
     pub leaves_out_emptied: bool,
 }
 
-impl Rules {
-    /// The cause of a window, whose losses are of `pools`, before a malloc that took or was refused `need_bytes`, if one
-    /// follows; `None` where nothing went back.
+impl FlushRules {
+    /// The cause of a window, whose losses are of `pools`, before a malloc that took or was refused `need_bytes`, if
+    /// one follows; `None` where nothing went back.
     pub fn cause(
         &self,
         window: &[TraceEntry],

@@ -17,7 +17,8 @@ pub struct MemoryKind {
 }
 
 impl MemoryKind {
-    /// The kind of an entry's memory in the state before or after it, and whether the pool is known rather than assumed.
+    /// The kind of an entry's memory in the state before or after it, and whether the pool is known rather than
+    /// assumed.
     pub fn of(state: &State, entry: &TraceEntry) -> (Self, bool) {
         let TraceEntry { action, addr, size_bytes, stream, .. } = *entry;
         // An unmapped range is gone from the state after it, but may have left more of its segment on either side.

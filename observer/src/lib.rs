@@ -20,7 +20,7 @@ use trace_format::{
 };
 
 use allocator::size;
-use cause::{Cause, Rules, allowed_bytes, collects_above_bytes, losses};
+use cause::{Cause, FlushRules, allowed_bytes, collects_above_bytes, losses};
 use entry::{MemoryKind, is_free_pair};
 use events::Recorder;
 use memory_state::MemoryState;
@@ -312,7 +312,7 @@ impl<R: Recorder> Observer<R> {
         };
         let fraction = self.memory.state.pools().memory_fraction;
         let limit_bytes = allowed_bytes(fraction, self.total_bytes);
-        let rules = Rules {
+        let rules = FlushRules {
             reserved_bytes: self.memory.state.reserved_bytes(),
             limit_bytes,
             collects_above_bytes: limit_bytes.and_then(|limit| collects_above_bytes(config, limit)),

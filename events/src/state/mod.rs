@@ -102,6 +102,25 @@ impl State {
         self.step(record, true)
     }
 
+    /// Takes the live blocks out of the state, ascending.
+    pub fn take_blocks(&mut self) -> impl Iterator<Item = BlockState> + use<> {
+        core::mem::take(&mut self.blocks).into_iter()
+    }
+
+    /// Puts live blocks into the state.
+    ///
+    /// # Errors
+    /// Where one lies in no mapped range, or in another block.
+    pub fn put_blocks(
+        &mut self,
+        mut blocks: impl Iterator<Item = BlockState>,
+    ) -> Result<(), Problem> {
+        blocks.try_for_each(|block| {
+            self.ranges.find(block.addr, block.size_bytes)?;
+            self.blocks.insert(block)
+        })
+    }
+
     #[inline]
     fn step(&mut self, record: &Record, undoing: bool) -> Result<(), StateError> {
         self.change(record, undoing).map_err(|problem| StateError {
@@ -153,25 +172,6 @@ impl State {
             return Err(Problem::OtherStream { addr, event: stream, state: range.stream });
         }
         self.blocks.insert(block)
-    }
-
-    /// Takes the live blocks out of the state, ascending.
-    pub fn take_blocks(&mut self) -> impl Iterator<Item = BlockState> + use<> {
-        core::mem::take(&mut self.blocks).into_iter()
-    }
-
-    /// Puts live blocks into the state.
-    ///
-    /// # Errors
-    /// Where one lies in no mapped range, or in another block.
-    pub fn put_blocks(
-        &mut self,
-        mut blocks: impl Iterator<Item = BlockState>,
-    ) -> Result<(), Problem> {
-        blocks.try_for_each(|block| {
-            self.ranges.find(block.addr, block.size_bytes)?;
-            self.blocks.insert(block)
-        })
     }
 
     fn remap(&mut self, change: MappingChange) -> Result<(), Problem> {

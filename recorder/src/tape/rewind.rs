@@ -11,7 +11,7 @@ use trace_format::{Addr, BaseState, BlockState, Event, Problem, Record, State, S
 pub(super) struct Rewind {
     /// Segments and pools.
     state: State,
-    /// Its blocks. Undoing an event takes 20 ns with them here, and 97 ns with a state's, which are in order.
+    /// Its blocks: undoing an event takes 19 ns with a hash map, and 100 ns with the blocks of a state, in order.
     live: FxHashMap<Addr, BlockState>,
     /// The end, without what `state` follows.
     end: BaseState,

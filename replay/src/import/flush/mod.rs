@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use allocator::size;
-use observer::cause::{Cause, Rules, collects_above_bytes, losses};
+use observer::cause::{Cause, FlushRules, collects_above_bytes, losses};
 use settings::Config;
 use trace_format::PoolId;
 
@@ -46,6 +46,7 @@ pub(super) fn find(
     known: &RunLimits,
 ) -> Vec<Flush> {
     let limit = known.limit_bytes().unwrap_or_else(|| limit_of(entries, base_bytes));
+    // Where the limit is not known, any loss may be a collection.
     let collects_above_bytes = collects_above_bytes(config, known.allowed_bytes().unwrap_or(0));
     let mut flushes = Vec::new();
     let mut reserved = base_bytes;
@@ -69,7 +70,8 @@ pub(super) fn find(
         let pools = losses(lost).map(|(_, entry)| entry.pool.unwrap_or(PoolId::DEFAULT));
         let need_bytes = || need_bytes(&entries[at..], config);
         let (limit_bytes, leaves_out_emptied) = (Some(limit), false);
-        let rules = Rules { reserved_bytes, limit_bytes, collects_above_bytes, leaves_out_emptied };
+        let rules =
+            FlushRules { reserved_bytes, limit_bytes, collects_above_bytes, leaves_out_emptied };
         if let Some(cause) = rules.cause(lost, pools, need_bytes, is_oom) {
             let start = window.start + cause.first_entry(lost);
             flushes.push(Flush { window: start..window.end, cause });

@@ -14,14 +14,14 @@ use super::walk_back::Walked;
 use crate::snapshot::{TraceAction, TraceEntry};
 
 /// The pool events of a trace.
-pub(super) struct Pools {
+pub(super) struct InferredPools {
     /// Private pools that exist before the first entry.
     pub(super) base: Vec<PoolState>,
     pub(super) inserts: Vec<Insert>,
     pub(super) notes: Option<String>,
 }
 
-pub(super) fn find(entries: &[TraceEntry], walked: &Walked, flushes: &[Flush]) -> Pools {
+pub(super) fn find(entries: &[TraceEntry], walked: &Walked, flushes: &[Flush]) -> InferredPools {
     let scopes = find_scopes(entries, &walked.kinds, flushes);
     let base = PoolState::of_segments(&walked.base.segments());
     let mut last_use: HashMap<PoolId, usize> = base.iter().map(|state| (state.pool, 0)).collect();
@@ -53,7 +53,7 @@ pub(super) fn find(entries: &[TraceEntry], walked: &Walked, flushes: &[Flush]) -
             scopes.len()
         )
     });
-    Pools { base, inserts: turns.into_iter().map(|(_, insert)| insert).collect(), notes }
+    InferredPools { base, inserts: turns.into_iter().map(|(_, insert)| insert).collect(), notes }
 }
 
 /// The order of events at one place.
