@@ -89,20 +89,20 @@ impl Range {
         share: HandleType,
     ) -> Result<Self, DeviceError> {
         let size_bytes = Self::reach_bytes(page_bytes, device_total_bytes);
-        let addr = device.reserve(size_bytes)?;
         let page_count = cast::index(size_bytes / page_bytes);
+        Ok(Self::at(device.reserve(size_bytes)?, page_bytes, page_count, stream, share))
+    }
+
+    fn at(
+        addr: Addr,
+        page_bytes: u64,
+        page_count: usize,
+        stream: Stream,
+        share: HandleType,
+    ) -> Self {
         let (pages, shared) = (Vec::new(), Vec::new());
-        Ok(Self {
-            addr,
-            page_bytes,
-            list: None,
-            has_leftovers: false,
-            stream,
-            page_count,
-            share,
-            pages,
-            shared,
-        })
+        let (list, has_leftovers) = (None, false);
+        Self { addr, page_bytes, list, has_leftovers, stream, page_count, share, pages, shared }
     }
 
     /// Whether other processes can be given its pages.

@@ -52,19 +52,7 @@ impl Range {
         page_count: usize,
     ) -> Result<Self, DeviceError> {
         let addr = device.reserve((page_count as u64).saturating_mul(page_bytes))?;
-        let (stream, share) = (Stream(0), HandleType::None);
-        let (pages, shared) = (Vec::new(), Vec::new());
-        Ok(Self {
-            addr,
-            page_bytes,
-            list: None,
-            has_leftovers: false,
-            stream,
-            page_count,
-            share,
-            pages,
-            shared,
-        })
+        Ok(Self::at(addr, page_bytes, page_count, Stream(0), HandleType::None))
     }
 
     /// Maps what another process shares, in order. The handles stay the caller's.

@@ -11,11 +11,12 @@ mod steps;
 
 use std::fmt;
 
+use recorder::TraceAction as Kind;
 use serde::Serialize;
 use trace_format::{Event, SegmentState};
 
 use pieces::Pieces;
-use steps::{Kind, Ordered, Step};
+use steps::{Ordered, Step};
 
 /// Counts of the compared steps, and the differences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -64,9 +65,7 @@ impl Report {
             Kind::Alloc => self.allocations += 1,
             Kind::FreeRequested | Kind::FreeCompleted => self.frees += 1,
             Kind::Oom => self.ooms += 1,
-            Kind::SegmentAlloc | Kind::SegmentFree | Kind::SegmentMap | Kind::SegmentUnmap => {
-                self.segment_events += 1;
-            }
+            _ => self.segment_events += 1,
         }
     }
 }

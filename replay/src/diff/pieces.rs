@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use recorder::TraceAction as Kind;
 use trace_format::Addr;
 
-use super::steps::{Kind, SegmentOffset, Step};
+use super::steps::{SegmentOffset, Step};
 
 /// A run of memory that one segment event brought to both runs.
 #[derive(Clone, Copy, Debug)]
@@ -47,9 +48,7 @@ impl Pieces {
                 }
                 same
             }
-            Kind::Alloc | Kind::FreeRequested | Kind::FreeCompleted => {
-                self.are_same(one, other, bytes)
-            }
+            _ => self.are_same(one, other, bytes),
         }
     }
 

@@ -3,36 +3,8 @@
 use std::cmp::Reverse;
 use std::iter::Peekable;
 
+use recorder::TraceAction as Kind;
 use trace_format::{Addr, Event, SegmentState};
-
-/// The kind of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Alloc,
-    FreeRequested,
-    FreeCompleted,
-    SegmentAlloc,
-    SegmentFree,
-    SegmentMap,
-    SegmentUnmap,
-    Oom,
-}
-
-impl Kind {
-    /// PyTorch's action name.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Alloc => "alloc",
-            Self::FreeRequested => "free_requested",
-            Self::FreeCompleted => "free_completed",
-            Self::SegmentAlloc => "segment_alloc",
-            Self::SegmentFree => "segment_free",
-            Self::SegmentMap => "segment_map",
-            Self::SegmentUnmap => "segment_unmap",
-            Self::Oom => "oom",
-        }
-    }
-}
 
 /// One step: what happened, where, and to how many bytes (blocks: as asked for; segments: of the segment).
 #[derive(Clone, Copy, Debug)]

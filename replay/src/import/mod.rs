@@ -123,14 +123,6 @@ pub enum ImportError {
         /// Its first characters.
         start: String,
     },
-    /// A snapshot is asked for, and this is another kind of file.
-    #[error("{path}: is {origin}, not a memory snapshot of PyTorch; give that")]
-    NoSnapshot {
-        /// The file.
-        path: String,
-        /// The kind of file.
-        origin: Origin,
-    },
     /// Not a memory snapshot.
     #[error("{path}: {error}")]
     Snapshot {
@@ -178,7 +170,8 @@ pub fn import_bytes(
 ) -> Result<Import, ImportError> {
     let Input { bytes, stored_bytes } = input.into();
     let path = || path.display().to_string();
-    let origin = origin_of(&bytes, path)?;
+    let origin =
+        Origin::of(&bytes).map_err(|start| ImportError::Unknown { path: path(), start })?;
     let limits = Limits::of_file(stored_bytes, known.trust_factor);
     let read = match origin {
         Origin::Snapshot => return import(snapshot_of(bytes, limits, path)?, known),
@@ -191,23 +184,6 @@ pub fn import_bytes(
         .place(origin, known.trust_factor)
         .map_err(|error| ImportError::Place { path: path(), origin, error: Box::new(error) })?;
     placed.checked()
-}
-
-/// Reads a snapshot file.
-///
-/// # Errors
-/// When the file cannot be read or is not a snapshot.
-pub fn read_snapshot(path: &Path) -> Result<Snapshot, ImportError> {
-    let Input { bytes, stored_bytes } = source::read_all(path, 1)?;
-    let path = || path.display().to_string();
-    match origin_of(&bytes, path)? {
-        Origin::Snapshot => snapshot_of(bytes, Limits::of_file(stored_bytes, 1), path),
-        origin => Err(ImportError::NoSnapshot { path: path(), origin }),
-    }
-}
-
-fn origin_of(bytes: &[u8], path: impl Fn() -> String) -> Result<Origin, ImportError> {
-    Origin::of(bytes).map_err(|start| ImportError::Unknown { path: path(), start })
 }
 
 fn snapshot_of(
