@@ -26,7 +26,7 @@ pub use order::{BaseOrder, RangeState};
 pub use recorder::{BlockSlot, Memory, Off, Recorder};
 pub use segment::{BlockState, BlockStatus, SegmentState};
 pub use state::{
-    BlockChange, MappedRange, MappedRanges, MappingChange, PoolsState, Problem, RangeEdit, State,
-    StateError, check_segments, tile,
+    BlockChange, MappedRange, MappedRanges, MappingChange, PoolsState, Problem, RangeEdit, Scopes,
+    State, StateError, check_segments, tile,
 };
 pub use statistics::{STATISTICS, Statistics, StatisticsValues};

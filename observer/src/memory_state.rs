@@ -79,7 +79,7 @@ impl<R: Recorder> MemoryState<R> {
 
     /// The pool of the open scope; without one, the default pool.
     fn open_pool(&self) -> PoolId {
-        self.state.pools().scopes().last().map_or(PoolId::DEFAULT, |scope| scope.pool)
+        self.state.pools().scopes().newest().unwrap_or(PoolId::DEFAULT)
     }
 
     /// An entry that contradicts those before it. What follows is read as if it had not been.

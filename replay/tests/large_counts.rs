@@ -13,7 +13,7 @@ use replay::tape::Tape;
 use settings::Compat;
 use trace_format::{
     Addr, BaseOrder, BaseState, DeviceId, Event, Meta, PoolId, PoolState, Record, ScopeFilter,
-    StackId, Stream, ThreadId, Writer,
+    StackId, State, Stream, ThreadId, Writer,
 };
 
 const SIZE_BYTES: u64 = 4096;
@@ -124,7 +124,7 @@ fn tape(base: &BaseState, events: &[Event]) -> Tape {
 }
 
 /// The time of a replay, the shortest of some.
-fn time(tape: &Tape, strategy: &Choice, rounds: u32) -> Duration {
+fn time(tape: &Tape, strategy: &Choice) -> Duration {
     let device = &tape.devices[0];
     let tape = DeviceTape { base: &device.base, records: &device.records, text: &|_| "" };
     let options = Options {
@@ -134,12 +134,17 @@ fn time(tape: &Tape, strategy: &Choice, rounds: u32) -> Duration {
         recorded_addresses: false,
         follow: Follow::default(),
     };
+    shortest(|| drop(run(tape, &options, |_| {}).unwrap()))
+}
+
+/// The shortest time of three.
+fn shortest(work: impl Fn()) -> Duration {
     let once = |_| {
         let begin = cpu_time();
-        run(tape, &options, |_| {}).unwrap();
+        work();
         cpu_time().saturating_sub(begin)
     };
-    (0..rounds).map(once).min().unwrap()
+    (0..3).map(once).min().unwrap()
 }
 
 /// The processor's time that this thread took: other programs of the machine do not count.
@@ -153,12 +158,16 @@ fn expect_in_proportion(name: &str, few: u64, strategies: &[Row], tape: impl Fn(
     let (small, large) = (tape(few), tape(TIMES * few));
     for row in strategies {
         let strategy = Choice::parse(row.name, Compat::default()).unwrap();
-        let (before, after) = (time(&small, &strategy, 3), time(&large, &strategy, 3));
-        let ratio = after.as_secs_f64() / before.as_secs_f64();
-        println!("{name}, {}: {before:?}, {after:?}: {ratio:.1} times", row.name);
-        let is_measured = after > Duration::from_millis(200);
-        assert!(!is_measured || ratio < 8.0 * TIMES as f64, "{name}, {}: {ratio:.1}", row.name);
+        let name = format!("{name}, {}", row.name);
+        compare_times(&name, time(&small, &strategy), time(&large, &strategy));
     }
+}
+
+fn compare_times(name: &str, few: Duration, many: Duration) {
+    let ratio = many.as_secs_f64() / few.as_secs_f64();
+    println!("{name}: {few:?}, {many:?}: {ratio:.1} times");
+    let is_measured = many > Duration::from_millis(200);
+    assert!(!is_measured || ratio < 8.0 * TIMES as f64, "{name}: {ratio:.1}");
 }
 
 /// `native` and `expandable`.
@@ -196,4 +205,23 @@ fn replays_take_time_in_proportion_to_waiting_frees() {
     expect_in_proportion("frees completed newest first", 5_000, TABLE, |count| {
         tape(&BaseState::default(), &frees_completed_newest_first(count))
     });
+}
+
+/// What `info` and `export` do with a tape: they follow its state without an allocator.
+#[test]
+fn a_state_follows_captures_of_a_pool_in_proportion_to_their_number() {
+    let follow = |count| {
+        let pool = private(0);
+        let filter = ScopeFilter::Thread;
+        let capture = [Event::PoolBegin { pool, filter }, Event::CaptureBegin { pool }];
+        shortest(|| {
+            let mut state = State::new();
+            for event in (0..count).flat_map(|_| capture) {
+                let (thread, stack) = (ThreadId(1), StackId::NONE);
+                state.apply(&Record { time_ns: 0, thread, stack, event }).unwrap();
+            }
+            assert_eq!(state.pools().scopes().len() as u64, count);
+        })
+    };
+    compare_times("captures of a pool", follow(4_000), follow(TIMES * 4_000));
 }

@@ -10,12 +10,14 @@ mod error;
 mod pools;
 mod queries;
 mod ranges;
+mod scopes;
 mod segments;
 
 pub use blocks::BlockChange;
 pub use error::{Problem, StateError};
 pub use pools::PoolsState;
 pub use ranges::{MappedRange, MappedRanges, MappingChange, RangeEdit};
+pub use scopes::Scopes;
 pub use segments::{check_segments, tile};
 
 use crate::{

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::scopes::Scopes;
 use crate::base::{BaseState, PoolState, ScopeState};
 use crate::event::{Event, ScopeFilter};
 use crate::ids::{PoolId, StringId};
@@ -14,8 +15,7 @@ pub struct PoolsState {
     pools: Vec<PoolState>,
     /// The place of each pool among them.
     places: BTreeMap<PoolId, usize>,
-    /// Oldest first.
-    scopes: Vec<ScopeState>,
+    scopes: Scopes,
     /// The settings' text; `None` until they change.
     pub settings: Option<StringId>,
     /// `None` until it changes; 1 means no limit.
@@ -24,8 +24,9 @@ pub struct PoolsState {
 
 impl PoolsState {
     /// These pools and scopes, and nothing changed yet.
-    pub fn new(pools: Vec<PoolState>, scopes: Vec<ScopeState>) -> Self {
+    pub fn new(pools: Vec<PoolState>, scopes: impl IntoIterator<Item = ScopeState>) -> Self {
         let places = pools.iter().zip(0..).map(|(state, place)| (state.pool, place)).collect();
+        let scopes = scopes.into_iter().collect();
         Self { pools, places, scopes, settings: None, memory_fraction: None }
     }
 
@@ -34,8 +35,8 @@ impl PoolsState {
         &self.pools
     }
 
-    /// The open scopes, oldest first.
-    pub fn scopes(&self) -> &[ScopeState] {
+    /// The open scopes.
+    pub fn scopes(&self) -> &Scopes {
         &self.scopes
     }
 
@@ -55,9 +56,9 @@ impl PoolsState {
             Event::PoolCreate { pool, own_source } => self.hold(pool, own_source),
             Event::PoolBegin { pool, filter } => {
                 self.hold(pool, false);
-                self.scopes.push(ScopeState { pool, filter });
+                self.scopes.open(ScopeState { pool, filter });
             }
-            Event::PoolEnd { pool } => self.scopes.retain(|scope| scope.pool != pool),
+            Event::PoolEnd { pool } => self.scopes.close_all(pool),
             Event::PoolRelease { pool } => {
                 self.change(pool, |state| state.use_count = state.use_count.saturating_sub(1));
             }
@@ -65,8 +66,8 @@ impl PoolsState {
                 self.change(pool, |state| state.use_on_oom = enabled);
             }
             Event::PoolNoSplit { pool } => self.change(pool, |state| state.no_split = true),
-            Event::CaptureBegin { pool } => self.set_filter(pool, ScopeFilter::Capture),
-            Event::CaptureEnd { pool } => self.set_filter(pool, ScopeFilter::Thread),
+            Event::CaptureBegin { pool } => self.scopes.set_filter(pool, ScopeFilter::Capture),
+            Event::CaptureEnd { pool } => self.scopes.set_filter(pool, ScopeFilter::Thread),
             Event::Settings { text } => self.settings = Some(text),
             Event::MemoryFraction { fraction } => self.memory_fraction = Some(fraction),
             _ => return false,
@@ -80,13 +81,11 @@ impl PoolsState {
         match *event {
             Event::PoolCreate { pool, .. } => self.release(pool),
             Event::PoolBegin { pool, .. } => {
-                if let Some(at) = self.scopes.iter().rposition(|scope| scope.pool == pool) {
-                    self.scopes.remove(at);
-                }
+                self.scopes.close_newest(pool);
                 self.release(pool);
             }
             Event::PoolEnd { pool } => {
-                self.scopes.push(ScopeState { pool, filter: ScopeFilter::Unknown });
+                self.scopes.open(ScopeState { pool, filter: ScopeFilter::Unknown });
             }
             Event::PoolRelease { pool } => {
                 let state = self.find_or_add(pool);
@@ -94,8 +93,8 @@ impl PoolsState {
             }
             Event::PoolUseOnOom { pool, enabled } => self.find_or_add(pool).use_on_oom = !enabled,
             Event::PoolNoSplit { pool } => self.find_or_add(pool).no_split = false,
-            Event::CaptureBegin { pool } => self.set_filter(pool, ScopeFilter::Unknown),
-            Event::CaptureEnd { pool } => self.set_filter(pool, ScopeFilter::Capture),
+            Event::CaptureBegin { pool } => self.scopes.set_filter(pool, ScopeFilter::Unknown),
+            Event::CaptureEnd { pool } => self.scopes.set_filter(pool, ScopeFilter::Capture),
             Event::Settings { .. } => self.settings = None,
             Event::MemoryFraction { .. } => self.memory_fraction = None,
             _ => {}
@@ -110,7 +109,7 @@ impl PoolsState {
         has_segments: impl FnOnce() -> bool,
     ) -> Option<usize> {
         let place = self.place(pool).filter(|place| self.pools[*place].use_count == 0)?;
-        if self.scopes.iter().any(|scope| scope.pool == pool) || has_segments() {
+        if self.scopes.any_of(pool) || has_segments() {
             return None;
         }
         self.places.remove(&pool);
@@ -128,7 +127,7 @@ impl PoolsState {
         BaseState {
             pools: self.pools.iter().filter(exists).copied().collect(),
             captures: captures.map(|scope| scope.pool).collect(),
-            scopes: self.scopes.clone(),
+            scopes: self.scopes.iter().collect(),
             memory_fraction: self.memory_fraction.filter(|fraction| *fraction < 1.0),
             ..BaseState::default()
         }
@@ -164,10 +163,6 @@ impl PoolsState {
             change(&mut self.pools[place]);
         }
     }
-
-    fn set_filter(&mut self, pool: PoolId, filter: ScopeFilter) {
-        self.scopes.iter_mut().filter(|scope| scope.pool == pool).for_each(|s| s.filter = filter);
-    }
 }
 
 #[cfg(test)]
@@ -187,11 +182,11 @@ mod tests {
         let filter = ScopeFilter::Thread;
         let mut state =
             after(&[Event::PoolBegin { pool: POOL, filter }, Event::CaptureBegin { pool: POOL }]);
-        assert_eq!(state.scopes, [ScopeState { pool: POOL, filter: ScopeFilter::Capture }]);
+        assert!(state.scopes.iter().eq([ScopeState { pool: POOL, filter: ScopeFilter::Capture }]));
         assert_eq!(state.to_base(|_| false).captures, [POOL]);
         assert_eq!(state.use_count(POOL), 1);
         state.apply(&Event::CaptureEnd { pool: POOL });
-        assert_eq!(state.scopes, [ScopeState { pool: POOL, filter }]);
+        assert!(state.scopes.iter().eq([ScopeState { pool: POOL, filter }]));
         state.apply(&Event::PoolEnd { pool: POOL });
         state.apply(&Event::PoolRelease { pool: POOL });
         assert_eq!((state.scopes.len(), state.use_count(POOL)), (0, 0));

@@ -28,7 +28,7 @@ impl State {
     /// # Errors
     /// As [`from_segments`](Self::from_segments).
     pub fn from_base(base: &BaseState) -> Result<Self, StateError> {
-        let mut pools = PoolsState::new(base.pools.clone(), base.scopes.clone());
+        let mut pools = PoolsState::new(base.pools.clone(), base.scopes.iter().copied());
         pools.memory_fraction = Some(base.memory_fraction.unwrap_or(1.0));
         Ok(Self { pools, ..Self::from_segments(&base.segments)? })
     }

@@ -77,8 +77,7 @@ fn from_words(words: &[u64]) -> Option<(PoolsState, u64)> {
             _ => ScopeFilter::Unknown,
         },
     };
-    let scopes = scopes.iter().map(scope).collect();
-    let mut state = PoolsState::new(pools.iter().map(pool).collect(), scopes);
+    let mut state = PoolsState::new(pools.iter().map(pool).collect(), scopes.iter().map(scope));
     state.settings = match settings.checked_sub(1) {
         Some(id) => Some(StringId(u32::try_from(id).ok()?)),
         None => None,

@@ -62,8 +62,10 @@ impl Table {
                     store_all(&rows[ROW_WORDS * place..], &pool_state::pool_row(pool));
                 }
             }
-            for (words, scope) in rows[ROW_WORDS * pools.len()..].chunks(ROW_WORDS).zip(scopes) {
-                store_all(words, &pool_state::scope_row(scope));
+            for (words, scope) in
+                rows[ROW_WORDS * pools.len()..].chunks(ROW_WORDS).zip(scopes.iter())
+            {
+                store_all(words, &pool_state::scope_row(&scope));
             }
         });
     }
