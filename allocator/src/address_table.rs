@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
     use crate::arena::Block;
-    use crate::free_list::FreeListId;
+    use crate::ids::FreeListId;
 
     /// Blocks at 512, 1024, and so on.
     fn arena(count: u64) -> (Arena, Vec<BlockId>) {

@@ -7,8 +7,8 @@ use core::num::NonZeroU32;
 
 use events::{Addr, BlockState, BlockStatus, StackId};
 
-use crate::expandable::RangeId;
-use crate::free_list::FreeListId;
+use crate::ids::FreeListId;
+use crate::ids::RangeId;
 use events::BlockSlot;
 
 /// A block's place in the arena. Not zero, so that `Option<BlockId>` is as small.

@@ -9,7 +9,7 @@ use events::{Addr, Stream};
 use crate::address_table::AddressTable;
 use crate::arena::{Arena, Block, BlockId};
 use crate::free_list::FreeLists;
-use crate::pool::PoolIndex;
+use crate::ids::PoolIndex;
 
 /// All blocks of a heap.
 #[derive(Clone, Debug)]

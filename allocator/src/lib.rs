@@ -17,6 +17,7 @@ mod cast;
 mod expandable;
 mod free_list;
 pub mod heap;
+mod ids;
 mod ordered_set;
 mod pool;
 mod segment_ranks;

@@ -9,38 +9,9 @@ use events::{Addr, PoolId};
 
 use crate::cast;
 use crate::free_list::FreeLists;
+use crate::ids::PoolIndex;
 use crate::ordered_set::OrderedSet;
 use device::DeviceError;
-
-/// A small or large pool: 0 and 1 are the default pool's, then two for each private pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PoolIndex(pub(crate) u32);
-
-impl PoolIndex {
-    /// The pool that serves blocks of this kind, of the default pool or of a private one.
-    pub(crate) const fn new(private: Option<u32>, is_small: bool) -> Self {
-        let pair = match private {
-            None => 0,
-            Some(slot) => slot + 1,
-        };
-        Self(2 * pair + !is_small as u32)
-    }
-
-    /// Whether this is a small pool.
-    pub(crate) const fn is_small(self) -> bool {
-        self.0.is_multiple_of(2)
-    }
-
-    /// The small and the large pool of a private one.
-    pub(crate) fn both_of(slot: u32) -> impl Iterator<Item = Self> {
-        [true, false].into_iter().map(move |is_small| Self::new(Some(slot), is_small))
-    }
-
-    /// Which private pool, if any.
-    pub(crate) const fn private(self) -> Option<u32> {
-        (self.0 / 2).checked_sub(1)
-    }
-}
 
 /// A pool's own source of segments, `torch.cuda.MemPool(allocator=...)`. Called under the heap's lock.
 pub trait SegmentSource: Send + Sync {

@@ -18,6 +18,7 @@ from . import _device, _runtime, _text
 from ._device import Device
 from ._files import whole
 from ._query import query
+from ._rank import rank
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Path = Union[str, "os.PathLike[str]"]
@@ -181,8 +182,6 @@ class _Block:
 
     def save_all(self, directory: _Path) -> None:
         """Saves the block in every format, under names that no other block has."""
-        from .monitor import rank
-
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         device = self.stats()["id"]

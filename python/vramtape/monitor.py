@@ -15,6 +15,7 @@ from typing import Any, Callable, Optional, Union
 from . import _device, _text
 from ._device import Device
 from ._files import whole
+from ._rank import rank
 
 GIB = 1 << 30
 
@@ -153,17 +154,6 @@ class Monitor:
         if what not in self._warned:
             self._warned.add(what)
             _text.warn(f"vramtape: {text}; training goes on", stacklevel=4)
-
-
-def rank() -> int:
-    """This process's rank in its job; 0 where there is none."""
-    distributed = getattr(sys.modules.get("torch"), "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    try:
-        return int(os.environ.get("RANK", "0"))
-    except ValueError:
-        return 0
 
 
 def _snapshot_of_ring(device: int, path: Path) -> bool:

@@ -5,6 +5,7 @@ pub mod advice;
 pub mod categories;
 pub mod compare;
 pub mod diff;
+mod drive_error;
 pub mod driver;
 pub mod edit;
 pub mod ending;

@@ -11,29 +11,12 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use core::num::NonZeroU32;
-
 use events::{Addr, DeviceId, Stream};
 
 use crate::cast;
-use crate::free_list::FreeListId;
+use crate::ids::FreeListId;
 use device::{Device, DeviceError, HandleType, PhysicalHandle, ShareableHandle};
 pub(crate) use ranges::Ranges;
-
-/// A range's place in the heap's table. Not zero, so that `Option<RangeId>` is as small.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct RangeId(NonZeroU32);
-
-impl RangeId {
-    pub(crate) fn new(slot: usize) -> Self {
-        let id = u32::try_from(slot + 1).ok().and_then(NonZeroU32::new);
-        Self(id.expect("fewer than 2^32 ranges"))
-    }
-
-    pub(crate) const fn slot(self) -> usize {
-        self.0.get() as usize - 1
-    }
-}
 
 /// Reserved addresses, some of them backed by memory.
 #[derive(Clone, Debug)]

@@ -3,7 +3,8 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::{Range, RangeId};
+use super::Range;
+use crate::ids::RangeId;
 use device::Device;
 
 /// Ranges by id. Ids of ranges that ended are used again, the lowest first.

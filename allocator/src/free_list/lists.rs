@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 
 use events::Stream;
 
-use super::{FreeList, FreeListId};
+use super::FreeList;
 use crate::arena::BlockId;
 use crate::cast;
-use crate::pool::PoolIndex;
+use crate::ids::FreeListId;
+use crate::ids::PoolIndex;
 
 /// Free lists of a pool that are found by a scan.
 const SCANNED_LISTS: usize = 8;

@@ -15,14 +15,10 @@ use alloc::vec::Vec;
 use events::{Addr, Stream};
 
 use crate::arena::{Arena, BlockId};
-use crate::pool::PoolIndex;
+use crate::ids::PoolIndex;
 use bitmap::Bitmap;
 use class::{CLASSES, Classes, class_of};
 pub(crate) use lists::FreeLists;
-
-/// A free list's place among all of a heap's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FreeListId(pub(crate) u32);
 
 /// Where a free block stands in its free list; good until the free list changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::arena::Block;
+use crate::ids::FreeListId;
 
 /// An arena of blocks given as (size, segment's rank, address), and their ids.
 fn arena(blocks: &[(u64, u32, u64)]) -> (Arena, Vec<BlockId>) {

@@ -13,7 +13,7 @@ use events::{Addr, PoolId, StackId, Stream};
 use super::hot_path::{AllocParams, Candidate};
 use super::{AllocError, Heap, HeapError};
 use crate::arena::BlockId;
-use crate::pool::PoolIndex;
+use crate::ids::PoolIndex;
 use device::Device;
 use events::Recorder;
 

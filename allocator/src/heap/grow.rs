@@ -8,7 +8,7 @@ use events::{Addr, Event, PoolId};
 use super::hot_path::{AllocParams, Candidate};
 use super::{AllocError, Heap, OomReport};
 use crate::arena::{Block, BlockId};
-use crate::pool::PoolIndex;
+use crate::ids::PoolIndex;
 use crate::size::{self, is_small};
 use device::{CaptureMode, Device, DeviceCall, DeviceError};
 use events::Recorder;

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::Heap;
 use crate::arena::BlockId;
-use crate::pool::PoolIndex;
+use crate::ids::PoolIndex;
 use crate::size::SMALL_SEGMENT_BYTES;
 use device::Device;
 use events::Recorder;

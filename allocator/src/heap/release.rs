@@ -7,7 +7,7 @@ use events::{Addr, Event, PoolId, StackId};
 use super::Heap;
 use super::hot_path::AllocParams;
 use crate::arena::BlockId;
-use crate::pool::PoolIndex;
+use crate::ids::PoolIndex;
 use device::{Device, DeviceError};
 use events::Recorder;
 use settings::UNLIMITED;

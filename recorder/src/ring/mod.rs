@@ -104,6 +104,7 @@ impl Ring {
         let shape = shape_of(slots, text_bytes);
         let size_bytes = Region::size_bytes(shape).ok_or(io::ErrorKind::OutOfMemory)?;
         let in_file = || {
+            retention::remove_excess(&options.dir, retention::Limits::of(&options.dir)?);
             let (file, to_map) = RingFile::create(&options.dir, options.device, size_bytes)?;
             match Region::in_file(&to_map, shape) {
                 Ok(region) => Ok((Some(file), region)),

@@ -13,18 +13,15 @@ use rustix::fs::statvfs;
 
 use super::clock_snapshot;
 use super::file_region::FileRegion;
-use super::ring_file::{self, Whose, is_kept, is_live, list_rings, list_some};
+use super::ring_file::{
+    self, CANDIDATES_MAX, NAMES_MAX, Whose, is_kept, is_live, list_rings, list_some,
+};
 
 /// A file that is no ring and older than this was left by a process that died while it made one.
 const UNFINISHED_AGE: Duration = Duration::from_secs(60);
 
 /// A node of eight GPUs has as many processes. Each ring of the usual size takes 43 MiB.
 const KEPT: usize = 8;
-
-/// Names of the folder that are read before a ring is made, and those of rings among them: other users can put any
-/// number there, and the first allocation waits for this.
-pub(super) const NAMES_MAX: usize = 10_000;
-pub(super) const CANDIDATES_MAX: usize = 1_000;
 
 /// How much of dead rings is kept.
 #[derive(Clone, Copy, Debug)]

@@ -16,8 +16,6 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
 use rustix::process::{Resource, geteuid, getpid, getrlimit};
 use trace_format::DeviceId;
 
-use super::retention::{self, Limits};
-
 /// The default folder of rings.
 const RING_DIR: &str = "/dev/shm";
 
@@ -32,6 +30,11 @@ pub fn ring_dir(variable: Option<OsString>) -> PathBuf {
 
 /// A ring takes at most this part of what its file system has free: others (NCCL, data loaders) live there too.
 const SHARE_OF_FREE: u64 = 4;
+
+/// Names of the folder that are read before a ring is made, and those of rings among them: other users can put any
+/// number there, and the first allocation waits for this.
+pub(super) const NAMES_MAX: usize = 10_000;
+pub(super) const CANDIDATES_MAX: usize = 1_000;
 
 /// The mode bits that let others write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -64,7 +67,6 @@ impl RingFile {
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| size_bytes > limit) {
             return Err(io::Error::other("the limit on file sizes (ulimit -f) is smaller"));
         }
-        retention::remove_excess(dir, Limits::of(dir)?);
         has_room(dir, size_bytes)?;
         let (path, file) = create_file(dir, device)?;
         let claim = || {
@@ -218,7 +220,7 @@ pub(super) fn list_some(
 /// # Errors
 /// Where `dir` cannot be read.
 pub fn list_readable_rings(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    list_of(dir, readable(), retention::NAMES_MAX, retention::CANDIDATES_MAX)
+    list_of(dir, readable(), NAMES_MAX, CANDIDATES_MAX)
 }
 
 /// The rings that this user may read.

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use trace_format::{EndKind, ProgramEnd};
 
-use super::recorder::{FLUSH_EVERY, TapeFailure};
+use super::outcome::{TapeError, TapeFailure, TapeSummary};
 use super::requests::{Inbox, Request};
 use super::ring_source::RingSource;
 use super::rotation::Parts;
-use super::{TapeError, TapeSummary};
 use crate::clock::Clock;
+
+/// A reader of the growing tape sees records at most this much later, and a kill loses at most as many.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 const PANICKED: &str = "internal error in vramtape";
 

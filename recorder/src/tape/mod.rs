@@ -4,6 +4,7 @@ mod attach;
 mod drainer;
 mod join;
 mod names;
+mod outcome;
 mod recorder;
 mod recover;
 mod requests;
@@ -19,7 +20,8 @@ mod tests;
 
 pub use attach::{AttachedCounts, AttachedTape};
 pub use join::join_rings;
-pub use recorder::{Flush, TapeError, TapeFailure, TapeRecorder, TapeSummary};
+pub use outcome::{TapeError, TapeFailure, TapeSummary};
+pub use recorder::{Flush, TapeRecorder};
 pub use recover::{RecoverError, Recovered, recover_rings, tape_of_ring};
 pub use ring_source::{BaseFn, TapeSource};
 pub use save::{RingPart, save_rings};

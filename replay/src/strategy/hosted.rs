@@ -19,7 +19,7 @@ use sim_device::SimDevice;
 use trace_format::{Addr, BaseState, BlockStatus, Event, PoolId, Record, StackId, Stream};
 
 use super::{ReplayTotals, Start, Starts, Strategy};
-use crate::driver::DriveError;
+use crate::drive_error::DriveError;
 
 /// More than any address space holds; PyTorch's limit too (`kMaxRequest`: 1 EB).
 const LARGEST_REQUEST_BYTES: u64 = 1 << 60;

@@ -22,7 +22,7 @@ use allocator::heap::{AllocError, HeapError, Request};
 use settings::ConfigError;
 use trace_format::{Addr, BaseState, Category, Event, PoolId, Record, StackId, Stream};
 
-use crate::driver::DriveError;
+use crate::drive_error::DriveError;
 pub use hosted::Hosted;
 pub use native::Native;
 pub use table::{Choice, Row, StrategyError, TABLE};

@@ -13,7 +13,7 @@ use trace_format::{
 };
 
 use super::{ReplayTotals, Start, Starts, Strategy};
-use crate::driver::DriveError;
+use crate::drive_error::DriveError;
 use crate::timeline::Witness;
 
 /// The real heap on a simulated device.
