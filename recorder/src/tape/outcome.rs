@@ -19,7 +19,8 @@ pub struct TapeFailure {
 pub struct TapeSummary {
     /// The file.
     pub path: PathBuf,
-    /// Records on it, those included that are gone with parts of it ([`TapeRecorder::start_limited`](super::TapeRecorder::start_limited)).
+    /// Records on it, those included that are gone with parts of it
+    /// ([`start_limited`](super::TapeRecorder::start_limited)).
     pub records: u64,
     /// Records that are not, because they were overwritten before they could be read.
     pub lost: u64,
