@@ -11,6 +11,9 @@ use crate::cargo;
 use crate::torch;
 use crate::venv::Venv;
 
+/// The page of the comparison.
+const PAGE: &str = "compare.html";
+
 /// Options of the demo.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -35,16 +38,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     train(options.steps, &venv, &artefacts, &root, &tape)?;
     compare(&artefacts, &tape, &out)?;
     println!();
-    println!("The tape and the table are in {}:", out.display());
-    for file in ["gpt.vtape", "compare.txt", "compare.json"] {
-        println!("  {file}");
-    }
     println!("Try another policy on the same run:");
     println!(
         "  {} replay {} --config max_split_size_mb:64",
         artefacts.vramtape.display(),
         tape.display()
     );
+    println!("The tape, the table and the same as JSON and as a page are in {}.", out.display());
+    println!("Open {} in a browser.", out.join(PAGE).display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -78,7 +79,9 @@ fn has_gpu() -> bool {
 fn compare(artefacts: &Artefacts, tape: &Path, out: &Path) -> Result<()> {
     let table = vramtape(artefacts, tape, &[])?;
     fs::write(out.join("compare.txt"), &table).context("cannot write compare.txt")?;
-    let json = vramtape(artefacts, tape, &["--json"])?;
+    let page = out.join(PAGE);
+    let page = page.to_str().context("the folder's name is no text")?;
+    let json = vramtape(artefacts, tape, &["--json", "--html", page, "--force"])?;
     fs::write(out.join("compare.json"), json).context("cannot write compare.json")?;
     println!();
     print!("{}", String::from_utf8_lossy(&table));
