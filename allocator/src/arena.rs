@@ -7,8 +7,7 @@ use core::num::NonZeroU32;
 
 use events::{Addr, BlockState, BlockStatus, StackId};
 
-use crate::ids::FreeListId;
-use crate::ids::RangeId;
+use crate::ids::{FreeListId, RangeId};
 use events::BlockSlot;
 
 /// A block's place in the arena. Not zero, so that `Option<BlockId>` is as small.

@@ -52,7 +52,7 @@ impl Cause {
     }
 }
 
-/// What the cause depends on besides the window.
+/// The facts besides the window that decide its cause.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushRules {
     /// Reserved before the window.

@@ -35,7 +35,7 @@ pub enum DriveError {
         /// The block.
         size_bytes: u64,
     },
-    /// The strategy's settings cannot be had on this device.
+    /// The strategy's settings do not work on this device.
     #[error("{strategy} cannot start: {reason}")]
     Start {
         /// The strategy.

@@ -9,12 +9,13 @@ use std::collections::BTreeSet;
 
 use events::{DeviceId, PoolId, Stream};
 
-/// A limit: the quantity, the amount that any file may hold, and the amount added for each byte of the file.
+/// A limit: the quantity, the amount that any file may hold, and the amount added for each unit of the file: a byte,
+/// unless the limit names another.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     what: &'static str,
     any: u64,
-    per_byte: u64,
+    per_unit: u64,
 }
 
 /// More of something than a file of its size is expected to hold.
@@ -34,41 +35,41 @@ pub struct TooMuch {
 
 impl Bound {
     /// Records of a tape.
-    pub(crate) const RECORDS: Self = Self { what: "records", any: 2 << 20, per_byte: 3 };
+    pub(crate) const RECORDS: Self = Self { what: "records", any: 2 << 20, per_unit: 3 };
     /// Events, blocks and rows of other files, each of which becomes up to two records.
-    pub const ROWS: Self = Self { what: "events, blocks or rows", any: 512 << 10, per_byte: 1 };
+    pub const ROWS: Self = Self { what: "events, blocks or rows", any: 512 << 10, per_unit: 1 };
     /// Everything, unpacked.
-    pub const UNPACKED: Self = Self { what: "unpacked bytes", any: 64 << 20, per_byte: 256 };
+    pub const UNPACKED: Self = Self { what: "unpacked bytes", any: 64 << 20, per_unit: 256 };
     /// Values of a pickle or a JSON document, in units of eight bytes.
-    pub const VALUES: Self = Self { what: "values", any: 8 << 20, per_byte: 32 };
+    pub const VALUES: Self = Self { what: "values", any: 8 << 20, per_unit: 32 };
     /// A tape's tables.
     pub(crate) const TABLES: Self =
-        Self { what: "bytes of strings and stacks", any: 64 << 20, per_byte: 64 };
+        Self { what: "bytes of strings and stacks", any: 64 << 20, per_unit: 64 };
     /// Of one chunk, for its stored bytes: a chunk's dictionaries take many times its unpacked bytes.
     pub(crate) const CHUNK: Self =
-        Self { what: "unpacked bytes in one chunk", any: 4 << 20, per_byte: 1024 };
+        Self { what: "unpacked bytes in one chunk", any: 4 << 20, per_unit: 1024 };
 
-    /// Distinct pairs of a stream and a pool, for each 64 bytes of a tape. A replay keeps a free list for each pair
+    /// Distinct pairs of a stream and a pool; the unit is 64 bytes of a tape. A replay keeps a free list for each pair
     /// that holds memory.
     pub(crate) const PLACES: Self =
-        Self { what: "pairs of a stream and a pool", any: 8 << 10, per_byte: 1 };
+        Self { what: "pairs of a stream and a pool", any: 8 << 10, per_unit: 1 };
 
-    /// Driver calls of one replay, and how many more for each record of the tape (not byte). The device of a replay is
-    /// larger than any real one, so a short tape can move millions of pages over and over.
-    pub const DRIVER_CALLS: Self = Self { what: "driver calls", any: 32 << 20, per_byte: 64 };
+    /// Driver calls of one replay; the unit is a record of the tape. The device of a replay is larger than any real
+    /// one, so a short tape can move millions of pages over and over.
+    pub const DRIVER_CALLS: Self = Self { what: "driver calls", any: 32 << 20, per_unit: 64 };
 
-    /// How much a file of `file_bytes` may hold that is trusted `factor` times as much as any; 0 and 1 are as much.
-    pub fn limit(&self, file_bytes: u64, factor: u64) -> u64 {
-        let limit = file_bytes.saturating_mul(self.per_byte).saturating_add(self.any);
+    /// How much a file of so many units may hold that is trusted `factor` times as much as any; 0 and 1 are as much.
+    pub fn limit(&self, units: u64, factor: u64) -> u64 {
+        let limit = units.saturating_mul(self.per_unit).saturating_add(self.any);
         limit.saturating_mul(factor.max(1))
     }
 
-    /// That a file of `file_bytes` may hold so much.
+    /// Checks that a file of so many units may hold so much.
     ///
     /// # Errors
     /// Where that is more than [`limit`](Self::limit).
-    pub fn check(&self, held: u64, file_bytes: u64, factor: u64) -> Result<(), TooMuch> {
-        let limit = self.limit(file_bytes, factor);
+    pub fn check(&self, held: u64, units: u64, factor: u64) -> Result<(), TooMuch> {
+        let limit = self.limit(units, factor);
         if held > limit { Err(TooMuch { what: self.what, held, limit }) } else { Ok(()) }
     }
 }

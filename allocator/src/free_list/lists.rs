@@ -9,8 +9,7 @@ use events::Stream;
 use super::FreeList;
 use crate::arena::BlockId;
 use crate::cast;
-use crate::ids::FreeListId;
-use crate::ids::PoolIndex;
+use crate::ids::{FreeListId, PoolIndex};
 
 /// Free lists of a pool that are found by a scan.
 const SCANNED_LISTS: usize = 8;

@@ -9,6 +9,7 @@ use trace_format::{Addr, Event, SegmentState};
 /// One step: what happened, where, and to how many bytes (blocks: as asked for; segments: of the segment).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
+    /// Never a snapshot or a mark, which move no memory.
     pub(super) kind: Kind,
     pub(super) addr: Addr,
     pub(super) bytes: u64,
