@@ -51,10 +51,10 @@ def raised(kind, call):
     raise AssertionError(f"no {kind.__name__}")
 
 
-def large_run(folder):
+def large_run(folder, buffers=5000):
     """A run that takes long under some settings: a problem of minimalloc, some hundred GiB of buffers at once."""
     path = Path(folder) / "large.csv"
-    lines = (f"b{at},{at},{at + 500},{(at * 7919 % 1000 + 1) << 20}" for at in range(5000))
+    lines = (f"b{at},{at},{at + 500},{(at * 7919 % 1000 + 1) << 20}" for at in range(buffers))
     path.write_text("\n".join(["id,lower,upper,size", *lines, ""]))
     return path
 
