@@ -5,7 +5,7 @@ import { make, swatch } from "./dom.ts";
 import { bytes, count, duration, exactBytes, share } from "./units.ts";
 
 /** Frames of PyTorch and of Python itself, seldom the cause of an allocation's size. */
-const INTERNAL = /(^|\/)torch\/|site-packages\/|dist-packages\/|\/lib\/python\d|^<frozen|^\?$|\.so(\.|$)|^(at|c10|aten)::/;
+const INTERNAL = /(^|\/)torch\/|(site|dist)-packages\/|\/lib\/python\d|^<frozen|^\?$|\.so(\.|$)|^(at|c10|aten)::/;
 /** Frames in a tooltip. */
 const TIP_FRAMES = 5;
 

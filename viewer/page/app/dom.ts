@@ -1,5 +1,7 @@
 // Elements. Strings of a tape reach the page as text only.
 
+// The caller names the element's type: it is the one in page.html.
+// eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters
 export function byId<T extends HTMLElement>(id: string): T {
   const element = document.getElementById(id);
   if (element === null) throw new Error(`the page has no element "${id}"`);

@@ -67,7 +67,8 @@ export function fillDevice(view: View): void {
   figures.push(["allocations", count(data.lives.count), `in ${count(data.records)} records`]);
   byId("figures").replaceChildren(...figures.map(([name, value, note]) => (
     make("div", "", "", make("dt", "", name), make("dd", "", value), make("dd", "note", note)))));
-  byId("facts").replaceChildren(...data.facts.flatMap(([name, value]) => [make("dt", "", name), make("dd", "", value)]));
+  byId("facts").replaceChildren(...data.facts.flatMap(([name, value]) => (
+    [make("dt", "", name), make("dd", "", value)])));
   byId("about").hidden = data.facts.length === 0;
   const warnings: string[] = [];
   if (data.lost > 0) warnings.push(`The recorder lost ${count(data.lost)} records: what they did is unknown.`);
@@ -90,7 +91,10 @@ export function emptyText(view: View): string {
 export function showStatus(view: View, reply: FrameReply): void {
   const { detail } = reply;
   const parts: string[] = [];
-  if (detail.mode === "blocks") parts.push(`Exact: ${count(detail.blocks)} blocks.`);
+  if (detail.mode === "blocks") {
+    const column = count(view.data.levels[0]?.column_moments ?? 0);
+    parts.push(`Exact: ${count(detail.blocks)} blocks; reserved and pending bytes by columns of ${column} moments.`);
+  }
   else if (detail.mode === "bands") {
     parts.push(`Columns of ${count(detail.column_moments)} moments, each drawn at its peak; the largest 64 groups of `
       + "each tile, the rest as other.");

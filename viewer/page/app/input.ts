@@ -58,7 +58,6 @@ export class Input {
     this.pointers.set(event.pointerId, at);
     this.hasMoved = false;
     chart.root.setPointerCapture(event.pointerId);
-    chart.root.focus({ preventScroll: true });
     const [one, two] = [...this.pointers.values()];
     if (one !== undefined && two !== undefined) {
       this.hasMoved = true;

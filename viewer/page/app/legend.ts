@@ -68,8 +68,11 @@ export class Legend {
       const button = make("button", "link", row.label);
       button.setAttribute("aria-pressed", String(lit === row.group));
       button.title = row.label;
-      label.append(swatch(row.colour), button);
-    } else label.append(swatch(row.colour), make("span", "dim", "other: all smaller groups"));
+      label.append(make("div", "", "", swatch(row.colour), button));
+    } else {
+      const text = make("span", "dim", "other: all smaller groups");
+      label.append(make("div", "", "", swatch(row.colour), text));
+    }
     const part = make("td", "part");
     const bar = make("i");
     bar.style.width = `${whole > 0 ? (100 * row.at_peak_bytes) / whole : 0}%`;

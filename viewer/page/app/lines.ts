@@ -45,7 +45,10 @@ export function drawReserved(context: CanvasRenderingContext2D, scale: Scale, re
     context.lineWidth = width;
     context.stroke();
   }
-  label(context, scale, scale.y(reservedMost[count - 1] ?? 0), "reserved", css("--reserved"));
+  // On the side of the line that keeps clear of the capacity's label.
+  const y = scale.y(reservedMost[count - 1] ?? 0);
+  const isClose = scale.view.hasCapacityLine && y - scale.y(scale.view.data.capacity_bytes ?? 0) < 30;
+  label(context, scale, y, "reserved", css("--reserved"), isClose);
 }
 
 export function drawCapacity(context: CanvasRenderingContext2D, scale: Scale, capacity: number): void {
@@ -55,20 +58,20 @@ export function drawCapacity(context: CanvasRenderingContext2D, scale: Scale, ca
   context.setLineDash([6, 4]);
   line(context, scale.plot.left, y, scale.plot.left + scale.plot.width, y);
   context.setLineDash([]);
-  label(context, scale, y, `capacity ${bytes(capacity)}`, css("--capacity"), "left");
+  label(context, scale, y, `capacity ${bytes(capacity)}`, css("--capacity"), false);
 }
 
-/** A word on a line, with a halo. */
+/** A word at the right end of a line, with a halo. */
 function label(context: CanvasRenderingContext2D, scale: Scale, y: number, text: string, colour: string,
-  side: "left" | "right" = "right"): void {
+  isBelow: boolean): void {
   const { left, top, width, height } = scale.plot;
   if (y < top - 1 || y > top + height) return;
-  context.textAlign = side;
-  context.textBaseline = y < top + 16 ? "top" : "bottom";
+  const below = isBelow || y < top + 16;
+  context.textAlign = "right";
+  context.textBaseline = below ? "top" : "bottom";
   context.lineWidth = 3;
   context.strokeStyle = css("--halo");
-  const x = side === "right" ? left + width - 6 : left + 6;
-  const place = y < top + 16 ? y + 3 : y - 3;
+  const [x, place] = [left + width - 6, below ? y + 3 : y - 3];
   context.strokeText(text, x, place);
   context.fillStyle = colour;
   context.fillText(text, x, place);

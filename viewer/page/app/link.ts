@@ -122,7 +122,7 @@ export class EngineLink {
     const element = document.getElementById(id);
     // The element that is parsed last may be there in part.
     const isLoading = document.readyState === "loading";
-    if (isLoading && (element === null || element.nextSibling === null)) {
+    if (isLoading && !element?.nextSibling) {
       if (this.missing.size === 0) setTimeout(() => { this.retry(); }, RETRY_MS);
       this.missing.add(id);
       return;

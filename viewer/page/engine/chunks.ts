@@ -15,9 +15,8 @@ interface Entry {
 export function weigh(value: unknown): number {
   if (ArrayBuffer.isView(value)) return value.byteLength;
   if (typeof value === "string") return 2 * value.length;
-  if (Array.isArray(value)) return value.reduce((sum: number, item) => sum + weigh(item), 16);
-  if (typeof value === "object" && value !== null) return Object.values(value).reduce((n, v) => n + weigh(v), 16);
-  return 8;
+  if (typeof value !== "object" || value === null) return 8;
+  return Object.values(value).reduce((sum: number, item: unknown) => sum + weigh(item), 16);
 }
 
 export class Chunks {

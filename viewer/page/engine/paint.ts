@@ -7,6 +7,7 @@ import { EDGE, FIRST_ID, NOTHING, PENDING } from "./protocol.ts";
 /** How far a colour goes towards the background where memory is not allocated at every moment of its column. */
 const AT_TIMES = 0.34;
 const DIMMED = 0.78;
+const EDGE_DARKER = 0.3;
 const SQUARE = 32;
 
 /** The colours of ids: groups in four shades each. */
@@ -24,7 +25,7 @@ export class Palette {
     this.shades = [array(), array(), array(), array()];
     this.plain = array();
     const back = parseColour(theme.background);
-    const ink: Rgb = theme.background === "#ffffff" ? [255, 255, 255] : [0, 0, 0];
+    const ink: Rgb = [0, 0, 0];
     this.hatch = packed(parseColour(theme.pending));
     for (let id = FIRST_ID - 2; id < size; id++) {
       const group = id < FIRST_ID ? -1 : id - FIRST_ID;
@@ -34,7 +35,7 @@ export class Palette {
       this.plain[id] = plainNumber(pure);
       [colour, mix(colour, back, AT_TIMES)].forEach((shade, place) => {
         this.shades[place]![id] = packed(shade);
-        this.shades[place + 2]![id] = packed(mix(shade, ink, 0.4));
+        this.shades[place + 2]![id] = packed(mix(shade, ink, EDGE_DARKER));
       });
     }
   }
@@ -64,7 +65,9 @@ export function paint(picture: Picture, palette: Palette, groupOf: Uint32Array |
             if ((x + y) % 6 < 2) pixels[to] = hatch;
             continue;
           }
-          const isSide = hasSides && x > 0 && ((ids[from - height]! & ~EDGE) >>> 0) !== id;
+          // Blocks of a pixel's height have no sides: next to one another they would be a barcode.
+          const isSide = hasSides && x > 0 && ((ids[from - height]! & ~EDGE) >>> 0) !== id
+            && ((ids[from + 1]! & ~EDGE) >>> 0 === id || (y > 0 && (ids[from - 1]! & ~EDGE) >>> 0 === id));
           const shade = (mixed >= EDGE || isSide ? 2 : 0) + (y < least ? 1 : 0);
           pixels[to] = shades[shade]![groupOf !== null && id >= FIRST_ID ? groupOf[id - FIRST_ID]! + FIRST_ID : id]!;
         }

@@ -17,7 +17,7 @@ export class ArrayWriter {
 
   plain(numbers: ArrayLike<number>): this {
     this.number(numbers.length);
-    for (let i = 0; i < numbers.length; i++) this.number(numbers[i]!);
+    for (const value of Array.from(numbers)) this.number(value);
     return this;
   }
 
@@ -31,7 +31,7 @@ export class ArrayWriter {
 
   plainBytes(numbers: ArrayLike<number>, unit = unitOf(numbers)): this {
     this.number(numbers.length).number(unit);
-    for (let i = 0; i < numbers.length; i++) this.number(numbers[i]! / unit);
+    for (const value of Array.from(numbers)) this.number(value / unit);
     return this;
   }
 

@@ -40,7 +40,8 @@ class Bench {
   frame(changes: Partial<FrameRequest>): Promise<FrameReply> {
     const { moments, peaks } = this.data.header.devices[0]!;
     const request: FrameRequest = { device: 0, grouping: 0, axis: "moment", from: 0, to: moments, bottom_bytes: 0,
-      top_bytes: peaks.reserved_bytes * 1.1, width: 200, height: 100, is_dark: false, query: "", lit: null, ...changes };
+      top_bytes: peaks.reserved_bytes * 1.1, width: 200, height: 100, is_dark: false, query: "", lit: null,
+      ...changes };
     const done = this.wait((m): m is FrameReply => m.type === "frame" && m.request === request && m.waiting === 0);
     this.engine.receive({ type: "frame", request });
     return done;
@@ -123,7 +124,8 @@ test("a search lights its groups and counts them", async () => {
   const bench = new Bench(DATA);
   const reply = await bench.frame({ grouping: 1, query: "^(param|grad)" });
   assert.equal(reply.found?.groups, 2);
-  const expected = reply.legend.filter((row) => /^(param|grad)/.test(row.label)).reduce((n, r) => n + r.at_peak_bytes, 0);
+  const rows = reply.legend.filter((row) => /^(param|grad)/.test(row.label));
+  const expected = rows.reduce((bytes, row) => bytes + row.at_peak_bytes, 0);
   assert.equal(reply.found.at_peak_bytes, expected);
   assert.notEqual((await bench.frame({ query: "(" })).found?.error, "");
 });

@@ -40,7 +40,8 @@ function counters(tape: Tape): Counters {
     const allocated = out.allocated[m]!;
     out.active[m] = allocated + (m % 911 < 60 ? 96 * 2 ** 20 : 0);
     while (reserved < out.active[m]!) reserved += RESERVED_STEP;
-    if (m % 5000 === 4999) reserved = Math.max(Math.ceil(out.active[m]! / RESERVED_STEP) * RESERVED_STEP, reserved - 2 ** 30);
+    const least = Math.ceil(out.active[m]! / RESERVED_STEP) * RESERVED_STEP;
+    if (m % 5000 === 4999) reserved = Math.max(least, reserved - 2 ** 30);
     out.reserved[m] = reserved;
   }
   return out;
@@ -105,8 +106,8 @@ function bandsText(stacks: Float64Array[]): string {
   return writer.plain(counts).plain(which).signed(change).text;
 }
 
-function livesChunks(lives: Life[], kindOf: (life: Life) => number, height: number, put: (id: string, t: string) => void,
-  moments: number): void {
+function livesChunks(lives: Life[], kindOf: (life: Life) => number, height: number,
+  put: (id: string, text: string) => void, moments: number): void {
   const nodes = new Map<string, Life[]>();
   for (const life of lives) {
     const last = (life.end ?? moments) - 1;
@@ -167,7 +168,9 @@ export function pageData(tape: Tape): PageData {
     const peaks = new Uint32Array(columns);
     for (let column = 0; column < columns; column++) {
       let peak = column * size;
-      for (let m = peak; m < Math.min((column + 1) * size, moments); m++) if (c.allocated[m]! > c.allocated[peak]!) peak = m;
+      for (let m = peak; m < Math.min((column + 1) * size, moments); m++) {
+        if (c.allocated[m]! > c.allocated[peak]!) peak = m;
+      }
       peaks[column] = peak;
     }
     for (let tile = 0; tile * 4096 < columns; tile++) {
@@ -204,13 +207,13 @@ export function pageData(tape: Tape): PageData {
     .plain(tape.marks.map((m) => markNames.indexOf(m.name))).plain(tape.marks.map((m) => m.bytes))
     .rising(tape.marks.map((m) => clock(m.moment))).text);
   put("names", pack(JSON.stringify(names(tape, markNames, groupings.map((g) => g.labels)))));
-  return { header: { version: 1, producer: "vramtape test", devices: [device(tape, c, levels, groupings, height, step)] },
-    chunks, allocated: c.allocated };
+  const devices = [device(tape, c, levels, groupings, height, step)];
+  return { header: { version: 1, producer: "vramtape test", devices }, chunks, allocated: c.allocated };
 }
 
 function names(tape: Tape, marks: string[], groups: string[][]): Record<string, unknown> {
-  const strings = ["train.py", "train_step", "/env/lib/python3.11/site-packages/torch/nn/modules/module.py", "_call_impl",
-    "model.py", ...tape.labels];
+  const strings = ["train.py", "train_step", "/env/lib/python3.11/site-packages/torch/nn/modules/module.py",
+    "_call_impl", "model.py", ...tape.labels];
   return {
     streams: ["default stream", "stream 7"], pools: ["default, large"], marks, groups, strings,
     frames: { name: [3, 1, ...tape.labels.map((_, i) => i + 5)], file: [2, 0, ...tape.labels.map(() => 4)],
@@ -225,7 +228,8 @@ function device(tape: Tape, c: Counters, levels: Device["levels"], groupings: { 
   const [allocated, reserved] = [peak(c.allocated), peak(c.reserved)];
   return {
     run: "gpt-training.vtape", device: 0, name: "NVIDIA RTX A5000", records: tape.moments - 1, moments: tape.moments,
-    has_clock: true, start_ns: "0", lost: 0, left_out: 0, capacity_bytes: Math.ceil(reserved / 2 ** 30 + 1) * 2 ** 30, levels,
+    has_clock: true, start_ns: "0", lost: 0, left_out: 0, levels,
+    capacity_bytes: Math.ceil(reserved / 2 ** 30 + 1) * 2 ** 30,
     groupings: groupings.map(({ name, labels }) => ({ name, quantity: "allocated", groups: labels.length })),
     lives: { leaf_moments: LEAF, height, count: tape.lives.length }, time_step_moments: step,
     peaks: { allocated_bytes: allocated, allocated_moment: c.allocated.indexOf(allocated), reserved_bytes: reserved,
