@@ -31,6 +31,7 @@ export class Chart {
   constructor(
     readonly view: View,
     private readonly ask: (request: FrameRequest) => void,
+    private readonly recycle: (buffer: ArrayBuffer) => void,
   ) {
     this.scale = this.layout();
     new ResizeObserver(() => {
@@ -74,6 +75,7 @@ export class Chart {
   show(reply: FrameReply): void {
     const { device, grouping, axis } = reply.request;
     if (device !== this.view.device || grouping !== this.view.grouping || axis !== this.view.axis) return;
+    if (this.reply !== null) this.recycle(this.reply.ids.buffer);
     this.reply = reply;
     const { width, height } = reply.request;
     if (this.picture.width !== width || this.picture.height !== height) {
@@ -81,6 +83,7 @@ export class Chart {
       this.picture.height = height;
     }
     this.picture.getContext("2d")!.putImageData(new ImageData(reply.pixels, width, height), 0, 0);
+    this.recycle(reply.pixels.buffer);
     this.draw();
   }
 

@@ -154,6 +154,13 @@ export class EngineLink {
     this.send({ type: "frame", request });
   }
 
+  /** Gives back the memory of a picture; what it held is gone. */
+  recycle(...buffers: ArrayBuffer[]): void {
+    const kept = buffers.filter((buffer) => buffer.byteLength > 0);
+    if (this.engine !== null) this.engine.receive({ type: "recycle", buffers: kept });
+    else this.worker?.postMessage({ type: "recycle", buffers: kept } satisfies ToEngine, kept);
+  }
+
   askDevice(device: number): void {
     this.send({ type: "device", device });
   }

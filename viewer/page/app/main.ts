@@ -55,6 +55,8 @@ function start(header: Header): void {
   });
   const chart = new Chart(view, (request) => {
     link.draw(request);
+  }, (buffer) => {
+    link.recycle(buffer);
   });
   const tip = new Tip(view, chart, link);
   const minimap = new Minimap(view, chart, (width) => {

@@ -32,9 +32,9 @@ function blockInfo(drawn: Drawn, block: number): BlockInfo | null {
 
 /** The bytes of a group at pixel column `x`. */
 function bytesOf(drawn: Drawn, x: number, group: number): number | null {
-  const { set, columns, chosen, data, request } = drawn;
+  const { set, columns, chosen, tiles } = drawn;
   if (set === null) {
-    const found = stackOf(data, request.grouping, chosen.level[x]!, chosen.column[x]!).find(([g]) => g === group);
+    const found = stackOf(tiles, chosen.level[x]!, chosen.column[x]!).find(([g]) => g === group);
     return found?.[1] ?? 0;
   }
   let sum = 0;
@@ -57,7 +57,7 @@ export function infoAt(drawn: Drawn, x: number, id: number): Info {
   };
   if (id === OTHER) {
     const inGroups = set !== null ? 0
-      : stackOf(data, drawn.request.grouping, drawn.chosen.level[x]!, drawn.chosen.column[x]!)
+      : stackOf(drawn.tiles, drawn.chosen.level[x]!, drawn.chosen.column[x]!)
         .reduce((sum, [, bytes]) => sum + bytes, 0);
     return { ...info, label: "other", colour: drawn.palette.colour(-1), group_bytes: info.allocated_bytes - inGroups };
   }
@@ -71,10 +71,10 @@ export function infoAt(drawn: Drawn, x: number, id: number): Info {
 
 /** The whole stack at a pixel column, read from the decoded data. */
 export function stackAt(drawn: Drawn, x: number): Stack {
-  const { set, columns, chosen, data, request } = drawn;
+  const { set, columns, chosen, data, request, tiles } = drawn;
   const moment = columns.moment[x]!;
   if (set === null) {
-    const groups = stackOf(data, request.grouping, chosen.level[x]!, chosen.column[x]!)
+    const groups = stackOf(tiles, chosen.level[x]!, chosen.column[x]!)
       .map(([group, bytes]) => ({ label: labelOf(drawn, group), bytes }));
     const rest = columns.allocated[x]! - groups.reduce((sum, { bytes }) => sum + bytes, 0);
     if (rest !== 0) groups.push({ label: "other", bytes: rest });

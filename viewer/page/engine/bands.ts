@@ -1,16 +1,16 @@
 // Stacks of the largest groups, one column for each pixel.
 
 import { BANDS_TILE_COLUMNS } from "../format/columns.ts";
-import type { Dataset } from "./dataset.ts";
 import { type Chosen } from "./levels.ts";
 import type { Picture } from "./picture.ts";
 import { type Columns, FIRST_ID, OTHER, PENDING } from "./protocol.ts";
 import type { Tally } from "./tally.ts";
+import type { Tiles } from "./tiles.ts";
 
 /** The groups of a column and their bytes, from the bottom. */
-export function stackOf(data: Dataset, grouping: number, level: number, column: number): [number, number][] {
-  const tile = data.bands(grouping, level, Math.floor(column / BANDS_TILE_COLUMNS));
-  if (tile === null || tile === undefined) return [];
+export function stackOf(tiles: Tiles, level: number, column: number): [number, number][] {
+  const tile = tiles.bands(level, column);
+  if (tile === null) return [];
   const { groups, bytes } = tile;
   const base = (column % BANDS_TILE_COLUMNS) * groups.length;
   const stack: [number, number][] = [];
@@ -21,8 +21,8 @@ export function stackOf(data: Dataset, grouping: number, level: number, column: 
   return stack;
 }
 
-export function drawBands(data: Dataset, grouping: number, chosen: Chosen, columns: Columns, picture: Picture,
-  tally: Tally, peakX: number): void {
+export function drawBands(tiles: Tiles, chosen: Chosen, columns: Columns, picture: Picture, tally: Tally,
+  peakX: number): void {
   const { width } = picture;
   for (let x = 0; x < width; x++) {
     const level = chosen.level[x]!;
@@ -34,8 +34,8 @@ export function drawBands(data: Dataset, grouping: number, chosen: Chosen, colum
     }
     let sum = 0;
     let row = picture.row(0);
-    const tile = data.bands(grouping, level, Math.floor(column / BANDS_TILE_COLUMNS));
-    if (tile !== null && tile !== undefined) {
+    const tile = tiles.bands(level, column);
+    if (tile !== null) {
       const { groups, bytes } = tile;
       const base = (column % BANDS_TILE_COLUMNS) * groups.length;
       for (let place = 0; place < groups.length; place++) {

@@ -54,7 +54,8 @@ function sortBy(places: Uint32Array<ArrayBuffer>, key: Uint32Array, shift: numbe
 }
 
 function sorted(start: Uint32Array, group: Uint32Array, groups: number, last: number): Uint32Array {
-  let places = Uint32Array.from(start, (_, place) => place);
+  let places = new Uint32Array(start.length);
+  for (let place = 0; place < places.length; place++) places[place] = place;
   places = sortBy(places, start, 0);
   if (last > 0xffff) places = sortBy(places, start, 16);
   places = sortBy(places, group, 0);
@@ -62,44 +63,54 @@ function sorted(start: Uint32Array, group: Uint32Array, groups: number, last: nu
   return places;
 }
 
-/** The places of blocks that overlap the window, node after node. */
-function overlapping(nodes: LivesNode[], from: number, to: number): [LivesNode, number][] {
-  const found: [LivesNode, number][] = [];
-  for (const node of nodes) {
-    const { start, end } = node;
-    for (let i = 0; i < start.length && start[i]! < to; i++) if (end[i]! > from) found.push([node, i]);
-  }
-  return found;
+/** Blocks of a window in the order of their nodes: a block is a node and a place in it. */
+function overlapping(nodes: LivesNode[], from: number, to: number): { node: Uint32Array; place: Uint32Array } {
+  const most = nodes.reduce((sum, node) => sum + node.start.length, 0);
+  const [node, place] = [new Uint32Array(most), new Uint32Array(most)];
+  let count = 0;
+  nodes.forEach(({ start, end }, number) => {
+    for (let i = 0; i < start.length && start[i]! < to; i++) {
+      if (end[i]! <= from) continue;
+      node[count] = number;
+      place[count++] = i;
+    }
+  });
+  return { node: node.subarray(0, count), place: place.subarray(0, count) };
 }
 
 export function makeBlockSet(data: Dataset, grouping: number, kinds: Kinds, nodes: LivesNode[], from: number,
   to: number): BlockSet {
   const found = overlapping(nodes, from, to);
-  const count = found.length;
+  const count = found.node.length;
   const groupOfKind = kinds.groups[data.kindGroup(grouping)] ?? new Float64Array();
   const groups = data.device.groupings[grouping]?.groups ?? 0;
   const starts = new Uint32Array(count);
   const groupOf = new Uint32Array(count);
-  found.forEach(([node, i], place) => {
-    starts[place] = node.start[i]!;
-    groupOf[place] = Math.min(groupOfKind[node.kind[i]!] ?? 0, Math.max(0, groups - 1));
-  });
+  for (let i = 0; i < count; i++) {
+    const node = nodes[found.node[i]!]!;
+    const place = found.place[i]!;
+    starts[i] = node.start[place]!;
+    groupOf[i] = Math.min(groupOfKind[node.kind[place]!] ?? 0, Math.max(0, groups - 1));
+  }
   const set: BlockSet = {
     number: ++lastNumber, grouping, from, to, count, start: new Uint32Array(count), end: new Uint32Array(count),
     group: new Uint32Array(count), kind: new Uint32Array(count), size: new Float64Array(count),
     address: new Float64Array(count), isOlder: new Uint8Array(count), eventsAt: new Uint32Array(to - from + 1),
     events: new Uint32Array(), allocated: new Float64Array(to - from),
   };
-  sorted(starts, groupOf, groups, to).forEach((place, block) => {
-    const [node, i] = found[place]!;
-    set.start[block] = node.start[i]!;
-    set.end[block] = node.end[i]!;
-    set.group[block] = groupOf[place]!;
-    set.kind[block] = node.kind[i]!;
-    set.size[block] = kinds.size[node.kind[i]!] ?? 0;
-    set.address[block] = node.address[i]!;
-    set.isOlder[block] = node.isOlder[i]!;
-  });
+  const order = sorted(starts, groupOf, groups, to);
+  for (let block = 0; block < count; block++) {
+    const i = order[block]!;
+    const node = nodes[found.node[i]!]!;
+    const place = found.place[i]!;
+    set.start[block] = node.start[place]!;
+    set.end[block] = node.end[place]!;
+    set.group[block] = groupOf[i]!;
+    set.kind[block] = node.kind[place]!;
+    set.size[block] = kinds.size[node.kind[place]!] ?? 0;
+    set.address[block] = node.address[place]!;
+    set.isOlder[block] = node.isOlder[place]!;
+  }
   orderEvents(set);
   return set;
 }

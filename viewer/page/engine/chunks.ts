@@ -7,6 +7,8 @@ interface Entry {
   /** Undefined while it is on its way; null if the page has no such chunk. */
   value: unknown;
   bytes: number;
+  /** The number of the use that was its last. */
+  used: number;
   decode: (data: Uint8Array) => unknown;
   isRequired: boolean;
 }
@@ -22,6 +24,7 @@ export function weigh(value: unknown): number {
 export class Chunks {
   private readonly entries = new Map<string, Entry>();
   private bytes = 0;
+  private uses = 0;
   private onTheWay = 0;
 
   constructor(
@@ -42,12 +45,10 @@ export class Chunks {
   get<T>(id: string, isRequired: boolean, decode: (data: Uint8Array) => T): T | null | undefined {
     const entry = this.entries.get(id);
     if (entry !== undefined) {
-      // To the end of the order in which entries go.
-      this.entries.delete(id);
-      this.entries.set(id, entry);
+      entry.used = ++this.uses;
       return entry.value as T | null | undefined;
     }
-    this.entries.set(id, { value: undefined, bytes: 0, decode, isRequired });
+    this.entries.set(id, { value: undefined, bytes: 0, used: ++this.uses, decode, isRequired });
     this.onTheWay++;
     this.ask(id);
     return undefined;
@@ -79,10 +80,14 @@ export class Chunks {
   }
 
   private prune(newest: string): void {
-    for (const [id, entry] of this.entries) {
-      if (this.bytes <= this.limitBytes) return;
-      // Names and kinds have no level of detail; every picture needs them.
-      if (entry.value === undefined || id === newest || !/\/(series|bands|lives)\//.test(id)) continue;
+    if (this.bytes <= this.limitBytes) return;
+    // Names and kinds have no level of detail; every picture needs them.
+    const old = [...this.entries].filter(([id, entry]) => (
+      entry.value !== undefined && id !== newest && /\/(series|bands|lives)\//.test(id)));
+    old.sort(([, a], [, b]) => a.used - b.used);
+    for (const [id, entry] of old) {
+      // Some more than is needed, so that the next chunk does not sort again.
+      if (this.bytes <= this.limitBytes * 0.9) return;
       this.bytes -= entry.bytes;
       this.entries.delete(id);
     }

@@ -25,17 +25,18 @@ export class Dataset {
     return this.chunks.get(id, true, (data) => decodeSeries(id, data));
   }
 
-  hasSeries(level: number, tile: number): boolean {
-    return this.chunks.peek(this.id(`series/${level}/${tile}`)) instanceof Object;
-  }
-
   bands(grouping: number, level: number, tile: number): BandsTile | null | undefined {
     const id = this.id(`bands/${grouping}/${level}/${tile}`);
     return this.chunks.get(id, (this.device.groupings[grouping]?.groups ?? 0) > 0, (data) => decodeBands(id, data));
   }
 
-  hasBands(grouping: number, level: number, tile: number): boolean {
-    return this.chunks.peek(this.id(`bands/${grouping}/${level}/${tile}`)) instanceof Object;
+  /** What is there, without asking for it: null if there is nothing. */
+  knownSeries(level: number, tile: number): SeriesTile | null {
+    return (this.chunks.peek(this.id(`series/${level}/${tile}`)) as SeriesTile | null | undefined) ?? null;
+  }
+
+  knownBands(grouping: number, level: number, tile: number): BandsTile | null {
+    return (this.chunks.peek(this.id(`bands/${grouping}/${level}/${tile}`)) as BandsTile | null | undefined) ?? null;
   }
 
   lives(height: number, place: number): LivesNode | null | undefined {

@@ -7,10 +7,11 @@ import { Chunks } from "./chunks.ts";
 import { pixelEdges } from "./clock.ts";
 import { Dataset } from "./dataset.ts";
 import { arrange } from "./lanes.ts";
-import { askSeries, chooseColumns, levelFor } from "./levels.ts";
+import { chooseColumns, levelFor } from "./levels.ts";
 import { newColumns } from "./picture.ts";
 import type { Axis, FrameRequest, FromEngine, ToEngine } from "./protocol.ts";
 import { Renderer } from "./render.ts";
+import { Tiles } from "./tiles.ts";
 
 /** Between two pictures of one window while its chunks arrive. */
 const REDRAW_MS = 80;
@@ -66,6 +67,9 @@ export class Engine {
       case "minimap":
         this.minimap = message;
         break;
+      case "recycle":
+        this.renderer.spares.give(message.buffers);
+        return;
       case "info": {
         const { drawn } = this.renderer;
         const isSame = drawn !== null && (drawn.set?.number ?? 0) === message.set;
@@ -124,10 +128,11 @@ export class Engine {
     if (data === undefined || clock === undefined) return;
     const { moments } = data.device;
     const level = levelFor(data.device, moments, width);
-    askSeries(data, level, 0, (data.device.levels[level]?.columns ?? 1) - 1);
+    const tiles = new Tiles(data, 0);
+    tiles.ask(level, 0, (data.device.levels[level]?.columns ?? 1) - 1, false);
     const to = clock === null ? moments : Math.max(1, clock.last_ns);
     const columns = newColumns(width);
-    const chosen = chooseColumns(data, level, pixelEdges(width, 0, to, clock), columns, () => true);
+    const chosen = chooseColumns(tiles, level, pixelEdges(width, 0, to, clock), columns, false);
     if (!chosen.level.every((use) => use === level)) return;
     this.minimap = null;
     this.post({ type: "minimap", device: place, axis, allocated: columns.allocated, reserved: columns.reservedMost });

@@ -46,10 +46,9 @@ export class Palette {
 }
 
 /** Draws a picture. `groupOf` has the group of each block, null if ids are groups. */
-export function paint(picture: Picture, palette: Palette, groupOf: Uint32Array | null,
-  hasSides: boolean): Uint8ClampedArray<ArrayBuffer> {
+export function paint(picture: Picture, palette: Palette, groupOf: Uint32Array | null, hasSides: boolean,
+  pixels: Uint32Array<ArrayBuffer>): Uint8ClampedArray<ArrayBuffer> {
   const { width, height, ids, leastRow } = picture;
-  const pixels = new Uint32Array(width * height);
   const { shades, hatch } = palette;
   for (let top = 0; top < height; top += SQUARE) {
     const bottom = Math.min(top + SQUARE, height);

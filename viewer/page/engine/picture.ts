@@ -2,11 +2,27 @@
 
 import { EDGE, NOTHING } from "./protocol.ts";
 
+/** Buffers that were sent to the page and came back: a picture is megabytes, and new pages of memory are slow. */
+export class Spares {
+  private spares: ArrayBuffer[] = [];
+
+  /** So many zeros. */
+  take(length: number): Uint32Array<ArrayBuffer> {
+    const place = this.spares.findIndex((spare) => spare.byteLength === 4 * length);
+    if (place < 0) return new Uint32Array(length);
+    return new Uint32Array(this.spares.splice(place, 1)[0]!).fill(0);
+  }
+
+  give(buffers: ArrayBuffer[]): void {
+    this.spares = [...buffers, ...this.spares].slice(0, 4);
+  }
+}
+
 /** Spans of at least this height get an edge above them. */
 const EDGED_PIXELS = 3;
 
 export class Picture {
-  readonly ids: Uint32Array;
+  readonly ids: Uint32Array<ArrayBuffer>;
   /** Rows below this one, counted from the bottom, are allocated at every moment of the column. */
   readonly leastRow: Int32Array;
   private readonly scale: number;
@@ -16,8 +32,9 @@ export class Picture {
     readonly height: number,
     private readonly bottomBytes: number,
     topBytes: number,
+    spares: Spares,
   ) {
-    this.ids = new Uint32Array(width * height);
+    this.ids = spares.take(width * height);
     this.leastRow = new Int32Array(width);
     this.scale = height / Math.max(1, topBytes - bottomBytes);
   }

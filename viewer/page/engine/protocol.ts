@@ -66,7 +66,7 @@ export interface FrameReply {
   request: FrameRequest;
   pixels: Uint8ClampedArray<ArrayBuffer>;
   /** By column: `ids[x * height + y]`. */
-  ids: Uint32Array;
+  ids: Uint32Array<ArrayBuffer>;
   columns: Columns;
   detail: Detail;
   /** Chunks that are not there yet. */
@@ -131,6 +131,8 @@ export type ToEngine =
   | { type: "device"; device: number }
   | { type: "frame"; request: FrameRequest }
   | { type: "minimap"; device: number; axis: Axis; width: number }
+  /** Buffers of a picture that is not shown any more, for the next ones. */
+  | { type: "recycle"; buffers: ArrayBuffer[] }
   | { type: "info"; ticket: number; set: number; x: number; id: number }
   | { type: "stack"; ticket: number; fraction: number };
 

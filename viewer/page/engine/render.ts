@@ -1,6 +1,5 @@
 // One picture of a window, from whatever has arrived, and the chunks that a finer one needs.
 
-import { BANDS_TILE_COLUMNS } from "../format/columns.ts";
 import type { Names } from "../format/rest.ts";
 import { drawBands } from "./bands.ts";
 import { type BlockSet, makeBlockSet, nodesOf } from "./blocks.ts";
@@ -8,12 +7,13 @@ import { pixelEdges } from "./clock.ts";
 import { THEMES } from "./colours.ts";
 import type { Dataset } from "./dataset.ts";
 import { choosePeaks, drawBlocks } from "./exact.ts";
-import { askBands, askSeries, chooseColumns, type Chosen, EXACT_MOMENTS_MAX, levelFor } from "./levels.ts";
+import { chooseColumns, type Chosen, EXACT_MOMENTS_MAX, levelFor } from "./levels.ts";
 import { paint, Palette } from "./paint.ts";
-import { newColumns, Picture } from "./picture.ts";
+import { newColumns, Picture, Spares } from "./picture.ts";
 import type { Columns, Detail, Found, FrameReply, FrameRequest } from "./protocol.ts";
 import { type Matches, search } from "./search.ts";
 import { Tally } from "./tally.ts";
+import { Tiles } from "./tiles.ts";
 
 /** Lives that a window may have to be drawn block by block. */
 const LIVES_MAX = 2_000_000;
@@ -23,6 +23,7 @@ const SIDES_PIXELS = 3;
 /** What the last picture was drawn from, for questions about it. */
 export interface Drawn {
   data: Dataset;
+  tiles: Tiles;
   request: FrameRequest;
   columns: Columns;
   chosen: Chosen;
@@ -33,6 +34,7 @@ export interface Drawn {
 
 export class Renderer {
   drawn: Drawn | null = null;
+  readonly spares = new Spares();
   private set: { data: Dataset; set: BlockSet } | null = null;
   private matches: Matches | null = null;
   private palette: { key: string; labels: readonly string[]; palette: Palette } | null = null;
@@ -49,13 +51,9 @@ export class Renderer {
     const [from, to] = [edges[0]!, edges[width]!];
     const columns = newColumns(width);
     const level = levelFor(device, to - from, width);
-    this.ask(data, grouping, level, from, to);
-    const isUsable = (use: number, column: number): boolean =>
-      use === level || data.hasBands(grouping, use, Math.floor(column / BANDS_TILE_COLUMNS));
-    const isThere = (use: number, column: number): boolean =>
-      data.bands(grouping, use, Math.floor(column / BANDS_TILE_COLUMNS)) !== undefined;
-    const chosen = chooseColumns(data, level, edges, columns, (use, column) =>
-      isUsable(use, column) && isThere(use, column));
+    const tiles = new Tiles(data, grouping);
+    this.ask(tiles, level, from, to);
+    const chosen = chooseColumns(tiles, level, edges, columns, true);
     if (!chosen.level.some((use) => use >= 0)) return null;
 
     const set = to - from <= EXACT_MOMENTS_MAX ? this.blocks(data, grouping, from, to) : null;
@@ -64,29 +62,29 @@ export class Renderer {
     for (let x = 1; x < width; x++) if (columns.allocated[x]! > columns.allocated[peakX]!) peakX = x;
     const groups = device.groupings[grouping]?.groups ?? 0;
     const tally = new Tally(groups);
-    const picture = new Picture(width, height, request.bottom_bytes, request.top_bytes);
+    const picture = new Picture(width, height, request.bottom_bytes, request.top_bytes, this.spares);
     if (set !== null) drawBlocks(set, groups, columns, picture, tally, peakX);
-    else drawBands(data, grouping, chosen, columns, picture, tally, peakX);
+    else drawBands(tiles, chosen, columns, picture, tally, peakX);
 
     const labels = names?.groups[grouping] ?? [];
     const palette = this.paletteFor(request, labels, groups, device.groupings[grouping]?.name ?? "");
     const [legend, inView] = tally.rows((group) => labels[group] ?? `group ${group}`, (group) => palette.colour(group));
-    this.drawn = { data, request, columns, chosen, set, names, palette };
+    this.drawn = { data, tiles, request, columns, chosen, set, names, palette };
     return {
       type: "frame", request, columns, legend, groups_in_view: inView, waiting: waiting(),
-      pixels: paint(picture, palette, set?.group ?? null, set !== null && width / (to - from) >= SIDES_PIXELS),
+      pixels: paint(picture, palette, set?.group ?? null, set !== null && width / (to - from) >= SIDES_PIXELS,
+        this.spares.take(width * height)),
       ids: picture.ids, detail: this.detail(data, level, chosen, set, from, to), set: set?.number ?? 0,
       peak: { moment: columns.moment[peakX]!, allocated_bytes: columns.allocated[peakX]! },
       found: this.found(request, tally), took_ms: performance.now() - began,
     };
   }
 
-  private ask(data: Dataset, grouping: number, level: number, from: number, to: number): void {
-    const { column_moments: size, columns } = data.device.levels[level] ?? { column_moments: 1, columns: 1 };
+  private ask(tiles: Tiles, level: number, from: number, to: number): void {
+    const { column_moments: size, columns } = tiles.data.device.levels[level] ?? { column_moments: 1, columns: 1 };
     const first = Math.min(Math.max(Math.floor(from / size), 0), columns - 1);
     const last = Math.min(Math.max(Math.ceil(to / size) - 1, first), columns - 1);
-    askSeries(data, level, first, last);
-    askBands(data, grouping, level, first, last);
+    tiles.ask(level, first, last, true);
   }
 
   /** The blocks of a window and some on both sides, null while they are on the way or if there are too many. */
