@@ -72,6 +72,13 @@ struct Block {
     pool_stream: u32,
 }
 
+impl Block {
+    /// Whether it was given back, and another stream still uses it.
+    fn is_pending(&self) -> bool {
+        self.life == NO_END
+    }
+}
+
 /// Bytes of a private pool on a stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct PoolBytes {
@@ -104,19 +111,21 @@ pub(crate) fn follow(
 ) -> Result<Followed, Contradiction> {
     const PROGRESS_RECORDS: usize = 1 << 16;
     let mut follower = Follower::new(code, device.records.len());
-    follower.begin(device);
+    let contradiction = |record: usize, event: &'static str, addr: Addr| Contradiction {
+        device: device.id.0,
+        record,
+        event,
+        addr,
+    };
+    follower.begin(device).map_err(|addr| contradiction(0, "start", addr))?;
     let lives_before = follower.lives.len();
     let mut level = Level::finest(device.records.len() + 1);
     level.add(0, follower.now);
     let (mut peak, mut peak_allocated_moment, mut peak_reserved_moment) = (follower.now, 0, 0);
     for (at, record) in device.records.iter().enumerate() {
         let moment = at as u32 + 1;
-        follower.step(moment, record).map_err(|addr| Contradiction {
-            device: device.id.0,
-            record: at,
-            event: record.event.name(),
-            addr,
-        })?;
+        let step = follower.step(moment, record);
+        step.map_err(|addr| contradiction(at, record.event.name(), addr))?;
         let now = follower.now;
         level.add(moment, now);
         if now.allocated_bytes > peak.allocated_bytes {
@@ -174,9 +183,9 @@ impl<'c> Follower<'c> {
     }
 
     /// The memory before the first record.
-    fn begin(&mut self, device: &Device) {
+    fn begin(&mut self, device: &Device) -> Result<(), Addr> {
         for segment in &device.base.segments {
-            self.reserve(0, segment.pool, segment.stream, segment.size_bytes.cast_signed());
+            self.reserve(0, segment.pool, segment.stream, segment.size_bytes);
             for block in &segment.blocks {
                 let kind = Kind {
                     size_bytes: block.size_bytes,
@@ -187,10 +196,10 @@ impl<'c> Follower<'c> {
                 };
                 match block.status {
                     BlockStatus::Allocated => {
-                        self.allocate(0, block.addr, kind, segment.pool, segment.stream);
+                        self.allocate(0, block.addr, kind, segment.pool, segment.stream)?;
                     }
                     BlockStatus::PendingFree => {
-                        self.allocate(0, block.addr, kind, segment.pool, segment.stream);
+                        self.allocate(0, block.addr, kind, segment.pool, segment.stream)?;
                         self.lives.pop();
                         self.end_allocated(&kind);
                         self.blocks.entry(block.addr).and_modify(|block| block.life = NO_END);
@@ -199,6 +208,7 @@ impl<'c> Follower<'c> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Does to the memory what a record did; `Err` names the address that contradicts.
@@ -213,13 +223,10 @@ impl<'c> Follower<'c> {
                     code: self.code.recorded(record.stack),
                     ..self.kind(stream, pool)
                 };
-                if self.blocks.contains_key(&addr) {
-                    return Err(addr);
-                }
-                self.allocate(moment, addr, kind, pool, stream);
+                self.allocate(moment, addr, kind, pool, stream)?;
             }
             Event::Free { addr, pending, .. } => {
-                let block = self.blocks.remove(&addr).ok_or(addr)?;
+                let block = self.blocks.remove(&addr).filter(|it| !it.is_pending()).ok_or(addr)?;
                 self.end_life(&block, moment);
                 self.end_allocated(&block.kind);
                 if pending {
@@ -229,7 +236,7 @@ impl<'c> Follower<'c> {
                 }
             }
             Event::FreeCompleted { addr, .. } => {
-                let block = self.blocks.remove(&addr).ok_or(addr)?;
+                let block = self.blocks.remove(&addr).filter(Block::is_pending).ok_or(addr)?;
                 self.end_active(&block);
             }
             Event::Category { addr, category } => {
@@ -237,14 +244,11 @@ impl<'c> Follower<'c> {
             }
             Event::SegmentAlloc { size_bytes, stream, pool, .. }
             | Event::SegmentMap { size_bytes, stream, pool, .. } => {
-                self.reserve(moment, pool, stream, size_bytes.cast_signed());
+                self.reserve(moment, pool, stream, size_bytes);
             }
             Event::SegmentFree { addr, size_bytes, stream, pool, .. }
             | Event::SegmentUnmap { addr, size_bytes, stream, pool, .. } => {
-                if size_bytes > self.now.reserved_bytes {
-                    return Err(addr);
-                }
-                self.reserve(moment, pool, stream, -size_bytes.cast_signed());
+                self.release(moment, pool, stream, size_bytes).ok_or(addr)?;
             }
             Event::Mark { kind: trace_format::MarkKind::Phase, name } => {
                 self.phase = self.phases.number(name);
@@ -268,16 +272,26 @@ impl<'c> Follower<'c> {
         }
     }
 
-    fn allocate(&mut self, moment: u32, addr: Addr, kind: Kind, pool: PoolId, stream: Stream) {
+    fn allocate(
+        &mut self,
+        moment: u32,
+        addr: Addr,
+        kind: Kind,
+        pool: PoolId,
+        stream: Stream,
+    ) -> Result<(), Addr> {
         let pool_stream = self.pool_stream(pool, stream);
         let life = self.lives.len() as u32;
         self.lives.push(Life { start: moment, end: NO_END, addr: addr.0, kind: 0 });
-        self.blocks.insert(addr, Block { life, kind, pool_stream });
+        if self.blocks.insert(addr, Block { life, kind, pool_stream }).is_some() {
+            return Err(addr);
+        }
         self.now.allocated_bytes += kind.size_bytes;
         self.now.active_bytes += kind.size_bytes;
         self.now.requested_bytes += kind.requested_bytes;
         self.pool_bytes[pool_stream as usize].active += kind.size_bytes;
         self.grow_envelope(moment, pool_stream);
+        Ok(())
     }
 
     fn end_life(&mut self, block: &Block, end: u32) {
@@ -297,13 +311,28 @@ impl<'c> Follower<'c> {
         self.pool_bytes[block.pool_stream as usize].active -= block.kind.size_bytes;
     }
 
-    fn reserve(&mut self, moment: u32, pool: PoolId, stream: Stream, bytes: i64) {
+    fn reserve(&mut self, moment: u32, pool: PoolId, stream: Stream, size_bytes: u64) {
         let group = self.pool_stream(pool, stream);
-        self.reserved.push(Change { moment, group, bytes });
-        self.now.reserved_bytes = self.now.reserved_bytes.saturating_add_signed(bytes);
-        let held = &mut self.pool_bytes[group as usize].reserved;
-        *held = held.saturating_add_signed(bytes);
+        self.reserved.push(Change { moment, group, bytes: size_bytes.cast_signed() });
+        self.now.reserved_bytes += size_bytes;
+        self.pool_bytes[group as usize].reserved += size_bytes;
         self.grow_envelope(moment, group);
+    }
+
+    /// `None` where the pool has less on that stream.
+    fn release(
+        &mut self,
+        moment: u32,
+        pool: PoolId,
+        stream: Stream,
+        size_bytes: u64,
+    ) -> Option<()> {
+        let group = self.pool_stream(pool, stream);
+        let held = &mut self.pool_bytes[group as usize].reserved;
+        *held = held.checked_sub(size_bytes)?;
+        self.now.reserved_bytes -= size_bytes;
+        self.reserved.push(Change { moment, group, bytes: -size_bytes.cast_signed() });
+        Some(())
     }
 
     fn pool_stream(&mut self, pool: PoolId, stream: Stream) -> u32 {
