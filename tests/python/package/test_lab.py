@@ -94,6 +94,10 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert "exists" in raised(vramtape.Error, lambda: vramtape.edit(ONE_SHOT, ["scale:0.5"], half))
         vramtape.edit(ONE_SHOT, ["scale:0.5"], half, force=True)
         assert vramtape.diff(ONE_SHOT, ONE_SHOT)["same"] and not vramtape.diff(ONE_SHOT, half)["same"]
+        page = folder / "run.html"
+        assert vramtape.view([ONE_SHOT, half], page)["devices"] == 2
+        assert "exists" in raised(vramtape.Error, lambda: vramtape.view(ONE_SHOT, page))
+        assert vramtape.view(ONE_SHOT, page, force=True)["page_bytes"] == page.stat().st_size
         tape = folder / "run.vtape"
         assert vramtape.import_run(snapshot, tape)["devices"] == 1
         assert vramtape.info(folder)["runs"][0]["name"] == "half.vtape"
