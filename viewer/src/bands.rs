@@ -63,7 +63,10 @@ impl ShownLives {
         let change = |entry: &u32| {
             let kind = (entry / 2) as usize;
             let bytes = followed.kinds[kind].size_bytes.cast_signed();
-            Entry { group: of_kind[kind], bytes: if entry % 2 == 0 { bytes } else { -bytes } }
+            Entry {
+                group: of_kind[kind],
+                bytes: if entry.is_multiple_of(2) { bytes } else { -bytes },
+            }
         };
         let entries = self.entries.iter().map(change).collect();
         Changes { begins: self.begins.clone(), entries }
@@ -100,7 +103,7 @@ impl Changes {
             let tile = Tile::take(self, begin..columns.min(begin + TILE_COLUMNS), &mut sums);
             tiles.push(tile);
         }
-        let chunk = |(at, tile): (usize, Tile)| Chunk::of(format!("{prefix}/{at}"), tile.arrays());
+        let chunk = |(at, tile): (usize, Tile)| Chunk::of(format!("{prefix}/{at}"), &tile.arrays());
         tiles.into_par_iter().enumerate().map(chunk).collect()
     }
 }

@@ -26,7 +26,7 @@ impl Chunk {
     }
 
     /// Of arrays.
-    pub(crate) fn of(id: String, arrays: Arrays) -> Self {
+    pub(crate) fn of(id: String, arrays: &Arrays) -> Self {
         Self::new(id, &arrays.bytes)
     }
 }
@@ -145,7 +145,7 @@ mod tests {
         arrays.plain([0, 127, 128].into_iter());
         arrays.rising([5, 5, 300].into_iter());
         arrays.signed([-1, 1, -64].into_iter());
-        let chunk = Chunk::of("d0/test".to_owned(), arrays);
+        let chunk = Chunk::of("d0/test".to_owned(), &arrays);
         let expected = [&[3, 0, 127, 0x80, 1][..], &[3, 5, 0, 0xa7, 2], &[3, 1, 2, 127]].concat();
         assert_eq!(content(&chunk), expected);
     }
@@ -156,7 +156,7 @@ mod tests {
         arrays.bytes([0, 1024, 1536].into_iter());
         arrays.bytes_delta([1024, 512].into_iter());
         arrays.bytes([0, 0].into_iter());
-        let chunk = Chunk::of(String::new(), arrays);
+        let chunk = Chunk::of(String::new(), &arrays);
         let expected = [&[3, 0x80, 4, 0, 2, 3][..], &[2, 0x80, 4, 4, 1], &[2, 1, 0, 0]].concat();
         assert_eq!(content(&chunk), expected);
     }

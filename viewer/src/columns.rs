@@ -24,6 +24,7 @@ pub(crate) struct Column {
 }
 
 /// Memory at one moment.
+#[expect(clippy::struct_field_names, reason = "units are part of names")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) allocated_bytes: u64,
@@ -90,9 +91,7 @@ impl Level {
     }
 
     fn coarser(&self) -> Self {
-        let joined = |columns: &[Column]| {
-            columns[1..].iter().fold(columns[0], |column, next| column.and(next))
-        };
+        let joined = |columns: &[Column]| columns[1..].iter().fold(columns[0], Column::and);
         Self {
             column_moments: self.column_moments * STEP as u32,
             columns: self.columns.chunks(STEP).map(joined).collect(),

@@ -174,7 +174,7 @@ fn kinds(followed: &Followed, groupings: &[Grouping], id: String) -> (Chunk, Vec
     for grouping in groupings {
         arrays.plain(order.iter().map(|kind| u64::from(grouping.of_kind[*kind])));
     }
-    (Chunk::of(id, arrays), rank)
+    (Chunk::of(id, &arrays), rank)
 }
 
 fn device_header(
@@ -194,7 +194,7 @@ fn device_header(
         name: meta.map(|meta| meta.name.clone()).unwrap_or_default(),
         records,
         moments: records + 1,
-        has_clock: clock.has_clock,
+        has_clock: clock.is_known,
         start_ns: clock.start_ns.to_string(),
         lost: device.lost,
         left_out: device.left_out,

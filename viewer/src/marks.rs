@@ -41,7 +41,7 @@ pub(crate) fn chunk(id: String, records: &[Record], start_ns: u64) -> (Chunk, Ve
     arrays.plain(marks.iter().map(|mark| mark.name));
     arrays.plain(marks.iter().map(|mark| mark.requested_bytes));
     arrays.rising(marks.iter().map(|mark| mark.time_ns));
-    (Chunk::of(id, arrays), names.keys)
+    (Chunk::of(id, &arrays), names.keys)
 }
 
 fn code(kind: MarkKind) -> u64 {

@@ -62,6 +62,6 @@ impl Frames {
 
 /// The frames of each stack, innermost first.
 pub(crate) fn stacks(tape: &Tape) -> Vec<Vec<u32>> {
-    let ids = |stack: &Box<[trace_format::FrameId]>| stack.iter().map(|frame| frame.0).collect();
-    tape.stacks.stacks.iter().map(ids).collect()
+    let stacks = tape.stacks.stacks.iter();
+    stacks.map(|stack| stack.iter().map(|frame| frame.0).collect()).collect()
 }

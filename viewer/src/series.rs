@@ -30,7 +30,7 @@ pub(crate) fn tiles(prefix: &str, column_moments: u32, columns: &[Column]) -> Ve
             for value in values {
                 arrays.bytes_delta(columns.iter().map(value));
             }
-            Chunk::of(format!("{prefix}/{at}"), arrays)
+            Chunk::of(format!("{prefix}/{at}"), &arrays)
         })
         .collect()
 }

@@ -44,7 +44,7 @@ pub(crate) fn nodes(
     let chunk = |lives: &&[(Node, u32)]| {
         let node = lives[0].0;
         let id = format!("{prefix}/{}/{}", node.height, node.at);
-        Chunk::of(id, arrays(node, lives, followed, rank))
+        Chunk::of(id, &arrays(node, lives, followed, rank))
     };
     nodes.par_iter().map(chunk).collect()
 }

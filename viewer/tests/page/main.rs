@@ -260,7 +260,9 @@ fn bands(page: &Decoded, grouping: usize, level: usize) -> Vec<HashMap<usize, u6
             let mut place = 0;
             for (step, change) in changes.by_ref().take(count as usize) {
                 place += *step as usize;
-                bytes[place] = bytes[place].strict_add_signed(change * unit.cast_signed());
+                bytes[place] = bytes[place]
+                    .checked_add_signed(change * unit.cast_signed())
+                    .expect("no group falls below zero");
             }
             bands.push(
                 groups.iter().zip(&bytes).map(|(group, it)| (*group as usize, *it)).collect(),
@@ -419,5 +421,5 @@ fn marks_and_times_are_those_of_the_records() {
     assert_eq!(number(&page.header["devices"][0], "time_step_moments"), 1);
     let start_ns = records[0].time_ns;
     let expected = records.iter().map(|record| record.time_ns - start_ns);
-    assert_eq!(times[1..records.len() + 1], expected.collect::<Vec<_>>());
+    assert_eq!(times[1..=records.len()], expected.collect::<Vec<_>>());
 }
