@@ -79,6 +79,16 @@ impl Browser {
         browser
     }
 
+    /// Process ids of the processes that draw pages.
+    pub fn renderers(&mut self) -> Vec<u32> {
+        let tab = self.tab.take();
+        let answer = self.call("SystemInfo.getProcessInfo", &json!({}));
+        self.tab = tab;
+        let processes = answer["processInfo"].as_array().into_iter().flatten();
+        let renderers = processes.filter(|process| process["type"] == "renderer");
+        renderers.filter_map(|process| process["id"].as_u64()?.try_into().ok()).collect()
+    }
+
     /// Calls a method of the protocol and waits for its answer.
     ///
     /// # Panics
