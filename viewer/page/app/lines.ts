@@ -1,0 +1,119 @@
+// Lines over the stack: reserved, capacity, out of memory, lost records.
+
+import type { FrameReply } from "../engine/protocol.ts";
+import { line } from "./axes.ts";
+import { css } from "./dom.ts";
+import type { Scale } from "./scale.ts";
+import { bytes } from "./units.ts";
+
+/** CSS pixels at the left edge of each pixel column of a picture, in the window of now. */
+function columnsX(reply: FrameReply, scale: Scale): (x: number) => number {
+  const { from, to, width } = reply.request;
+  const left = scale.x(from);
+  const step = (scale.x(to) - left) / width;
+  return (x) => left + x * step;
+}
+
+export function drawReserved(context: CanvasRenderingContext2D, scale: Scale, reply: FrameReply): void {
+  const { reservedMost, reservedLeast } = reply.columns;
+  const at = columnsX(reply, scale);
+  const count = reservedMost.length;
+  context.beginPath();
+  for (let x = 0; x < count; x++) {
+    context.lineTo(at(x), scale.y(reservedMost[x]!));
+    context.lineTo(at(x + 1), scale.y(reservedMost[x]!));
+  }
+  for (let x = count - 1; x >= 0; x--) {
+    context.lineTo(at(x + 1), scale.y(reservedLeast[x]!));
+    context.lineTo(at(x), scale.y(reservedLeast[x]!));
+  }
+  context.fillStyle = css("--reserved-band");
+  context.fill();
+  for (const [series, colour, width] of [[reservedMost, css("--halo"), 3], [reservedMost, css("--reserved"), 1.4]] as
+    const) {
+    context.beginPath();
+    let before = NaN;
+    for (let x = 0; x < count; x++) {
+      const y = scale.y(series[x]!);
+      if (y !== before) {
+        context.lineTo(at(x), y);
+        before = y;
+      }
+      if (x === count - 1 || series[x + 1] !== series[x]) context.lineTo(at(x + 1), y);
+    }
+    context.strokeStyle = colour;
+    context.lineWidth = width;
+    context.stroke();
+  }
+  // On the side of the line that keeps clear of the capacity's label.
+  const y = scale.y(reservedMost[count - 1] ?? 0);
+  const isClose = scale.view.hasCapacityLine && y - scale.y(scale.view.data.capacity_bytes ?? 0) < 30;
+  label(context, scale, y, "reserved", css("--reserved"), isClose);
+}
+
+export function drawCapacity(context: CanvasRenderingContext2D, scale: Scale, capacity: number): void {
+  const y = Math.round(scale.y(capacity)) + 0.5;
+  context.strokeStyle = css("--capacity");
+  context.lineWidth = 1;
+  context.setLineDash([6, 4]);
+  line(context, scale.plot.left, y, scale.plot.left + scale.plot.width, y);
+  context.setLineDash([]);
+  label(context, scale, y, `capacity ${bytes(capacity)}`, css("--capacity"), false);
+}
+
+/** A word at the right end of a line, with a halo. */
+function label(context: CanvasRenderingContext2D, scale: Scale, y: number, text: string, colour: string,
+  isBelow: boolean): void {
+  const { left, top, width, height } = scale.plot;
+  if (y < top - 1 || y > top + height) return;
+  const below = isBelow || y < top + 16;
+  context.textAlign = "right";
+  context.textBaseline = below ? "top" : "bottom";
+  context.lineWidth = 3;
+  context.strokeStyle = css("--halo");
+  const [x, place] = [left + width - 6, below ? y + 3 : y - 3];
+  context.strokeText(text, x, place);
+  context.fillStyle = colour;
+  context.fillText(text, x, place);
+}
+
+/** Vertical lines at out of memory and where records were lost; labels that would overlap are counted in one. */
+export function drawEvents(context: CanvasRenderingContext2D, scale: Scale): void {
+  const { left, top, width, height } = scale.plot;
+  let free = -Infinity;
+  let bundle: { x: number; texts: string[]; colour: string } | null = null;
+  const flush = (): void => {
+    if (bundle === null) return;
+    const { x, texts, colour } = bundle;
+    const text = texts.length === 1 ? texts[0]! : `${texts.length} × ${texts[0]!.split(" · ")[0]!}`;
+    const wide = context.measureText(text).width + 10;
+    const at = Math.min(Math.max(x + 4, free), left + width - wide);
+    context.fillStyle = colour;
+    context.beginPath();
+    context.roundRect(at, top + 4, wide, 17, 3);
+    context.fill();
+    context.fillStyle = css("--halo-solid");
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.fillText(text, at + 5, top + 13);
+    free = at + wide + 4;
+    bundle = null;
+  };
+  for (const point of scale.view.lanes?.points ?? []) {
+    if (point.kind !== "outOfMemory" && point.kind !== "lost") continue;
+    const x = scale.moment(point.moment);
+    if (x < left || x > left + width) continue;
+    const isOut = point.kind === "outOfMemory";
+    const colour = css(isOut ? "--alarm" : "--warning");
+    const text = isOut ? `out of memory · ${bytes(point.bytes)} requested` : "records lost";
+    context.strokeStyle = colour;
+    context.lineWidth = 1.5;
+    context.setLineDash(isOut ? [] : [3, 3]);
+    line(context, x, top, x, top + height);
+    context.setLineDash([]);
+    if (bundle !== null && (x - bundle.x > 120 || bundle.colour !== colour)) flush();
+    if (bundle === null) bundle = { x, texts: [text], colour };
+    else bundle.texts.push(text);
+  }
+  flush();
+}

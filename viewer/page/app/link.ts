@@ -1,0 +1,178 @@
+// The engine, in a worker or in the page, and the chunks that it asks for.
+
+import type { Header } from "../format/header.ts";
+import { Engine } from "../engine/engine.ts";
+import type { FrameReply, FrameRequest, FromEngine, Info, Stack, ToEngine } from "../engine/protocol.ts";
+
+/** While the document is still parsed, missing chunks are looked for again after this time. */
+const RETRY_MS = 150;
+/** A worker that has not begun by then is given up. */
+const START_MS = 4000;
+
+export interface Listener {
+  frame(reply: FrameReply): void;
+  device(message: FromEngine & { type: "device" }): void;
+  minimap(message: FromEngine & { type: "minimap" }): void;
+  fault(chunk: string, text: string): void;
+}
+
+export class EngineLink {
+  private worker: Worker | null = null;
+  private engine: Engine | null = null;
+  private isReady = false;
+  private missing = new Set<string>();
+  private ticket = 0;
+  private readonly asked = new Map<number, (answer: Info | Stack | null) => void>();
+  /** Sent and unanswered; the next picture waits for the answer, and only the newest of those that wait is drawn. */
+  private isInFlight = false;
+  private next: FrameRequest | null = null;
+  private sent: ToEngine[] = [];
+
+  constructor(
+    private readonly header: Header,
+    private readonly listener: Listener,
+  ) {
+    this.startWorker();
+    document.addEventListener("DOMContentLoaded", () => {
+      this.retry();
+    });
+  }
+
+  get isInPage(): boolean {
+    return this.engine !== null;
+  }
+
+  private startWorker(): void {
+    try {
+      const script = document.getElementById("worker")?.textContent ?? "";
+      const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+      this.worker = new Worker(url);
+    } catch {
+      this.startInPage();
+      return;
+    }
+    this.worker.onmessage = (event: MessageEvent<FromEngine>) => {
+      this.receive(event.data);
+    };
+    this.worker.onerror = (event) => {
+      event.preventDefault();
+      if (this.isReady) this.listener.fault("", `the worker failed: ${event.message}; reload the page`);
+      else this.startInPage();
+    };
+    setTimeout(() => {
+      if (!this.isReady) this.startInPage();
+    }, START_MS);
+    this.worker.postMessage({ type: "start", header: this.header } satisfies ToEngine);
+  }
+
+  private startInPage(): void {
+    if (this.engine !== null) return;
+    this.worker?.terminate();
+    this.worker = null;
+    this.engine = new Engine((message) => {
+      // As a worker's message, it comes after the current task.
+      setTimeout(() => {
+        this.receive(message);
+      }, 0);
+    });
+    this.engine.receive({ type: "start", header: this.header });
+    for (const message of this.sent) this.engine.receive(message);
+  }
+
+  private send(message: ToEngine): void {
+    if (!this.isReady) this.sent.push(message);
+    if (this.engine !== null) this.engine.receive(message);
+    else this.worker?.postMessage(message);
+  }
+
+  private receive(message: FromEngine): void {
+    switch (message.type) {
+      case "ready":
+        this.isReady = true;
+        this.sent = [];
+        return;
+      case "need":
+        this.answerNeed(message.id);
+        return;
+      case "frame":
+        this.listener.frame(message);
+        return;
+      case "taken":
+        this.isInFlight = false;
+        this.sendNext();
+        return;
+      case "info":
+        this.answer(message.ticket, message.info);
+        return;
+      case "stack":
+        this.answer(message.ticket, message.stack);
+        return;
+      case "device":
+        this.listener.device(message);
+        return;
+      case "minimap":
+        this.listener.minimap(message);
+        return;
+      case "fault":
+        this.listener.fault(message.chunk, message.text);
+    }
+  }
+
+  private answerNeed(id: string): void {
+    const element = document.getElementById(id);
+    // The element that is parsed last may be there in part.
+    const isLoading = document.readyState === "loading";
+    if (isLoading && !element?.nextSibling) {
+      if (this.missing.size === 0) setTimeout(() => { this.retry(); }, RETRY_MS);
+      this.missing.add(id);
+      return;
+    }
+    this.send({ type: "chunk", id, text: element?.textContent ?? null });
+  }
+
+  private retry(): void {
+    const { missing } = this;
+    this.missing = new Set();
+    for (const id of missing) this.answerNeed(id);
+  }
+
+  private answer(ticket: number, value: Info | Stack | null): void {
+    this.asked.get(ticket)?.(value);
+    this.asked.delete(ticket);
+  }
+
+  draw(request: FrameRequest): void {
+    this.next = request;
+    this.sendNext();
+  }
+
+  private sendNext(): void {
+    if (this.next === null || this.isInFlight) return;
+    this.isInFlight = true;
+    const request = this.next;
+    this.next = null;
+    this.send({ type: "frame", request });
+  }
+
+  askDevice(device: number): void {
+    this.send({ type: "device", device });
+  }
+
+  askMinimap(device: number, axis: "moment" | "time", width: number): void {
+    this.send({ type: "minimap", device, axis, width });
+  }
+
+  info(set: number, x: number, id: number): Promise<Info | null> {
+    return new Promise((resolve) => {
+      this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
+      this.send({ type: "info", ticket: this.ticket, set, x, id });
+    });
+  }
+
+  stack(fraction: number): Promise<Stack | null> {
+    return new Promise((resolve) => {
+      this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
+      this.send({ type: "stack", ticket: this.ticket, fraction });
+    });
+  }
+}

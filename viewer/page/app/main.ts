@@ -1,0 +1,131 @@
+// Starts the page.
+
+import { type Header, parseHeader } from "../format/header.ts";
+import { Clock } from "../engine/clock.ts";
+import { Chart } from "./chart.ts";
+import { byId, onScheme } from "./dom.ts";
+import { keepFragment, readFragment, type Wanted } from "./fragment.ts";
+import { emptyText, fillDevice, fillSelects, showFault, showStatus } from "./furniture.ts";
+import { HookState } from "./hook.ts";
+import { Input } from "./input.ts";
+import { Legend } from "./legend.ts";
+import { EngineLink } from "./link.ts";
+import { Minimap } from "./minimap.ts";
+import { Tip } from "./tip.ts";
+import { View } from "./view.ts";
+
+/** Messages are the page's only output; a page without a header has nothing else. */
+function fail(text: string): void {
+  showFault(text);
+  byId("app").classList.add("failed");
+}
+
+function apply(view: View, wanted: Wanted): void {
+  if (wanted.axis === "time") view.selectAxis("time");
+  if (wanted.to > wanted.from) view.setWindow(wanted.from, wanted.to);
+}
+
+function start(header: Header): void {
+  const view = new View(header);
+  let wanted: Wanted | null = readFragment(view);
+  const link = new EngineLink(header, {
+    frame: (reply) => {
+      chart.show(reply);
+      hook.show(reply);
+      showStatus(view, reply);
+      legend.show(reply);
+      if (chart.cursor !== null) void tip.hover();
+      ready();
+    },
+    device: (message) => {
+      if (message.device !== view.device) return;
+      const { time_step_moments: step, moments } = view.data;
+      view.lanes = message.lanes;
+      view.clock = message.times === null ? null : new Clock(message.times, step, moments);
+      if (wanted?.axis === "time") apply(view, wanted);
+      wanted = null;
+      view.changed("data");
+    },
+    minimap: (message) => {
+      minimap.show(message);
+    },
+    fault: (_, text) => {
+      showFault(text);
+    },
+  });
+  const chart = new Chart(view, (request) => {
+    link.draw(request);
+  });
+  const tip = new Tip(view, chart, link);
+  const minimap = new Minimap(view, chart, (width) => {
+    link.askMinimap(view.device, view.axis, width);
+  });
+  const legend = new Legend(view);
+  const hook = new HookState(view, chart, link);
+  const help = byId<HTMLDialogElement>("help");
+  const openHelp = (): void => {
+    if (!help.open) help.showModal();
+  };
+  new Input(view, chart, tip, openHelp);
+  fillSelects(view);
+  let device = -1;
+  const update = (): void => {
+    if (device !== view.device) {
+      device = view.device;
+      tip.clear();
+      chart.forget();
+      link.askDevice(device);
+    }
+    fillDevice(view);
+    byId("empty").textContent = emptyText(view);
+    chart.update();
+    minimap.draw();
+  };
+  // An axis of time has to wait for its clock; the whole run in moments is drawn until then.
+  if (wanted.axis !== "time") apply(view, wanted);
+  view.onChange((change) => {
+    if (change === "data") update();
+    else {
+      chart.update();
+      if (change === "window") minimap.draw();
+    }
+  });
+  keepFragment(view);
+  onScheme(update);
+  byId("zoom-in").addEventListener("click", () => { view.zoom(0.5, 0.5); });
+  byId("zoom-out").addEventListener("click", () => { view.zoom(2, 0.5); });
+  byId("whole").addEventListener("click", () => { view.reset(); });
+  byId("open-help").addEventListener("click", openHelp);
+  byId("close-help").addEventListener("click", () => { help.close(); });
+  window.addEventListener("beforeprint", () => { byId<HTMLDetailsElement>("about").open = true; });
+  update();
+  if (view.data.levels.length === 0 || view.data.records === 0) ready();
+}
+
+let isReady = false;
+
+/** The first picture with data is there. */
+function ready(): void {
+  if (isReady) return;
+  isReady = true;
+  performance.mark("vramtape:first-frame");
+  document.documentElement.dataset.ready = "1";
+}
+
+function boot(): void {
+  const element = document.getElementById("header");
+  if (element === null) {
+    fail("The page has no header: it was not written by `vramtape view`, or it is cut off.");
+    return;
+  }
+  try {
+    const header = parseHeader(element.textContent);
+    byId("producer").textContent = header.producer;
+    if (header.devices.length === 0) fail("The recording has no device.");
+    else start(header);
+  } catch (error) {
+    fail(error instanceof Error ? error.message : String(error));
+  }
+}
+
+boot();

@@ -1,0 +1,134 @@
+// The whole run in small, with the window on it.
+
+import type { FromEngine } from "../engine/protocol.ts";
+import { byId, css } from "./dom.ts";
+import type { Chart } from "./chart.ts";
+import { clear, pixelRatio } from "./surface.ts";
+import type { View } from "./view.ts";
+
+const HEIGHT = 44;
+/** A drag that begins so near to an end of the window moves this end. */
+const GRIP = 8;
+
+type Series = FromEngine & { type: "minimap" };
+
+export class Minimap {
+  private series: Series | null = null;
+  private readonly canvas = byId<HTMLCanvasElement>("minimap");
+  private drag: { part: "from" | "to" | "both"; x: number; from: number; to: number } | null = null;
+  private wanted = "";
+
+  constructor(
+    private readonly view: View,
+    private readonly chart: Chart,
+    private readonly ask: (width: number) => void,
+  ) {
+    this.canvas.addEventListener("pointerdown", (event) => {
+      this.press(event);
+    });
+    this.canvas.addEventListener("pointermove", (event) => {
+      this.move(event);
+    });
+    for (const name of ["pointerup", "pointercancel"] as const) {
+      this.canvas.addEventListener(name, () => {
+        this.drag = null;
+      });
+    }
+  }
+
+  show(series: Series): void {
+    if (series.device !== this.view.device || series.axis !== this.view.axis) return;
+    this.series = series;
+    this.draw();
+  }
+
+  private get box(): { left: number; width: number } {
+    const { left, width } = this.chart.scale.plot;
+    return { left, width };
+  }
+
+  private x(position: number): number {
+    return this.box.left + (position / this.view.end) * this.box.width;
+  }
+
+  draw(): void {
+    const { view, series, box } = this;
+    const key = `${view.device} ${view.axis} ${Math.round(box.width * pixelRatio())}`;
+    if (key !== this.wanted) {
+      this.wanted = key;
+      this.ask(Math.round(box.width * pixelRatio()));
+    }
+    const width = box.left + box.width + 2;
+    const context = clear(this.canvas, width, HEIGHT);
+    const isCurrent = series?.device === view.device && series.axis === view.axis;
+    if (isCurrent) this.drawSeries(context, series);
+    const [x0, x1] = [this.x(view.from), Math.max(this.x(view.to), this.x(view.from) + 3)];
+    context.fillStyle = css("--shade");
+    context.fillRect(box.left, 0, x0 - box.left, HEIGHT);
+    context.fillRect(x1, 0, box.left + box.width - x1, HEIGHT);
+    context.strokeStyle = css("--accent");
+    context.lineWidth = 1.5;
+    context.beginPath();
+    context.roundRect(x0 + 0.75, 0.75, Math.max(2, x1 - x0 - 1.5), HEIGHT - 1.5, 3);
+    context.stroke();
+    context.fillStyle = css("--accent");
+    for (const x of [x0, x1]) {
+      context.beginPath();
+      context.roundRect(x - 2.5, HEIGHT / 2 - 8, 5, 16, 2.5);
+      context.fill();
+    }
+    this.canvas.setAttribute("aria-valuetext", view.isWhole ? "the whole run"
+      : `${Math.round((100 * view.from) / view.end)} to ${Math.round((100 * view.to) / view.end)} percent of the run`);
+  }
+
+  private drawSeries(context: CanvasRenderingContext2D, series: Series): void {
+    const { box, view } = this;
+    const y = (bytes: number): number => HEIGHT - (bytes / view.fullTop) * (HEIGHT - 2);
+    for (const [values, colour] of [[series.reserved, css("--map-reserved")], [series.allocated,
+      css("--map-allocated")]] as const) {
+      const step = box.width / Math.max(1, values.length);
+      context.beginPath();
+      context.moveTo(box.left, HEIGHT);
+      values.forEach((bytes, i) => {
+        context.lineTo(box.left + i * step, y(bytes));
+        context.lineTo(box.left + (i + 1) * step, y(bytes));
+      });
+      context.lineTo(box.left + box.width, HEIGHT);
+      context.fillStyle = colour;
+      context.fill();
+    }
+    context.fillStyle = css("--alarm");
+    for (const point of view.lanes?.points ?? []) {
+      if (point.kind === "outOfMemory") context.fillRect(this.x(view.position(point.moment)) - 0.75, 0, 1.5, HEIGHT);
+    }
+  }
+
+  private press(event: PointerEvent): void {
+    const { view } = this;
+    const x = event.offsetX;
+    const [x0, x1] = [this.x(view.from), this.x(view.to)];
+    if (x < x0 - GRIP || x > x1 + GRIP) {
+      const at = ((x - this.box.left) / this.box.width) * view.end;
+      const half = (view.to - view.from) / 2;
+      view.setWindow(at - half, at + half);
+    }
+    const part = Math.abs(x - x0) < GRIP && Math.abs(x - x0) <= Math.abs(x - x1) ? "from"
+      : Math.abs(x - x1) < GRIP ? "to" : "both";
+    this.drag = { part, x, from: view.from, to: view.to };
+    this.canvas.setPointerCapture(event.pointerId);
+  }
+
+  private move(event: PointerEvent): void {
+    const { drag, view } = this;
+    const x = event.offsetX;
+    const isEnd = Math.min(Math.abs(x - this.x(view.from)), Math.abs(x - this.x(view.to))) < GRIP;
+    this.canvas.style.cursor = isEnd ? "ew-resize" : "grab";
+    if (drag === null) return;
+    const by = ((x - drag.x) / this.box.width) * view.end;
+    if (drag.part === "both") {
+      const from = Math.min(Math.max(0, drag.from + by), view.end - (drag.to - drag.from));
+      view.setWindow(from, from + (drag.to - drag.from));
+    } else if (drag.part === "from") view.setWindow(Math.min(drag.from + by, drag.to), drag.to);
+    else view.setWindow(drag.from, Math.max(drag.to + by, drag.from));
+  }
+}

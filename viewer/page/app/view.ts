@@ -1,0 +1,158 @@
+// The window on the data and the choices of the user.
+
+import type { Device, Header } from "../format/header.ts";
+import { Clock } from "../engine/clock.ts";
+import type { Lanes } from "../engine/lanes.ts";
+import type { Axis } from "../engine/protocol.ts";
+
+/** Room above the highest thing that is drawn. */
+const HEADROOM = 1.06;
+/** A capacity above this many times the peak would flatten the stack. */
+const CAPACITY_SHOWN = 1.5;
+/** The narrowest windows. */
+const MOMENTS_MIN = 8;
+const NS_MIN = 1000;
+
+export type Change = "window" | "data" | "look";
+
+export class View {
+  device = 0;
+  grouping = 0;
+  axis: Axis = "moment";
+  from = 0;
+  to = 1;
+  bottom_bytes = 0;
+  /** Null: as high as the run. */
+  top_bytes: number | null = null;
+  query = "";
+  lit: number | null = null;
+  lanes: Lanes | null = null;
+  clock: Clock | null = null;
+  private readonly listeners: ((change: Change) => void)[] = [];
+
+  constructor(readonly header: Header) {
+    this.selectDevice(0);
+  }
+
+  get data(): Device {
+    return this.header.devices[this.device]!;
+  }
+
+  onChange(listener: (change: Change) => void): void {
+    this.listeners.push(listener);
+  }
+
+  changed(change: Change): void {
+    for (const listener of this.listeners) listener(change);
+  }
+
+  /** The end of the axis. */
+  get end(): number {
+    return this.axis === "time" ? Math.max(1, this.clock?.last_ns ?? 1) : this.data.moments;
+  }
+
+  get isWhole(): boolean {
+    return this.from <= 0 && this.to >= this.end && this.top_bytes === null && this.bottom_bytes === 0;
+  }
+
+  get hasCapacityLine(): boolean {
+    const { capacity_bytes: capacity, peaks } = this.data;
+    const peak = Math.max(peaks.allocated_bytes, peaks.reserved_bytes);
+    return capacity !== null && capacity > 0 && capacity <= CAPACITY_SHOWN * peak;
+  }
+
+  /** The highest bytes that are drawn without a zoom in height. */
+  get fullTop(): number {
+    const { peaks, capacity_bytes: capacity } = this.data;
+    const peak = Math.max(peaks.allocated_bytes, peaks.reserved_bytes, peaks.active_bytes, 1024);
+    return HEADROOM * (this.hasCapacityLine ? Math.max(peak, capacity ?? 0) : peak);
+  }
+
+  get top(): number {
+    return this.top_bytes ?? this.fullTop;
+  }
+
+  selectDevice(device: number): void {
+    this.device = Math.min(Math.max(device, 0), this.header.devices.length - 1);
+    this.axis = "moment";
+    this.clock = null;
+    this.lanes = null;
+    this.lit = null;
+    this.grouping = Math.max(0, this.data.groupings.findIndex((one) => one.quantity === "allocated"));
+    this.reset();
+  }
+
+  selectGrouping(grouping: number): void {
+    if (this.data.groupings[grouping]?.quantity !== "allocated") return;
+    this.grouping = grouping;
+    this.lit = null;
+    this.changed("data");
+  }
+
+  selectAxis(axis: Axis): void {
+    if (axis === this.axis || (axis === "time" && this.clock === null)) return;
+    const [from, to] = [this.momentAt(this.from), this.momentAt(this.to)];
+    const isWhole = this.from <= 0 && this.to >= this.end;
+    this.axis = axis;
+    if (isWhole) [this.from, this.to] = [0, this.end];
+    else this.setWindow(this.position(from), this.position(to));
+    this.changed("data");
+  }
+
+  /** The place of a moment on the axis. */
+  position(moment: number): number {
+    return this.axis === "time" && this.clock !== null ? this.clock.timeAt(moment) : moment;
+  }
+
+  momentAt(position: number): number {
+    return this.axis === "time" && this.clock !== null ? this.clock.momentAt(position) : position;
+  }
+
+  setWindow(from: number, to: number): void {
+    const { end } = this;
+    const least = Math.min(end, this.axis === "time" ? NS_MIN : MOMENTS_MIN);
+    if (!Number.isFinite(from) || !Number.isFinite(to)) return;
+    const length = Math.min(end, Math.max(least, to - from));
+    const start = to - from < least ? (from + to - length) / 2 : from;
+    this.from = Math.min(Math.max(0, start), end - length);
+    this.to = this.from + length;
+    this.changed("window");
+  }
+
+  setHeight(bottom: number, top: number | null): void {
+    this.bottom_bytes = Math.max(0, bottom);
+    this.top_bytes = top === null ? null : Math.min(Math.max(top, this.bottom_bytes + 1024), this.fullTop);
+    this.changed("window");
+  }
+
+  /** `factor` below 1 zooms in; the fraction of the window stays where it is. */
+  zoom(factor: number, fraction: number): void {
+    const length = this.to - this.from;
+    const fixed = this.from + length * fraction;
+    this.setWindow(fixed - length * factor * fraction, fixed + length * factor * (1 - fraction));
+  }
+
+  /** Moves by a fraction of the window. */
+  pan(fraction: number): void {
+    const step = (this.to - this.from) * fraction;
+    this.setWindow(this.from + step, this.to + step);
+  }
+
+  reset(): void {
+    this.bottom_bytes = 0;
+    this.top_bytes = null;
+    this.from = 0;
+    this.to = this.end;
+    this.changed("window");
+  }
+
+  light(group: number | null): void {
+    this.lit = group;
+    this.changed("look");
+  }
+
+  find(query: string): void {
+    this.query = query;
+    this.changed("look");
+  }
+}

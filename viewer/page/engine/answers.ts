@@ -1,0 +1,93 @@
+// Answers to questions about the picture drawn last.
+
+import { framesOf, NO_NAMES } from "../format/rest.ts";
+import { NO_END } from "../format/lives.ts";
+import { stackOf } from "./bands.ts";
+import { type BlockInfo, FIRST_ID, type Info, OTHER, PENDING, type Stack } from "./protocol.ts";
+import type { Drawn } from "./render.ts";
+import { Walk } from "./walk.ts";
+
+const hex = (address: number): string => `0x${address.toString(16)}`;
+
+function labelOf(drawn: Drawn, group: number): string {
+  return drawn.names?.groups[drawn.request.grouping]?.[group] ?? `group ${group}`;
+}
+
+function blockInfo(drawn: Drawn, block: number): BlockInfo | null {
+  const { set, data } = drawn;
+  const kinds = data.kinds();
+  if (set === null || block >= set.count || kinds === undefined || kinds === null) return null;
+  const names = drawn.names ?? NO_NAMES;
+  const kind = set.kind[block]!;
+  const clock = data.clock() ?? null;
+  const [start, end] = [set.start[block]!, set.end[block]!];
+  return {
+    address: hex(set.address[block]!), size_bytes: set.size[block]!, requested_bytes: kinds.requested[kind] ?? 0,
+    stream: names.streams[kinds.stream[kind]!] ?? "?", pool: names.pools[kinds.pool[kind]!] ?? "?", start,
+    end: end === NO_END ? null : end, is_older: set.isOlder[block] === 1,
+    start_ns: clock?.timeAt(start) ?? null, end_ns: end === NO_END ? null : clock?.timeAt(end) ?? null,
+    frames: framesOf(names, kinds.stack[kind]!),
+  };
+}
+
+/** The bytes of a group at pixel column `x`. */
+function bytesOf(drawn: Drawn, x: number, group: number): number | null {
+  const { set, columns, chosen, data, request } = drawn;
+  if (set === null) {
+    const found = stackOf(data, request.grouping, chosen.level[x]!, chosen.column[x]!).find(([g]) => g === group);
+    return found?.[1] ?? 0;
+  }
+  let sum = 0;
+  const moment = columns.moment[x]!;
+  for (let i = 0; i < set.count; i++) {
+    if (set.group[i] === group && set.start[i]! <= moment && set.end[i]! > moment) sum += set.size[i]!;
+  }
+  return sum;
+}
+
+export function infoAt(drawn: Drawn, x: number, id: number): Info {
+  const { columns, set, data } = drawn;
+  const moment = columns.moment[x] ?? 0;
+  const info: Info = {
+    kind: id === OTHER ? "other" : id === PENDING ? "pending" : "nothing", moment,
+    time_ns: data.clock()?.timeAt(moment) ?? null, allocated_bytes: columns.allocated[x] ?? 0,
+    active_bytes: columns.active[x] ?? 0, reserved_least_bytes: columns.reservedLeast[x] ?? 0,
+    reserved_most_bytes: columns.reservedMost[x] ?? 0, group: null, label: "", colour: 0, group_bytes: null,
+    block: null,
+  };
+  if (id === OTHER) {
+    const inGroups = set !== null ? 0
+      : stackOf(data, drawn.request.grouping, drawn.chosen.level[x]!, drawn.chosen.column[x]!)
+        .reduce((sum, [, bytes]) => sum + bytes, 0);
+    return { ...info, label: "other", colour: drawn.palette.colour(-1), group_bytes: info.allocated_bytes - inGroups };
+  }
+  if (id === PENDING) return { ...info, group_bytes: info.active_bytes - info.allocated_bytes };
+  if (id < FIRST_ID) return info;
+  const group = set === null ? id - FIRST_ID : set.group[id - FIRST_ID]!;
+  return { ...info, kind: set === null ? "group" : "block", group, label: labelOf(drawn, group),
+    colour: drawn.palette.colour(group), group_bytes: bytesOf(drawn, x, group),
+    block: set === null ? null : blockInfo(drawn, id - FIRST_ID) };
+}
+
+/** The whole stack at a pixel column, read from the decoded data. */
+export function stackAt(drawn: Drawn, x: number): Stack {
+  const { set, columns, chosen, data, request } = drawn;
+  const moment = columns.moment[x]!;
+  if (set === null) {
+    const groups = stackOf(data, request.grouping, chosen.level[x]!, chosen.column[x]!)
+      .map(([group, bytes]) => ({ label: labelOf(drawn, group), bytes }));
+    const rest = columns.allocated[x]! - groups.reduce((sum, { bytes }) => sum + bytes, 0);
+    if (rest !== 0) groups.push({ label: "other", bytes: rest });
+    return { moment, allocated_bytes: columns.allocated[x]!, groups };
+  }
+  const walk = new Walk(set, data.device.groupings[request.grouping]?.groups ?? 0, null);
+  walk.advance(moment, moment);
+  const sums = new Map<number, number>();
+  const blocks = walk.blocks().map((block) => {
+    const group = set.group[block]!;
+    sums.set(group, (sums.get(group) ?? 0) + set.size[block]!);
+    return { address: hex(set.address[block]!), size_bytes: set.size[block]!, label: labelOf(drawn, group) };
+  });
+  const groups = [...sums].map(([group, bytes]) => ({ label: labelOf(drawn, group), bytes }));
+  return { moment, allocated_bytes: groups.reduce((sum, { bytes }) => sum + bytes, 0), groups, blocks };
+}

@@ -1,0 +1,90 @@
+// Decoded chunks, fetched by id, kept up to a limit of memory: the ones not used for longest go first.
+
+import { inflate } from "../format/inflate.ts";
+import { ChunkError } from "../format/varint.ts";
+
+interface Entry {
+  /** Undefined while it is on its way; null if the page has no such chunk. */
+  value: unknown;
+  bytes: number;
+  decode: (data: Uint8Array) => unknown;
+  isRequired: boolean;
+}
+
+/** Bytes that a decoded value takes, roughly. */
+export function weigh(value: unknown): number {
+  if (ArrayBuffer.isView(value)) return value.byteLength;
+  if (typeof value === "string") return 2 * value.length;
+  if (typeof value !== "object" || value === null) return 8;
+  return Object.values(value).reduce((sum: number, item: unknown) => sum + weigh(item), 16);
+}
+
+export class Chunks {
+  private readonly entries = new Map<string, Entry>();
+  private bytes = 0;
+  private onTheWay = 0;
+
+  constructor(
+    private readonly ask: (id: string) => void,
+    private readonly arrived: () => void,
+    private readonly fault: (error: ChunkError) => void,
+    private readonly limitBytes = 128 * 2 ** 20,
+  ) {}
+
+  get waiting(): number {
+    return this.onTheWay;
+  }
+
+  /**
+   * The decoded chunk, null if there is none or it is malformed, or undefined if it is not there yet. A page without a
+   * chunk that is required is incomplete.
+   */
+  get<T>(id: string, isRequired: boolean, decode: (data: Uint8Array) => T): T | null | undefined {
+    const entry = this.entries.get(id);
+    if (entry !== undefined) {
+      // To the end of the order in which entries go.
+      this.entries.delete(id);
+      this.entries.set(id, entry);
+      return entry.value as T | null | undefined;
+    }
+    this.entries.set(id, { value: undefined, bytes: 0, decode, isRequired });
+    this.onTheWay++;
+    this.ask(id);
+    return undefined;
+  }
+
+  /** As `get`, without asking for it. */
+  peek(id: string): unknown {
+    return this.entries.get(id)?.value;
+  }
+
+  async receive(id: string, text: string | null): Promise<void> {
+    const entry = this.entries.get(id);
+    if (entry?.value !== undefined || entry === undefined) return;
+    let value: unknown = null;
+    if (text === null && entry.isRequired) this.fault(new ChunkError(id, "is missing: the file is cut off"));
+    if (text !== null) {
+      try {
+        value = entry.decode(await inflate(id, text));
+      } catch (error) {
+        this.fault(error instanceof ChunkError ? error : new ChunkError(id, String(error)));
+      }
+    }
+    entry.value = value;
+    entry.bytes = weigh(value);
+    this.bytes += entry.bytes;
+    this.onTheWay--;
+    this.prune(id);
+    this.arrived();
+  }
+
+  private prune(newest: string): void {
+    for (const [id, entry] of this.entries) {
+      if (this.bytes <= this.limitBytes) return;
+      // Names and kinds have no level of detail; every picture needs them.
+      if (entry.value === undefined || id === newest || !/\/(series|bands|lives)\//.test(id)) continue;
+      this.bytes -= entry.bytes;
+      this.entries.delete(id);
+    }
+  }
+}

@@ -1,0 +1,145 @@
+// Everything between the chunks and the pixels. Runs in a worker, or in the page where none can start.
+
+import type { Header } from "../format/header.ts";
+import { NO_NAMES } from "../format/rest.ts";
+import { infoAt, stackAt } from "./answers.ts";
+import { Chunks } from "./chunks.ts";
+import { pixelEdges } from "./clock.ts";
+import { Dataset } from "./dataset.ts";
+import { arrange } from "./lanes.ts";
+import { askSeries, chooseColumns, levelFor } from "./levels.ts";
+import { newColumns } from "./picture.ts";
+import type { Axis, FrameRequest, FromEngine, ToEngine } from "./protocol.ts";
+import { Renderer } from "./render.ts";
+
+/** Between two pictures of one window while its chunks arrive. */
+const REDRAW_MS = 80;
+
+interface MinimapRequest {
+  device: number;
+  axis: Axis;
+  width: number;
+}
+
+export class Engine {
+  private readonly chunks: Chunks;
+  private datasets: Dataset[] = [];
+  private readonly renderer = new Renderer();
+  /** Asked for and not answered, or answered from less than all of its chunks. */
+  private frame: FrameRequest | null = null;
+  private minimap: MinimapRequest | null = null;
+  private device: number | null = null;
+  private isPlanned = false;
+  /** Drawn from less than all of its chunks. */
+  private drawnInPart: FrameRequest | null = null;
+
+  constructor(private readonly post: (message: FromEngine, transfer?: Transferable[]) => void) {
+    this.chunks = new Chunks(
+      (id) => {
+        post({ type: "need", id });
+      },
+      () => {
+        this.plan();
+      },
+      (error) => {
+        post({ type: "fault", chunk: error.chunk, text: error.message });
+      },
+    );
+  }
+
+  receive(message: ToEngine): void {
+    switch (message.type) {
+      case "start":
+        this.start(message.header);
+        return;
+      case "chunk":
+        void this.chunks.receive(message.id, message.text);
+        return;
+      case "device":
+        this.device = message.device;
+        break;
+      case "frame":
+        this.frame = message.request;
+        this.work();
+        this.post({ type: "taken" });
+        return;
+      case "minimap":
+        this.minimap = message;
+        break;
+      case "info": {
+        const { drawn } = this.renderer;
+        const isSame = drawn !== null && (drawn.set?.number ?? 0) === message.set;
+        const info = isSame ? infoAt(drawn, message.x, message.id) : null;
+        this.post({ type: "info", ticket: message.ticket, info });
+        return;
+      }
+      case "stack": {
+        const { drawn } = this.renderer;
+        const width = drawn?.request.width ?? 0;
+        const x = Math.min(Math.max(Math.floor(message.fraction * width), 0), width - 1);
+        this.post({ type: "stack", ticket: message.ticket, stack: drawn === null ? null : stackAt(drawn, x) });
+        return;
+      }
+    }
+    this.work();
+  }
+
+  private start(header: Header): void {
+    this.datasets = header.devices.map((device, place) => new Dataset(this.chunks, place, device));
+    this.post({ type: "ready" });
+  }
+
+  /** Works once after all chunks that arrive together. A picture that is there in part is not drawn again for each. */
+  private plan(): void {
+    if (this.isPlanned) return;
+    this.isPlanned = true;
+    const isUrgent = this.frame !== this.drawnInPart || this.chunks.waiting === 0;
+    setTimeout(() => {
+      this.isPlanned = false;
+      this.work();
+    }, isUrgent ? 0 : REDRAW_MS);
+  }
+
+  private work(): void {
+    if (this.frame !== null) this.drawFrame(this.frame);
+    if (this.minimap !== null) this.drawMinimap(this.minimap);
+    if (this.device !== null) this.describe(this.device);
+  }
+
+  private drawFrame(request: FrameRequest): void {
+    const data = this.datasets[request.device];
+    if (data === undefined) return;
+    const reply = this.renderer.draw(data, request, () => this.chunks.waiting);
+    if (reply === null) return;
+    this.drawnInPart = reply.waiting > 0 ? request : null;
+    if (reply.waiting === 0) this.frame = null;
+    const { columns } = reply;
+    // The columns stay here for questions about the picture.
+    this.post({ ...reply, columns: { ...columns } }, [reply.pixels.buffer, reply.ids.buffer]);
+  }
+
+  private drawMinimap({ device: place, axis, width }: MinimapRequest): void {
+    const data = this.datasets[place];
+    const clock = axis === "time" ? data?.clock() : null;
+    if (data === undefined || clock === undefined) return;
+    const { moments } = data.device;
+    const level = levelFor(data.device, moments, width);
+    askSeries(data, level, 0, (data.device.levels[level]?.columns ?? 1) - 1);
+    const to = clock === null ? moments : Math.max(1, clock.last_ns);
+    const columns = newColumns(width);
+    const chosen = chooseColumns(data, level, pixelEdges(width, 0, to, clock), columns, () => true);
+    if (!chosen.level.every((use) => use === level)) return;
+    this.minimap = null;
+    this.post({ type: "minimap", device: place, axis, allocated: columns.allocated, reserved: columns.reservedMost });
+  }
+
+  private describe(place: number): void {
+    const data = this.datasets[place];
+    if (data === undefined) return;
+    const [marks, names, times] = [data.marks(), data.names(), data.times()];
+    if (marks === undefined || names === undefined || times === undefined) return;
+    this.device = null;
+    const lanes = arrange(marks, names ?? NO_NAMES, data.device.moments);
+    this.post({ type: "device", device: place, times, lanes });
+  }
+}

@@ -1,0 +1,78 @@
+// From ids to colours. The picture is made by column and shown by row, so it is turned in squares that fit the cache.
+
+import { colourOf, mix, packed, parseColour, plainNumber, type Rgb, type Theme } from "./colours.ts";
+import type { Picture } from "./picture.ts";
+import { EDGE, FIRST_ID, NOTHING, PENDING } from "./protocol.ts";
+
+/** How far a colour goes towards the background where memory is not allocated at every moment of its column. */
+const AT_TIMES = 0.34;
+const DIMMED = 0.78;
+const EDGE_DARKER = 0.3;
+const SQUARE = 32;
+
+/** The colours of ids: groups in four shades each. */
+export class Palette {
+  /** Always allocated, at times, and the edges of both. */
+  readonly shades: readonly [Uint32Array, Uint32Array, Uint32Array, Uint32Array];
+  readonly hatch: number;
+  private readonly plain: Uint32Array;
+
+  /** `isLit` of a group (-1 for the rest), or null if all are. */
+  constructor(theme: Theme, labels: readonly string[], groups: number, isCategory: boolean,
+    isLit: ((group: number) => boolean) | null) {
+    const size = groups + FIRST_ID;
+    const array = (): Uint32Array => new Uint32Array(size);
+    this.shades = [array(), array(), array(), array()];
+    this.plain = array();
+    const back = parseColour(theme.background);
+    const ink: Rgb = [0, 0, 0];
+    this.hatch = packed(parseColour(theme.pending));
+    for (let id = FIRST_ID - 2; id < size; id++) {
+      const group = id < FIRST_ID ? -1 : id - FIRST_ID;
+      const pure = group < 0 ? parseColour(theme.other)
+        : colourOf(theme, labels[group] ?? `group ${group}`, isCategory);
+      const colour = isLit === null || isLit(group) ? pure : mix(pure, back, DIMMED);
+      this.plain[id] = plainNumber(pure);
+      [colour, mix(colour, back, AT_TIMES)].forEach((shade, place) => {
+        this.shades[place]![id] = packed(shade);
+        this.shades[place + 2]![id] = packed(mix(shade, ink, EDGE_DARKER));
+      });
+    }
+  }
+
+  colour(group: number): number {
+    return this.plain[group < 0 ? FIRST_ID - 2 : group + FIRST_ID] ?? 0;
+  }
+}
+
+/** Draws a picture. `groupOf` has the group of each block, null if ids are groups. */
+export function paint(picture: Picture, palette: Palette, groupOf: Uint32Array | null,
+  hasSides: boolean): Uint8ClampedArray<ArrayBuffer> {
+  const { width, height, ids, leastRow } = picture;
+  const pixels = new Uint32Array(width * height);
+  const { shades, hatch } = palette;
+  for (let top = 0; top < height; top += SQUARE) {
+    const bottom = Math.min(top + SQUARE, height);
+    for (let left = 0; left < width; left += SQUARE) {
+      const right = Math.min(left + SQUARE, width);
+      for (let x = left; x < right; x++) {
+        const least = height - leastRow[x]!;
+        for (let y = top, from = x * height + top, to = top * width + x; y < bottom; y++, from++, to += width) {
+          const mixed = ids[from]!;
+          if (mixed === NOTHING) continue;
+          const id = (mixed & ~EDGE) >>> 0;
+          if (id === PENDING) {
+            if ((x + y) % 6 < 2) pixels[to] = hatch;
+            continue;
+          }
+          // Blocks of a pixel's height have no sides: next to one another they would be a barcode.
+          const isSide = hasSides && x > 0 && ((ids[from - height]! & ~EDGE) >>> 0) !== id
+            && ((ids[from + 1]! & ~EDGE) >>> 0 === id || (y > 0 && (ids[from - 1]! & ~EDGE) >>> 0 === id));
+          const shade = (mixed >= EDGE || isSide ? 2 : 0) + (y < least ? 1 : 0);
+          pixels[to] = shades[shade]![groupOf !== null && id >= FIRST_ID ? groupOf[id - FIRST_ID]! + FIRST_ID : id]!;
+        }
+      }
+    }
+  }
+  return new Uint8ClampedArray(pixels.buffer);
+}

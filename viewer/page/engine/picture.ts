@@ -1,0 +1,57 @@
+// A picture of ids: one column of pixels after another, each from its top to its bottom.
+
+import { EDGE, NOTHING } from "./protocol.ts";
+
+/** Spans of at least this height get an edge above them. */
+const EDGED_PIXELS = 3;
+
+export class Picture {
+  readonly ids: Uint32Array;
+  /** Rows below this one, counted from the bottom, are allocated at every moment of the column. */
+  readonly leastRow: Int32Array;
+  private readonly scale: number;
+
+  constructor(
+    readonly width: number,
+    readonly height: number,
+    private readonly bottomBytes: number,
+    topBytes: number,
+  ) {
+    this.ids = new Uint32Array(width * height);
+    this.leastRow = new Int32Array(width);
+    this.scale = height / Math.max(1, topBytes - bottomBytes);
+  }
+
+  /** The row, counted from the bottom, at which a stack of so many bytes ends. */
+  row(bytes: number): number {
+    const row = Math.floor((bytes - this.bottomBytes) * this.scale + 0.5);
+    return row <= 0 ? 0 : row >= this.height ? this.height : row;
+  }
+
+  /** Fills rows `from` to `to` of column `x`, counted from the bottom. */
+  span(x: number, from: number, to: number, id: number): void {
+    const bottom = (x + 1) * this.height;
+    const { ids } = this;
+    if (to - from > 24) ids.fill(id, bottom - to, bottom - from);
+    else for (let i = bottom - to; i < bottom - from; i++) ids[i] = id;
+    if (to - from >= EDGED_PIXELS) ids[bottom - to] = id + EDGE;
+  }
+
+  /** Draws column `x` as the one before it. */
+  repeat(x: number): void {
+    this.ids.copyWithin(x * this.height, (x - 1) * this.height, x * this.height);
+    this.leastRow[x] = this.leastRow[x - 1]!;
+  }
+
+  idAt(x: number, y: number): number {
+    return (this.ids[x * this.height + y] ?? NOTHING) & ~EDGE;
+  }
+}
+
+/** What columns show, before pixels: filled by the levels of detail and by the blocks. */
+export function newColumns(width: number): Record<"moment" | "allocated" | "allocatedLeast" | "active" |
+  "reservedMost" | "reservedLeast", Float64Array> {
+  const array = (): Float64Array => new Float64Array(width);
+  return { moment: array(), allocated: array(), allocatedLeast: array(), active: array(), reservedMost: array(),
+    reservedLeast: array() };
+}

@@ -1,0 +1,147 @@
+// The messages between the page and its worker.
+
+import type { Header } from "../format/header.ts";
+import type { Lanes } from "./lanes.ts";
+
+/** Pixels of the picture of ids. A group or a life is `value + FIRST_ID`. */
+export const NOTHING = 0;
+export const OTHER = 1;
+export const PENDING = 2;
+export const FIRST_ID = 3;
+/** Set on the pixel that separates a block or a group from the one above it. */
+export const EDGE = 0x80000000;
+
+export type Axis = "moment" | "time";
+
+/** A picture to draw. `from` and `to` are moments, or nanoseconds since the start on the time axis. */
+export interface FrameRequest {
+  device: number;
+  grouping: number;
+  axis: Axis;
+  from: number;
+  to: number;
+  bottom_bytes: number;
+  top_bytes: number;
+  width: number;
+  height: number;
+  is_dark: boolean;
+  query: string;
+  /** The group drawn in full colour while others are dimmed. */
+  lit: number | null;
+}
+
+export interface LegendRow {
+  group: number;
+  label: string;
+  colour: number;
+  /** At the highest column of the window, and the most at any drawn moment. */
+  at_peak_bytes: number;
+  most_bytes: number;
+}
+
+export interface Found {
+  groups: number;
+  at_peak_bytes: number;
+  /** A regular expression that cannot be read, or "". */
+  error: string;
+}
+
+export type Detail =
+  | { mode: "none" }
+  | { mode: "bands"; column_moments: number; is_coarser: boolean }
+  | { mode: "blocks"; blocks: number; is_coarser: false };
+
+/** For each pixel column: its moment, and bytes. */
+export interface Columns {
+  moment: Float64Array;
+  allocated: Float64Array;
+  allocatedLeast: Float64Array;
+  active: Float64Array;
+  reservedMost: Float64Array;
+  reservedLeast: Float64Array;
+}
+
+export interface FrameReply {
+  type: "frame";
+  request: FrameRequest;
+  pixels: Uint8ClampedArray<ArrayBuffer>;
+  /** By column: `ids[x * height + y]`. */
+  ids: Uint32Array;
+  columns: Columns;
+  detail: Detail;
+  /** Chunks that are not there yet. */
+  waiting: number;
+  /** Of the blocks that `ids` number; a question about another set has no answer. */
+  set: number;
+  peak: { moment: number; allocated_bytes: number };
+  legend: LegendRow[];
+  groups_in_view: number;
+  found: Found | null;
+  /** Time that drawing took. */
+  took_ms: number;
+}
+
+export interface StackFrame {
+  name: string;
+  file: string;
+  line: number;
+}
+
+export interface BlockInfo {
+  address: string;
+  size_bytes: number;
+  requested_bytes: number;
+  stream: string;
+  pool: string;
+  start: number;
+  end: number | null;
+  is_older: boolean;
+  start_ns: number | null;
+  end_ns: number | null;
+  frames: StackFrame[];
+}
+
+/** What is at a pixel. */
+export interface Info {
+  kind: "group" | "block" | "other" | "pending" | "nothing";
+  moment: number;
+  time_ns: number | null;
+  allocated_bytes: number;
+  active_bytes: number;
+  reserved_least_bytes: number;
+  reserved_most_bytes: number;
+  group: number | null;
+  label: string;
+  colour: number;
+  group_bytes: number | null;
+  block: BlockInfo | null;
+}
+
+/** The stack at a column, read from the decoded data. */
+export interface Stack {
+  moment: number;
+  allocated_bytes: number;
+  groups: { label: string; bytes: number }[];
+  blocks?: { address: string; size_bytes: number; label: string }[];
+}
+
+export type ToEngine =
+  | { type: "start"; header: Header }
+  | { type: "chunk"; id: string; text: string | null }
+  | { type: "device"; device: number }
+  | { type: "frame"; request: FrameRequest }
+  | { type: "minimap"; device: number; axis: Axis; width: number }
+  | { type: "info"; ticket: number; set: number; x: number; id: number }
+  | { type: "stack"; ticket: number; fraction: number };
+
+export type FromEngine =
+  | { type: "ready" }
+  | { type: "need"; id: string }
+  | { type: "device"; device: number; times: Float64Array | null; lanes: Lanes }
+  | FrameReply
+  /** A request was worked on: with a picture if anything of it has arrived, else that one follows. */
+  | { type: "taken" }
+  | { type: "minimap"; device: number; axis: Axis; allocated: Float64Array; reserved: Float64Array }
+  | { type: "info"; ticket: number; info: Info | null }
+  | { type: "stack"; ticket: number; stack: Stack | null }
+  | { type: "fault"; chunk: string; text: string };

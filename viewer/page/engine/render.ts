@@ -1,0 +1,151 @@
+// One picture of a window, from whatever has arrived, and the chunks that a finer one needs.
+
+import { BANDS_TILE_COLUMNS } from "../format/columns.ts";
+import type { Names } from "../format/rest.ts";
+import { drawBands } from "./bands.ts";
+import { type BlockSet, makeBlockSet, nodesOf } from "./blocks.ts";
+import { pixelEdges } from "./clock.ts";
+import { THEMES } from "./colours.ts";
+import type { Dataset } from "./dataset.ts";
+import { choosePeaks, drawBlocks } from "./exact.ts";
+import { askBands, askSeries, chooseColumns, type Chosen, EXACT_MOMENTS_MAX, levelFor } from "./levels.ts";
+import { paint, Palette } from "./paint.ts";
+import { newColumns, Picture } from "./picture.ts";
+import type { Columns, Detail, Found, FrameReply, FrameRequest } from "./protocol.ts";
+import { type Matches, search } from "./search.ts";
+import { Tally } from "./tally.ts";
+
+/** Lives that a window may have to be drawn block by block. */
+const LIVES_MAX = 2_000_000;
+/** A moment of at least so many pixels has an edge at its side. */
+const SIDES_PIXELS = 3;
+
+/** What the last picture was drawn from, for questions about it. */
+export interface Drawn {
+  data: Dataset;
+  request: FrameRequest;
+  columns: Columns;
+  chosen: Chosen;
+  set: BlockSet | null;
+  names: Names | null;
+  palette: Palette;
+}
+
+export class Renderer {
+  drawn: Drawn | null = null;
+  private set: { data: Dataset; set: BlockSet } | null = null;
+  private matches: Matches | null = null;
+  private palette: { key: string; labels: readonly string[]; palette: Palette } | null = null;
+
+  /** Draws a window, or null while nothing of it has arrived. */
+  draw(data: Dataset, request: FrameRequest, waiting: () => number): FrameReply | null {
+    const began = performance.now();
+    const { device } = data;
+    const { width, height, grouping } = request;
+    const names = data.names();
+    const clock = request.axis === "time" ? data.clock() : null;
+    if (names === undefined || clock === undefined || width < 1 || height < 1) return null;
+    const edges = pixelEdges(width, request.from, request.to, clock);
+    const [from, to] = [edges[0]!, edges[width]!];
+    const columns = newColumns(width);
+    const level = levelFor(device, to - from, width);
+    this.ask(data, grouping, level, from, to);
+    const isUsable = (use: number, column: number): boolean =>
+      use === level || data.hasBands(grouping, use, Math.floor(column / BANDS_TILE_COLUMNS));
+    const isThere = (use: number, column: number): boolean =>
+      data.bands(grouping, use, Math.floor(column / BANDS_TILE_COLUMNS)) !== undefined;
+    const chosen = chooseColumns(data, level, edges, columns, (use, column) =>
+      isUsable(use, column) && isThere(use, column));
+    if (!chosen.level.some((use) => use >= 0)) return null;
+
+    const set = to - from <= EXACT_MOMENTS_MAX ? this.blocks(data, grouping, from, to) : null;
+    if (set !== null) choosePeaks(set, edges, columns, device.moments);
+    let peakX = 0;
+    for (let x = 1; x < width; x++) if (columns.allocated[x]! > columns.allocated[peakX]!) peakX = x;
+    const groups = device.groupings[grouping]?.groups ?? 0;
+    const tally = new Tally(groups);
+    const picture = new Picture(width, height, request.bottom_bytes, request.top_bytes);
+    if (set !== null) drawBlocks(set, groups, columns, picture, tally, peakX);
+    else drawBands(data, grouping, chosen, columns, picture, tally, peakX);
+
+    const labels = names?.groups[grouping] ?? [];
+    const palette = this.paletteFor(request, labels, groups, device.groupings[grouping]?.name ?? "");
+    const [legend, inView] = tally.rows((group) => labels[group] ?? `group ${group}`, (group) => palette.colour(group));
+    this.drawn = { data, request, columns, chosen, set, names, palette };
+    return {
+      type: "frame", request, columns, legend, groups_in_view: inView, waiting: waiting(),
+      pixels: paint(picture, palette, set?.group ?? null, set !== null && width / (to - from) >= SIDES_PIXELS),
+      ids: picture.ids, detail: this.detail(data, level, chosen, set, from, to), set: set?.number ?? 0,
+      peak: { moment: columns.moment[peakX]!, allocated_bytes: columns.allocated[peakX]! },
+      found: this.found(request, tally), took_ms: performance.now() - began,
+    };
+  }
+
+  private ask(data: Dataset, grouping: number, level: number, from: number, to: number): void {
+    const { column_moments: size, columns } = data.device.levels[level] ?? { column_moments: 1, columns: 1 };
+    const first = Math.min(Math.max(Math.floor(from / size), 0), columns - 1);
+    const last = Math.min(Math.max(Math.ceil(to / size) - 1, first), columns - 1);
+    askSeries(data, level, first, last);
+    askBands(data, grouping, level, first, last);
+  }
+
+  /** The blocks of a window and some on both sides, null while they are on the way or if there are too many. */
+  private blocks(data: Dataset, grouping: number, from: number, to: number): BlockSet | null {
+    const { device } = data;
+    const last = this.set;
+    const [first, end] = [Math.floor(from), Math.min(Math.max(Math.ceil(to), Math.floor(from) + 1), device.moments)];
+    if (last?.data === data && last.set.grouping === grouping && last.set.from <= first && last.set.to >= end) {
+      return last.set;
+    }
+    const kinds = data.kinds();
+    if (device.lives.count === 0 && device.peaks.allocated_bytes > 0) return null;
+    const margin = Math.max(device.lives.leaf_moments, Math.ceil((end - first) / 4));
+    const [low, high] = [Math.max(0, first - margin), Math.min(device.moments, end + margin)];
+    const nodes = nodesOf(data, low, high);
+    if (nodes === null || kinds === undefined || kinds === null) return null;
+    if (nodes.reduce((sum, node) => sum + node.start.length, 0) > LIVES_MAX) return null;
+    const set = makeBlockSet(data, grouping, kinds, nodes, low, high);
+    this.set = { data, set };
+    return set;
+  }
+
+  private detail(data: Dataset, level: number, chosen: Chosen, set: BlockSet | null, from: number,
+    to: number): Detail {
+    if (set !== null) {
+      let blocks = 0;
+      for (let i = 0; i < set.count; i++) if (set.start[i]! < to && set.end[i]! > from) blocks++;
+      return { mode: "blocks", blocks, is_coarser: false };
+    }
+    let coarsest = level;
+    for (const use of chosen.level) coarsest = Math.max(coarsest, use);
+    return { mode: "bands", column_moments: data.device.levels[coarsest]?.column_moments ?? 0,
+      is_coarser: coarsest > level };
+  }
+
+  private paletteFor(request: FrameRequest, labels: readonly string[], groups: number, name: string): Palette {
+    if (request.query === "") this.matches = null;
+    else if (this.matches?.query !== request.query || this.matches.labels !== labels) {
+      this.matches = search(request.query, labels);
+    }
+    const { matches } = this;
+    const { lit, is_dark, device, grouping } = request;
+    const key = [is_dark, device, grouping, groups, lit, request.query].join(" ");
+    if (this.palette?.key === key && this.palette.labels === labels) return this.palette.palette;
+    const isMatch = matches !== null && matches.error === "" ? (group: number) => matches.isMatch[group] === 1 : null;
+    const isLit = lit !== null ? (group: number) => group === lit : isMatch;
+    const theme = is_dark ? THEMES.dark : THEMES.light;
+    const palette = new Palette(theme, labels, groups, /categor/i.test(name), isLit);
+    this.palette = { key, labels, palette };
+    return palette;
+  }
+
+  private found(request: FrameRequest, tally: Tally): Found | null {
+    const { matches } = this;
+    if (request.query === "" || matches === null) return null;
+    let bytes = 0;
+    matches.isMatch.forEach((isMatch, group) => {
+      if (isMatch === 1) bytes += tally.atPeak[group] ?? 0;
+    });
+    return { groups: matches.count, at_peak_bytes: bytes, error: matches.error };
+  }
+}
