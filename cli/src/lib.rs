@@ -35,6 +35,7 @@ mod table;
 mod top;
 mod tune;
 mod verify;
+mod view;
 mod waste;
 
 use std::borrow::Cow;
@@ -72,6 +73,8 @@ enum Verb {
     Compare(compare::Options),
     /// Break down a run's reserved memory
     Waste(waste::Options),
+    /// Write runs as one HTML page that needs no network
+    View(view::Options),
     /// Find the smallest device that a run fits on
     Fit(fit::Options),
     /// Find the settings under which runs reserve least, and print the line to export
@@ -155,6 +158,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Replay(options) => replay::run(options),
         Verb::Compare(options) => compare::run(options),
         Verb::Waste(options) => waste::run(options),
+        Verb::View(options) => view::run(options),
         Verb::Fit(options) => fit::run(options),
         Verb::Tune(options) => tune::run(options),
         Verb::Edit(options) => edit::run(options),

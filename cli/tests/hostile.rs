@@ -13,6 +13,12 @@ use trace_format::{
 /// Clears the screen, sets the title, and the same by a control character of eight bits.
 const ESCAPES: &str = "\x1b[2J\x1b]0;owned\x07\u{9b}31m\u{202e}";
 
+/// A verb and its run; pages go where nothing else is.
+fn line<'a>(verb: &'a str, run: &'a str) -> Vec<&'a str> {
+    const PAGE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/hostile.html");
+    if verb == "view" { vec![verb, "-f", "-o", PAGE, run] } else { vec![verb, run] }
+}
+
 /// A tape all of whose names hold escape sequences.
 fn tape(path: &Path) {
     let named = |what: &str| Some(format!("{what}{ESCAPES}"));
@@ -47,9 +53,14 @@ fn escape_sequences_never_reach_the_terminal() {
     tape(&run);
     let missing = folder.path().join(format!("missing{ESCAPES}.vtape"));
     let (run, missing) = (run.to_str().unwrap(), missing.to_str().unwrap());
-    for verb in ["info", "replay", "compare", "waste", "fit", "tune", "verify"] {
-        for args in [&[verb, run][..], &[verb, run, "--json"], &[verb, missing], &[verb, run, run]]
-        {
+    for verb in VERBS {
+        let known = line(verb, run);
+        for args in [
+            &known[..],
+            &[&known[..], &["--json"]].concat(),
+            &line(verb, missing),
+            &[&known[..], &[run]].concat(),
+        ] {
             let (text, _) = vramtape(args);
             let raw =
                 text.chars().find(|c| (c.is_control() && !"\n\t".contains(*c)) || *c == '\u{202e}');
@@ -71,8 +82,8 @@ fn a_small_file_that_holds_much_is_refused_by_every_verb_and_read_on_request() {
     }
     writer.finish().unwrap();
     let bomb = bomb.to_str().unwrap();
-    for verb in ["info", "replay", "compare", "waste", "fit", "tune", "verify"] {
-        let (text, code) = vramtape(&[verb, bomb]);
+    for verb in VERBS {
+        let (text, code) = vramtape(&line(verb, bomb));
         assert!(code == Some(2) && text.contains("--trust-factor"), "{verb}: {text}");
     }
     let (text, code) = vramtape(&["info", bomb, "--trust-factor", "2"]);
@@ -92,7 +103,7 @@ fn tape_of(path: &Path, capacity_bytes: Option<u64>, base: &BaseState, events: &
     writer.finish().unwrap();
 }
 
-const VERBS: [&str; 7] = ["info", "replay", "compare", "waste", "fit", "tune", "verify"];
+const VERBS: [&str; 8] = ["info", "replay", "compare", "waste", "fit", "tune", "verify", "view"];
 
 fn alloc(addr: u64, bytes: u64) -> Event {
     let (addr, stream, pool) = (Addr(addr), Stream(0), PoolId::DEFAULT);
@@ -128,7 +139,7 @@ fn a_device_of_more_memory_than_there_is_and_addresses_at_their_end_are_no_surpr
     let map = Event::SegmentMap { addr, size_bytes, stream, pool, is_large: true };
     tape_of(&run, Some(u64::MAX), &BaseState::default(), &[map, alloc(addr.0, 3 << 20)]);
     for verb in VERBS {
-        let (text, code) = vramtape(&[verb, run.to_str().unwrap()]);
+        let (text, code) = vramtape(&line(verb, run.to_str().unwrap()));
         assert!(matches!(code, Some(0 | 1)), "{verb}: {text}");
     }
     let out = folder.path().join("series.parquet");
@@ -148,7 +159,7 @@ fn sizes_that_do_not_add_up_are_refused_by_every_verb() {
     ] {
         tape_of(&run, None, &BaseState::default(), &events);
         for verb in VERBS {
-            let (text, code) = vramtape(&[verb, run.to_str().unwrap()]);
+            let (text, code) = vramtape(&line(verb, run.to_str().unwrap()));
             assert!(code == Some(2) && text.contains(says), "{verb}: {text}");
         }
         std::fs::remove_file(&run).unwrap();

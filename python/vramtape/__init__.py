@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         replay,
         tune,
         verify,
+        view,
         waste,
     )
     from ._profile import profile
@@ -61,6 +62,7 @@ _MODULES = {
         "replay",
         "tune",
         "verify",
+        "view",
         "waste",
     ),
     "_profile": ("profile",),
@@ -101,6 +103,7 @@ __all__ = [  # Written out for type checkers; a test compares it with the above.
     "step",
     "tune",
     "verify",
+    "view",
     "waste",
 ]
 

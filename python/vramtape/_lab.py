@@ -211,6 +211,28 @@ def edit(
     return query(["edit", *flags, *_runs(run), *given], 1, progress)
 
 
+def view(
+    runs: Runs,
+    output: Run,
+    progress: Progress = None,
+    *,
+    force: bool = False,
+    meta: Optional[Run] = None,
+    trust_factor: Optional[int] = None,
+    threads: Optional[int] = None,
+) -> dict[str, Any]:
+    """Writes runs as one HTML page that needs no network: memory over time, down to each block.
+
+    :param runs: a run, or several and folders of them
+    :param output: the page to write
+
+    The others are those of :func:`edit`; ``threads`` is that of :func:`replay`.
+    """
+    flags = [*_paths("output", output), *_paths("meta", meta), *_switch("force", force)]
+    flags += _flags("trust-factor", trust_factor)
+    return query(["view", *flags, *_runs(runs)], threads, progress)
+
+
 def import_run(
     file: Run,
     output: Run,

@@ -1,5 +1,6 @@
-//! Tools of the tests: the project's files, and the snapshot contract.
+//! Tools of the tests: the project's files, a browser, and the snapshot contract.
 
+pub mod browser;
 pub mod snapshot_contract;
 
 use std::fs;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Each library and the crates of this workspace that it depends on.
-const WALLS: [(&str, &[&str]); 18] = [
+const WALLS: [(&str, &[&str]); 19] = [
     ("events", &[]),
     ("settings", &[]),
     ("trace-format", &["events"]),
@@ -34,6 +34,7 @@ const WALLS: [(&str, &[&str]); 18] = [
         ],
     ),
     ("tables", &["replay", "trace-format"]),
+    ("viewer", &["replay", "trace-format"]),
     (
         "ffi",
         &[
@@ -51,7 +52,7 @@ const WALLS: [(&str, &[&str]); 18] = [
         ],
     ),
     ("simcuda", &["device", "events", "settings", "sim-device"]),
-    ("cli", &["allocator", "recorder", "replay", "settings", "tables", "trace-format"]),
+    ("cli", &["allocator", "recorder", "replay", "settings", "tables", "trace-format", "viewer"]),
     ("tests", &["replay", "trace-format"]),
 ];
 

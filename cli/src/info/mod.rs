@@ -72,6 +72,14 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     Ok(Verdict::Good)
 }
 
+/// What is known about the program, as names and texts.
+pub(crate) fn facts(meta: &Meta) -> Vec<(String, String)> {
+    let inferred = meta.inferred.iter().map(|what| ("inferred", Some(what.clone())));
+    let rows = origin::rows(meta).into_iter().chain(inferred);
+    let known = rows.filter_map(|(name, value)| Some((name, value.filter(|it| !it.is_empty())?)));
+    known.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 fn devices(tape: &Tape) -> Result<Vec<DeviceInfo>> {
     tape.devices.iter().map(|device| DeviceInfo::of(tape, device)).collect()
 }

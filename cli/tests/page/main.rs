@@ -3,15 +3,13 @@
 //! `cargo xtask test` runs this where it finds a Chromium, and says so where it does not. By hand:
 //! `VRAMTAPE_BROWSER=chromium cargo test -p cli --test page -- --ignored`.
 
-mod browser;
-
 use std::fs;
 use std::path::Path;
 
 use assert_cmd::Command;
-use browser::Browser;
 use serde_json::Value;
 use tempfile::TempDir;
+use tests::browser::Browser;
 
 const PROBE: &str = include_str!("probe.js");
 

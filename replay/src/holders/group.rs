@@ -31,16 +31,16 @@ pub(super) struct Grouping<'t> {
 
 /// A stack as text, and the row that it belongs to.
 #[derive(Debug)]
-struct KnownStack {
-    frames: Vec<HolderFrame>,
-    key: RowKey,
+pub(super) struct KnownStack {
+    pub(super) frames: Vec<HolderFrame>,
+    pub(super) key: RowKey,
     /// The frame that names the row.
     at: usize,
 }
 
 /// The common properties of the blocks of one row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct RowKey {
+pub(super) struct RowKey {
     kind: HolderKind,
     function: String,
     file: String,
@@ -165,14 +165,14 @@ impl<'t> Grouping<'t> {
     }
 }
 
-const UNATTRIBUTED: [(HolderKind, &str); 3] = [
+pub(super) const UNATTRIBUTED: [(HolderKind, &str); 3] = [
     (HolderKind::NotSampled, "unattributed (no stack sampled)"),
     (HolderKind::NoStack, "unattributed (no stack recorded)"),
     (HolderKind::BeforeTape, "unattributed (allocated before the tape begins)"),
 ];
 
 impl KnownStack {
-    fn of(frames: Vec<HolderFrame>) -> Self {
+    pub(super) fn of(frames: Vec<HolderFrame>) -> Self {
         let is_backward = frames.first().is_some_and(|frame| frame.file == BACKWARD_FILE);
         let thread = frames.iter().find(|frame| frame.file == THREAD_FILE);
         let thread = thread.map(|frame| frame.function.clone());
@@ -253,7 +253,7 @@ fn unnamed(kind: HolderKind, label: String, sum: &Sum) -> Holder {
     }
 }
 
-fn label(known: &KnownStack, names: &ShortNames<'_>) -> String {
+pub(super) fn label(known: &KnownStack, names: &ShortNames<'_>) -> String {
     let Some(frame) = known.frames.get(known.at) else { return "no frame".to_owned() };
     match known.key.kind {
         HolderKind::BackwardOfCode => format!("backward of {}", names.show(frame)),

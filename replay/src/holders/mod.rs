@@ -6,6 +6,7 @@
 
 mod frame;
 mod group;
+mod labels;
 mod names;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::categories::Categories;
 use crate::tape::{Device, Tape};
 pub use frame::HolderFrame;
 use group::Grouping;
+pub use labels::CodeLabels;
 
 /// Moments of no memory whose holders are listed; more are only counted.
 pub const HOLDER_OOMS_MAX: usize = 10;

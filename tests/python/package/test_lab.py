@@ -94,6 +94,10 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert "exists" in raised(vramtape.Error, lambda: vramtape.edit(ONE_SHOT, ["scale:0.5"], half))
         vramtape.edit(ONE_SHOT, ["scale:0.5"], half, force=True)
         assert vramtape.diff(ONE_SHOT, ONE_SHOT)["same"] and not vramtape.diff(ONE_SHOT, half)["same"]
+        page = folder / "run.html"
+        assert vramtape.view([ONE_SHOT, half], page)["devices"] == 2
+        assert "exists" in raised(vramtape.Error, lambda: vramtape.view(ONE_SHOT, page))
+        assert vramtape.view(ONE_SHOT, page, force=True)["page_bytes"] == page.stat().st_size
         tape = folder / "run.vtape"
         assert vramtape.import_run(snapshot, tape)["devices"] == 1
         assert vramtape.info(folder)["runs"][0]["name"] == "half.vtape"
@@ -228,8 +232,9 @@ def test_threads_ask_at_once_while_pythons_lock_is_free():
         counter.start()
         deadline_s = time.monotonic() + 60
         try:
-            # Under a held lock the counter moves in the Python code around a call only: six steps at most in a minute of
-            # calls. A busy machine may give the counter little time in one call, so they are repeated until one sees enough.
+            # Under a held lock the counter moves in the Python code around a call only: six steps at most in a
+            # minute of calls. A busy machine may give the counter little time in one call, so the calls are repeated
+            # until one sees enough.
             advance = 0
             while advance < 20:
                 assert time.monotonic() < deadline_s, f"the counter stood still: {advance} steps in a call"

@@ -9,6 +9,7 @@ mod rings;
 mod rust;
 mod scripts;
 mod style;
+mod viewer;
 mod workflow;
 
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     style::run(&mut tally);
     workflow::run(&mut tally);
+    viewer::run(&mut tally);
     rust::run(&mut tally);
     asan::run(&mut tally);
     browser::run(&mut tally);

@@ -30,7 +30,7 @@ const FLAGS: [&str; 11] = [
 ];
 
 /// A browser with one empty tab.
-pub(crate) struct Browser {
+pub struct Browser {
     child: Child,
     commands: ChildStdin,
     answers: Receiver<Value>,
@@ -44,7 +44,10 @@ pub(crate) struct Browser {
 
 impl Browser {
     /// Starts the one that `VRAMTAPE_BROWSER` names, else `chromium`.
-    pub(crate) fn start() -> Self {
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn start() -> Self {
         let program = std::env::var_os("VRAMTAPE_BROWSER").unwrap_or_else(|| "chromium".into());
         let profile = tempfile::tempdir().unwrap();
         let mut shell = Command::new("sh");
@@ -76,8 +79,21 @@ impl Browser {
         browser
     }
 
+    /// Process ids of the processes that draw pages.
+    pub fn renderers(&mut self) -> Vec<u32> {
+        let tab = self.tab.take();
+        let answer = self.call("SystemInfo.getProcessInfo", &json!({}));
+        self.tab = tab;
+        let processes = answer["processInfo"].as_array().into_iter().flatten();
+        let renderers = processes.filter(|process| process["type"] == "renderer");
+        renderers.filter_map(|process| process["id"].as_u64()?.try_into().ok()).collect()
+    }
+
     /// Calls a method of the protocol and waits for its answer.
-    pub(crate) fn call(&mut self, method: &str, params: &Value) -> Value {
+    ///
+    /// # Panics
+    /// Where the browser refuses or does not answer.
+    pub fn call(&mut self, method: &str, params: &Value) -> Value {
         self.last_id += 1;
         let mut command = json!({ "id": self.last_id, "method": method, "params": params });
         if let Some(tab) = &self.tab {
@@ -103,30 +119,43 @@ impl Browser {
     }
 
     /// Opens a page in a window of this width, in a colour scheme, and waits until it is drawn.
-    pub(crate) fn open(&mut self, url: &str, width: u32, scheme: &str) {
+    pub fn open(&mut self, url: &str, width: u32, scheme: &str) {
+        self.resize(width, 1000, scheme);
+        self.navigate(url);
+        self.settle();
+    }
+
+    /// Sets the size of the window and the colour scheme.
+    pub fn resize(&mut self, width: u32, height: u32, scheme: &str) {
         let screen =
-            json!({ "width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": false });
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", &screen);
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
+    }
+
+    /// Opens a page and waits until it is loaded.
+    pub fn navigate(&mut self, url: &str) {
         self.events.clear();
         self.call("Page.navigate", &json!({ "url": url }));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.next("Page.navigate");
             self.events.push(event);
         }
-        self.settle();
     }
 
     /// Waits until what was done is drawn.
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         self.evaluate(
             "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))",
         );
     }
 
-    /// The value of an expression in the page.
-    pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
+    /// The value of an expression in the page; of a promise, the value that it has later.
+    ///
+    /// # Panics
+    /// Where it throws.
+    pub fn evaluate(&mut self, expression: &str) -> Value {
         let params =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.call("Runtime.evaluate", &params);
@@ -136,7 +165,7 @@ impl Browser {
     }
 
     /// Moves the mouse there, in pixels of the window; clicks too if asked.
-    pub(crate) fn point_at(&mut self, (x, y): (f64, f64), is_click: bool) {
+    pub fn point_at(&mut self, (x, y): (f64, f64), is_click: bool) {
         let kinds = ["mouseMoved", "mousePressed", "mouseReleased"];
         for kind in &kinds[..if is_click { 3 } else { 1 }] {
             let button = if *kind == "mouseMoved" { "none" } else { "left" };
@@ -148,7 +177,7 @@ impl Browser {
 
     /// What went wrong since the page was opened: errors of scripts, complaints of the browser, and requests for
     /// anything but the page.
-    pub(crate) fn complaints(&self, page: &str) -> Vec<String> {
+    pub fn complaints(&self, page: &str) -> Vec<String> {
         let complaint = |event: &Value| {
             let params = &event["params"];
             match event["method"].as_str()? {

@@ -1,0 +1,226 @@
+//! Everything that the page has of one device.
+
+use std::cmp::Reverse;
+
+use rayon::prelude::*;
+use replay::tape::{Device, Tape};
+use trace_format::StringId;
+
+use crate::bands::{Changes, ShownLives};
+use crate::chunk::{Arrays, Chunk};
+use crate::columns::Level;
+use crate::follow::{Contradiction, Followed, follow};
+use crate::grouping::{Grouping, Quantity, Texts, groupings};
+use crate::header::{DeviceHeader, GroupingHeader, LevelHeader, LivesHeader, Peaks};
+use crate::names::{CodeOf, Frames, Names, stacks};
+use crate::times::Clock;
+use crate::{marks, series, tree};
+
+/// Runs of at most so many moments are drawn with all their lives at once.
+const EXACT_MOMENTS_MAX: u64 = 300_000;
+/// Levels of at most so many columns are there for the first picture.
+const FIRST_COLUMNS_MAX: usize = 8192;
+
+/// A device as the page has it.
+pub(crate) struct DeviceData {
+    pub(crate) header: DeviceHeader,
+    /// Chunks that the first picture needs.
+    pub(crate) first: Vec<Chunk>,
+    pub(crate) rest: Vec<Chunk>,
+}
+
+/// A device of a run, and its place in the page.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'t> {
+    pub(crate) run: &'t str,
+    pub(crate) tape: &'t Tape,
+    pub(crate) device: &'t Device,
+    pub(crate) facts: &'t [(String, String)],
+    /// Its number in the page.
+    pub(crate) number: usize,
+}
+
+/// Computes the data of a device.
+pub(crate) fn data(
+    source: Source<'_>,
+    code: &CodeOf,
+    progress: impl FnMut(u64),
+) -> Result<DeviceData, Contradiction> {
+    let Source { tape, device, number, .. } = source;
+    let records = &device.records;
+    let followed = follow(device, code, progress)?;
+    let last_moment = records.len() as u32;
+    let clock = Clock::of(records);
+    let id = |name: &str| format!("d{number}/{name}");
+    let phases = followed.phases.iter().map(|id| phase_label(tape, *id)).collect();
+    let texts = Texts { code: &code.labels.labels, phases };
+    let groupings = groupings(&followed, &texts);
+    let levels = followed.level.clone().with_coarser();
+    let (marks, mark_names) = marks::chunk(id("marks"), records, clock.start_ns);
+    let (kinds, rank) = kinds(&followed, &groupings, id("kinds"));
+
+    let is_small = u64::from(last_moment) < EXACT_MOMENTS_MAX;
+    let (mut first, mut rest) = (vec![marks], Vec::new());
+    first.extend(clock.chunk(id("times"), records));
+    let mut headers = groupings.iter().map(|it| header(it.name, Quantity::Allocated, &it.labels));
+    let mut headers: Vec<_> = headers.by_ref().collect();
+    let mut labels: Vec<_> = groupings.iter().map(|it| it.labels.clone()).collect();
+    let others = [
+        ("pool and stream", Quantity::Reserved, &followed.reserved),
+        ("private pool", Quantity::Envelope, &followed.envelopes),
+    ];
+    let others: Vec<_> = others.into_iter().filter(|(.., changes)| !changes.is_empty()).collect();
+    for (name, quantity, _) in &others {
+        let names: Vec<_> =
+            followed.pool_streams.iter().map(|(pool, on)| format!("{pool}, stream {on}")).collect();
+        headers.push(header(name, *quantity, &names));
+        labels.push(names);
+    }
+    // From coarse to fine.
+    for (at, level) in levels.iter().enumerate().rev() {
+        let is_first = is_small || level.columns.len() <= FIRST_COLUMNS_MAX;
+        let to = if is_first { &mut first } else { &mut rest };
+        to.extend(series::tiles(
+            &id(&format!("series/{at}")),
+            level.column_moments,
+            &level.columns,
+        ));
+        let shown = ShownLives::of(&followed, level);
+        let stacks: Vec<_> = groupings
+            .par_iter()
+            .map(|grouping| shown.changes(&followed, &grouping.of_kind))
+            .collect();
+        let mut tiles: Vec<Vec<Chunk>> = stacks
+            .par_iter()
+            .enumerate()
+            .map(|(grouping, changes)| {
+                changes
+                    .tiles(&id(&format!("bands/{grouping}/{at}")), groupings[grouping].labels.len())
+            })
+            .collect();
+        for (place, (_, quantity, changes)) in others.iter().enumerate() {
+            let stack = other_changes(*quantity, changes, level);
+            let grouping = groupings.len() + place;
+            let prefix = id(&format!("bands/{grouping}/{at}"));
+            tiles.push(stack.tiles(&prefix, followed.pool_streams.len()));
+        }
+        // The first picture shows the first grouping.
+        let behind = tiles.split_off(1);
+        to.extend(tiles.into_iter().flatten());
+        rest.extend(behind.into_iter().flatten());
+    }
+    let nodes = tree::nodes(&id("lives"), &followed, last_moment, &rank);
+    if is_small {
+        first.push(kinds);
+        first.extend(nodes);
+    } else {
+        rest.push(kinds);
+        rest.extend(nodes);
+    }
+    let names = Names {
+        streams: followed.streams.iter().map(ToString::to_string).collect(),
+        pools: followed.pools.iter().map(ToString::to_string).collect(),
+        marks: mark_names.iter().map(|id| tape.text(*id)).collect(),
+        groups: labels,
+        strings: &tape.stacks.strings,
+        frames: Frames::of(tape),
+        stacks: stacks(tape),
+    };
+    let names = serde_json::to_vec(&names).expect("texts and numbers are JSON");
+    rest.insert(0, Chunk::new(id("names"), &names));
+    let header = device_header(source, &followed, &levels, headers, clock);
+    Ok(DeviceData { header, first, rest })
+}
+
+fn phase_label(tape: &Tape, phase: StringId) -> &str {
+    match phase {
+        StringId(0) => "before any phase",
+        phase => tape.text(phase),
+    }
+}
+
+fn header(name: &str, quantity: Quantity, labels: &[String]) -> GroupingHeader {
+    GroupingHeader { name: name.to_owned(), quantity, groups: labels.len() }
+}
+
+fn other_changes(quantity: Quantity, changes: &[crate::follow::Change], level: &Level) -> Changes {
+    let columns = level.columns.len();
+    match quantity {
+        // An envelope only grows: the column shows its last moment.
+        Quantity::Envelope => Changes::of(changes, columns, |moment| moment / level.column_moments),
+        _ => Changes::of(changes, columns, |moment| level.shows_from(moment)),
+    }
+}
+
+/// The kinds as a chunk, the most frequent first, and the place of each there.
+fn kinds(followed: &Followed, groupings: &[Grouping], id: String) -> (Chunk, Vec<u32>) {
+    let mut counts = vec![0u32; followed.kinds.len()];
+    for life in &followed.lives {
+        counts[life.kind as usize] += 1;
+    }
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    order.sort_by_key(|kind| (Reverse(counts[*kind]), *kind));
+    let mut rank = vec![0; order.len()];
+    for (place, kind) in order.iter().enumerate() {
+        rank[*kind] = place as u32;
+    }
+    let mut arrays = Arrays::default();
+    let kinds = order.iter().map(|kind| followed.kinds[*kind]);
+    arrays.bytes(kinds.clone().map(|kind| kind.size_bytes));
+    arrays.bytes(kinds.clone().map(|kind| kind.requested_bytes));
+    arrays.plain(kinds.clone().map(|kind| u64::from(kind.stack)));
+    arrays.plain(kinds.clone().map(|kind| u64::from(kind.stream)));
+    arrays.plain(kinds.map(|kind| u64::from(kind.pool)));
+    for grouping in groupings {
+        arrays.plain(order.iter().map(|kind| u64::from(grouping.of_kind[*kind])));
+    }
+    (Chunk::of(id, &arrays), rank)
+}
+
+fn device_header(
+    source: Source<'_>,
+    followed: &Followed,
+    levels: &[Level],
+    groupings: Vec<GroupingHeader>,
+    clock: Clock,
+) -> DeviceHeader {
+    let Source { run, tape, device, facts, .. } = source;
+    let meta = tape.device_meta(device.id);
+    let capacity_bytes = meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes));
+    let records = device.records.len() as u64;
+    DeviceHeader {
+        run: run.to_owned(),
+        device: device.id.0,
+        name: meta.map(|meta| meta.name.clone()).unwrap_or_default(),
+        records,
+        moments: records + 1,
+        has_clock: clock.is_known,
+        start_ns: clock.start_ns.to_string(),
+        lost: device.lost,
+        left_out: device.left_out,
+        capacity_bytes,
+        levels: levels
+            .iter()
+            .map(|level| LevelHeader {
+                column_moments: level.column_moments,
+                columns: level.columns.len(),
+            })
+            .collect(),
+        groupings,
+        lives: LivesHeader {
+            leaf_moments: tree::LEAF_MOMENTS,
+            height: tree::height(device.records.len() as u32),
+            count: followed.lives.len(),
+        },
+        time_step_moments: clock.step_moments,
+        peaks: Peaks {
+            allocated_bytes: followed.peak.allocated_bytes,
+            allocated_moment: followed.peak_allocated_moment,
+            reserved_bytes: followed.peak.reserved_bytes,
+            reserved_moment: followed.peak_reserved_moment,
+            active_bytes: followed.peak.active_bytes,
+            requested_bytes: followed.peak.requested_bytes,
+        },
+        facts: facts.to_vec(),
+    }
+}

@@ -1,0 +1,362 @@
+//! One pass over a device's records: the lives of its blocks, and its memory column by column.
+
+use replay::tape::Device;
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+use trace_format::{Addr, BlockStatus, Category, Event, PoolId, Record, Stream};
+
+use crate::columns::{Counters, Level};
+use crate::kinds::{Kind, Numbered, lifetime_class};
+use crate::names::CodeOf;
+
+/// The end of a life that does not end on the tape.
+pub(crate) const NO_END: u32 = u32::MAX;
+
+/// An allocation: in the stack at the moments `start..end`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) addr: u64,
+    pub(crate) kind: u32,
+}
+
+/// A change of a group's bytes that shows from a moment on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) moment: u32,
+    pub(crate) group: u32,
+    pub(crate) bytes: i64,
+}
+
+/// A device's records, followed to their end.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    /// In order of their starts.
+    pub(crate) lives: Vec<Life>,
+    /// How many of the first lives began before the first record.
+    pub(crate) lives_before: usize,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) streams: Vec<Stream>,
+    pub(crate) pools: Vec<PoolId>,
+    /// Names of phases; the first is that of records before any phase.
+    pub(crate) phases: Vec<trace_format::StringId>,
+    /// Pools with their streams: the groups of reserved memory and of envelopes.
+    pub(crate) pool_streams: Vec<(PoolId, Stream)>,
+    pub(crate) reserved: Vec<Change>,
+    pub(crate) envelopes: Vec<Change>,
+    /// The finest level.
+    pub(crate) level: Level,
+    /// The first moments with the most, and how much.
+    pub(crate) peak: Counters,
+    pub(crate) peak_allocated_moment: u32,
+    pub(crate) peak_reserved_moment: u32,
+}
+
+/// A record that does not fit those before it.
+#[derive(Debug, Error)]
+#[error(
+    "device {device}: record {record} ({event} at {addr}) contradicts the records before it; record the run again"
+)]
+pub struct Contradiction {
+    device: u16,
+    record: usize,
+    event: &'static str,
+    addr: Addr,
+}
+
+/// A live or pending block.
+struct Block {
+    life: u32,
+    kind: Kind,
+    pool_stream: u32,
+}
+
+impl Block {
+    /// Whether it was given back, and another stream still uses it.
+    fn is_pending(&self) -> bool {
+        self.life == NO_END
+    }
+}
+
+/// Bytes of a private pool on a stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct PoolBytes {
+    active: u64,
+    reserved: u64,
+    envelope: u64,
+}
+
+struct Follower<'c> {
+    code: &'c CodeOf,
+    blocks: FxHashMap<Addr, Block>,
+    lives: Vec<Life>,
+    kinds: Numbered<Kind>,
+    streams: Numbered<Stream>,
+    pools: Numbered<PoolId>,
+    phases: Numbered<trace_format::StringId>,
+    phase: u32,
+    pool_streams: Numbered<(PoolId, Stream)>,
+    pool_bytes: Vec<PoolBytes>,
+    reserved: Vec<Change>,
+    envelopes: Vec<Change>,
+    now: Counters,
+}
+
+/// Follows the records of a device.
+pub(crate) fn follow(
+    device: &Device,
+    code: &CodeOf,
+    mut progress: impl FnMut(u64),
+) -> Result<Followed, Contradiction> {
+    const PROGRESS_RECORDS: usize = 1 << 16;
+    let mut follower = Follower::new(code, device.records.len());
+    let contradiction = |record: usize, event: &'static str, addr: Addr| Contradiction {
+        device: device.id.0,
+        record,
+        event,
+        addr,
+    };
+    follower.begin(device).map_err(|addr| contradiction(0, "start", addr))?;
+    let lives_before = follower.lives.len();
+    let mut level = Level::finest(device.records.len() + 1);
+    level.add(0, follower.now);
+    let (mut peak, mut peak_allocated_moment, mut peak_reserved_moment) = (follower.now, 0, 0);
+    for (at, record) in device.records.iter().enumerate() {
+        let moment = at as u32 + 1;
+        let step = follower.step(moment, record);
+        step.map_err(|addr| contradiction(at, record.event.name(), addr))?;
+        let now = follower.now;
+        level.add(moment, now);
+        if now.allocated_bytes > peak.allocated_bytes {
+            (peak.allocated_bytes, peak_allocated_moment) = (now.allocated_bytes, moment);
+        }
+        if now.reserved_bytes > peak.reserved_bytes {
+            (peak.reserved_bytes, peak_reserved_moment) = (now.reserved_bytes, moment);
+        }
+        peak.active_bytes = peak.active_bytes.max(now.active_bytes);
+        peak.requested_bytes = peak.requested_bytes.max(now.requested_bytes);
+        if at % PROGRESS_RECORDS == 0 {
+            progress(at as u64);
+        }
+    }
+    follower.finish();
+    let Follower {
+        lives, kinds, streams, pools, phases, pool_streams, reserved, envelopes, ..
+    } = follower;
+    Ok(Followed {
+        lives,
+        lives_before,
+        kinds: kinds.keys,
+        streams: streams.keys,
+        pools: pools.keys,
+        phases: phases.keys,
+        pool_streams: pool_streams.keys,
+        reserved,
+        envelopes,
+        level,
+        peak,
+        peak_allocated_moment,
+        peak_reserved_moment,
+    })
+}
+
+impl<'c> Follower<'c> {
+    fn new(code: &'c CodeOf, records: usize) -> Self {
+        let mut phases = Numbered::default();
+        let phase = phases.number(trace_format::StringId::default());
+        Self {
+            code,
+            blocks: FxHashMap::default(),
+            lives: Vec::with_capacity(records / 2),
+            kinds: Numbered::default(),
+            streams: Numbered::default(),
+            pools: Numbered::default(),
+            phases,
+            phase,
+            pool_streams: Numbered::default(),
+            pool_bytes: Vec::new(),
+            reserved: Vec::new(),
+            envelopes: Vec::new(),
+            now: Counters::default(),
+        }
+    }
+
+    /// The memory before the first record.
+    fn begin(&mut self, device: &Device) -> Result<(), Addr> {
+        for segment in &device.base.segments {
+            self.reserve(0, segment.pool, segment.stream, segment.size_bytes);
+            for block in &segment.blocks {
+                let kind = Kind {
+                    size_bytes: block.size_bytes,
+                    requested_bytes: block.requested_bytes,
+                    stack: block.stack.0,
+                    code: self.code.before(block.stack),
+                    ..self.kind(segment.stream, segment.pool)
+                };
+                match block.status {
+                    BlockStatus::Allocated => {
+                        self.allocate(0, block.addr, kind, segment.pool, segment.stream)?;
+                    }
+                    BlockStatus::PendingFree => {
+                        self.allocate(0, block.addr, kind, segment.pool, segment.stream)?;
+                        self.lives.pop();
+                        self.end_allocated(&kind);
+                        self.blocks.entry(block.addr).and_modify(|block| block.life = NO_END);
+                    }
+                    BlockStatus::Inactive => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does to the memory what a record did; `Err` names the address that contradicts.
+    #[inline]
+    fn step(&mut self, moment: u32, record: &Record) -> Result<(), Addr> {
+        match record.event {
+            Event::Alloc { addr, requested_bytes, size_bytes, stream, pool } => {
+                let kind = Kind {
+                    size_bytes,
+                    requested_bytes,
+                    stack: record.stack.0,
+                    code: self.code.recorded(record.stack),
+                    ..self.kind(stream, pool)
+                };
+                self.allocate(moment, addr, kind, pool, stream)?;
+            }
+            Event::Free { addr, pending, .. } => {
+                let block = self.blocks.remove(&addr).filter(|it| !it.is_pending()).ok_or(addr)?;
+                self.end_life(&block, moment);
+                self.end_allocated(&block.kind);
+                if pending {
+                    self.blocks.insert(addr, Block { life: NO_END, ..block });
+                } else {
+                    self.end_active(&block);
+                }
+            }
+            Event::FreeCompleted { addr, .. } => {
+                let block = self.blocks.remove(&addr).filter(Block::is_pending).ok_or(addr)?;
+                self.end_active(&block);
+            }
+            Event::Category { addr, category } => {
+                self.blocks.get_mut(&addr).ok_or(addr)?.kind.category = Some(category);
+            }
+            Event::SegmentAlloc { size_bytes, stream, pool, .. }
+            | Event::SegmentMap { size_bytes, stream, pool, .. } => {
+                self.reserve(moment, pool, stream, size_bytes);
+            }
+            Event::SegmentFree { addr, size_bytes, stream, pool, .. }
+            | Event::SegmentUnmap { addr, size_bytes, stream, pool, .. } => {
+                self.release(moment, pool, stream, size_bytes).ok_or(addr)?;
+            }
+            Event::Mark { kind: trace_format::MarkKind::Phase, name } => {
+                self.phase = self.phases.number(name);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn kind(&mut self, stream: Stream, pool: PoolId) -> Kind {
+        Kind {
+            size_bytes: 0,
+            requested_bytes: 0,
+            stack: 0,
+            code: 0,
+            stream: self.streams.number(stream),
+            pool: self.pools.number(pool),
+            phase: self.phase,
+            category: None::<Category>,
+            lifetime: 0,
+        }
+    }
+
+    fn allocate(
+        &mut self,
+        moment: u32,
+        addr: Addr,
+        kind: Kind,
+        pool: PoolId,
+        stream: Stream,
+    ) -> Result<(), Addr> {
+        let pool_stream = self.pool_stream(pool, stream);
+        let life = self.lives.len() as u32;
+        self.lives.push(Life { start: moment, end: NO_END, addr: addr.0, kind: 0 });
+        if self.blocks.insert(addr, Block { life, kind, pool_stream }).is_some() {
+            return Err(addr);
+        }
+        self.now.allocated_bytes += kind.size_bytes;
+        self.now.active_bytes += kind.size_bytes;
+        self.now.requested_bytes += kind.requested_bytes;
+        self.pool_bytes[pool_stream as usize].active += kind.size_bytes;
+        self.grow_envelope(moment, pool_stream);
+        Ok(())
+    }
+
+    fn end_life(&mut self, block: &Block, end: u32) {
+        let Some(life) = self.lives.get_mut(block.life as usize) else { return };
+        let records = (end != NO_END).then(|| end - life.start);
+        life.end = end;
+        life.kind = self.kinds.number(Kind { lifetime: lifetime_class(records), ..block.kind });
+    }
+
+    fn end_allocated(&mut self, kind: &Kind) {
+        self.now.allocated_bytes -= kind.size_bytes;
+        self.now.requested_bytes -= kind.requested_bytes;
+    }
+
+    fn end_active(&mut self, block: &Block) {
+        self.now.active_bytes -= block.kind.size_bytes;
+        self.pool_bytes[block.pool_stream as usize].active -= block.kind.size_bytes;
+    }
+
+    fn reserve(&mut self, moment: u32, pool: PoolId, stream: Stream, size_bytes: u64) {
+        let group = self.pool_stream(pool, stream);
+        self.reserved.push(Change { moment, group, bytes: size_bytes.cast_signed() });
+        self.now.reserved_bytes += size_bytes;
+        self.pool_bytes[group as usize].reserved += size_bytes;
+        self.grow_envelope(moment, group);
+    }
+
+    /// `None` where the pool has less on that stream.
+    fn release(
+        &mut self,
+        moment: u32,
+        pool: PoolId,
+        stream: Stream,
+        size_bytes: u64,
+    ) -> Option<()> {
+        let group = self.pool_stream(pool, stream);
+        let held = &mut self.pool_bytes[group as usize].reserved;
+        *held = held.checked_sub(size_bytes)?;
+        self.now.reserved_bytes -= size_bytes;
+        self.reserved.push(Change { moment, group, bytes: -size_bytes.cast_signed() });
+        Some(())
+    }
+
+    fn pool_stream(&mut self, pool: PoolId, stream: Stream) -> u32 {
+        let number = self.pool_streams.number((pool, stream));
+        self.pool_bytes.resize(self.pool_streams.keys.len(), PoolBytes::default());
+        number
+    }
+
+    /// A private pool's envelope is as high as the most that was active or reserved, and never falls: its memory
+    /// serves no other pool until the pool ends (PyTorch's viewer, pull request 180515).
+    fn grow_envelope(&mut self, moment: u32, group: u32) {
+        let bytes = &mut self.pool_bytes[group as usize];
+        let height = bytes.active.max(bytes.reserved);
+        if height > bytes.envelope && !self.pool_streams.keys[group as usize].0.is_default() {
+            let bytes_more = (height - bytes.envelope).cast_signed();
+            self.envelopes.push(Change { moment, group, bytes: bytes_more });
+            bytes.envelope = height;
+        }
+    }
+
+    /// Ends the pass: the lives that go on get their kinds.
+    fn finish(&mut self) {
+        for block in std::mem::take(&mut self.blocks).into_values() {
+            self.end_life(&block, NO_END);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! A run as one HTML page that needs no network: the levels of detail are computed here, the page only draws them.
+//!
+//! `docs/page-format.md` defines the data. One pass over the records gives the *lives* of blocks and the counters of
+//! each column ([`follow`]); everything else is computed from those: groups of lives ([`grouping`]), stacks of groups
+//! at each level of detail ([`bands`]), and a tree in which a window finds its exact lives ([`tree`]).
+#![forbid(unsafe_code)]
+
+mod bands;
+mod chunk;
+mod columns;
+mod device;
+mod follow;
+mod grouping;
+mod header;
+mod kinds;
+mod marks;
+mod names;
+mod page;
+mod series;
+mod times;
+mod tree;
+
+pub use follow::Contradiction;
+pub use page::{PageRun, ViewError, write};

@@ -1,0 +1,56 @@
+//! The viewer's page: types, lints and tests of its TypeScript, and whether the committed build is that of the sources.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::progress::Step;
+use crate::tally::{Counts, Outcome, Tally};
+use crate::{cargo, exec};
+
+/// The installation takes seconds, and so do the checks.
+const LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// Runs `npm run check` in `viewer/`. Its packages are installed by the first run, which needs the network.
+pub(super) fn run(tally: &mut Tally) {
+    const NAME: &str = "page of the viewer";
+    match install() {
+        Ok(()) => tally.group(NAME, || {
+            let mut npm = command()?;
+            npm.args(["run", "check"]);
+            let output = exec::run(&mut Step::start(NAME), "viewer-check", npm, LIMIT)?;
+            Ok(Outcome { counts: Counts::one(output.success()), detail: output.tail() })
+        }),
+        Err(error) => tally.skip(NAME, &format!("{error:#}")),
+    }
+}
+
+/// Installs the packages of the lock file, unless they are there.
+fn install() -> Result<()> {
+    let folder = cargo::root()?.join("viewer");
+    let read =
+        |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let lock = read(&folder.join("package-lock.json"))?;
+    // A copy of the lock file beside the packages that were installed from it.
+    let installed = folder.join("node_modules/.installed-from.json");
+    if fs::read(&installed).is_ok_and(|from| from == lock) {
+        return Ok(());
+    }
+    let mut npm = command()?;
+    npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]);
+    let mut step = Step::start("installing the packages of the viewer");
+    let advice = "The first run needs the network, and npm with Node.js 20 or later.";
+    exec::run_or_fail(&mut step, "viewer-install", npm, LIMIT, advice)?;
+    fs::write(&installed, lock).with_context(|| format!("cannot write {}", installed.display()))?;
+    step.done();
+    Ok(())
+}
+
+fn command() -> Result<Command> {
+    let mut npm = Command::new("npm");
+    npm.current_dir(cargo::root()?.join("viewer"));
+    Ok(npm)
+}
