@@ -12,7 +12,9 @@ export function drawAxes(context: CanvasRenderingContext2D, scale: Scale): void 
   context.fillStyle = css("--dim");
   const range = view.top - view.bottom_bytes;
   const step = tickStep(range, Math.min(8, Math.max(2, height / 56)), true);
-  const unit = unitOf(Math.max(step, view.top / 4));
+  // One unit for all ticks: the largest in which quarters of it are enough.
+  const largest = unitOf(view.top);
+  const unit = Number.isInteger((4 * step) / 1024 ** largest) ? largest : unitOf(step);
   context.textAlign = "right";
   context.textBaseline = "middle";
   for (let at = Math.ceil(view.bottom_bytes / step) * step; at <= view.top; at += step) {

@@ -77,6 +77,7 @@ export class Minimap {
       context.roundRect(x - 2.5, HEIGHT / 2 - 8, 5, 16, 2.5);
       context.fill();
     }
+    this.canvas.setAttribute("aria-valuenow", String(Math.round((50 * (view.from + view.to)) / view.end)));
     this.canvas.setAttribute("aria-valuetext", view.isWhole ? "the whole run"
       : `${Math.round((100 * view.from) / view.end)} to ${Math.round((100 * view.to) / view.end)} percent of the run`);
   }

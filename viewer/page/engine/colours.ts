@@ -60,7 +60,7 @@ export function hash(text: string): number {
   return (value ^ (value >>> 15)) >>> 0;
 }
 
-const NO_GROUP = /^(other|unknown|none|no stack|no module|\?|)$/i;
+const NO_GROUP = /^(other|unknown|none|\?|)$|^(unattributed|no (stack|module|step|phase))\b/i;
 
 export function colourOf(theme: Theme, label: string, isCategory: boolean): Rgb {
   if (NO_GROUP.test(label)) return parseColour(theme.other);

@@ -45,6 +45,17 @@ export class Picture {
     return row <= 0 ? 0 : row >= this.height ? this.height : row;
   }
 
+  /** The least bytes whose row is above this one. */
+  bytesAbove(row: number): number {
+    return row >= this.height ? Infinity : this.bottomBytes + (row + 0.5) / this.scale;
+  }
+
+  /** Copies the lowest rows of the column before. */
+  copy(x: number, rows: number): void {
+    const bottom = x * this.height;
+    this.ids.copyWithin(bottom + this.height - rows, bottom - rows, bottom);
+  }
+
   /** Fills rows `from` to `to` of column `x`, counted from the bottom. */
   span(x: number, from: number, to: number, id: number): void {
     const bottom = (x + 1) * this.height;

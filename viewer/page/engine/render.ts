@@ -17,6 +17,8 @@ import { Tiles } from "./tiles.ts";
 
 /** Lives that a window may have to be drawn block by block. */
 const LIVES_MAX = 2_000_000;
+/** Moments beside a window whose blocks are made ready with it. */
+const MARGIN_MIN = 4096;
 /** A moment of at least so many pixels has an edge at its side. */
 const SIDES_PIXELS = 3;
 
@@ -97,7 +99,7 @@ export class Renderer {
     }
     const kinds = data.kinds();
     if (device.lives.count === 0 && device.peaks.allocated_bytes > 0) return null;
-    const margin = Math.max(device.lives.leaf_moments, Math.ceil((end - first) / 4));
+    const margin = Math.max(MARGIN_MIN, Math.ceil((end - first) / 4));
     const [low, high] = [Math.max(0, first - margin), Math.min(device.moments, end + margin)];
     const nodes = nodesOf(data, low, high);
     if (nodes === null || kinds === undefined || kinds === null) return null;

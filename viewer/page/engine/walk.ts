@@ -1,16 +1,25 @@
-// Walks a window's blocks from moment to moment. Sums over 32 and 1,024 neighbours in the order of the stack let a
-// column skip blocks that end in the same pixel.
+// Walks a window's blocks from moment to moment. Two things make a column cheap: sums over neighbours in the order of
+// the stack skip blocks that end in the same pixel, and what lies below the lowest change is that of the column before.
 
 import type { BlockSet } from "./blocks.ts";
 import type { Picture } from "./picture.ts";
 import { FIRST_ID } from "./protocol.ts";
 import type { Tally } from "./tally.ts";
 
+/** Blocks whose bytes are summed: 32 in a word, 8 words in a part. */
+const WORD = 5;
+const PART = 3;
+
 export class Walk {
-  /** Blocks that have been in a stack since `begin`. */
+  /** A bit for each block that is in the stack now. */
   private readonly alive: Uint32Array;
   private readonly wordBytes: Float64Array;
-  private readonly rowBytes: Float64Array;
+  private readonly partBytes: Float64Array;
+  /** Where each part began in the column drawn last: bytes, and the row. */
+  private readonly partStart: Float64Array;
+  private readonly partRow: Int32Array;
+  /** The first part that has changed since. */
+  private changed = 0;
   private readonly groupBytes: Float64Array;
   private now: number;
   private hasBegun = false;
@@ -20,21 +29,26 @@ export class Walk {
     groups: number,
     private readonly tally: Tally | null,
   ) {
-    const words = (set.count + 31) >>> 5;
+    const words = (set.count + 31) >>> WORD;
     this.alive = new Uint32Array(words);
     this.wordBytes = new Float64Array(words);
-    this.rowBytes = new Float64Array((words + 31) >>> 5);
+    const parts = (words + (1 << PART) - 1) >>> PART;
+    this.partBytes = new Float64Array(parts);
+    this.partStart = new Float64Array(parts + 1);
+    this.partRow = new Int32Array(parts + 1);
     this.groupBytes = new Float64Array(groups);
     this.now = set.from;
     for (let block = 0; block < set.count; block++) if (set.start[block]! <= set.from) this.flip(block, 1);
   }
 
   private flip(block: number, sign: 1 | -1): void {
-    const word = block >>> 5;
+    const word = block >>> WORD;
+    const part = word >>> PART;
     const bytes = sign * this.set.size[block]!;
     this.alive[word]! ^= 1 << (block & 31);
     this.wordBytes[word]! += bytes;
-    this.rowBytes[word >>> 5]! += bytes;
+    this.partBytes[part]! += bytes;
+    if (part < this.changed) this.changed = part;
     this.groupBytes[this.set.group[block]!]! += bytes;
   }
 
@@ -73,36 +87,44 @@ export class Walk {
     });
   }
 
-  /** Draws the stack; returns its top row and its bytes. */
+  /** Draws the stack in column `x`, after that in the column before it; returns its top row and its bytes. */
   draw(picture: Picture, x: number): [number, number] {
-    const { set, alive, wordBytes, rowBytes } = this;
+    const { set, alive, wordBytes, partBytes, partStart, partRow } = this;
     const { size } = set;
-    let sum = 0;
-    let row = picture.row(0);
-    for (let r = 0; r < rowBytes.length; r++) {
-      const inRow = rowBytes[r]!;
-      if (inRow === 0) continue;
-      if (picture.row(sum + inRow) === row) {
-        sum += inRow;
+    const first = x === 0 ? 0 : this.changed;
+    let sum = first === 0 ? 0 : partStart[first]!;
+    let row = first === 0 ? picture.row(0) : partRow[first]!;
+    if (first > 0) picture.copy(x, row);
+    // No block ends in a higher row before this.
+    let limit = picture.bytesAbove(row);
+    const parts = partBytes.length;
+    for (let part = first; part < parts; part++) {
+      partStart[part] = sum;
+      partRow[part] = row;
+      if (sum + partBytes[part]! < limit) {
+        sum += partBytes[part]!;
         continue;
       }
-      const end = Math.min((r + 1) << 5, alive.length);
-      for (let word = r << 5; word < end; word++) {
-        const inWord = wordBytes[word]!;
-        if (inWord === 0) continue;
-        if (picture.row(sum + inWord) === row) {
-          sum += inWord;
+      const end = Math.min((part + 1) << PART, alive.length);
+      for (let word = part << PART; word < end; word++) {
+        if (sum + wordBytes[word]! < limit) {
+          sum += wordBytes[word]!;
           continue;
         }
         for (let bits = alive[word]!; bits !== 0; bits &= bits - 1) {
-          const block = (word << 5) + 31 - Math.clz32(bits & -bits);
+          const block = (word << WORD) + 31 - Math.clz32(bits & -bits);
           sum += size[block]!;
+          if (sum < limit) continue;
           const next = picture.row(sum);
-          if (next > row) picture.span(x, row, next, block + FIRST_ID);
+          picture.span(x, row, next, block + FIRST_ID);
           row = next;
+          limit = picture.bytesAbove(row);
         }
       }
     }
+    this.changed = parts;
+    partStart[parts] = sum;
+    partRow[parts] = row;
     return [row, sum];
   }
 
@@ -110,7 +132,7 @@ export class Walk {
   blocks(): number[] {
     const found: number[] = [];
     this.alive.forEach((word, place) => {
-      for (let bits = word; bits !== 0; bits &= bits - 1) found.push((place << 5) + 31 - Math.clz32(bits & -bits));
+      for (let bits = word; bits !== 0; bits &= bits - 1) found.push((place << WORD) + 31 - Math.clz32(bits & -bits));
     });
     return found;
   }

@@ -89,6 +89,37 @@ for (const grouping of [0, 1]) {
   }
 }
 
+for (const [from, to, bottom, top] of [[1_000, 9_000, 0, 1], [50_000, 50_300, 0, 1], [2_000, 4_000, 0.45, 0.55]] as
+  const) {
+  test(`each block has the rows of its bytes: moments ${from} to ${to}, height ${bottom} to ${top}`, async () => {
+    const bench = new Bench(DATA);
+    const most = DATA.header.devices[0]!.peaks.reserved_bytes;
+    const reply = await bench.frame({ from, to, bottom_bytes: Math.floor(bottom * most), top_bytes: top * most });
+    const { width, height, bottom_bytes, top_bytes } = reply.request;
+    const row = (bytes: number): number => Math.min(height, Math.max(0,
+      Math.floor(((bytes - bottom_bytes) * height) / (top_bytes - bottom_bytes) + 0.5)));
+    for (let x = 0; x < width; x++) {
+      const { blocks } = await bench.stack((x + 0.5) / width);
+      let sum = 0;
+      const expected = blocks!.flatMap((block) => {
+        const before = row(sum);
+        sum += block.size_bytes;
+        return row(sum) > before ? [row(sum) - before] : [];
+      });
+      const seen: number[] = [];
+      let last = NOTHING;
+      for (let y = height - 1; y >= 0; y--) {
+        const id = (reply.ids[x * height + y]! & ~EDGE) >>> 0;
+        if (id < FIRST_ID) break;
+        if (id === last) seen[seen.length - 1]!++;
+        else seen.push(1);
+        last = id;
+      }
+      assert.deepEqual(seen, expected, `column ${x}`);
+    }
+  });
+}
+
 test("no peak is hidden at any zoom", async () => {
   for (const [from, to] of [[0, MOMENTS], [100_000, 150_000], [7_000, 7_100]] as const) {
     const reply = await new Bench(DATA).frame({ from, to });
