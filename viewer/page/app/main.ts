@@ -115,6 +115,11 @@ function ready(): void {
 }
 
 function boot(): void {
+  byId("stalled").remove();
+  document.addEventListener("DOMContentLoaded", () => {
+    // The template's last element, behind all chunks.
+    if (document.getElementById("end") === null) showFault("The file is cut off: its end is missing.");
+  });
   const element = document.getElementById("header");
   if (element === null) {
     fail("The page has no header: it was not written by `vramtape view`, or it is cut off.");

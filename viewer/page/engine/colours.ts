@@ -11,9 +11,9 @@ export interface Theme {
 
 /** The hues, from Tableau 10 and Okabe-Ito, at the lightness that each background needs. */
 const LIGHT = ["#4e79a7", "#cb6a14", "#2b8f88", "#4f8b3f", "#a17d14", "#8c61a6", "#c15c86", "#8a624e", "#3489bd",
-  "#7a862b", "#5a69bd", "#66788a"];
+  "#7a862b", "#5a69bd", "#a8559e"];
 const DARK = ["#6d9fd6", "#ee9647", "#5abfb8", "#7cbd6a", "#d6b54b", "#b88bd0", "#e48eb0", "#bb917b", "#62b5e6",
-  "#adbb5a", "#8e9bec", "#98a8b9"];
+  "#adbb5a", "#8e9bec", "#d68bcf"];
 
 const HUE = { blue: 0, orange: 1, teal: 2, green: 3, gold: 4, purple: 5, rose: 6, brown: 7, sky: 8, indigo: 10 };
 

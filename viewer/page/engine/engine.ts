@@ -2,6 +2,7 @@
 
 import type { Header } from "../format/header.ts";
 import { NO_NAMES } from "../format/rest.ts";
+import type { ChunkError } from "../format/varint.ts";
 import { infoAt, stackAt } from "./answers.ts";
 import { Chunks } from "./chunks.ts";
 import { pixelEdges } from "./clock.ts";
@@ -25,7 +26,7 @@ interface MinimapRequest {
 export class Engine {
   private readonly chunks: Chunks;
   private datasets: Dataset[] = [];
-  private readonly renderer = new Renderer();
+  private readonly renderer: Renderer;
   /** Asked for and not answered, or answered from less than all of its chunks. */
   private frame: FrameRequest | null = null;
   private minimap: MinimapRequest | null = null;
@@ -35,6 +36,10 @@ export class Engine {
   private drawnInPart: FrameRequest | null = null;
 
   constructor(private readonly post: (message: FromEngine, transfer?: Transferable[]) => void) {
+    const fault = (error: ChunkError): void => {
+      post({ type: "fault", chunk: error.chunk, text: error.message });
+    };
+    this.renderer = new Renderer(fault);
     this.chunks = new Chunks(
       (id) => {
         post({ type: "need", id });
@@ -42,9 +47,7 @@ export class Engine {
       () => {
         this.plan();
       },
-      (error) => {
-        post({ type: "fault", chunk: error.chunk, text: error.message });
-      },
+      fault,
     );
   }
 

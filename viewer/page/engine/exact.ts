@@ -3,10 +3,29 @@
 import { finishColumn } from "./bands.ts";
 import type { BlockSet } from "./blocks.ts";
 import { thingsOf } from "./clock.ts";
+import type { Chosen } from "./levels.ts";
 import type { Picture } from "./picture.ts";
 import type { Columns } from "./protocol.ts";
 import type { Tally } from "./tally.ts";
 import { Walk } from "./walk.ts";
+
+/** Blocks that do not add up to the counters: the moment, and both sums. */
+export interface Mismatch {
+  moment: number;
+  blocks: number;
+  counters: number;
+}
+
+/** Compares the blocks with the counters, at the peaks of the columns that are chosen. */
+export function findMismatch(set: BlockSet, columns: Columns, chosen: Chosen): Mismatch | null {
+  for (let x = 0; x < columns.moment.length; x++) {
+    const moment = columns.moment[x]!;
+    const blocks = set.allocated[moment - set.from];
+    if (chosen.level[x]! < 0 || blocks === undefined || blocks === columns.allocated[x]) continue;
+    return { moment, blocks, counters: columns.allocated[x]! };
+  }
+  return null;
+}
 
 /** Replaces moments and allocated bytes of the columns, which are those of coarser columns, by exact ones. */
 export function choosePeaks(set: BlockSet, edges: Float64Array, columns: Columns, moments: number): void {

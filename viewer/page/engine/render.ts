@@ -1,12 +1,13 @@
 // One picture of a window, from whatever has arrived, and the chunks that a finer one needs.
 
 import type { Names } from "../format/rest.ts";
+import { ChunkError } from "../format/varint.ts";
 import { drawBands } from "./bands.ts";
 import { type BlockSet, makeBlockSet, nodesOf } from "./blocks.ts";
 import { pixelEdges } from "./clock.ts";
 import { THEMES } from "./colours.ts";
 import type { Dataset } from "./dataset.ts";
-import { choosePeaks, drawBlocks } from "./exact.ts";
+import { choosePeaks, drawBlocks, findMismatch } from "./exact.ts";
 import { chooseColumns, type Chosen, EXACT_MOMENTS_MAX, levelFor } from "./levels.ts";
 import { paint, Palette } from "./paint.ts";
 import { newColumns, Picture, Spares } from "./picture.ts";
@@ -37,9 +38,13 @@ export interface Drawn {
 export class Renderer {
   drawn: Drawn | null = null;
   readonly spares = new Spares();
+  /** The number of the set of blocks that was compared with the counters. */
+  private checked = 0;
   private set: { data: Dataset; set: BlockSet } | null = null;
   private matches: Matches | null = null;
   private palette: { key: string; labels: readonly string[]; palette: Palette } | null = null;
+
+  constructor(private readonly fault: (error: ChunkError) => void) {}
 
   /** Draws a window, or null while nothing of it has arrived. */
   draw(data: Dataset, request: FrameRequest, waiting: () => number): FrameReply | null {
@@ -59,6 +64,7 @@ export class Renderer {
     if (!chosen.level.some((use) => use >= 0)) return null;
 
     const set = to - from <= EXACT_MOMENTS_MAX ? this.blocks(data, grouping, from, to) : null;
+    if (set !== null && set.number !== this.checked) this.check(set, columns, chosen, data);
     if (set !== null) choosePeaks(set, edges, columns, device.moments);
     let peakX = 0;
     for (let x = 1; x < width; x++) if (columns.allocated[x]! > columns.allocated[peakX]!) peakX = x;
@@ -80,6 +86,16 @@ export class Renderer {
       peak: { moment: columns.moment[peakX]!, allocated_bytes: columns.allocated[peakX]! },
       found: this.found(request, tally), took_ms: performance.now() - began,
     };
+  }
+
+  /** Once for each set of blocks. */
+  private check(set: BlockSet, columns: Columns, chosen: Chosen, data: Dataset): void {
+    this.checked = set.number;
+    const found = findMismatch(set, columns, chosen);
+    if (found === null) return;
+    const { moment, blocks, counters } = found;
+    this.fault(new ChunkError(`d${data.place}/lives`,
+      `add up to ${blocks} bytes at moment ${moment}, and the counters have ${counters} bytes: blocks are missing`));
   }
 
   private ask(tiles: Tiles, level: number, from: number, to: number): void {

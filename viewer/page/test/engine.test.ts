@@ -173,6 +173,12 @@ test("a missing or damaged chunk is named, and the picture is drawn without it",
   assert.match(damaged.faults[0]!, /^d0\/kinds: is not a gzip stream/);
 });
 
+test("blocks that do not add up to the counters are reported", async () => {
+  const bench = new Bench(DATA, (chunk) => chunk.startsWith("d0/lives/1/"));
+  await bench.frame({ from: 5000, to: 25_000 });
+  assert.match(bench.faults.join(), /^d0\/lives: add up to \d+ bytes at moment \d+, and the counters have/);
+});
+
 test("the time axis shows the state in force while nothing happens", async () => {
   const bench = new Bench(DATA);
   // The made-up clock stands still in moments for 20 ms in the middle.
