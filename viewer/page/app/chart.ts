@@ -53,7 +53,7 @@ export class Chart {
     const { plot } = this.scale;
     const { view } = this;
     const ratio = pixelRatio();
-    if (view.data.levels.length > 0) {
+    if (!view.isEmpty) {
       this.ask({
         device: view.device, grouping: view.grouping, axis: view.axis, from: view.from, to: view.to,
         bottom_bytes: view.bottom_bytes, top_bytes: view.top, width: Math.round(plot.width * ratio),

@@ -47,6 +47,7 @@ export function fillDevice(view: View): void {
   const { data } = view;
   const { peaks } = data;
   byId("run").textContent = data.run;
+  byId("run").title = data.run;
   byId("gpu").textContent = `device ${data.device}${data.name === "" ? "" : ` · ${data.name}`}`;
   byId<HTMLSelectElement>("device").value = String(view.device);
   byId<HTMLSelectElement>("grouping").replaceChildren(...data.groupings.flatMap((one, place) => (
@@ -71,9 +72,9 @@ export function fillDevice(view: View): void {
     [make("dt", "", name), make("dd", "", value)])));
   byId("about").hidden = data.facts.length === 0;
   const warnings: string[] = [];
-  if (data.lost > 0) warnings.push(`The recorder lost ${count(data.lost)} records: what they did is unknown.`);
+  if (data.lost > 0) warnings.push(`Records that the recorder lost: ${count(data.lost)}. Their effects are unknown.`);
   if (data.left_out > 0) {
-    warnings.push(`${count(data.left_out)} records are on the tape but not in this page.`);
+    warnings.push(`Records on the tape that are not in this page: ${count(data.left_out)}.`);
   }
   byId("warnings").replaceChildren(...warnings.map((text) => make("p", "", text)));
 }

@@ -7,6 +7,8 @@ import type { View } from "./view.ts";
 
 /** Frames whose times are kept. */
 const TIMES_MAX = 10_000;
+/** A question about a column waits so long for the picture of the window. */
+const SETTLE_MS = 5000;
 
 export interface Hook {
   /** What is shown, as JSON. */
@@ -39,7 +41,10 @@ export class HookState {
         peak: this.shown?.peak ?? null, legend: this.shown?.legend ?? [], is_in_page: link.isInPage,
         plot: { ...chart.scale.plot }, stack_pixels: this.stackPixels(),
       }),
-      columnAt: (fraction) => link.stack(fraction),
+      columnAt: async (fraction) => {
+        await this.settled(view);
+        return link.stack(fraction);
+      },
       frameTimes: () => {
         const { times } = this;
         this.times = [];
@@ -56,6 +61,15 @@ export class HookState {
     let pixels = 0;
     for (const id of this.shown?.ids ?? []) if (id !== 0) pixels++;
     return pixels;
+  }
+
+  /** Waits until the window is drawn from all of its chunks, if it can be. */
+  private async settled(view: View): Promise<void> {
+    const until = performance.now() + SETTLE_MS;
+    const isDrawn = (): boolean => this.shown?.waiting === 0 && this.shown.request.from === view.from
+      && this.shown.request.to === view.to && this.shown.request.grouping === view.grouping
+      && this.shown.request.device === view.device && this.shown.request.axis === view.axis;
+    while (!isDrawn() && performance.now() < until) await new Promise((next) => { setTimeout(next, 10); });
   }
 
   show(reply: FrameReply): void {

@@ -3,7 +3,7 @@
 import { type Header, parseHeader } from "../format/header.ts";
 import { Clock } from "../engine/clock.ts";
 import { Chart } from "./chart.ts";
-import { byId, onScheme } from "./dom.ts";
+import { byId, make, onScheme } from "./dom.ts";
 import { keepFragment, readFragment, type Wanted } from "./fragment.ts";
 import { emptyText, fillDevice, fillSelects, showFault, showStatus } from "./furniture.ts";
 import { HookState } from "./hook.ts";
@@ -76,7 +76,7 @@ function start(header: Header): void {
       device = view.device;
       tip.clear();
       chart.forget();
-      link.askDevice(device);
+      if (!view.isEmpty) link.askDevice(device);
     }
     fillDevice(view);
     byId("empty").textContent = emptyText(view);
@@ -101,7 +101,7 @@ function start(header: Header): void {
   byId("close-help").addEventListener("click", () => { help.close(); });
   window.addEventListener("beforeprint", () => { byId<HTMLDetailsElement>("about").open = true; });
   update();
-  if (view.data.levels.length === 0 || view.data.records === 0) ready();
+  if (view.isEmpty) ready();
 }
 
 let isReady = false;
@@ -128,8 +128,12 @@ function boot(): void {
   try {
     const header = parseHeader(element.textContent);
     byId("producer").textContent = header.producer;
-    if (header.devices.length === 0) fail("The recording has no device.");
-    else start(header);
+    if (header.devices.length > 0) start(header);
+    else {
+      byId("warnings").replaceChildren(make("p", "", "The recording has no device."));
+      byId("app").classList.add("failed");
+      ready();
+    }
   } catch (error) {
     fail(error instanceof Error ? error.message : String(error));
   }

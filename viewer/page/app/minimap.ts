@@ -54,10 +54,11 @@ export class Minimap {
   draw(): void {
     const { view, series, box } = this;
     const key = `${view.device} ${view.axis} ${Math.round(box.width * pixelRatio())}`;
-    if (key !== this.wanted) {
+    if (key !== this.wanted && !view.isEmpty) {
       this.wanted = key;
       this.ask(Math.round(box.width * pixelRatio()));
     }
+    this.canvas.hidden = view.isEmpty;
     const width = box.left + box.width + 2;
     const context = clear(this.canvas, width, HEIGHT);
     const isCurrent = series?.device === view.device && series.axis === view.axis;

@@ -51,6 +51,11 @@ export class View {
     return this.axis === "time" ? Math.max(1, this.clock?.last_ns ?? 1) : this.data.moments;
   }
 
+  /** Whether there is anything to draw. */
+  get isEmpty(): boolean {
+    return this.data.records === 0 || this.data.levels.length === 0;
+  }
+
   get isWhole(): boolean {
     return this.from <= 0 && this.to >= this.end && this.top_bytes === null && this.bottom_bytes === 0;
   }

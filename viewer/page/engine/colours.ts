@@ -45,7 +45,7 @@ const hex = (colour: Rgb): string => `#${colour.map((part) => part.toString(16).
 
 /** Each hue, and a second tone of it nearer to black or to white. */
 function tones(hues: readonly string[], towards: Rgb): string[] {
-  return [...hues, ...hues.map((hue) => hex(mix(parseColour(hue), towards, 0.25)))];
+  return [...hues, ...hues.map((hue) => hex(mix(parseColour(hue), towards, 0.2)))];
 }
 
 export const THEMES: { light: Theme; dark: Theme } = {
