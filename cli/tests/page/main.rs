@@ -4,6 +4,7 @@
 //! `cargo xtask test` runs this where it finds a Chromium, and says so where it does not. By hand:
 //! `VRAMTAPE_BROWSER=chromium cargo test -p cli --test page -- --ignored`.
 
+mod edges;
 mod view;
 
 use std::fs;
