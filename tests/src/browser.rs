@@ -184,8 +184,11 @@ impl Browser {
                 "Runtime.exceptionThrown" => Some(params["exceptionDetails"].to_string()),
                 "Runtime.consoleAPICalled" if params["type"] == "error" => Some(params.to_string()),
                 "Log.entryAdded" => Some(params["entry"].to_string()),
-                "Network.requestWillBeSent" if params["request"]["url"] != page => {
-                    Some(format!("it asks for {}", params["request"]["url"]))
+                "Network.requestWillBeSent" => {
+                    let url = params["request"]["url"].as_str()?;
+                    // A worker's source comes out of the page itself.
+                    let is_own = url == page || url.starts_with("blob:");
+                    (!is_own).then(|| format!("it asks for {url}"))
                 }
                 _ => None,
             }

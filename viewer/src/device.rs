@@ -14,7 +14,7 @@ use crate::grouping::{Grouping, Quantity, Texts, groupings};
 use crate::header::{DeviceHeader, GroupingHeader, LevelHeader, LivesHeader, Peaks};
 use crate::names::{CodeOf, Frames, Names, stacks};
 use crate::times::Clock;
-use crate::{marks, series, tree};
+use crate::{marks, ranges, series, tree};
 
 /// Runs of at most so many moments are drawn with all their lives at once.
 const EXACT_MOMENTS_MAX: u64 = 300_000;
@@ -109,6 +109,7 @@ pub(crate) fn data(
         to.extend(tiles.into_iter().flatten());
         rest.extend(behind.into_iter().flatten());
     }
+    rest.push(ranges::chunk(id("ranges"), device, &followed.pool_streams));
     let nodes = tree::nodes(&id("lives"), &followed, last_moment, &rank);
     if is_small {
         first.push(kinds);

@@ -16,6 +16,7 @@ mod kinds;
 mod marks;
 mod names;
 mod page;
+mod ranges;
 mod series;
 mod times;
 mod tree;

@@ -14,6 +14,7 @@ use crate::names::CodeOf;
 /// The viewer, with places for the title and the data (`viewer/build.mjs`).
 const TEMPLATE: &str = include_str!("../dist/page.html");
 const TITLE: &str = "<!--title-->";
+const HEADER: &str = "<!--header-->";
 const FIRST: &str = "<!--first-->";
 const REST: &str = "<!--rest-->";
 
@@ -94,11 +95,12 @@ pub fn write(
 
 fn put(out: &mut impl Write, title: &str, devices: Vec<DeviceData>) -> io::Result<()> {
     let (before_title, template) = split(TEMPLATE, TITLE);
+    let (before_header, template) = split(template, HEADER);
     let (before_first, template) = split(template, FIRST);
     let (before_rest, end) = split(template, REST);
     out.write_all(before_title.as_bytes())?;
     out.write_all(escape(title).as_bytes())?;
-    out.write_all(before_first.as_bytes())?;
+    out.write_all(before_header.as_bytes())?;
     let (mut headers, mut first, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     for device in devices {
         headers.push(device.header);
@@ -110,6 +112,7 @@ fn put(out: &mut impl Write, title: &str, devices: Vec<DeviceData>) -> io::Resul
     // Inside a script element only this could end it, or begin a comment.
     let header = header.replace('<', "\\u003c");
     writeln!(out, "<script type=\"application/json\" id=\"header\">{header}</script>")?;
+    out.write_all(before_first.as_bytes())?;
     put_chunks(out, &first)?;
     out.write_all(before_rest.as_bytes())?;
     put_chunks(out, &rest)?;

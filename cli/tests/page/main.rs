@@ -1,7 +1,11 @@
-//! The page of `vramtape compare --html` in a real browser: what it draws is what the command printed.
+//! The pages of `vramtape compare --html` and, in `view`, of `vramtape view` in a real browser: what they draw is what
+//! the command printed.
 //!
 //! `cargo xtask test` runs this where it finds a Chromium, and says so where it does not. By hand:
 //! `VRAMTAPE_BROWSER=chromium cargo test -p cli --test page -- --ignored`.
+
+mod edges;
+mod view;
 
 use std::fs;
 use std::path::Path;

@@ -423,3 +423,26 @@ fn marks_and_times_are_those_of_the_records() {
     let expected = records.iter().map(|record| record.time_ns - start_ns);
     assert_eq!(times[1..=records.len()], expected.collect::<Vec<_>>());
 }
+
+#[test]
+fn ranges_add_up_to_the_reserved_bytes_at_every_moment() {
+    let tape = random_tape(3, 20_000);
+    let (page, truth) = (page(&tape), truth(&tape.devices[0]));
+    let mut arrays = page.arrays("d0/ranges").unwrap();
+    let (starts, lengths, addrs) = (arrays.rising(), arrays.plain(), arrays.bytes_delta());
+    let (sizes, _) = arrays.bytes();
+    let (owners, expandable) = (arrays.plain(), arrays.plain());
+    arrays.end();
+    assert!(expandable.iter().all(|it| *it == 0) && addrs[0] == 1 << 32);
+    let (_, labels) = grouping(&page, "pool and stream");
+    let at = |moment: u64, place: usize| {
+        starts[place] <= moment && (lengths[place] == 0 || moment < starts[place] + lengths[place])
+    };
+    for moment in (0..20_000).step_by(997) {
+        let mut sums: HashMap<String, u64> = HashMap::new();
+        for place in (0..starts.len()).filter(|place| at(moment, *place)) {
+            *sums.entry(labels[owners[place] as usize].clone()).or_default() += sizes[place];
+        }
+        assert_eq!(sums, truth.pools[moment as usize], "moment {moment}");
+    }
+}
