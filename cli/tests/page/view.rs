@@ -298,7 +298,7 @@ fn a_broken_view_is_noticed() {
     ] {
         page.broken(&good, &bad);
         let problems = page.problems(&mut browser, 1280, "light");
-        assert!(!problems.is_empty(), "`{:.80}` is not noticed", bad);
+        assert!(!problems.is_empty(), "`{bad:.80}` is not noticed");
     }
 }
 
