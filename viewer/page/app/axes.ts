@@ -2,7 +2,7 @@
 
 import { css } from "./dom.ts";
 import type { Scale } from "./scale.ts";
-import { bytes, count, duration, tickStep, unitOf } from "./units.ts";
+import { count, duration, shortBytes, tickStep, unitOf } from "./units.ts";
 
 export function drawAxes(context: CanvasRenderingContext2D, scale: Scale): void {
   const { view, plot } = scale;
@@ -20,7 +20,7 @@ export function drawAxes(context: CanvasRenderingContext2D, scale: Scale): void 
   for (let at = Math.ceil(view.bottom_bytes / step) * step; at <= view.top; at += step) {
     const y = Math.round(scale.y(at)) + 0.5;
     line(context, left, y, left + width, y);
-    if (y > top + 4) context.fillText(at === 0 ? "0" : bytes(at, unit), left - 8, Math.min(y, top + height - 2));
+    if (y > top + 4) context.fillText(at === 0 ? "0" : shortBytes(at, unit), left - 8, Math.min(y, top + height - 2));
   }
   const isTime = view.axis === "time";
   const length = view.to - view.from;

@@ -94,12 +94,16 @@ export function showStatus(view: View, reply: FrameReply): void {
   const parts: string[] = [];
   if (detail.mode === "blocks") {
     const column = count(view.data.levels[0]?.column_moments ?? 0);
-    parts.push(`Exact: ${count(detail.blocks)} blocks; reserved and pending bytes by columns of ${column} moments.`);
+    const hasPending = reply.columns.active.some((bytes, x) => bytes > reply.columns.allocated[x]!);
+    parts.push(`Exact: ${count(detail.blocks)} blocks${hasPending
+      ? `; bytes in use by other streams (hatched) by columns of ${column} moments` : ""}.`);
   }
   else if (detail.mode === "bands") {
     parts.push(`Columns of ${count(detail.column_moments)} moments, each drawn at its peak; the largest 64 groups of `
       + "each tile, the rest as other.");
   }
+  const deeper = view.lanes?.deeper ?? 0;
+  if (deeper > 0) parts.push(`${count(deeper)} ranges are nested too deeply to be drawn.`);
   if (detail.mode === "bands" && detail.is_coarser) parts.push("Loading finer columns …");
   else if (reply.waiting > 0) parts.push("Loading …");
   const status = byId("detail");

@@ -4,7 +4,7 @@ import type { FrameReply } from "../engine/protocol.ts";
 import { line } from "./axes.ts";
 import { css } from "./dom.ts";
 import type { Scale } from "./scale.ts";
-import { bytes } from "./units.ts";
+import { shortBytes } from "./units.ts";
 
 /** CSS pixels at the left edge of each pixel column of a picture, in the window of now. */
 function columnsX(reply: FrameReply, scale: Scale): (x: number) => number {
@@ -58,7 +58,7 @@ export function drawCapacity(context: CanvasRenderingContext2D, scale: Scale, ca
   context.setLineDash([6, 4]);
   line(context, scale.plot.left, y, scale.plot.left + scale.plot.width, y);
   context.setLineDash([]);
-  label(context, scale, y, `capacity ${bytes(capacity)}`, css("--capacity"), false);
+  label(context, scale, y, `capacity ${shortBytes(capacity)}`, css("--capacity"), false);
 }
 
 /** A word at the right end of a line, with a halo. */
@@ -105,7 +105,7 @@ export function drawEvents(context: CanvasRenderingContext2D, scale: Scale): voi
     if (x < left || x > left + width) continue;
     const isOut = point.kind === "outOfMemory";
     const colour = css(isOut ? "--alarm" : "--warning");
-    const text = isOut ? `out of memory · ${bytes(point.bytes)} requested` : "records lost";
+    const text = isOut ? `out of memory · ${shortBytes(point.bytes)} requested` : "records lost";
     context.strokeStyle = colour;
     context.lineWidth = 1.5;
     context.setLineDash(isOut ? [] : [3, 3]);

@@ -5,7 +5,7 @@ import { Engine } from "../engine/engine.ts";
 import type { FrameReply, FrameRequest, FromEngine, Info, Stack, ToEngine } from "../engine/protocol.ts";
 
 /** While the document is still parsed, missing chunks are looked for again after this time. */
-const RETRY_MS = 150;
+const RETRY_MS = 20;
 /** A worker that has not begun by then is given up. */
 const START_MS = 4000;
 

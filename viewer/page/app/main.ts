@@ -3,7 +3,7 @@
 import { type Header, parseHeader } from "../format/header.ts";
 import { Clock } from "../engine/clock.ts";
 import { Chart } from "./chart.ts";
-import { byId, make, onScheme } from "./dom.ts";
+import { byId, onScheme } from "./dom.ts";
 import { keepFragment, readFragment, type Wanted } from "./fragment.ts";
 import { emptyText, fillDevice, fillSelects, showFault, showStatus } from "./furniture.ts";
 import { HookState } from "./hook.ts";
@@ -117,8 +117,10 @@ function ready(): void {
 function boot(): void {
   byId("stalled").remove();
   document.addEventListener("DOMContentLoaded", () => {
-    // The template's last element, behind all chunks.
-    if (document.getElementById("end") === null) showFault("The file is cut off: its end is missing.");
+    // The last element, behind all chunks.
+    if (document.getElementById("end") === null) {
+      showFault("This page is cut off: copy or write it again. What is here is shown.");
+    }
   });
   const element = document.getElementById("header");
   if (element === null) {
@@ -130,9 +132,8 @@ function boot(): void {
     byId("producer").textContent = header.producer;
     if (header.devices.length > 0) start(header);
     else {
-      byId("warnings").replaceChildren(make("p", "", "The recording has no device."));
-      byId("app").classList.add("failed");
-      ready();
+      byId("empty").textContent = "This recording has no device: the program allocated no GPU memory.";
+      byId("app").classList.add("bare");
     }
   } catch (error) {
     fail(error instanceof Error ? error.message : String(error));

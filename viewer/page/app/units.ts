@@ -13,15 +13,19 @@ export function unitOf(bytes: number): number {
   return power;
 }
 
-/** `1.5 GiB`. */
-export function bytes(value: number, power = unitOf(value)): string {
-  const scaled = value / 1024 ** power;
-  const digits = power === 0 || Math.abs(scaled) >= 1000 ? 0 : Math.abs(scaled) >= 100 ? 1 : 2;
-  const text = scaled.toFixed(digits);
+/** `1.50 GiB`, as the command prints it. */
+export function bytes(value: number): string {
+  const power = unitOf(value);
+  return power === 0 ? `${count(value)} B` : `${(value / 1024 ** power).toFixed(2)} ${UNITS[power]!}`;
+}
+
+/** `1.5 GiB`: for axes and marks. */
+export function shortBytes(value: number, power = unitOf(value)): string {
+  const text = (value / 1024 ** power).toFixed(power === 0 ? 0 : 2);
   return `${text.includes(".") ? text.replace(/\.?0+$/, "") : text} ${UNITS[power]!}`;
 }
 
-/** `1.5 GiB (1,610,612,736 bytes)`. */
+/** `1.50 GiB (1,610,612,736 bytes)`. */
 export function exactBytes(value: number): string {
   return value < 1024 ? `${count(value)} bytes` : `${bytes(value)} (${count(value)} bytes)`;
 }

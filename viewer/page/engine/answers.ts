@@ -73,12 +73,14 @@ export function infoAt(drawn: Drawn, x: number, id: number): Info {
 export function stackAt(drawn: Drawn, x: number): Stack {
   const { set, columns, chosen, data, request, tiles } = drawn;
   const moment = columns.moment[x]!;
+  const counters = { moment, allocated_bytes: columns.allocated[x]!, active_bytes: columns.active[x]!,
+    reserved_most_bytes: columns.reservedMost[x]! };
   if (set === null) {
     const groups = stackOf(tiles, chosen.level[x]!, chosen.column[x]!)
       .map(([group, bytes]) => ({ label: labelOf(drawn, group), bytes }));
     const rest = columns.allocated[x]! - groups.reduce((sum, { bytes }) => sum + bytes, 0);
     if (rest !== 0) groups.push({ label: "other", bytes: rest });
-    return { moment, allocated_bytes: columns.allocated[x]!, groups };
+    return { ...counters, groups };
   }
   const walk = new Walk(set, data.device.groupings[request.grouping]?.groups ?? 0, null);
   walk.advance(moment, moment);
@@ -89,5 +91,6 @@ export function stackAt(drawn: Drawn, x: number): Stack {
     return { address: hex(set.address[block]!), size_bytes: set.size[block]!, label: labelOf(drawn, group) };
   });
   const groups = [...sums].map(([group, bytes]) => ({ label: labelOf(drawn, group), bytes }));
-  return { moment, allocated_bytes: groups.reduce((sum, { bytes }) => sum + bytes, 0), groups, blocks };
+  const sum = groups.reduce((bytes, group) => bytes + group.bytes, 0);
+  return { ...counters, allocated_bytes: sum, groups, blocks };
 }

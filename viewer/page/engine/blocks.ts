@@ -2,6 +2,7 @@
 
 import { EMPTY_NODE, type Kinds, type LivesNode, NO_END } from "../format/lives.ts";
 import type { Dataset } from "./dataset.ts";
+import { shadeOf } from "./paint.ts";
 
 let lastNumber = 0;
 
@@ -15,6 +16,8 @@ export interface BlockSet {
   start: Uint32Array;
   end: Uint32Array;
   group: Uint32Array;
+  /** The entry in a palette's shades. */
+  shade: Uint32Array;
   kind: Uint32Array;
   size: Float64Array;
   address: Float64Array;
@@ -94,7 +97,8 @@ export function makeBlockSet(data: Dataset, grouping: number, kinds: Kinds, node
   }
   const set: BlockSet = {
     number: ++lastNumber, grouping, from, to, count, start: new Uint32Array(count), end: new Uint32Array(count),
-    group: new Uint32Array(count), kind: new Uint32Array(count), size: new Float64Array(count),
+    group: new Uint32Array(count), shade: new Uint32Array(count), kind: new Uint32Array(count),
+    size: new Float64Array(count),
     address: new Float64Array(count), isOlder: new Uint8Array(count), eventsAt: new Uint32Array(to - from + 1),
     events: new Uint32Array(), allocated: new Float64Array(to - from),
   };
@@ -106,6 +110,7 @@ export function makeBlockSet(data: Dataset, grouping: number, kinds: Kinds, node
     set.start[block] = node.start[place]!;
     set.end[block] = node.end[place]!;
     set.group[block] = groupOf[i]!;
+    set.shade[block] = shadeOf(groupOf[i]!, node.kind[place]!);
     set.kind[block] = node.kind[place]!;
     set.size[block] = kinds.size[node.kind[place]!] ?? 0;
     set.address[block] = node.address[place]!;

@@ -3,6 +3,7 @@
 import { type BandsTile, type SeriesTile, decodeBands, decodeSeries } from "../format/columns.ts";
 import type { Device } from "../format/header.ts";
 import { type Kinds, type LivesNode, decodeKinds, decodeLives } from "../format/lives.ts";
+import { type Reserved, decodeReserved } from "../format/ranges.ts";
 import { type Marks, type Names, decodeMarks, decodeNames, decodeTimes } from "../format/rest.ts";
 import type { Chunks } from "./chunks.ts";
 import { Clock } from "./clock.ts";
@@ -53,6 +54,12 @@ export class Dataset {
   names(): Names | null | undefined {
     const id = this.id("names");
     return this.chunks.get(id, true, (data) => decodeNames(id, data));
+  }
+
+  /** Reserved bytes at every moment. */
+  reserved(): Reserved | null | undefined {
+    const id = this.id("ranges");
+    return this.chunks.get(id, false, (data) => decodeReserved(id, data));
   }
 
   marks(): Marks | null | undefined {

@@ -1,5 +1,6 @@
 // Draws the blocks of a window: each pixel column shows the peak of its moments.
 
+import { changeAt, type Reserved } from "../format/ranges.ts";
 import { finishColumn } from "./bands.ts";
 import type { BlockSet } from "./blocks.ts";
 import { thingsOf } from "./clock.ts";
@@ -43,6 +44,21 @@ export function choosePeaks(set: BlockSet, edges: Float64Array, columns: Columns
     columns.allocated[x] = most;
     columns.allocatedLeast[x] = least;
     columns.active[x] = most + pending;
+  }
+}
+
+/** Replaces the reserved bytes of coarser columns by those of each pixel's own moments. */
+export function chooseReserved(reserved: Reserved, edges: Float64Array, columns: Columns, moments: number): void {
+  for (let x = 0; x < columns.moment.length; x++) {
+    const [first, end] = thingsOf(edges, x, 1, moments);
+    let i = changeAt(reserved, first);
+    let [most, least] = [reserved.bytes[i]!, reserved.bytes[i]!];
+    for (i++; i < reserved.moment.length && reserved.moment[i]! < end; i++) {
+      most = Math.max(most, reserved.bytes[i]!);
+      least = Math.min(least, reserved.bytes[i]!);
+    }
+    columns.reservedMost[x] = most;
+    columns.reservedLeast[x] = least;
   }
 }
 

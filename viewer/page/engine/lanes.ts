@@ -27,7 +27,7 @@ export interface Lanes {
 }
 
 /** Lanes of nested ranges. */
-const DEPTH_MAX = 4;
+const DEPTH_MAX = 3;
 /** Single moments that are drawn and can be pointed at. */
 const POINTS_MAX = 20_000;
 

@@ -1,16 +1,27 @@
 // From ids to colours. The picture is made by column and shown by row, so it is turned in squares that fit the cache.
 
-import { colourOf, mix, packed, parseColour, plainNumber, type Rgb, type Theme } from "./colours.ts";
+import { colourOf, mix, packed, parseColour, plainNumber, type Rgb, type Theme, THEMES } from "./colours.ts";
 import type { Picture } from "./picture.ts";
 import { EDGE, FIRST_ID, NOTHING, PENDING } from "./protocol.ts";
 
 /** How far a colour goes towards the background where memory is not allocated at every moment of its column. */
 const AT_TIMES = 0.34;
 const DIMMED = 0.78;
-const EDGE_DARKER = 0.3;
+/** Edges, on a light and on a dark background. */
+const EDGE_DARKER = [0.2, 0.3] as const;
+/** Blocks of a group differ by so much in lightness, by their kinds. */
+const TONE = 0.07;
+export const TONES = 3;
 const SQUARE = 32;
 
-/** The colours of ids: groups in four shades each. */
+const WHITE: Rgb = [255, 255, 255];
+
+/** The entry of a block in a palette's shades. */
+export function shadeOf(group: number, kind: number): number {
+  return (group + FIRST_ID) * TONES + ((Math.imul(kind, 0x9e3779b1) >>> 16) % TONES);
+}
+
+/** The colours of ids: groups in four shades and three tones each. */
 export class Palette {
   /** Always allocated, at times, and the edges of both. */
   readonly shades: readonly [Uint32Array, Uint32Array, Uint32Array, Uint32Array];
@@ -21,9 +32,10 @@ export class Palette {
   constructor(theme: Theme, labels: readonly string[], groups: number, isCategory: boolean,
     isLit: ((group: number) => boolean) | null) {
     const size = groups + FIRST_ID;
-    const array = (): Uint32Array => new Uint32Array(size);
+    const array = (): Uint32Array => new Uint32Array(size * TONES);
     this.shades = [array(), array(), array(), array()];
-    this.plain = array();
+    this.plain = new Uint32Array(size);
+    const edge = EDGE_DARKER[theme === THEMES.dark ? 1 : 0];
     const back = parseColour(theme.background);
     const ink: Rgb = [0, 0, 0];
     this.hatch = packed(parseColour(theme.pending));
@@ -33,10 +45,13 @@ export class Palette {
         : colourOf(theme, labels[group] ?? `group ${group}`, isCategory);
       const colour = isLit === null || isLit(group) ? pure : mix(pure, back, DIMMED);
       this.plain[id] = plainNumber(pure);
-      [colour, mix(colour, back, AT_TIMES)].forEach((shade, place) => {
-        this.shades[place]![id] = packed(shade);
-        this.shades[place + 2]![id] = packed(mix(shade, ink, EDGE_DARKER));
-      });
+      for (let tone = 0; tone < TONES; tone++) {
+        const toned = tone === 1 ? colour : mix(colour, tone === 0 ? ink : WHITE, TONE);
+        [toned, mix(toned, back, AT_TIMES)].forEach((shade, place) => {
+          this.shades[place]![id * TONES + tone] = packed(shade);
+          this.shades[place + 2]![id * TONES + tone] = packed(mix(shade, ink, edge));
+        });
+      }
     }
   }
 
@@ -45,8 +60,8 @@ export class Palette {
   }
 }
 
-/** Draws a picture. `groupOf` has the group of each block, null if ids are groups. */
-export function paint(picture: Picture, palette: Palette, groupOf: Uint32Array | null, hasSides: boolean,
+/** Draws a picture. `shadesOf` has the entry of each block in the shades, null if ids are groups. */
+export function paint(picture: Picture, palette: Palette, shadesOf: Uint32Array | null, hasSides: boolean,
   pixels: Uint32Array<ArrayBuffer>): Uint8ClampedArray<ArrayBuffer> {
   const { width, height, ids, leastRow } = picture;
   const { shades, hatch } = palette;
@@ -68,7 +83,7 @@ export function paint(picture: Picture, palette: Palette, groupOf: Uint32Array |
           const isSide = hasSides && x > 0 && ((ids[from - height]! & ~EDGE) >>> 0) !== id
             && ((ids[from + 1]! & ~EDGE) >>> 0 === id || (y > 0 && (ids[from - 1]! & ~EDGE) >>> 0 === id));
           const shade = (mixed >= EDGE || isSide ? 2 : 0) + (y < least ? 1 : 0);
-          pixels[to] = shades[shade]![groupOf !== null && id >= FIRST_ID ? groupOf[id - FIRST_ID]! + FIRST_ID : id]!;
+          pixels[to] = shades[shade]![shadesOf !== null && id >= FIRST_ID ? shadesOf[id - FIRST_ID]! : id * TONES + 1]!;
         }
       }
     }

@@ -121,6 +121,9 @@ export interface Info {
 export interface Stack {
   moment: number;
   allocated_bytes: number;
+  /** Of the pixel's columns: at the peak, and the most. */
+  active_bytes: number;
+  reserved_most_bytes: number;
   groups: { label: string; bytes: number }[];
   blocks?: { address: string; size_bytes: number; label: string }[];
 }

@@ -7,7 +7,7 @@ import { type BlockSet, makeBlockSet, nodesOf } from "./blocks.ts";
 import { pixelEdges } from "./clock.ts";
 import { THEMES } from "./colours.ts";
 import type { Dataset } from "./dataset.ts";
-import { choosePeaks, drawBlocks, findMismatch } from "./exact.ts";
+import { choosePeaks, chooseReserved, drawBlocks, findMismatch } from "./exact.ts";
 import { chooseColumns, type Chosen, EXACT_MOMENTS_MAX, levelFor } from "./levels.ts";
 import { paint, Palette } from "./paint.ts";
 import { newColumns, Picture, Spares } from "./picture.ts";
@@ -65,7 +65,11 @@ export class Renderer {
 
     const set = to - from <= EXACT_MOMENTS_MAX ? this.blocks(data, grouping, from, to) : null;
     if (set !== null && set.number !== this.checked) this.check(set, columns, chosen, data);
-    if (set !== null) choosePeaks(set, edges, columns, device.moments);
+    if (set !== null) {
+      choosePeaks(set, edges, columns, device.moments);
+      const reserved = data.reserved();
+      if (reserved !== undefined && reserved !== null) chooseReserved(reserved, edges, columns, device.moments);
+    }
     let peakX = 0;
     for (let x = 1; x < width; x++) if (columns.allocated[x]! > columns.allocated[peakX]!) peakX = x;
     const groups = device.groupings[grouping]?.groups ?? 0;
@@ -80,7 +84,7 @@ export class Renderer {
     this.drawn = { data, tiles, request, columns, chosen, set, names, palette };
     return {
       type: "frame", request, columns, legend, groups_in_view: inView, waiting: waiting(),
-      pixels: paint(picture, palette, set?.group ?? null, set !== null && width / (to - from) >= SIDES_PIXELS,
+      pixels: paint(picture, palette, set?.shade ?? null, set !== null && width / (to - from) >= SIDES_PIXELS,
         this.spares.take(width * height)),
       ids: picture.ids, detail: this.detail(data, level, chosen, set, from, to), set: set?.number ?? 0,
       peak: { moment: columns.moment[peakX]!, allocated_bytes: columns.allocated[peakX]! },

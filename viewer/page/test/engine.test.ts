@@ -151,6 +151,20 @@ test("bands and blocks of one moment are the same groups in the same order", asy
   assert.equal(whole.detail.mode, "bands");
 });
 
+test("reserved bytes of a window of blocks are those of each pixel's moments", async () => {
+  for (const [from, to] of [[0, 20_000], [4_900, 5_100]] as const) {
+    const { columns } = await new Bench(DATA).frame({ from, to });
+    const step = (to - from) / 200;
+    columns.reservedMost.forEach((most, x) => {
+      const first = Math.min(Math.ceil(from + x * step), to - 1);
+      const moments = DATA.reserved.subarray(first, Math.max(first + 1, Math.ceil(from + (x + 1) * step)));
+      assert.equal(most, moments.reduce((a, b) => Math.max(a, b), 0), `most at column ${x}`);
+      const least = moments.reduce((a, b) => Math.min(a, b), Infinity);
+      assert.equal(columns.reservedLeast[x], least, `least at column ${x}`);
+    });
+  }
+});
+
 test("a search lights its groups and counts them", async () => {
   const bench = new Bench(DATA);
   const reply = await bench.frame({ grouping: 1, query: "^(param|grad)" });

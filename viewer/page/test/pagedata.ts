@@ -12,6 +12,7 @@ export interface PageData {
   chunks: Map<string, string>;
   /** At each moment. */
   allocated: Float64Array;
+  reserved: Float64Array;
 }
 
 interface Counters {
@@ -136,6 +137,25 @@ function livesChunks(lives: Life[], kindOf: (life: Life) => number, height: numb
   }
 }
 
+/** Ranges that are mapped and unmapped as the reserved bytes change. */
+function rangesText(reserved: Float64Array): string {
+  const ranges: { start: number; end: number; size: number }[] = [];
+  const open: { start: number; end: number; size: number }[] = [];
+  reserved.forEach((bytes, m) => {
+    let change = bytes - (m > 0 ? reserved[m - 1]! : 0);
+    for (; change < 0; change += open.pop()!.size) open.at(-1)!.end = m;
+    for (; change > 0; change -= RESERVED_STEP) {
+      const range = { start: m, end: 0, size: RESERVED_STEP };
+      ranges.push(range);
+      open.push(range);
+    }
+  });
+  return new ArrayWriter().rising(ranges.map((range) => range.start))
+    .plain(ranges.map((range) => (range.end === 0 ? 0 : range.end - range.start)))
+    .deltaBytes(ranges.map((_, i) => i * RESERVED_STEP)).plainBytes(ranges.map((range) => range.size))
+    .plain(ranges.map(() => 0)).plain(ranges.map(() => 0)).text;
+}
+
 /** Stacks of groups at given moments, walked once. */
 function stacksAt(tape: Tape, groupOf: number[], groups: number, moments: Uint32Array): Float64Array[] {
   const events: [number, number, number][] = [];
@@ -183,6 +203,7 @@ export function pageData(tape: Tape): PageData {
       }
     });
   }
+  put("ranges", rangesText(c.reserved));
   const height = Math.max(0, Math.ceil(Math.log2(moments / LEAF)));
   const kinds = new Map<string, { number: number; life: Life }>();
   const kindOf = (life: Life): number => {
@@ -208,7 +229,8 @@ export function pageData(tape: Tape): PageData {
     .rising(tape.marks.map((m) => clock(m.moment))).text);
   put("names", pack(JSON.stringify(names(tape, markNames, groupings.map((g) => g.labels)))));
   const devices = [device(tape, c, levels, groupings, height, step)];
-  return { header: { version: 1, producer: "vramtape test", devices }, chunks, allocated: c.allocated };
+  const { allocated, reserved } = c;
+  return { header: { version: 1, producer: "vramtape test", devices }, chunks, allocated, reserved };
 }
 
 function names(tape: Tape, marks: string[], groups: string[][]): Record<string, unknown> {
@@ -239,11 +261,12 @@ function device(tape: Tape, c: Counters, levels: Device["levels"], groupings: { 
 }
 
 /** The elements of a page. */
-export function elements(data: PageData): { first: string; rest: string } {
+export function elements(data: PageData): { header: string; first: string; rest: string } {
   const element = (id: string, text: string): string => `<script type="text/plain" id="${id}">${text}</script>`;
   const level = Math.max(0, data.header.devices[0]!.levels.length - 1);
   const early = new RegExp(`^d0/(names|marks|times|series/${level}|bands/0/${level})`);
-  const [first, rest] = [[element("header", JSON.stringify(data.header).replaceAll("<", "\\u003c"))], [] as string[]];
+  const [first, rest]: [string[], string[]] = [[], []];
   for (const [id, text] of data.chunks) (early.test(id) ? first : rest).push(element(id, text));
-  return { first: first.join("\n"), rest: rest.join("\n") };
+  const header = element("header", JSON.stringify(data.header).replaceAll("<", "\\u003c"));
+  return { header, first: first.join("\n"), rest: rest.join("\n") };
 }

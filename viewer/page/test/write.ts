@@ -6,7 +6,7 @@ import { elements, pageData } from "./pagedata.ts";
 import { training } from "./training.ts";
 
 const [out = "page.html", records = "400000"] = argv.slice(2);
-const { first, rest } = elements(pageData(training(Number(records))));
+const { header, first, rest } = elements(pageData(training(Number(records))));
 const page = readFileSync("dist/page.html", "utf8").replace("<!--title-->", "synthetic")
-  .replace("<!--first-->", () => first).replace("<!--rest-->", () => rest);
+  .replace("<!--header-->", () => header).replace("<!--first-->", () => first).replace("<!--rest-->", () => rest);
 writeFileSync(out, page);
