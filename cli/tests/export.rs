@@ -119,3 +119,43 @@ fn a_full_disk_is_reported_and_no_table_is_left() {
         assert!(folder.holds().is_empty(), "{:?}", folder.holds());
     }
 }
+
+#[test]
+fn a_file_for_speedscope_has_the_bytes_of_the_peak_by_stack() {
+    let folder = Folder::new();
+    let run = trace("traces/gpt2_train-default.pickle.zst");
+    let out = folder.name("run.speedscope.json");
+    let (text, code) = vramtape(&["export", &run, "-o", &out]);
+    assert_eq!(code, Some(0), "{text}");
+    let file: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
+    let info: Value = serde_json::from_str(&vramtape(&["info", &run, "--json"]).0).unwrap();
+    let frames = file["shared"]["frames"].as_array().unwrap();
+    let sum = |profile: &Value| -> u64 {
+        profile["weights"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).sum()
+    };
+    let [peak, all] = &file["profiles"].as_array().unwrap()[..] else { panic!("{file}") };
+    assert_eq!(sum(peak), info["devices"][0]["peak_allocated_bytes"]);
+    assert_eq!((&peak["endValue"], &all["endValue"]), (&sum(peak).into(), &sum(all).into()));
+    assert!(sum(all) > sum(peak));
+    // The outermost frame comes first, and the holders of `info` have the same bytes by code.
+    let holder = &info["devices"][0]["holders"]["peak"]["rows"][0];
+    let stack = &holder["stacks"][0];
+    let expected: Vec<&Value> =
+        stack["frames"].as_array().unwrap().iter().rev().map(|it| &it["function"]).collect();
+    let samples =
+        peak["samples"].as_array().unwrap().iter().zip(peak["weights"].as_array().unwrap());
+    let names = |sample: &Value| -> Vec<Value> {
+        let places = sample.as_array().unwrap().iter();
+        places.map(|place| frames[place.as_u64().unwrap() as usize]["name"].clone()).collect()
+    };
+    assert!(
+        samples.into_iter().any(|(sample, bytes)| {
+            names(sample).iter().eq(expected.iter().copied()) && bytes == &stack["allocated_bytes"]
+        }),
+        "{stack}"
+    );
+    let (text, code) = vramtape(&["export", &run, "-o", &out]);
+    assert!(code == Some(2) && text.contains("exists"), "{text}");
+    let (text, code) = vramtape(&["export", &run, "-f", "-o", &out, "--table", "stacks"]);
+    assert!(code == Some(2) && text.contains("a file for speedscope"), "{text}");
+}

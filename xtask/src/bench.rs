@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: the criterion benches; on request PyTorch's own allocator beside ours, or instructions.
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -40,6 +41,10 @@ pub(crate) struct Options {
     /// allocator
     #[arg(long, conflicts_with_all = ["peers", "filter", "stacks", "snapshots"])]
     python: bool,
+    /// Measure only the pages of `vramtape view`, in a Chromium: of runs looped to 1 and 10 million records (by default a
+    /// recorded training of GPT-2)
+    #[arg(long, value_name = "RUN", num_args = 0.., conflicts_with_all = ["peers", "filter", "stacks", "snapshots"])]
+    view: Option<Vec<PathBuf>>,
     /// Count the instructions of an allocation and its free (needs valgrind), and nothing else
     #[arg(long, conflicts_with_all = ["peers", "filter"])]
     instructions: bool,
@@ -55,6 +60,10 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.instructions {
         instructions::bench(options.accept)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(runs) = &options.view {
+        pages(runs)?;
         return Ok(ExitCode::SUCCESS);
     }
     if options.stacks {
@@ -130,6 +139,29 @@ fn snapshots(version: &str) -> Result<()> {
     python.env("VRAMTAPE_IMPORT", cargo::target()?.join("release/import"));
     artefacts.announce(&mut python);
     check(&mut python, "the bench of snapshots")
+}
+
+/// Loops each run to both lengths, and measures the pages of the tapes.
+fn pages(runs: &[PathBuf]) -> Result<()> {
+    let build = ["build", "--release", "-p", "cli", "-p", "benches", "--bin", "vramtape"];
+    let mut build = cargo::command(&build)?;
+    check(build.args(["--bin", "loop_tape", "--bin", "view"]), "the build")?;
+    let (release, folder) = (cargo::target()?.join("release"), cargo::empty("view")?);
+    let known = [cargo::root()?.join("tests/data/traces/gpt2_train-default.pickle.zst")];
+    let runs = if runs.is_empty() { &known } else { runs };
+    let mut view = Command::new(release.join("view"));
+    view.arg(release.join("vramtape")).arg(&folder);
+    for run in runs {
+        let name = run.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.split('.').next().unwrap_or("run");
+        for records in [1_000_000, 10_000_000] {
+            let tape = folder.join(format!("{name}-{records}.vtape"));
+            let mut looped = Command::new(release.join("loop_tape"));
+            check(looped.arg(run).arg(&tape).arg(records.to_string()), "the loop")?;
+            view.arg(tape);
+        }
+    }
+    check(&mut view, "the bench of pages")
 }
 
 fn check(command: &mut Command, what: &str) -> Result<()> {

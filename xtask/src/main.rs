@@ -12,6 +12,7 @@ mod exec;
 mod gpu;
 mod instructions;
 mod lines;
+mod npm;
 mod peers;
 mod progress;
 mod python;

@@ -127,7 +127,7 @@ impl Looped {
                 let Some((addr, ..)) = live.remove(&addr) else { return };
                 Event::Free { addr, requested_bytes, size_bytes, pending: false }
             }
-            Event::Mark { kind, .. } if kind != MarkKind::Step => record.event,
+            Event::Mark { kind: MarkKind::Phase, .. } => record.event,
             _ => return,
         };
         self.push(&Record { event, ..*record });

@@ -105,12 +105,12 @@ fn move_about(browser: &mut Browser) {
     while started.elapsed() < MOTION {
         at += 1;
         let (x, y) = (300 + at * 97 % 700, 300);
-        let is_in = at / 40 % 2 == 0;
+        let is_in = (at / 40).is_multiple_of(2);
         let wheel = json!({
             "type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": if is_in { -120 } else { 120 },
         });
         browser.call("Input.dispatchMouseEvent", &wheel);
-        if at % 10 == 0 {
+        if at.is_multiple_of(10) {
             drag(browser, (f64::from(x), f64::from(y)));
         }
     }

@@ -1,6 +1,7 @@
-//! `vramtape export RUN -o OUT`: a run as tables, or as a PyTorch memory snapshot.
+//! `vramtape export RUN -o OUT`: a run as tables, or as a file for another tool.
 
 mod snapshot;
+mod speedscope;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ pub(crate) struct Options {
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// Where to write: a folder for all tables, or for one a file, FILE.parquet or FILE.arrow; FILE.pickle or FILE.json
-    /// for a memory snapshot for PyTorch's viewer
+    /// for a memory snapshot for PyTorch's viewer; FILE.speedscope.json for the flame graphs of speedscope
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Replace files that are there
@@ -66,7 +67,7 @@ struct TableReport {
 }
 
 #[derive(Serialize)]
-struct SnapshotReport {
+struct FileReport {
     file: String,
     records: u64,
     size_bytes: u64,
@@ -88,8 +89,8 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if output == Path::new("-") {
         bail!("a table cannot go to standard output: give -o a folder, FILE.parquet or FILE.arrow");
     }
-    if let Some(format) = snapshot::format_of(output) {
-        return run_snapshot(options, format);
+    if let Some(kind) = ForOthers::of(output) {
+        return run_for_others(options, kind);
     }
     let targets = targets(options)?;
     for target in &targets {
@@ -123,20 +124,47 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     Ok(Verdict::Good)
 }
 
-/// Writes a snapshot.
-fn run_snapshot(options: &Options, format: replay::export::Format) -> Result<Verdict> {
+/// A file for another tool.
+#[derive(Clone, Copy)]
+enum ForOthers {
+    Snapshot(replay::export::Format),
+    Speedscope,
+}
+
+impl ForOthers {
+    /// The kind of a file of this name, if it is no table.
+    fn of(path: &Path) -> Option<Self> {
+        if path.as_os_str().as_encoded_bytes().ends_with(b".speedscope.json") {
+            return Some(Self::Speedscope);
+        }
+        snapshot::format_of(path).map(Self::Snapshot)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Snapshot(_) => "a snapshot",
+            Self::Speedscope => "a file for speedscope",
+        }
+    }
+}
+
+/// Writes a file for another tool.
+fn run_for_others(options: &Options, kind: ForOthers) -> Result<Verdict> {
     let output = options.output.as_path();
     if options.table.is_some() || options.format.is_some() {
-        bail!("{} is a snapshot: leave out --table and --format", output.display());
+        bail!("{} is {}: leave out --table and --format", output.display(), kind.name());
     }
     output::check(output, options.force)?;
     let tape = input::read(&options.run, &options.machine.known()?)?;
     let devices = options.machine.devices(&options.run, tape)?;
-    snapshot::write(output, format, &devices)?;
+    match kind {
+        ForOthers::Snapshot(format) => snapshot::write(output, format, &devices)?,
+        ForOthers::Speedscope => speedscope::write(output, &options.run, &devices)?,
+    }
     let records = devices.iter().map(|chosen| chosen.device().records.len() as u64).sum();
     let (file, size_bytes) = (output.display().to_string(), size_of(output));
     if options.json {
-        output::print_json(&SnapshotReport { file, records, size_bytes })?;
+        output::print_json(&FileReport { file, records, size_bytes })?;
     } else {
         output::print(&format!("{file}: {records} records\n"))?;
     }

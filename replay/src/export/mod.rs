@@ -5,6 +5,7 @@ mod document;
 mod encode;
 mod json;
 mod pickler;
+mod speedscope;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use thiserror::Error;
 use trace_format::{Commit, DeviceId, Record, SegmentState, State, StateError};
 
 use crate::snapshot::Stacks;
+pub use speedscope::write_speedscope;
 
 /// The input of a snapshot.
 pub struct SnapshotSource<'a> {
@@ -48,9 +50,9 @@ pub enum Format {
     Json,
 }
 
-/// A snapshot that could not be written; no file is left behind.
+/// A file that could not be written; none is left behind.
 #[derive(Debug, Error)]
-#[error("{path}: cannot write the snapshot: {source}")]
+#[error("{path}: cannot write the export: {source}")]
 pub struct ExportError {
     /// The file.
     pub path: PathBuf,

@@ -39,7 +39,7 @@ pub struct HolderFrame {
 
 impl HolderFrame {
     /// A stack's frames, innermost first, without ours.
-    pub(super) fn of(stacks: &Stacks, frames: impl Iterator<Item = Frame>) -> Vec<Self> {
+    pub(crate) fn of(stacks: &Stacks, frames: impl Iterator<Item = Frame>) -> Vec<Self> {
         let frames: Vec<Frame> = frames.collect();
         let is_text_program = frames.last().is_some_and(|frame| {
             owner(stacks, frame) == Owner::Text && stacks.text(frame.name) == "<module>"

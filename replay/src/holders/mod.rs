@@ -177,6 +177,22 @@ pub fn holders_at(tape: &Tape, device: &Device, after_records: &[usize]) -> Vec<
     after_records.iter().filter_map(|done| found.get(done).cloned()).collect()
 }
 
+/// Bytes of the live blocks of each stack at the first moment with the most allocated. Blocks without a stack are under
+/// [`StackId::NONE`].
+pub fn stacks_at_peak(device: &Device) -> BTreeMap<StackId, u64> {
+    let (peak, _) = moments(device);
+    let mut bytes = BTreeMap::new();
+    follow(device, |done, live| {
+        if done == peak {
+            for block in live.values() {
+                *bytes.entry(block.stack).or_default() += block.size_bytes;
+            }
+        }
+        done < peak
+    });
+    bytes
+}
+
 /// A live block.
 #[derive(Clone, Copy, Debug)]
 struct LiveBlock {

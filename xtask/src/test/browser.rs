@@ -4,14 +4,17 @@ use std::env;
 use std::ffi::OsString;
 use std::process::Command;
 
-use crate::cargo;
 use crate::tally::Tally;
+use crate::{cargo, npm};
 
 use super::rust::counted;
 
 /// Under what names distributions install Chromium, and Google Chrome is there.
 const PROGRAMS: [&str; 4] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// The viewer of flame graphs that opens our exports, and its version.
+const SPEEDSCOPE: (&str, &str) = ("speedscope", "1.25.0");
 
 /// Runs them in the browser that `VRAMTAPE_BROWSER` names, or the first that is found.
 pub(super) fn run(tally: &mut Tally) {
@@ -20,11 +23,16 @@ pub(super) fn run(tally: &mut Tally) {
         let why = "no Chromium found (apt install chromium, or name one in VRAMTAPE_BROWSER)";
         return tally.skip(NAME, why);
     };
+    let (name, version) = SPEEDSCOPE;
+    let speedscope = match npm::package(name, version) {
+        Ok(package) => package,
+        Err(error) => return tally.skip(NAME, &format!("{error:#}")),
+    };
     tally.group(NAME, || {
         // Of the workspace, as everything was built for that: for one package alone features differ.
         let page = ["test", "--workspace", "--test", "page", "--", "--ignored"];
         let mut test = cargo::command(&page)?;
-        test.env("VRAMTAPE_BROWSER", &browser);
+        test.env("VRAMTAPE_BROWSER", &browser).env("VRAMTAPE_SPEEDSCOPE", &speedscope);
         counted("page", test)
     });
 }

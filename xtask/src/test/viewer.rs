@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::progress::Step;
 use crate::tally::{Counts, Outcome, Tally};
-use crate::{cargo, exec};
+use crate::{cargo, exec, npm};
 
 /// The installation takes seconds, and so do the checks.
 const LIMIT: Duration = Duration::from_secs(5 * 60);
@@ -39,11 +39,10 @@ fn install() -> Result<()> {
     if fs::read(&installed).is_ok_and(|from| from == lock) {
         return Ok(());
     }
-    let mut npm = command()?;
-    npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]);
+    let mut install = command()?;
+    install.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]);
     let mut step = Step::start("installing the packages of the viewer");
-    let advice = "The first run needs the network, and npm with Node.js 20 or later.";
-    exec::run_or_fail(&mut step, "viewer-install", npm, LIMIT, advice)?;
+    exec::run_or_fail(&mut step, "viewer-install", install, LIMIT, npm::ADVICE)?;
     fs::write(&installed, lock).with_context(|| format!("cannot write {}", installed.display()))?;
     step.done();
     Ok(())
