@@ -18,13 +18,15 @@ function blockInfo(drawn: Drawn, block: number): BlockInfo | null {
   const kinds = data.kinds();
   if (set === null || block >= set.count || kinds === undefined || kinds === null) return null;
   const names = drawn.names ?? NO_NAMES;
-  const kind = set.kind[block]!;
+  const node = set.nodes[set.node[block]!]!;
+  const place = set.place[block]!;
+  const kind = node.kind[place]!;
   const clock = data.clock() ?? null;
   const [start, end] = [set.start[block]!, set.end[block]!];
   return {
-    address: hex(set.address[block]!), size_bytes: set.size[block]!, requested_bytes: kinds.requested[kind] ?? 0,
+    address: hex(node.address[place]!), size_bytes: set.size[block]!, requested_bytes: kinds.requested[kind] ?? 0,
     stream: names.streams[kinds.stream[kind]!] ?? "?", pool: names.pools[kinds.pool[kind]!] ?? "?", start,
-    end: end === NO_END ? null : end, is_older: set.isOlder[block] === 1,
+    end: end === NO_END ? null : end, is_older: node.isOlder[place] === 1,
     start_ns: clock?.timeAt(start) ?? null, end_ns: end === NO_END ? null : clock?.timeAt(end) ?? null,
     frames: framesOf(names, kinds.stack[kind]!),
   };
@@ -88,7 +90,8 @@ export function stackAt(drawn: Drawn, x: number): Stack {
   const blocks = walk.blocks().map((block) => {
     const group = set.group[block]!;
     sums.set(group, (sums.get(group) ?? 0) + set.size[block]!);
-    return { address: hex(set.address[block]!), size_bytes: set.size[block]!, label: labelOf(drawn, group) };
+    const address = set.nodes[set.node[block]!]!.address[set.place[block]!]!;
+    return { address: hex(address), size_bytes: set.size[block]!, label: labelOf(drawn, group) };
   });
   const groups = [...sums].map(([group, bytes]) => ({ label: labelOf(drawn, group), bytes }));
   const sum = groups.reduce((bytes, group) => bytes + group.bytes, 0);

@@ -1,8 +1,9 @@
 // The blocks of a window: who is alive when, in the order of the stack.
 
-import { EMPTY_NODE, type Kinds, type LivesNode, NO_END } from "../format/lives.ts";
+import { EMPTY_NODE, type Kinds, type LivesNode } from "../format/lives.ts";
 import type { Dataset } from "./dataset.ts";
 import { shadeOf } from "./paint.ts";
+import type { Scratch } from "./scratch.ts";
 
 let lastNumber = 0;
 
@@ -13,15 +14,16 @@ export interface BlockSet {
   from: number;
   to: number;
   count: number;
+  /** Where each block's life is. */
+  nodes: LivesNode[];
+  node: Uint32Array;
+  place: Uint32Array;
   start: Uint32Array;
   end: Uint32Array;
   group: Uint32Array;
   /** The entry in a palette's shades. */
   shade: Uint32Array;
-  kind: Uint32Array;
   size: Float64Array;
-  address: Float64Array;
-  isOlder: Uint8Array;
   /** Events of moment `m` are `events[eventsAt[m - from]]` and on: twice a block, plus 1 if it ends. */
   eventsAt: Uint32Array;
   events: Uint32Array;
@@ -46,30 +48,16 @@ export function nodesOf(data: Dataset, from: number, to: number): LivesNode[] | 
   return isWaiting ? null : nodes;
 }
 
-/** A stable order of `places` by 16 bits of a key. */
-function sortBy(places: Uint32Array<ArrayBuffer>, key: Uint32Array, shift: number): Uint32Array<ArrayBuffer> {
-  const counts = new Uint32Array(65537);
-  for (const place of places) counts[((key[place]! >>> shift) & 0xffff) + 1]!++;
-  for (let i = 1; i < counts.length; i++) counts[i]! += counts[i - 1]!;
-  const sorted = new Uint32Array(places.length);
-  for (const place of places) sorted[counts[(key[place]! >>> shift) & 0xffff]!++] = place;
-  return sorted;
+/** The blocks of a window before they are ordered: a node and a place in it for each. */
+interface Found {
+  count: number;
+  node: Uint32Array;
+  place: Uint32Array;
 }
 
-function sorted(start: Uint32Array, group: Uint32Array, groups: number, last: number): Uint32Array {
-  let places = new Uint32Array(start.length);
-  for (let place = 0; place < places.length; place++) places[place] = place;
-  places = sortBy(places, start, 0);
-  if (last > 0xffff) places = sortBy(places, start, 16);
-  places = sortBy(places, group, 0);
-  if (groups > 0xffff) places = sortBy(places, group, 16);
-  return places;
-}
-
-/** Blocks of a window in the order of their nodes: a block is a node and a place in it. */
-function overlapping(nodes: LivesNode[], from: number, to: number): { node: Uint32Array; place: Uint32Array } {
+function overlapping(nodes: LivesNode[], from: number, to: number, scratch: Scratch): Found {
   const most = nodes.reduce((sum, node) => sum + node.start.length, 0);
-  const [node, place] = [new Uint32Array(most), new Uint32Array(most)];
+  const [node, place] = [scratch.u32("found nodes", most), scratch.u32("found places", most)];
   let count = 0;
   nodes.forEach(({ start, end }, number) => {
     for (let i = 0; i < start.length && start[i]! < to; i++) {
@@ -78,76 +66,93 @@ function overlapping(nodes: LivesNode[], from: number, to: number): { node: Uint
       place[count++] = i;
     }
   });
-  return { node: node.subarray(0, count), place: place.subarray(0, count) };
+  return { count, node, place };
 }
 
+/** The order by start, then group: a stable order by 16 bits of a key at a time. */
+function sorted(count: number, start: Uint32Array, group: Uint32Array, groups: number, last: number,
+  scratch: Scratch): Uint32Array {
+  let [places, spare] = [scratch.u32("order", count), scratch.u32("other order", count)];
+  for (let i = 0; i < count; i++) places[i] = i;
+  const counts = new Uint32Array(65537);
+  const passes: [Uint32Array, number][] = [[start, 0], [group, 0]];
+  if (last > 0xffff) passes.splice(1, 0, [start, 16]);
+  if (groups > 0xffff) passes.push([group, 16]);
+  for (const [key, shift] of passes) {
+    counts.fill(0);
+    for (let i = 0; i < count; i++) counts[((key[i]! >>> shift) & 0xffff) + 1]!++;
+    for (let i = 1; i < counts.length; i++) counts[i]! += counts[i - 1]!;
+    for (let i = 0; i < count; i++) {
+      const place = places[i]!;
+      spare[counts[(key[place]! >>> shift) & 0xffff]!++] = place;
+    }
+    [places, spare] = [spare, places];
+  }
+  return places;
+}
+
+/** Makes a set in the memory of the one before, which must not be used any more. */
 export function makeBlockSet(data: Dataset, grouping: number, kinds: Kinds, nodes: LivesNode[], from: number,
-  to: number): BlockSet {
-  const found = overlapping(nodes, from, to);
-  const count = found.node.length;
+  to: number, scratch: Scratch): BlockSet {
+  const found = overlapping(nodes, from, to, scratch);
+  const { count } = found;
   const groupOfKind = kinds.groups[data.kindGroup(grouping)] ?? new Float64Array();
   const groups = data.device.groupings[grouping]?.groups ?? 0;
-  const starts = new Uint32Array(count);
-  const groupOf = new Uint32Array(count);
+  const [starts, groupOf] = [scratch.u32("found starts", count), scratch.u32("found groups", count)];
   for (let i = 0; i < count; i++) {
     const node = nodes[found.node[i]!]!;
     const place = found.place[i]!;
     starts[i] = node.start[place]!;
     groupOf[i] = Math.min(groupOfKind[node.kind[place]!] ?? 0, Math.max(0, groups - 1));
   }
+  const order = sorted(count, starts, groupOf, groups, to, scratch);
   const set: BlockSet = {
-    number: ++lastNumber, grouping, from, to, count, start: new Uint32Array(count), end: new Uint32Array(count),
-    group: new Uint32Array(count), shade: new Uint32Array(count), kind: new Uint32Array(count),
-    size: new Float64Array(count),
-    address: new Float64Array(count), isOlder: new Uint8Array(count), eventsAt: new Uint32Array(to - from + 1),
-    events: new Uint32Array(), allocated: new Float64Array(to - from),
+    number: ++lastNumber, grouping, from, to, count, nodes, node: scratch.u32("node", count),
+    place: scratch.u32("place", count), start: scratch.u32("start", count), end: scratch.u32("end", count),
+    group: scratch.u32("group", count), shade: scratch.u32("shade", count), size: scratch.f64("size", count),
+    eventsAt: scratch.u32("events at", to - from + 1, true), events: new Uint32Array(),
+    allocated: scratch.f64("allocated", to - from, true),
   };
-  const order = sorted(starts, groupOf, groups, to);
   for (let block = 0; block < count; block++) {
     const i = order[block]!;
     const node = nodes[found.node[i]!]!;
     const place = found.place[i]!;
+    const kind = node.kind[place]!;
+    set.node[block] = found.node[i]!;
+    set.place[block] = place;
     set.start[block] = node.start[place]!;
     set.end[block] = node.end[place]!;
     set.group[block] = groupOf[i]!;
-    set.shade[block] = shadeOf(groupOf[i]!, node.kind[place]!);
-    set.kind[block] = node.kind[place]!;
-    set.size[block] = kinds.size[node.kind[place]!] ?? 0;
-    set.address[block] = node.address[place]!;
-    set.isOlder[block] = node.isOlder[place]!;
+    set.shade[block] = shadeOf(groupOf[i]!, kind);
+    set.size[block] = kinds.size[kind] ?? 0;
   }
-  orderEvents(set);
+  orderEvents(set, scratch);
   return set;
 }
 
 /** Sorts starts and ends by moment, and adds up the allocated bytes. */
-function orderEvents(set: BlockSet): void {
+function orderEvents(set: BlockSet, scratch: Scratch): void {
   const { from, to, count, start, end, size, eventsAt, allocated } = set;
   const isIn = (moment: number): boolean => moment > from && moment < to;
   let total = 0;
-  const change = new Float64Array(to - from);
   for (let block = 0; block < count; block++) {
     if (start[block]! <= from) total += size[block]!;
     if (isIn(start[block]!)) {
       eventsAt[start[block]! - from]!++;
-      change[start[block]! - from]! += size[block]!;
+      allocated[start[block]! - from]! += size[block]!;
     }
-    if (end[block] !== NO_END && isIn(end[block]!)) {
+    if (isIn(end[block]!)) {
       eventsAt[end[block]! - from]!++;
-      change[end[block]! - from]! -= size[block]!;
+      allocated[end[block]! - from]! -= size[block]!;
     }
   }
+  // First the ends of the moments' events; putting the events in, from their ends, leaves the beginnings.
   let sum = 0;
-  for (let i = 0; i < eventsAt.length; i++) {
-    const here = eventsAt[i]!;
-    eventsAt[i] = sum;
-    sum += here;
-  }
-  set.events = new Uint32Array(sum);
-  const next = eventsAt.slice();
+  for (let i = 0; i < eventsAt.length; i++) eventsAt[i] = sum += eventsAt[i]!;
+  set.events = scratch.u32("events", sum);
   for (let block = 0; block < count; block++) {
-    if (isIn(start[block]!)) set.events[next[start[block]! - from]!++] = block * 2;
-    if (end[block] !== NO_END && isIn(end[block]!)) set.events[next[end[block]! - from]!++] = block * 2 + 1;
+    if (isIn(start[block]!)) set.events[--eventsAt[start[block]! - from]!] = block * 2;
+    if (isIn(end[block]!)) set.events[--eventsAt[end[block]! - from]!] = block * 2 + 1;
   }
-  for (let i = 0; i < allocated.length; i++) allocated[i] = total += change[i]!;
+  for (let i = 0; i < allocated.length; i++) allocated[i] = total += allocated[i]!;
 }

@@ -59,7 +59,7 @@ export class Dataset {
   /** Reserved bytes at every moment. */
   reserved(): Reserved | null | undefined {
     const id = this.id("ranges");
-    return this.chunks.get(id, false, (data) => decodeReserved(id, data));
+    return this.chunks.get(id, this.device.peaks.reserved_bytes > 0, (data) => decodeReserved(id, data));
   }
 
   marks(): Marks | null | undefined {

@@ -12,6 +12,7 @@ import { chooseColumns, type Chosen, EXACT_MOMENTS_MAX, levelFor } from "./level
 import { paint, Palette } from "./paint.ts";
 import { newColumns, Picture, Spares } from "./picture.ts";
 import type { Columns, Detail, Found, FrameReply, FrameRequest } from "./protocol.ts";
+import { Scratch } from "./scratch.ts";
 import { type Matches, search } from "./search.ts";
 import { Tally } from "./tally.ts";
 import { Tiles } from "./tiles.ts";
@@ -38,6 +39,7 @@ export interface Drawn {
 export class Renderer {
   drawn: Drawn | null = null;
   readonly spares = new Spares();
+  private readonly scratch = new Scratch();
   /** The number of the set of blocks that was compared with the counters. */
   private checked = 0;
   private set: { data: Dataset; set: BlockSet } | null = null;
@@ -124,7 +126,7 @@ export class Renderer {
     const nodes = nodesOf(data, low, high);
     if (nodes === null || kinds === undefined || kinds === null) return null;
     if (nodes.reduce((sum, node) => sum + node.start.length, 0) > LIVES_MAX) return null;
-    const set = makeBlockSet(data, grouping, kinds, nodes, low, high);
+    const set = makeBlockSet(data, grouping, kinds, nodes, low, high, this.scratch);
     this.set = { data, set };
     return set;
   }
