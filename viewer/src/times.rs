@@ -5,7 +5,7 @@ use trace_format::Record;
 use crate::chunk::{Arrays, Chunk};
 
 /// Samples of a device at most, about.
-const SAMPLES_MAX: usize = 1 << 20;
+const SAMPLES_MAX: usize = 1 << 16;
 
 /// The clock of a device.
 #[derive(Clone, Copy, Debug)]

@@ -172,6 +172,10 @@ impl Viewed {
                     problems
                         .push(format!("column {fraction} of {from} to {to} is moment {moment}"));
                 }
+                let reserved = self.reserved[moment] as f64;
+                if number(&stack, "reserved_most_bytes") < reserved {
+                    problems.push(format!("moment {moment}: reserved {stack}, not {reserved}"));
+                }
                 let found = [
                     number(&stack, "allocated_bytes"),
                     sum("groups", "bytes"),
