@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use replay::compare::compare_over_time;
+use replay::compare::{StrategyRow, compare};
+use replay::report::Report as Figures;
 use serde::Serialize;
 use tables::{Format, Line, Source, Table, Written};
 
-use crate::compare::choices_of;
+use crate::compare::{choices_of, settings_of};
 use crate::progress::{Progress, Spinner};
 use crate::setting::{Chosen, MachineFlags};
 use crate::strategy::StrategyFlag;
@@ -193,17 +194,20 @@ fn lines(options: &Options, devices: &[Chosen]) -> Result<Vec<Line>> {
         let (capacity_bytes, follow) = (chosen.capacity_bytes, chosen.follow);
         let replayed = chosen.with_device(|device| {
             let done = |records| progress.at(before + records);
-            compare_over_time(device, &choices, capacity_bytes, follow, options.points, done)
+            compare(device, &choices, capacity_bytes, follow, options.points.max(1), done)
         })?;
         before += (choices.len() * chosen.device().records.len()) as u64;
         let device = chosen.device().id;
-        lines.extend(replayed.into_iter().enumerate().map(|(at, (report, points))| Line {
-            device,
-            strategy: report.strategy,
-            config: report.config,
-            is_recorded: at == 0,
-            points,
-        }));
+        for (at, row) in replayed.into_iter().enumerate() {
+            let (report, points) = match row {
+                StrategyRow::Replayed { report, points } => (report, points),
+                StrategyRow::Refused { strategy, config, error } => {
+                    bail!("{strategy}, {}: {error}", settings_of(&strategy, &config))
+                }
+            };
+            let Figures { strategy, config, .. } = report;
+            lines.push(Line { device, strategy, config, is_recorded: at == 0, points });
+        }
     }
     Ok(lines)
 }
