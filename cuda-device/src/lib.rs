@@ -41,8 +41,8 @@ impl CudaDevice {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Unavailable`] where there is no driver or it lacks a function that no
-    /// allocator can do without; [`DeviceError::Driver`] where there is no such device.
+    /// [`Unavailable`](device::DeviceError::Unavailable) where there is no driver or it lacks a function that no
+    /// allocator can do without; [`Driver`](device::DeviceError::Driver) where there is no such device.
     pub fn open(id: DeviceId) -> Result<Self> {
         let driver = Driver::get()?;
         let context = Context::retain(driver, id)?;

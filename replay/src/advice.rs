@@ -11,7 +11,7 @@ use settings::{Compat, Config};
 use trace_format::{BlockStatus, Event};
 
 use crate::compare::{StrategyRow, USUAL_SETTINGS};
-use crate::driver::{DriveError, Follow};
+use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
 use crate::run::{DeviceTape, Options, run};
 use crate::tune::line::Line;
@@ -108,7 +108,7 @@ pub fn measure(
             lines.push(line);
         }
     }
-    let of_line = |line: Line| -> Option<Result<(Line, Report), DriveError>> {
+    let of_line = |line: Line| -> Option<Result<(Line, Report)>> {
         if let Some(row) = known_row(known, &line) {
             return row.report().map(|report| Ok((line, report.clone())));
         }
@@ -138,7 +138,7 @@ pub(crate) fn replay(
     config: &Config,
     follow: Follow,
     progress: &(dyn Fn() + Sync),
-) -> Result<Report, DriveError> {
+) -> Result<Report> {
     let options = Options {
         strategy: config.clone().into(),
         capacity_bytes: member.capacity_bytes,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::driver::{DriveError, Follow};
+use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
 use crate::run::{DeviceTape, Options, run, run_over_time};
 use crate::series::Point;
@@ -92,7 +92,7 @@ pub fn compare(
     follow: Follow,
     points: usize,
     progress: impl Fn(u64) + Sync,
-) -> Result<Vec<StrategyRow>, DriveError> {
+) -> Result<Vec<StrategyRow>> {
     let done = AtomicU64::new(0);
     let replay = |choice: &Choice| {
         let options = Options {

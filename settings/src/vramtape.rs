@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::num::NonZero;
 
 use super::entries::{Entries, Entry, place, refuse};
-use super::error::{ConfigError, Warning};
+use super::error::{ConfigError, Result, Warning};
 use super::keys::nearest;
 use super::stacks::Written;
 use super::{Compat, StackMode, StackSettings, TapePath, parse_bytes};
@@ -176,7 +176,7 @@ impl Settings {
     ///
     /// # Errors
     /// The first key or value that is not understood, with its place and what to write instead.
-    pub fn parse(text: &str) -> Result<(Self, Vec<Warning>), ConfigError> {
+    pub fn parse(text: &str) -> Result<(Self, Vec<Warning>)> {
         let mut settings = Self::default();
         let mut seen: Vec<&str> = Vec::new();
         let mut record = None;
@@ -255,27 +255,27 @@ struct Value<'a> {
 }
 
 impl Value<'_> {
-    fn strategy(&self) -> Result<Strategy, ConfigError> {
+    fn strategy(&self) -> Result<Strategy> {
         self.not_yet(&["stitch", "plan"], "write strategy:native or strategy:expandable")?;
         self.one_of(&[("native", Strategy::Native), ("expandable", Strategy::Expandable)])
     }
 
-    fn record(&self) -> Result<RecordMode, ConfigError> {
+    fn record(&self) -> Result<RecordMode> {
         let modes = [RecordMode::Off, RecordMode::Ring, RecordMode::File];
         self.one_of(&modes.map(|mode| (mode.name(), mode)))
     }
 
-    fn stacks(&self) -> Result<StackMode, ConfigError> {
+    fn stacks(&self) -> Result<StackMode> {
         let modes =
             [("none", StackMode::None), ("alloc", StackMode::Alloc), ("all", StackMode::All)];
         self.one_of(&modes)
     }
 
-    fn boolean(&self) -> Result<bool, ConfigError> {
+    fn boolean(&self) -> Result<bool> {
         self.one_of(&[("True", true), ("False", false)])
     }
 
-    fn stacks_every(&self) -> Result<NonZero<u64>, ConfigError> {
+    fn stacks_every(&self) -> Result<NonZero<u64>> {
         let bytes = parse_bytes(self.written).and_then(|bytes| {
             NonZero::new(bytes).ok_or_else(|| "stacks_every cannot be 0".to_owned())
         });
@@ -283,11 +283,11 @@ impl Value<'_> {
         bytes.map_err(|message| self.refuse(message, advice.to_owned()))
     }
 
-    fn tape(&self) -> Result<TapePath, ConfigError> {
+    fn tape(&self) -> Result<TapePath> {
         TapePath::parse(self.written).map_err(|(message, advice)| self.refuse(message, advice))
     }
 
-    fn tape_max(&self) -> Result<u64, ConfigError> {
+    fn tape_max(&self) -> Result<u64> {
         let advice = "write a size of at least 64MiB, for example tape_max:2GiB".to_owned();
         match parse_bytes(self.written) {
             Ok(bytes) if bytes >= TAPE_MAX_LEAST_BYTES => Ok(bytes),
@@ -299,7 +299,7 @@ impl Value<'_> {
         }
     }
 
-    fn ring_events(&self) -> Result<u64, ConfigError> {
+    fn ring_events(&self) -> Result<u64> {
         let digits_only = self.written.bytes().all(|byte| byte.is_ascii_digit());
         match self.written.parse() {
             Ok(events) if digits_only && (1..=u64::from(u32::MAX)).contains(&events) => Ok(events),
@@ -313,7 +313,7 @@ impl Value<'_> {
         }
     }
 
-    fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+    fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T> {
         choices
             .iter()
             .find(|(name, _)| *name == self.written)
@@ -325,7 +325,7 @@ impl Value<'_> {
             })
     }
 
-    fn not_yet(&self, planned: &[&str], advice: &str) -> Result<(), ConfigError> {
+    fn not_yet(&self, planned: &[&str], advice: &str) -> Result<()> {
         if !planned.contains(&self.written) {
             return Ok(());
         }

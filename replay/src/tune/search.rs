@@ -11,7 +11,7 @@ use super::line::{KNOBS, Line};
 use super::score::{Score, device_calls};
 use super::{Member, Outcome, Proof, TuneError};
 use crate::advice;
-use crate::driver::{DriveError, Follow};
+use crate::driver::{DriveError, Follow, Result};
 use crate::fit::{Fit, Search as FitSearch, fit};
 use crate::report::Report;
 
@@ -44,12 +44,7 @@ impl Tuner<'_, '_> {
         Ok((configs, reports))
     }
 
-    fn replay(
-        &self,
-        member: &Member<'_>,
-        config: &Config,
-        follow: Follow,
-    ) -> Result<Report, DriveError> {
+    fn replay(&self, member: &Member<'_>, config: &Config, follow: Follow) -> Result<Report> {
         advice::replay(member, config, follow, self.progress)
     }
 
@@ -245,7 +240,7 @@ impl Tuner<'_, '_> {
             let choices = [(*config).clone().into()];
             Ok(fit(member.tape, &choices, search, self.progress)?.remove(0))
         });
-        let fits = fits.collect::<Result<Vec<Fit>, DriveError>>()?;
+        let fits = fits.collect::<Result<Vec<Fit>>>()?;
         let runs =
             self.members.iter().zip(reports).zip(fits).map(|((member, report), fit)| Outcome {
                 peak_reserved_bytes: report.peak_reserved_bytes,
