@@ -115,12 +115,8 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         }
     })?;
     let report = Report { tables: written };
-    if options.json {
-        output::print_json(&report)?;
-    } else {
-        let line = |TableReport { file, rows, .. }: &TableReport| format!("{file}: {rows} rows\n");
-        output::print(&report.tables.iter().map(line).collect::<String>())?;
-    }
+    let line = |TableReport { file, rows, .. }: &TableReport| format!("{file}: {rows} rows\n");
+    output::print_report(options.json, &report, || report.tables.iter().map(line).collect())?;
     Ok(Verdict::Good)
 }
 
@@ -136,11 +132,8 @@ fn run_snapshot(options: &Options, format: replay::export::Format) -> Result<Ver
     snapshot::write(output, format, &devices)?;
     let records = devices.iter().map(|chosen| chosen.device().records.len() as u64).sum();
     let (file, size_bytes) = (output.display().to_string(), size_of(output));
-    if options.json {
-        output::print_json(&SnapshotReport { file, records, size_bytes })?;
-    } else {
-        output::print(&format!("{file}: {records} records\n"))?;
-    }
+    let text = format!("{file}: {records} records\n");
+    output::print_report(options.json, &SnapshotReport { file, records, size_bytes }, || text)?;
     Ok(Verdict::Good)
 }
 
