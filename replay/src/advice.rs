@@ -10,13 +10,13 @@ use serde::Serialize;
 use settings::{Compat, Config};
 use trace_format::{BlockStatus, Event};
 
+use crate::candidate::line::Line;
+use crate::candidate::score::Score;
+use crate::candidate::{Member, TuneError};
 use crate::compare::{StrategyRow, USUAL_SETTINGS};
 use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, run};
-use crate::tune::line::Line;
-use crate::tune::score::Score;
-use crate::tune::{Member, TuneError};
+use crate::run::DeviceTape;
 
 /// From this share of the reserved bytes on that are live, no setting is advised: there is next to nothing to gain.
 const LIVE_SHARE_MIN: f64 = 0.99;
@@ -98,7 +98,7 @@ pub fn measure(
     let known_before = known_row(known, &recorded).filter(|_| !has_changes);
     let before = match known_before.and_then(StrategyRow::report) {
         Some(report) => report.clone(),
-        None => replay(member, &config, member.follow, progress)?,
+        None => member.replay(&config, member.follow, progress)?,
     };
     let mut lines: Vec<Line> = Vec::new();
     let searches =
@@ -114,7 +114,7 @@ pub fn measure(
         }
         let config = line.config(compat)?;
         let follow = Follow { settings: false, ..member.follow };
-        match replay(member, &config, follow, progress) {
+        match member.replay(&config, follow, progress) {
             Err(DriveError::TooMuch { .. }) => None,
             replayed => Some(replayed.map(|report| (line, report))),
         }
@@ -130,25 +130,6 @@ fn known_row<'r>(known: &'r [StrategyRow], line: &Line) -> Option<&'r StrategyRo
         let (strategy, config) = row.name_and_config();
         ["native", "expandable"].contains(&strategy) && Line::read(config) == *line
     })
-}
-
-/// Replays a member under a configuration, on its own device.
-pub(crate) fn replay(
-    member: &Member<'_>,
-    config: &Config,
-    follow: Follow,
-    progress: &(dyn Fn() + Sync),
-) -> Result<Report> {
-    let options = Options {
-        strategy: config.clone().into(),
-        capacity_bytes: member.capacity_bytes,
-        memory_fraction: None,
-        recorded_addresses: false,
-        follow,
-    };
-    let report = run(member.tape, &options, |_| {});
-    progress();
-    report
 }
 
 /// The most bytes that the program held or requested at once. No allocator serves it with less.

@@ -9,28 +9,9 @@ use core::num::NonZero;
 
 use super::entries::{Entries, Entry, place, refuse};
 use super::error::{ConfigError, Result, Warning};
-use super::keys::nearest;
+use super::keys::{OUR_KEYS, nearest};
 use super::stacks::Written;
 use super::{Compat, StackMode, StackSettings, TapePath, parse_bytes};
-
-/// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 15] = [
-    "route",
-    "strategy",
-    "compat",
-    "record",
-    "tape",
-    "tape_max",
-    "tape_replace",
-    "ring_events",
-    "stacks",
-    "stacks_every",
-    "stacks_native",
-    "marks",
-    "command",
-    "device",
-    "search_after_flush",
-];
 
 /// Records that a ring holds unless `ring_events` says otherwise.
 const DEFAULT_RING_EVENTS: u64 = 1 << 20;
@@ -184,7 +165,7 @@ impl Settings {
         let mut stacks = Written::default();
         for entry in Entries::new(text) {
             let Entry { key, key_at, value, value_at } = entry?;
-            let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
+            let Some(key) = OUR_KEYS.into_iter().find(|known| *known == key) else {
                 return Err(unknown_key(text, &key, key_at));
             };
             if seen.contains(&key) {
@@ -344,12 +325,12 @@ fn unknown_key(text: &str, key: &str, at: usize) -> ConfigError {
         let advice = "remove metrics, and run `vramtape exporter`; it replaces the file, too: --textfile PATH.prom";
         return refuse(text, at, message, advice.to_owned());
     }
-    let advice = match nearest(key, KEYS.into_iter()) {
+    let advice = match nearest(key, OUR_KEYS.into_iter()) {
         Some(near) => format!("did you mean {near}?"),
         None if super::keys::is_pytorchs(key) => {
             format!("{key} is a setting of PyTorch: put it into PYTORCH_CUDA_ALLOC_CONF")
         }
-        None => format!("the keys are {}", KEYS.join(", ")),
+        None => format!("the keys are {}", OUR_KEYS.join(", ")),
     };
     refuse(text, at, format!("unknown key {key:?}"), advice)
 }

@@ -4,6 +4,7 @@
 //! that has PyTorch; no other ever throws.
 
 pub mod autograd;
+pub mod autograd_call;
 pub mod checkpoint;
 pub mod conf;
 pub mod device_stats;

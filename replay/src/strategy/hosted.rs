@@ -8,7 +8,7 @@
 //!   request is tried once more. Where that fails too, memory is out.
 //! - **Captures** are not seen: what they hold back is on the tape as deferred frees.
 
-use crate::driver::Result;
+use crate::drive_error::Result;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 

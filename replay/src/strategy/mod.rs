@@ -15,7 +15,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::driver::Result;
+use crate::drive_error::Result;
 use std::fmt;
 use std::ops::RangeInclusive;
 

@@ -1,6 +1,6 @@
 //! The allocator that runs live, as a strategy: PyTorch's policy with all its settings, expandable segments included.
 
-use crate::driver::Result;
+use crate::drive_error::Result;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
