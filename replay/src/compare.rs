@@ -34,7 +34,7 @@ pub enum StrategyRow {
         #[serde(skip)]
         points: Vec<Point>,
     },
-    /// The replay was stopped at the bound of driver calls ([`Bound::DRIVER_CALLS`](trace_format::Bound::DRIVER_CALLS)).
+    /// The replay was stopped at the [bound of driver calls](trace_format::Bound::DRIVER_CALLS).
     Refused {
         /// Its name in the [table](crate::strategy::TABLE).
         strategy: String,

@@ -66,8 +66,8 @@ macro_rules! driver {
 }
 pub(crate) use driver;
 
-/// Defines entry points that are one function of this library: the driver's before the bar, the runtime's after it. What
-/// C passes behind these arguments has no meaning here.
+/// Defines entry points that are one function of this library: the driver's before the bar, the runtime's after it.
+/// What C passes behind these arguments has no meaning here.
 macro_rules! forward {
     (@ $kind:ident $name:ident $module:ident $target:ident ($($arg:ident: $type:ty),*)) => {
         $kind! { fn $name($($arg: $type),*) { $module::$target($($arg),*) } }

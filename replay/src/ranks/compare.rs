@@ -57,7 +57,8 @@ pub struct Worst {
     pub num_ooms: i64,
 }
 
-/// The rows over all ranks, of each rank's rows. The first of each is of its recorded settings, and so is the first row.
+/// The rows over all ranks, of each rank's rows. The first of each is of its recorded settings, and so is the first
+/// that comes out.
 pub fn compare(tables: &[&[StrategyRow]]) -> Vec<CompareRow> {
     let rows = align(tables, StrategyRow::name_and_config);
     rows.into_iter().filter_map(|row| row_of(&row)).collect()
