@@ -228,8 +228,9 @@ def test_threads_ask_at_once_while_pythons_lock_is_free():
         counter.start()
         deadline_s = time.monotonic() + 60
         try:
-            # Under a held lock the counter moves in the Python code around a call only: six steps at most in a minute of
-            # calls. A busy machine may give the counter little time in one call, so they are repeated until one sees enough.
+            # Under a held lock the counter moves in the Python code around a call only: six steps at most in a minute
+            # of calls. A busy machine may give the counter little time in one call, so they are repeated until one sees
+            # enough.
             advance = 0
             while advance < 20:
                 assert time.monotonic() < deadline_s, f"the counter stood still: {advance} steps in a call"
