@@ -67,7 +67,7 @@ def defined():
             continue
         text = source.read_text()
         names.update(re.findall(r"\bfn (\w+)\(", text))
-        for block in re.findall(r"^(?:operations|accepted|unsupported)! \{(.*?)^\}", text, re.DOTALL | re.MULTILINE):
+        for block in re.findall(r"^(?:operations|accepted|forward|unsupported)! \{(.*?)^\}", text, re.DOTALL | re.MULTILINE):
             names.update(block.split())
     return names
 

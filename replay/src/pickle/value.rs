@@ -17,7 +17,7 @@ impl Node {
     }
 }
 
-/// One value. Containers and strings are names of things in a [`Tree`]; a container may hold itself.
+/// One value. Containers and strings are names of things in a [`Tree`](super::Tree); a container may hold itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     /// `None`.
