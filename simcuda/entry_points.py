@@ -34,6 +34,8 @@ REAL = re.compile(
     r"cudnnGetCudartVersion|cudnnGetLastErrorString"
 )
 DRIVER_NAME = re.compile(r"cu[A-Z][A-Za-z0-9]+(_v\d)?")
+# Macros that define every name in them.
+BLOCK = re.compile(r"^(?:operations|accepted|forward|unsupported)! \{(.*?)^\}", re.DOTALL | re.MULTILINE)
 NOT_DRIVER = re.compile(r"cu(File|blas|dnn|fft|rand|solver|sparse|pti|tlass)")
 
 
@@ -67,7 +69,7 @@ def defined():
             continue
         text = source.read_text()
         names.update(re.findall(r"\bfn (\w+)\(", text))
-        for block in re.findall(r"^(?:operations|accepted|unsupported)! \{(.*?)^\}", text, re.DOTALL | re.MULTILINE):
+        for block in BLOCK.findall(text):
             names.update(block.split())
     return names
 

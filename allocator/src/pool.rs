@@ -1,6 +1,7 @@
 //! Pools: the default pair of a small and a large one, and a pair for each private pool of a graph or a `MemPool`.
 
 use alloc::vec::Vec;
+use device::Result;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -11,7 +12,6 @@ use crate::cast;
 use crate::free_list::FreeLists;
 use crate::ids::PoolIndex;
 use crate::ordered_set::OrderedSet;
-use device::DeviceError;
 
 /// A pool's own source of segments, `torch.cuda.MemPool(allocator=...)`. Called under the heap's lock.
 pub trait SegmentSource: Send + Sync {
@@ -21,7 +21,7 @@ pub trait SegmentSource: Send + Sync {
     ///
     /// # Errors
     /// When it is not one of the source's, or the device fails; the pool keeps it then.
-    fn free(&self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError>;
+    fn free(&self, addr: Addr, size_bytes: u64) -> Result<()>;
 }
 
 /// A pool apart from the default one (`PrivatePool`).

@@ -65,11 +65,13 @@ fn measure(name: &str, records: &[Record], runs: usize) {
     for _ in 0..runs {
         let started = Instant::now();
         let capacity_bytes = Some(80 << 30);
-        rows = compare(tape, &choices, capacity_bytes, Follow::default(), |_| {}).expect("a tape");
+        rows =
+            compare(tape, &choices, capacity_bytes, Follow::default(), 0, |_| {}).expect("a tape");
         best_s = best_s.min(started.elapsed().as_secs_f64());
     }
     println!("{name}: {} records, {} strategies, {best_s:.2} s", records.len(), choices.len());
     for (row, text) in rows.iter().zip(STRATEGIES) {
+        let row = row.report().expect("a whole replay");
         assert!(row.peak_live_bytes <= row.peak_reserved_bytes, "{text}: {row:?}");
         let rate = row.events as f64 / row.elapsed_s / 1e6;
         println!("  {text:<58} {:.2} s, {rate:.1} M events/s", row.elapsed_s);

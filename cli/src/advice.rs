@@ -2,17 +2,17 @@
 
 use anyhow::Result;
 use replay::advice::{Measured, measure};
-use replay::report::Report;
+use replay::compare::StrategyRow;
 use replay::tune::{Member, TuneError};
 
 use crate::setting::Chosen;
 
 /// Replays a run under the candidates, and under `settings`, whose recorded changes count where these are the recorded
-/// settings. Of the `known` reports those that fit are taken instead. `progress` is called after each replay.
+/// settings. Of the `known` rows those that fit are taken instead. `progress` is called after each replay.
 pub(crate) fn measured(
     chosen: &Chosen,
     settings: Option<&str>,
-    known: &[Report],
+    known: &[StrategyRow],
     progress: &(dyn Fn() + Sync),
 ) -> Result<Measured> {
     let mut follow = chosen.follow;

@@ -70,11 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     options.output.check()?;
     let stop = on_signals().context("cannot listen to Ctrl-C")?;
     let report = record(options, path, &stop)?;
-    if options.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&text(&report))?;
-    }
+    output::print_report(options.json, &report, || text(&report))?;
     Ok(Verdict::Good)
 }
 

@@ -77,11 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
             });
         }
     }
-    if options.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&text(&report))?;
-    }
+    output::print_report(options.json, &report, || text(&report))?;
     Ok(if report.same { Verdict::Good } else { Verdict::Bad })
 }
 

@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use replay::edit::{Edit, FORMS, Summary, edit};
 use serde::Serialize;
-use trace_format::Writer;
 
-use crate::input::TrustFlag;
-use crate::output::{self, OutputFlags};
-use crate::{Verdict, input};
+use crate::Verdict;
+use crate::tape_file::TapeFlags;
 
 /// The flags.
 #[derive(clap::Args)]
@@ -20,16 +18,8 @@ pub(crate) struct Options {
     /// A change to the program's requests, such as scale:0.5
     #[arg(value_name = "EDIT", required = true, long_help = about())]
     edits: Vec<Edit>,
-    /// JSON with values that a snapshot does not hold: torch, device_total_bytes, fraction
-    #[arg(long, value_name = "META.json")]
-    meta: Option<PathBuf>,
     #[command(flatten)]
-    output: OutputFlags,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    trust: TrustFlag,
+    tape: TapeFlags,
 }
 
 #[derive(Serialize)]
@@ -50,33 +40,14 @@ fn about() -> String {
 
 /// Edits and writes.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let output = options.output.output.as_path();
-    let to_stdout = output == Path::new("-");
-    if to_stdout && options.json {
-        bail!("--json and the tape cannot both go to standard output: give -o a file");
-    }
-    options.output.check()?;
+    let output = options.tape.check()?;
     if !is_apart(&options.run, output) {
         bail!("{} is the run itself: name another file with -o", output.display());
     }
-    let tape = input::read(
-        &options.run,
-        &options.trust.with(&input::recorded(options.meta.as_deref())?.known()),
-    )?;
+    let tape = options.tape.read(&options.run)?;
     let (edited, summary) = edit(&tape, &options.edits)?;
-    if to_stdout {
-        let stdout = std::io::stdout().lock();
-        drop(edited.write(Writer::new(stdout, "standard output", &edited.meta)?)?);
-        return Ok(Verdict::Good);
-    }
-    edited.write(Writer::create(output, &edited.meta)?)?;
     let report = Report { output, records: edited.records_len(), summary };
-    if options.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&text(&report))?;
-    }
-    Ok(Verdict::Good)
+    options.tape.write(&edited, &report, || text(&report))
 }
 
 /// Whether these are two files: a run is not replaced by its own edit.

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use replay::tape::Tape;
 use serde::Serialize;
-use trace_format::{Source, Writer};
+use trace_format::Source;
 
-use crate::input::TrustFlag;
-use crate::output::{self, OutputFlags};
-use crate::{Verdict, input};
+use crate::Verdict;
+use crate::tape_file::TapeFlags;
 
 /// The flags.
 #[derive(clap::Args)]
@@ -18,16 +17,8 @@ pub(crate) struct Options {
     /// .zst or .gz)
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// JSON with the run's device_total_bytes and fraction, which a snapshot does not hold
-    #[arg(long, value_name = "META.json")]
-    meta: Option<PathBuf>,
     #[command(flatten)]
-    output: OutputFlags,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    trust: TrustFlag,
+    tape: TapeFlags,
 }
 
 #[derive(Serialize)]
@@ -40,37 +31,18 @@ struct Report<'a> {
 
 /// Imports and writes.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
-    let output = options.output.output.as_path();
-    let to_stdout = output == Path::new("-");
-    if to_stdout && options.json {
-        bail!("--json and the tape cannot both go to standard output: give -o a file");
-    }
-    options.output.check()?;
-    let tape = input::read(
-        &options.file,
-        &options.trust.with(&input::recorded(options.meta.as_deref())?.known()),
-    )?;
+    let output = options.tape.check()?;
+    let tape = options.tape.read(&options.file)?;
     if tape.meta.source != Source::Imported {
         bail!("{} is a tape already: use it as it is", options.file.display());
     }
-    if to_stdout {
-        let stdout = std::io::stdout().lock();
-        drop(tape.write(Writer::new(stdout, "standard output", &tape.meta)?)?);
-        return Ok(Verdict::Good);
-    }
-    tape.write(Writer::create(output, &tape.meta)?)?;
     let report = Report {
         output,
         devices: tape.devices.len(),
         records: tape.records_len(),
         inferred: &tape.meta.inferred,
     };
-    if options.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&text(&report, &tape))?;
-    }
-    Ok(Verdict::Good)
+    options.tape.write(&tape, &report, || text(&report, &tape))
 }
 
 fn text(report: &Report<'_>, tape: &Tape) -> String {

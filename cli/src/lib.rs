@@ -32,6 +32,7 @@ mod setting;
 mod start;
 mod strategy;
 mod table;
+mod tape_file;
 mod top;
 mod tune;
 mod verify;

@@ -43,6 +43,15 @@ pub(crate) fn print(text: &str) -> Result<()> {
     Ok(io::stdout().lock().write_all(visible(text).as_bytes())?)
 }
 
+/// Prints a report as JSON, or in words.
+pub(crate) fn print_report(
+    json: bool,
+    report: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<()> {
+    if json { print_json(report) } else { print(&text()) }
+}
+
 /// Prints JSON, one indented document.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value).context("cannot make JSON")?;

@@ -56,11 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
             })
             .collect();
     let report = Report { same: devices.iter().all(|device| device.same), devices };
-    if options.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&report.devices.iter().map(text).collect::<String>())?;
-    }
+    output::print_report(options.json, &report, || report.devices.iter().map(text).collect())?;
     Ok(if report.same { Verdict::Good } else { Verdict::Bad })
 }
 

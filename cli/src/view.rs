@@ -85,13 +85,10 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     drop(progress);
     let page_bytes = fs::metadata(&page).with_context(cannot)?.len();
     let devices = tapes.iter().map(|tape| tape.devices.len()).sum();
+    let size = bytes::show(page_bytes);
+    let text = format!("{}: {records} records in {size}; open it in a browser\n", page.display());
     let written = Written { output: page, page_bytes, devices, records };
-    if options.json {
-        output::print_json(&written)?;
-    } else {
-        let (page, size) = (written.output.display(), bytes::show(page_bytes));
-        output::print(&format!("{page}: {records} records in {size}; open it in a browser\n"))?;
-    }
+    output::print_report(options.json, &written, || text)?;
     Ok(Verdict::Good)
 }
 

@@ -5,6 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::vramtape;
+use serde_json::Value;
 use trace_format::{
     Addr, BaseState, DeviceId, DeviceMeta, Event, Meta, PoolId, PoolState, Record, StackId, Stream,
     ThreadId, Writer,
@@ -69,6 +70,53 @@ fn escape_sequences_never_reach_the_terminal() {
     }
     let (text, code) = vramtape(&["info", run]);
     assert!(code == Some(0) && text.contains("GPU\\u001b[2J"), "{text}");
+}
+
+#[test]
+fn a_strategy_that_passes_the_bound_of_driver_calls_is_a_row_of_compare_with_its_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run.vtape");
+    let mut writer = Writer::create(&run, &Meta::default()).unwrap();
+    let (addr, stream, pool) = (Addr(2 << 20), Stream(0), PoolId::DEFAULT);
+    let (requested_bytes, size_bytes) = (1 << 40, 1 << 40);
+    for _ in 0..40 {
+        for event in [
+            Event::Alloc { addr, requested_bytes, size_bytes, stream, pool },
+            Event::Free { addr, requested_bytes, size_bytes, pending: false },
+            Event::EmptyCache { pool, inferred: false },
+        ] {
+            let record = Record { time_ns: 1, thread: ThreadId(1), stack: StackId::NONE, event };
+            writer.push(DeviceId(0), &record).unwrap();
+        }
+    }
+    writer.finish().unwrap();
+    let run = run.to_str().unwrap();
+    let bound = "driver calls so far, where at most";
+
+    let (text, code) = vramtape(&["compare", run, "--json"]);
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(code, Some(0), "{text}");
+    for row in found["rows"].as_array().unwrap() {
+        let is_refused = row["strategy"] == "async-pool";
+        let error = row["error"].as_str().unwrap_or_default();
+        assert_eq!(error.contains(bound), is_refused, "{row}");
+        assert_eq!(row["peak_reserved_bytes"].is_null(), is_refused, "{row}");
+    }
+    let page = folder.path().join("page.html");
+    let (text, code) = vramtape(&["compare", run, "--html", page.to_str().unwrap()]);
+    assert!(code == Some(0) && text.contains("async-pool"), "{text}");
+    let page = std::fs::read_to_string(page).unwrap();
+    for text in [&text, &page] {
+        assert!(text.contains("async-pool, defaults: record ") && text.contains(bound), "{text}");
+    }
+    assert!(!page.contains("\"strategy\":\"async-pool\""), "no line to draw");
+
+    let (text, code) = vramtape(&["compare", run, run]);
+    assert!(code == Some(0) && text.contains("run.vtape: async-pool, defaults: record "), "{text}");
+    let (text, code) = vramtape(&["compare", run, "--edit", "scale:0.9"]);
+    assert!(code == Some(0) && text.contains("async-pool, defaults, edited: record "), "{text}");
+    let (text, _) = vramtape(&["compare", run, "--trust-factor", "100"]);
+    assert!(!text.contains(bound) && !text.contains("refused"), "{text}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use events::Stream;
 use super::CudaDevice;
 use super::driver::Code;
 use super::event::stream_handle;
-use device::{Capture, CaptureId, CaptureMode, DeviceCall, DeviceError, GraphNode};
+use device::{Capture, CaptureId, CaptureMode, DeviceCall, GraphNode, Result};
 
 const ACTIVE: u32 = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE as u32;
 const INVALIDATED: u32 = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED as u32;
@@ -19,7 +19,7 @@ const THREAD_LOCAL: u32 = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOC
 const RELAXED: u32 = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
 
 impl CudaDevice {
-    pub(super) fn capture_of(&self, stream: Stream) -> Result<Option<Capture>, DeviceError> {
+    pub(super) fn capture_of(&self, stream: Stream) -> Result<Option<Capture>> {
         let (mut status, mut id, mut count) = (0, 0, 0);
         let mut nodes: *const sys::CUgraphNode = ptr::null();
         let graph = ptr::null_mut();
@@ -64,7 +64,7 @@ impl CudaDevice {
         Ok(Some(Capture { id: CaptureId(id), terminals }))
     }
 
-    pub(super) fn dependencies_of(&self, node: GraphNode) -> Result<Vec<GraphNode>, DeviceError> {
+    pub(super) fn dependencies_of(&self, node: GraphNode) -> Result<Vec<GraphNode>> {
         let dependencies = self.driver.node_dependencies.get(DeviceCall::Dependencies)?;
         let node: sys::CUgraphNode = ptr::with_exposed_provenance_mut(node.0 as usize);
         let mut count = 0;
@@ -79,7 +79,7 @@ impl CudaDevice {
         Ok(nodes.into_iter().map(node_id).collect())
     }
 
-    pub(super) fn swap_capture_mode(&self, mode: CaptureMode) -> Result<CaptureMode, DeviceError> {
+    pub(super) fn swap_capture_mode(&self, mode: CaptureMode) -> Result<CaptureMode> {
         let exchange = self.driver.exchange_capture_mode.get(DeviceCall::ExchangeCaptureMode)?;
         let mut mode = match mode {
             CaptureMode::Global => GLOBAL,

@@ -8,7 +8,7 @@ use events::DeviceId;
 
 use super::CudaDevice;
 use super::driver::{Code, Driver, SUCCESS};
-use device::{DeviceCall, DeviceError};
+use device::{DeviceCall, Result};
 
 /// A device and its primary context, retained for the life of the process.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Context {
 unsafe impl Send for Context {}
 
 impl Context {
-    pub(super) fn retain(driver: &Driver, id: DeviceId) -> Result<Self, DeviceError> {
+    pub(super) fn retain(driver: &Driver, id: DeviceId) -> Result<Self> {
         let device = device_handle(driver, id)?;
         let mut handle = ptr::null_mut();
         // SAFETY: the device is one that the driver named; the handle is written before it is read.
@@ -82,7 +82,7 @@ impl Context {
 }
 
 /// The driver's handle of the device with this ordinal.
-pub(super) fn device_handle(driver: &Driver, id: DeviceId) -> Result<sys::CUdevice, DeviceError> {
+pub(super) fn device_handle(driver: &Driver, id: DeviceId) -> Result<sys::CUdevice> {
     let mut device = 0;
     // SAFETY: the driver checks the ordinal, and writes the handle where it is valid.
     let code = unsafe { (driver.device_get)(&raw mut device, c_int::from(id.0)) };

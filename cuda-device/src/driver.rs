@@ -11,7 +11,7 @@ use cudarc::driver::sys;
 use libloading::Library;
 use libloading::os::unix;
 
-use device::{DeviceCall, DeviceError};
+use device::{DeviceCall, DeviceError, Result};
 
 /// A driver's answer (`CUresult`).
 pub(super) type Code = c_uint;
@@ -31,7 +31,7 @@ pub(super) struct Optional<F> {
 
 impl<F: Copy> Optional<F> {
     /// The function, or an error that names it.
-    pub(super) fn get(&self, call: DeviceCall) -> Result<F, DeviceError> {
+    pub(super) fn get(&self, call: DeviceCall) -> Result<F> {
         self.function.ok_or_else(|| DeviceError::Unavailable {
             call,
             reason: format!("the CUDA driver has no function {}; update the driver", self.name),
@@ -56,7 +56,7 @@ macro_rules! functions {
         }
 
         impl Driver {
-            fn load(library: &Library) -> Result<Self, DeviceError> {
+            fn load(library: &Library) -> Result<Self> {
                 Ok(Self {
                     // SAFETY: the type is the symbol's in cuda.h, with the enum it answers as an
                     // integer.
@@ -146,8 +146,8 @@ functions! {
 
 impl Driver {
     /// The process's driver, found and initialised once.
-    pub(super) fn get() -> Result<&'static Self, DeviceError> {
-        static DRIVER: OnceLock<Result<Driver, DeviceError>> = OnceLock::new();
+    pub(super) fn get() -> Result<&'static Self> {
+        static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
         let driver = DRIVER.get_or_init(|| {
             let driver = Self::load(library()?)?;
             // SAFETY: initialising the driver again does nothing; 0 is the only flag there is.
@@ -159,17 +159,12 @@ impl Driver {
     }
 
     /// An error unless the call succeeded.
-    pub(super) fn check(&self, call: DeviceCall, code: Code) -> Result<(), DeviceError> {
+    pub(super) fn check(&self, call: DeviceCall, code: Code) -> Result<()> {
         if code == SUCCESS { Ok(()) } else { Err(self.error(call, code)) }
     }
 
     /// As [`check`](Self::check), for calls that ask for memory or addresses.
-    pub(super) fn check_memory(
-        &self,
-        call: DeviceCall,
-        size_bytes: u64,
-        code: Code,
-    ) -> Result<(), DeviceError> {
+    pub(super) fn check_memory(&self, call: DeviceCall, size_bytes: u64, code: Code) -> Result<()> {
         match code {
             OUT_OF_MEMORY => Err(DeviceError::OutOfMemory { call, size_bytes }),
             _ => self.check(call, code),
@@ -178,7 +173,7 @@ impl Driver {
 
     /// As [`check`](Self::check), for calls that give something back or wait: after the driver has
     /// shut down there is nothing left to give back, and nothing left to wait for.
-    pub(super) fn given_back(&self, call: DeviceCall, code: Code) -> Result<(), DeviceError> {
+    pub(super) fn given_back(&self, call: DeviceCall, code: Code) -> Result<()> {
         if has_shut_down(code) { Ok(()) } else { self.check(call, code) }
     }
 
@@ -203,7 +198,7 @@ pub(super) fn has_shut_down(code: Code) -> bool {
 
 /// The driver that the process already has, whatever its path, so that PyTorch and we use the same
 /// one; else the first that cudarc finds.
-fn library() -> Result<&'static Library, DeviceError> {
+fn library() -> Result<&'static Library> {
     static LOADED: OnceLock<Option<Library>> = OnceLock::new();
     let loaded = LOADED.get_or_init(|| {
         let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD;

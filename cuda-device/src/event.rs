@@ -8,7 +8,7 @@ use events::Stream;
 
 use super::CudaDevice;
 use super::driver::{NOT_READY, SUCCESS};
-use device::{DeviceCall, DeviceError, EventId};
+use device::{DeviceCall, EventId, Result};
 
 const WITHOUT_TIMING: u32 = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
 
@@ -22,7 +22,7 @@ fn event_handle(event: EventId) -> sys::CUevent {
 }
 
 impl CudaDevice {
-    pub(super) fn record_event(&mut self, stream: Stream) -> Result<EventId, DeviceError> {
+    pub(super) fn record_event(&mut self, stream: Stream) -> Result<EventId> {
         let event = match self.idle_events.pop() {
             Some(event) => event,
             None => self.create_event()?,
@@ -40,7 +40,7 @@ impl CudaDevice {
     }
 
     /// Events are made once and used again until the process ends.
-    fn create_event(&self) -> Result<EventId, DeviceError> {
+    fn create_event(&self) -> Result<EventId> {
         let mut event: sys::CUevent = ptr::null_mut();
         // SAFETY: the handle is written before it is read.
         let code = self.in_context(|d| unsafe { (d.event_create)(&raw mut event, WITHOUT_TIMING) });
@@ -49,7 +49,7 @@ impl CudaDevice {
     }
 
     /// An event knows its context, so none has to be current.
-    pub(super) fn query_event(&self, event: EventId) -> Result<bool, DeviceError> {
+    pub(super) fn query_event(&self, event: EventId) -> Result<bool> {
         // SAFETY: the event is one of ours, and none is ever destroyed.
         let code = unsafe { (self.driver.event_query)(event_handle(event)) };
         if code == NOT_READY {
@@ -59,13 +59,13 @@ impl CudaDevice {
         Ok(true)
     }
 
-    pub(super) fn wait_for_event(&self, event: EventId) -> Result<(), DeviceError> {
+    pub(super) fn wait_for_event(&self, event: EventId) -> Result<()> {
         // SAFETY: the event is one of ours, and none is ever destroyed.
         let code = unsafe { (self.driver.event_synchronize)(event_handle(event)) };
         self.driver.given_back(DeviceCall::EventSynchronize, code)
     }
 
-    pub(super) fn wait_for_stream(&self, stream: Stream) -> Result<(), DeviceError> {
+    pub(super) fn wait_for_stream(&self, stream: Stream) -> Result<()> {
         let code = self.in_context(|d| {
             // SAFETY: the stream is one that PyTorch handed us, still open.
             unsafe { (d.stream_synchronize)(stream_handle(stream)) }
@@ -73,7 +73,7 @@ impl CudaDevice {
         self.driver.given_back(DeviceCall::StreamSynchronize, code)
     }
 
-    pub(super) fn wait_for_device(&self) -> Result<(), DeviceError> {
+    pub(super) fn wait_for_device(&self) -> Result<()> {
         // SAFETY: waits for the context that `in_context` made current.
         let code = self.in_context(|d| unsafe { (d.context_synchronize)() });
         self.driver.given_back(DeviceCall::DeviceSynchronize, code)

@@ -21,8 +21,8 @@ use driver::Driver;
 use events::{Addr, DeviceId, Stream};
 
 use device::{
-    Capture, CaptureMode, Device, DeviceError, EventId, GraphNode, HandleType, MemoryInfo,
-    PhysicalHandle, ProcessMemory, ShareableHandle,
+    Capture, CaptureMode, Device, EventId, GraphNode, HandleType, MemoryInfo, PhysicalHandle,
+    ProcessMemory, Result, ShareableHandle,
 };
 
 /// One GPU of this process.
@@ -41,9 +41,9 @@ impl CudaDevice {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Unavailable`] where there is no driver or it lacks a function that no
-    /// allocator can do without; [`DeviceError::Driver`] where there is no such device.
-    pub fn open(id: DeviceId) -> Result<Self, DeviceError> {
+    /// [`Unavailable`](device::DeviceError::Unavailable) where there is no driver or it lacks a function that no
+    /// allocator can do without; [`Driver`](device::DeviceError::Driver) where there is no such device.
+    pub fn open(id: DeviceId) -> Result<Self> {
         let driver = Driver::get()?;
         let context = Context::retain(driver, id)?;
         let rdma_capable = context.is_rdma_capable(driver);
@@ -75,7 +75,7 @@ impl Device for CudaDevice {
         self.id
     }
 
-    fn memory_info(&mut self) -> Result<MemoryInfo, DeviceError> {
+    fn memory_info(&mut self) -> Result<MemoryInfo> {
         self.free_and_total()
     }
 
@@ -88,65 +88,47 @@ impl Device for CudaDevice {
         self.granularity_bytes
     }
 
-    fn malloc(&mut self, size_bytes: u64) -> Result<Addr, DeviceError> {
+    fn malloc(&mut self, size_bytes: u64) -> Result<Addr> {
         self.allocate(size_bytes)
     }
 
-    fn free(&mut self, addr: Addr) -> Result<(), DeviceError> {
+    fn free(&mut self, addr: Addr) -> Result<()> {
         self.deallocate(addr)
     }
 
-    fn reserve(&mut self, size_bytes: u64) -> Result<Addr, DeviceError> {
+    fn reserve(&mut self, size_bytes: u64) -> Result<Addr> {
         self.reserve_range(size_bytes)
     }
 
-    fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+    fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<()> {
         self.unreserve_range(addr, size_bytes)
     }
 
-    fn create(
-        &mut self,
-        size_bytes: u64,
-        share: HandleType,
-    ) -> Result<PhysicalHandle, DeviceError> {
+    fn create(&mut self, size_bytes: u64, share: HandleType) -> Result<PhysicalHandle> {
         self.create_pages(size_bytes, share)
     }
 
-    fn release(&mut self, handle: PhysicalHandle) -> Result<(), DeviceError> {
+    fn release(&mut self, handle: PhysicalHandle) -> Result<()> {
         self.release_pages(handle)
     }
 
-    fn map(
-        &mut self,
-        addr: Addr,
-        size_bytes: u64,
-        handle: PhysicalHandle,
-    ) -> Result<(), DeviceError> {
+    fn map(&mut self, addr: Addr, size_bytes: u64, handle: PhysicalHandle) -> Result<()> {
         self.map_pages(addr, size_bytes, handle)
     }
 
-    fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+    fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<()> {
         self.unmap_pages(addr, size_bytes)
     }
 
-    fn set_access(
-        &mut self,
-        addr: Addr,
-        size_bytes: u64,
-        peer: DeviceId,
-    ) -> Result<(), DeviceError> {
+    fn set_access(&mut self, addr: Addr, size_bytes: u64, peer: DeviceId) -> Result<()> {
         self.allow_access(addr, size_bytes, peer)
     }
 
-    fn export(
-        &mut self,
-        handle: PhysicalHandle,
-        share: HandleType,
-    ) -> Result<ShareableHandle, DeviceError> {
+    fn export(&mut self, handle: PhysicalHandle, share: HandleType) -> Result<ShareableHandle> {
         self.export_pages(handle, share)
     }
 
-    fn import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle, DeviceError> {
+    fn import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle> {
         self.import_pages(handle)
     }
 
@@ -154,19 +136,19 @@ impl Device for CudaDevice {
         share::close(handle);
     }
 
-    fn can_access_peer(&mut self, peer: DeviceId) -> Result<bool, DeviceError> {
+    fn can_access_peer(&mut self, peer: DeviceId) -> Result<bool> {
         self.reaches_peer(peer)
     }
 
-    fn event_record(&mut self, stream: Stream) -> Result<EventId, DeviceError> {
+    fn event_record(&mut self, stream: Stream) -> Result<EventId> {
         self.record_event(stream)
     }
 
-    fn event_query(&mut self, event: EventId) -> Result<bool, DeviceError> {
+    fn event_query(&mut self, event: EventId) -> Result<bool> {
         self.query_event(event)
     }
 
-    fn event_synchronize(&mut self, event: EventId) -> Result<(), DeviceError> {
+    fn event_synchronize(&mut self, event: EventId) -> Result<()> {
         self.wait_for_event(event)
     }
 
@@ -174,23 +156,23 @@ impl Device for CudaDevice {
         self.idle_events.push(event);
     }
 
-    fn stream_synchronize(&mut self, stream: Stream) -> Result<(), DeviceError> {
+    fn stream_synchronize(&mut self, stream: Stream) -> Result<()> {
         self.wait_for_stream(stream)
     }
 
-    fn device_synchronize(&mut self) -> Result<(), DeviceError> {
+    fn device_synchronize(&mut self) -> Result<()> {
         self.wait_for_device()
     }
 
-    fn capture(&mut self, stream: Stream) -> Result<Option<Capture>, DeviceError> {
+    fn capture(&mut self, stream: Stream) -> Result<Option<Capture>> {
         self.capture_of(stream)
     }
 
-    fn dependencies(&mut self, node: GraphNode) -> Result<Vec<GraphNode>, DeviceError> {
+    fn dependencies(&mut self, node: GraphNode) -> Result<Vec<GraphNode>> {
         self.dependencies_of(node)
     }
 
-    fn exchange_capture_mode(&mut self, mode: CaptureMode) -> Result<CaptureMode, DeviceError> {
+    fn exchange_capture_mode(&mut self, mode: CaptureMode) -> Result<CaptureMode> {
         self.swap_capture_mode(mode)
     }
 }

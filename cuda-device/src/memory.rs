@@ -6,13 +6,13 @@ use events::{Addr, DeviceId};
 use super::CudaDevice;
 use super::context::device_handle;
 use super::share::handle_type;
-use device::{DeviceCall, DeviceError, HandleType, MemoryInfo, PhysicalHandle};
+use device::{DeviceCall, HandleType, MemoryInfo, PhysicalHandle, Result};
 
 /// The page of drivers that cannot say (those without virtual memory management).
 const USUAL_PAGE_BYTES: u64 = 2 << 20;
 
 impl CudaDevice {
-    pub(super) fn free_and_total(&self) -> Result<MemoryInfo, DeviceError> {
+    pub(super) fn free_and_total(&self) -> Result<MemoryInfo> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are written before they are read.
         let code = self.in_context(|d| unsafe { (d.memory_info)(&raw mut free, &raw mut total) });
@@ -20,7 +20,7 @@ impl CudaDevice {
         Ok(MemoryInfo { free_bytes: free as u64, total_bytes: total as u64 })
     }
 
-    pub(super) fn allocate(&self, size_bytes: u64) -> Result<Addr, DeviceError> {
+    pub(super) fn allocate(&self, size_bytes: u64) -> Result<Addr> {
         let mut addr = 0;
         // SAFETY: the driver writes the address of memory that is ours from here on.
         let code = self.in_context(|d| unsafe { (d.malloc)(&raw mut addr, size_bytes as usize) });
@@ -28,14 +28,14 @@ impl CudaDevice {
         Ok(Addr(addr))
     }
 
-    pub(super) fn deallocate(&self, addr: Addr) -> Result<(), DeviceError> {
+    pub(super) fn deallocate(&self, addr: Addr) -> Result<()> {
         // SAFETY: the heap gives back what `allocate` gave it, once; the driver refuses other
         // addresses.
         let code = self.in_context(|d| unsafe { (d.free)(addr.0) });
         self.driver.given_back(DeviceCall::Free, code)
     }
 
-    pub(super) fn smallest_page_bytes(&self) -> Result<u64, DeviceError> {
+    pub(super) fn smallest_page_bytes(&self) -> Result<u64> {
         const SMALLEST: u32 =
             sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as u32;
         if !self.driver.granularity.is_present() {
@@ -53,7 +53,7 @@ impl CudaDevice {
         Ok(bytes as u64)
     }
 
-    pub(super) fn reserve_range(&self, size_bytes: u64) -> Result<Addr, DeviceError> {
+    pub(super) fn reserve_range(&self, size_bytes: u64) -> Result<Addr> {
         let reserve = self.driver.reserve.get(DeviceCall::Reserve)?;
         let mut addr = 0;
         let code = self.in_context(|_| {
@@ -65,7 +65,7 @@ impl CudaDevice {
         Ok(Addr(addr))
     }
 
-    pub(super) fn unreserve_range(&self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+    pub(super) fn unreserve_range(&self, addr: Addr, size_bytes: u64) -> Result<()> {
         let unreserve = self.driver.unreserve.get(DeviceCall::Unreserve)?;
         // SAFETY: the driver refuses a range that is not reserved as a whole, or that is still
         // mapped.
@@ -77,7 +77,7 @@ impl CudaDevice {
         &self,
         size_bytes: u64,
         share: HandleType,
-    ) -> Result<PhysicalHandle, DeviceError> {
+    ) -> Result<PhysicalHandle> {
         let create = self.driver.create.get(DeviceCall::Create)?;
         let properties = self.properties(share);
         let mut handle = 0;
@@ -90,7 +90,7 @@ impl CudaDevice {
         Ok(PhysicalHandle(handle))
     }
 
-    pub(super) fn release_pages(&self, handle: PhysicalHandle) -> Result<(), DeviceError> {
+    pub(super) fn release_pages(&self, handle: PhysicalHandle) -> Result<()> {
         let release = self.driver.release.get(DeviceCall::Release)?;
         // SAFETY: the driver refuses a handle that it did not give out; mapped memory lives on
         // until it is unmapped.
@@ -103,7 +103,7 @@ impl CudaDevice {
         addr: Addr,
         size_bytes: u64,
         handle: PhysicalHandle,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<()> {
         let map = self.driver.map.get(DeviceCall::Map)?;
         // SAFETY: the driver refuses a range that is not reserved or already mapped, and a handle
         // of another size.
@@ -111,7 +111,7 @@ impl CudaDevice {
         self.driver.check_memory(DeviceCall::Map, size_bytes, code)
     }
 
-    pub(super) fn unmap_pages(&self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+    pub(super) fn unmap_pages(&self, addr: Addr, size_bytes: u64) -> Result<()> {
         let unmap = self.driver.unmap.get(DeviceCall::Unmap)?;
         // SAFETY: the heap has waited for the stream that used the range; the driver refuses one
         // that is not mapped.
@@ -119,12 +119,7 @@ impl CudaDevice {
         self.driver.given_back(DeviceCall::Unmap, code)
     }
 
-    pub(super) fn allow_access(
-        &self,
-        addr: Addr,
-        size_bytes: u64,
-        peer: DeviceId,
-    ) -> Result<(), DeviceError> {
+    pub(super) fn allow_access(&self, addr: Addr, size_bytes: u64, peer: DeviceId) -> Result<()> {
         let set_access = self.driver.set_access.get(DeviceCall::SetAccess)?;
         let access = sys::CUmemAccessDesc {
             location: device_location(device_handle(self.driver, peer)?),

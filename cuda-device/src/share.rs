@@ -9,7 +9,7 @@ use events::DeviceId;
 
 use super::CudaDevice;
 use super::context::device_handle;
-use device::{DeviceCall, DeviceError, HandleType, PhysicalHandle, ShareableHandle};
+use device::{DeviceCall, DeviceError, HandleType, PhysicalHandle, Result, ShareableHandle};
 
 /// The driver's name of a way to share.
 pub(super) fn handle_type(share: HandleType) -> CUmemAllocationHandleType {
@@ -33,7 +33,7 @@ impl CudaDevice {
         &self,
         handle: PhysicalHandle,
         share: HandleType,
-    ) -> Result<ShareableHandle, DeviceError> {
+    ) -> Result<ShareableHandle> {
         match share {
             HandleType::None => Err(DeviceError::Unavailable {
                 call: DeviceCall::Export,
@@ -55,12 +55,7 @@ impl CudaDevice {
     }
 
     /// Writes the handle to `out`, which has room for one of this kind.
-    fn export_to(
-        &self,
-        handle: PhysicalHandle,
-        share: HandleType,
-        out: *mut c_void,
-    ) -> Result<(), DeviceError> {
+    fn export_to(&self, handle: PhysicalHandle, share: HandleType, out: *mut c_void) -> Result<()> {
         let export = self.driver.export.get(DeviceCall::Export)?;
         let kind = handle_type(share).0;
         // SAFETY: the driver writes a handle of this kind, for which both callers have room.
@@ -68,10 +63,7 @@ impl CudaDevice {
         self.driver.check(DeviceCall::Export, code)
     }
 
-    pub(super) fn import_pages(
-        &self,
-        handle: ShareableHandle,
-    ) -> Result<PhysicalHandle, DeviceError> {
+    pub(super) fn import_pages(&self, handle: ShareableHandle) -> Result<PhysicalHandle> {
         match handle {
             // A descriptor travels as the pointer's value.
             ShareableHandle::PosixFd(descriptor) => self
@@ -83,11 +75,7 @@ impl CudaDevice {
     }
 
     /// Imports from `source`, which is what this kind of handle asks for.
-    fn import_from(
-        &self,
-        share: HandleType,
-        source: *mut c_void,
-    ) -> Result<PhysicalHandle, DeviceError> {
+    fn import_from(&self, share: HandleType, source: *mut c_void) -> Result<PhysicalHandle> {
         let import = self.driver.import.get(DeviceCall::Import)?;
         let kind = handle_type(share).0;
         let mut imported = 0;
@@ -97,7 +85,7 @@ impl CudaDevice {
         Ok(PhysicalHandle(imported))
     }
 
-    pub(super) fn reaches_peer(&self, peer: DeviceId) -> Result<bool, DeviceError> {
+    pub(super) fn reaches_peer(&self, peer: DeviceId) -> Result<bool> {
         let can_access_peer = self.driver.can_access_peer.get(DeviceCall::CanAccessPeer)?;
         let other: sys::CUdevice = device_handle(self.driver, peer)?;
         let mut answer: c_int = 0;

@@ -53,6 +53,9 @@ pub enum DeviceCall {
     ExchangeCaptureMode,
 }
 
+/// The answer of a device; of something else where the error is named.
+pub type Result<T, E = DeviceError> = core::result::Result<T, E>;
+
 /// A device's refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

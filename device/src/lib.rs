@@ -12,7 +12,7 @@ mod error;
 
 use alloc::vec::Vec;
 
-pub use error::{DeviceCall, DeviceError};
+pub use error::{DeviceCall, DeviceError, Result};
 use events::{Addr, DeviceId, Stream};
 
 /// A chunk of physical memory made by [`Device::create`].
@@ -102,7 +102,7 @@ pub trait Device: Send {
     /// Which device this is.
     fn id(&self) -> DeviceId;
     /// Free and total memory.
-    fn memory_info(&mut self) -> Result<MemoryInfo, DeviceError>;
+    fn memory_info(&mut self) -> Result<MemoryInfo>;
     /// What each process uses of the device, where that is known: for the words of an out of memory, and slow.
     fn processes(&mut self) -> Vec<ProcessMemory> {
         Vec::new()
@@ -111,65 +111,50 @@ pub trait Device: Send {
     fn granularity_bytes(&self) -> u64;
 
     /// `cudaMalloc`.
-    fn malloc(&mut self, size_bytes: u64) -> Result<Addr, DeviceError>;
+    fn malloc(&mut self, size_bytes: u64) -> Result<Addr>;
     /// `cudaFree`; waits for the device.
-    fn free(&mut self, addr: Addr) -> Result<(), DeviceError>;
+    fn free(&mut self, addr: Addr) -> Result<()>;
 
     /// `cuMemAddressReserve`.
-    fn reserve(&mut self, size_bytes: u64) -> Result<Addr, DeviceError>;
+    fn reserve(&mut self, size_bytes: u64) -> Result<Addr>;
     /// `cuMemAddressFree`.
-    fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError>;
+    fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<()>;
     /// `cuMemCreate`.
-    fn create(&mut self, size_bytes: u64, share: HandleType)
-    -> Result<PhysicalHandle, DeviceError>;
+    fn create(&mut self, size_bytes: u64, share: HandleType) -> Result<PhysicalHandle>;
     /// `cuMemRelease`.
-    fn release(&mut self, handle: PhysicalHandle) -> Result<(), DeviceError>;
+    fn release(&mut self, handle: PhysicalHandle) -> Result<()>;
     /// `cuMemMap` of the whole handle at `addr`.
-    fn map(
-        &mut self,
-        addr: Addr,
-        size_bytes: u64,
-        handle: PhysicalHandle,
-    ) -> Result<(), DeviceError>;
+    fn map(&mut self, addr: Addr, size_bytes: u64, handle: PhysicalHandle) -> Result<()>;
     /// `cuMemUnmap` of a range that was mapped whole.
-    fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError>;
+    fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<()>;
     /// `cuMemSetAccess`: reading and writing for `peer` (or this device itself).
-    fn set_access(
-        &mut self,
-        addr: Addr,
-        size_bytes: u64,
-        peer: DeviceId,
-    ) -> Result<(), DeviceError>;
+    fn set_access(&mut self, addr: Addr, size_bytes: u64, peer: DeviceId) -> Result<()>;
     /// `cuMemExportToShareableHandle`; the handle is the caller's to close.
-    fn export(
-        &mut self,
-        handle: PhysicalHandle,
-        share: HandleType,
-    ) -> Result<ShareableHandle, DeviceError>;
+    fn export(&mut self, handle: PhysicalHandle, share: HandleType) -> Result<ShareableHandle>;
     /// `cuMemImportFromShareableHandle`; the handle stays the caller's.
-    fn import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle, DeviceError>;
+    fn import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle>;
     /// Gives back a handle that `export` made. What was imported from it stays.
     fn close(&mut self, handle: ShareableHandle);
     /// Whether this device can reach `peer`'s memory.
-    fn can_access_peer(&mut self, peer: DeviceId) -> Result<bool, DeviceError>;
+    fn can_access_peer(&mut self, peer: DeviceId) -> Result<bool>;
 
     /// Records an event (timing off) on `stream`.
-    fn event_record(&mut self, stream: Stream) -> Result<EventId, DeviceError>;
+    fn event_record(&mut self, stream: Stream) -> Result<EventId>;
     /// Whether everything before the event is done. Illegal while a stream of this thread captures.
-    fn event_query(&mut self, event: EventId) -> Result<bool, DeviceError>;
+    fn event_query(&mut self, event: EventId) -> Result<bool>;
     /// Waits for the event.
-    fn event_synchronize(&mut self, event: EventId) -> Result<(), DeviceError>;
+    fn event_synchronize(&mut self, event: EventId) -> Result<()>;
     /// Gives the event back to the device's pool.
     fn event_release(&mut self, event: EventId);
     /// Waits for all work of a stream.
-    fn stream_synchronize(&mut self, stream: Stream) -> Result<(), DeviceError>;
+    fn stream_synchronize(&mut self, stream: Stream) -> Result<()>;
     /// Waits for all work of the device.
-    fn device_synchronize(&mut self) -> Result<(), DeviceError>;
+    fn device_synchronize(&mut self) -> Result<()>;
 
     /// The capture that `stream` takes part in, if any.
-    fn capture(&mut self, stream: Stream) -> Result<Option<Capture>, DeviceError>;
+    fn capture(&mut self, stream: Stream) -> Result<Option<Capture>>;
     /// The nodes that `node` depends on.
-    fn dependencies(&mut self, node: GraphNode) -> Result<Vec<GraphNode>, DeviceError>;
+    fn dependencies(&mut self, node: GraphNode) -> Result<Vec<GraphNode>>;
     /// Sets the thread's capture mode and returns the one before (`cudaThreadExchangeStreamCaptureMode`).
-    fn exchange_capture_mode(&mut self, mode: CaptureMode) -> Result<CaptureMode, DeviceError>;
+    fn exchange_capture_mode(&mut self, mode: CaptureMode) -> Result<CaptureMode>;
 }

@@ -77,6 +77,8 @@ def compare(
 ) -> dict[str, Any]:
     """Replays under the recorded settings, the usual ones and models of other allocators; a row each in ``rows``.
 
+    A row whose replay makes too many driver calls has an ``error`` and no figures.
+
     :param runs: a run; or several and folders of them, all ranks of a job, of which the answer has ``ranks`` too
     :param strategy: a strategy to add to the table, or several
     :param config: settings to add to the table, or several

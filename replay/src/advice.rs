@@ -10,13 +10,13 @@ use serde::Serialize;
 use settings::{Compat, Config};
 use trace_format::{BlockStatus, Event};
 
-use crate::compare::USUAL_SETTINGS;
-use crate::driver::{DriveError, Follow};
+use crate::candidate::line::Line;
+use crate::candidate::score::Score;
+use crate::candidate::{Member, TuneError};
+use crate::compare::{StrategyRow, USUAL_SETTINGS};
+use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, run};
-use crate::tune::line::Line;
-use crate::tune::score::Score;
-use crate::tune::{Member, TuneError};
+use crate::run::DeviceTape;
 
 /// From this share of the reserved bytes on that are live, no setting is advised: there is next to nothing to gain.
 const LIVE_SHARE_MIN: f64 = 0.99;
@@ -77,15 +77,16 @@ pub struct Measured {
     capacity_bytes: Option<u64>,
 }
 
-/// Replays a run under its own settings and under each candidate. Of the `known` reports, which are without recorded
-/// changes of settings, those that fit are taken instead. `progress` is called after each replay.
+/// Replays a run under its own settings and under each candidate. Of the `known` rows, which are without recorded
+/// changes of settings, those that fit are taken instead. A candidate that passes the bound of driver calls is left
+/// out. `progress` is called after each replay.
 ///
 /// # Errors
 /// When the run cannot be replayed, or its settings cannot be read.
 pub fn measure(
     member: &Member<'_>,
     compat: Compat,
-    known: &[Report],
+    known: &[StrategyRow],
     progress: &(dyn Fn() + Sync),
 ) -> Result<Measured, TuneError> {
     let recorded = Line::read(&member.settings);
@@ -94,9 +95,10 @@ pub fn measure(
     let changes = |event: &Event| matches!(event, Event::Settings { .. });
     let has_changes =
         member.follow.settings && member.tape.records.iter().any(|record| changes(&record.event));
-    let before = match known_report(known, &recorded, member).filter(|_| !has_changes) {
-        Some(report) => report,
-        None => replay(member, &config, member.follow, progress)?,
+    let known_before = known_row(known, &recorded).filter(|_| !has_changes);
+    let before = match known_before.and_then(StrategyRow::report) {
+        Some(report) => report.clone(),
+        None => member.replay(&config, member.follow, progress)?,
     };
     let mut lines: Vec<Line> = Vec::new();
     let searches =
@@ -106,13 +108,16 @@ pub fn measure(
             lines.push(line);
         }
     }
-    let of_line = |line: Line| -> Option<Result<(Line, Report), DriveError>> {
-        if let Some(report) = known_report(known, &line, member) {
-            return Some(Ok((line, report)));
+    let of_line = |line: Line| -> Option<Result<(Line, Report)>> {
+        if let Some(row) = known_row(known, &line) {
+            return row.report().map(|report| Ok((line, report.clone())));
         }
         let config = line.config(compat)?;
         let follow = Follow { settings: false, ..member.follow };
-        Some(replay(member, &config, follow, progress).map(|report| (line, report)))
+        match member.replay(&config, follow, progress) {
+            Err(DriveError::TooMuch { .. }) => None,
+            replayed => Some(replayed.map(|report| (line, report))),
+        }
     };
     let lines = lines.into_par_iter().filter_map(of_line).collect::<Result<Vec<_>, _>>()?;
     let demand_bytes = demand_bytes(member.tape);
@@ -120,32 +125,11 @@ pub fn measure(
     Ok(Measured { recorded, before, lines, demand_bytes, capacity_bytes })
 }
 
-fn known_report(known: &[Report], line: &Line, member: &Member<'_>) -> Option<Report> {
-    let is_it = |report: &&Report| {
-        ["native", "expandable"].contains(&report.strategy.as_str())
-            && report.capacity_bytes == member.capacity_bytes
-            && Line::read(&report.config) == *line
-    };
-    known.iter().find(is_it).cloned()
-}
-
-/// Replays a member under a configuration, on its own device.
-pub(crate) fn replay(
-    member: &Member<'_>,
-    config: &Config,
-    follow: Follow,
-    progress: &(dyn Fn() + Sync),
-) -> Result<Report, DriveError> {
-    let options = Options {
-        strategy: config.clone().into(),
-        capacity_bytes: member.capacity_bytes,
-        memory_fraction: None,
-        recorded_addresses: false,
-        follow,
-    };
-    let report = run(member.tape, &options, |_| {});
-    progress();
-    report
+fn known_row<'r>(known: &'r [StrategyRow], line: &Line) -> Option<&'r StrategyRow> {
+    known.iter().find(|row| {
+        let (strategy, config) = row.name_and_config();
+        ["native", "expandable"].contains(&strategy) && Line::read(config) == *line
+    })
 }
 
 /// The most bytes that the program held or requested at once. No allocator serves it with less.

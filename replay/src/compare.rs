@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
+use serde::Serialize;
 
-use crate::driver::{DriveError, Follow};
+use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
 use crate::run::{DeviceTape, Options, run, run_over_time};
 use crate::series::Point;
@@ -20,9 +21,67 @@ pub const USUAL_SETTINGS: [&str; 6] = [
     "roundup_power2_divisions:4,max_split_size_mb:256",
 ];
 
+/// A strategy with its settings, and what a replay under it found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum StrategyRow {
+    /// The whole tape was replayed.
+    Replayed {
+        /// Its figures.
+        #[serde(flatten)]
+        report: Report,
+        /// What it held over time; empty where no points were asked for.
+        #[serde(skip)]
+        points: Vec<Point>,
+    },
+    /// The replay was stopped at the [bound of driver calls](trace_format::Bound::DRIVER_CALLS).
+    Refused {
+        /// Its name in the [table](crate::strategy::TABLE).
+        strategy: String,
+        /// Its settings.
+        config: String,
+        /// Where it was stopped, and the bound.
+        error: String,
+    },
+}
+
+impl StrategyRow {
+    /// The figures of a whole replay.
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Self::Replayed { report, .. } => Some(report),
+            Self::Refused { .. } => None,
+        }
+    }
+
+    /// The strategy's name and its settings.
+    pub fn name_and_config(&self) -> (&str, &str) {
+        match self {
+            Self::Replayed { report: Report { strategy, config, .. }, .. }
+            | Self::Refused { strategy, config, .. } => (strategy, config),
+        }
+    }
+
+    /// What it held over time.
+    pub fn points(&self) -> &[Point] {
+        match self {
+            Self::Replayed { points, .. } => points,
+            Self::Refused { .. } => &[],
+        }
+    }
+
+    /// Why there are no figures.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Self::Replayed { .. } => None,
+            Self::Refused { error, .. } => Some(error),
+        }
+    }
+}
+
 /// Replays a tape under each strategy, on a device of the given capacity, from the state the tape starts with; several
-/// at once, as many as the machine has cores. The reports come in the order of `choices`. `progress` receives the
-/// number of records done in all, from any thread.
+/// at once, as many as the machine has cores. The rows come in the order of `choices`, each with what it held over time
+/// at no more than `points` points. `progress` receives the number of records done in all, from any thread.
 ///
 /// # Errors
 /// When the tape contradicts itself, its start does not fit the capacity, or a strategy cannot start.
@@ -31,37 +90,9 @@ pub fn compare(
     choices: &[Choice],
     capacity_bytes: Option<u64>,
     follow: Follow,
-    progress: impl Fn(u64) + Sync,
-) -> Result<Vec<Report>, DriveError> {
-    each(choices, capacity_bytes, follow, progress, |options, reported| {
-        run(tape, options, reported)
-    })
-}
-
-/// The same, with what each held over time at no more than `points` points.
-///
-/// # Errors
-/// As [`compare`].
-pub fn compare_over_time(
-    tape: DeviceTape<'_>,
-    choices: &[Choice],
-    capacity_bytes: Option<u64>,
-    follow: Follow,
     points: usize,
     progress: impl Fn(u64) + Sync,
-) -> Result<Vec<(Report, Vec<Point>)>, DriveError> {
-    each(choices, capacity_bytes, follow, progress, |options, reported| {
-        run_over_time(tape, options, points, reported)
-    })
-}
-
-fn each<T: Send>(
-    choices: &[Choice],
-    capacity_bytes: Option<u64>,
-    follow: Follow,
-    progress: impl Fn(u64) + Sync,
-    replayed: impl Fn(&Options, &mut dyn FnMut(u64)) -> Result<T, DriveError> + Sync,
-) -> Result<Vec<T>, DriveError> {
+) -> Result<Vec<StrategyRow>> {
     let done = AtomicU64::new(0);
     let replay = |choice: &Choice| {
         let options = Options {
@@ -73,11 +104,24 @@ fn each<T: Send>(
             follow: Follow { settings: false, ..follow },
         };
         let mut reported = 0;
-        replayed(&options, &mut |records| {
+        let at = |records| {
             let before = done.fetch_add(records - reported, Ordering::Relaxed);
             progress(before + records - reported);
             reported = records;
-        })
+        };
+        let replayed = match points {
+            0 => run(tape, &options, at).map(|report| (report, Vec::new())),
+            _ => run_over_time(tape, &options, points, at),
+        };
+        match replayed {
+            Ok((report, points)) => Ok(StrategyRow::Replayed { report, points }),
+            Err(error @ DriveError::TooMuch { .. }) => Ok(StrategyRow::Refused {
+                strategy: choice.name().to_owned(),
+                config: choice.text().to_owned(),
+                error: error.to_string(),
+            }),
+            Err(error) => Err(error),
+        }
     };
     choices.par_iter().map(replay).collect()
 }

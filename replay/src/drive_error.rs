@@ -5,6 +5,9 @@ use device::DeviceError;
 use settings::ConfigError;
 use trace_format::TooMuch;
 
+/// The answer of a replay; of something else where the error is named.
+pub type Result<T, E = DriveError> = std::result::Result<T, E>;
+
 /// A tape that a strategy cannot follow.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {

@@ -11,7 +11,7 @@ use settings::Config;
 use sim_device::SimDevice;
 use trace_format::{Addr, BaseState, BlockStatus, Bound, Event, Record};
 
-pub use crate::drive_error::DriveError;
+pub use crate::drive_error::{DriveError, Result};
 use crate::strategy::{Native, ReplayTotals, Start, Strategy};
 use crate::timeline::Witness;
 
@@ -81,7 +81,7 @@ impl<R: Witness> Driver<Native<R>> {
         recorder: R,
         base: &BaseState,
         follow: Follow,
-    ) -> Result<Self, DriveError> {
+    ) -> Result<Self> {
         Self::start(Native::new(device, config, recorder)?, base, follow)
     }
 
@@ -89,7 +89,7 @@ impl<R: Witness> Driver<Native<R>> {
     ///
     /// # Errors
     /// When the fraction is outside `[0, 1]`.
-    pub fn limit(&mut self, fraction: f64) -> Result<(), DriveError> {
+    pub fn limit(&mut self, fraction: f64) -> Result<()> {
         let limited = self.heap_mut().set_memory_fraction(fraction);
         limited.map_err(|error| DriveError::Base(error.into()))
     }
@@ -110,7 +110,7 @@ impl<S: Strategy> Driver<S> {
     ///
     /// # Errors
     /// When the memory of the start does not fit the strategy's device.
-    pub fn start(mut strategy: S, base: &BaseState, follow: Follow) -> Result<Self, DriveError> {
+    pub fn start(mut strategy: S, base: &BaseState, follow: Follow) -> Result<Self> {
         let mut live = HashMap::with_capacity_and_hasher(4096, FxBuildHasher);
         let held = base.segments.iter().flat_map(|segment| &segment.blocks);
         let held = held.filter(|block| block.status != BlockStatus::Inactive);
@@ -185,7 +185,7 @@ impl<S: Strategy> Driver<S> {
         &mut self,
         record: &Record,
         text: impl Fn(trace_format::StringId) -> &'t str,
-    ) -> Result<(), DriveError> {
+    ) -> Result<()> {
         self.steps += 1;
         self.strategy.at(record);
         let followed = match record.event {
@@ -333,7 +333,7 @@ impl<S: Strategy> Driver<S> {
         }
     }
 
-    fn settings(&mut self, text: &str) -> Result<(), DriveError> {
+    fn settings(&mut self, text: &str) -> Result<()> {
         if self.follow.settings {
             let index = self.steps - 1;
             let changed = self.strategy.settings(text);

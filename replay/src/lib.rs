@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advice;
+mod candidate;
 pub mod categories;
 pub mod compare;
 pub mod diff;

@@ -10,7 +10,7 @@ use settings::Config;
 use sim_device::{SimConfig, SimDevice};
 use trace_format::{Addr, BaseState, PoolId, Record, SegmentState, StringId};
 
-use crate::driver::{DriveError, Driver, Follow};
+use crate::driver::{DriveError, Driver, Follow, Result};
 use crate::report::Report;
 use crate::script::Script;
 use crate::series::{Point, Series};
@@ -53,7 +53,7 @@ impl Options {
     ///
     /// # Errors
     /// When the strategy is a model, which keeps no record of what it does.
-    pub fn native_config(&self) -> Result<&Config, DriveError> {
+    pub fn native_config(&self) -> Result<&Config> {
         let Choice::Native(config) = &self.strategy else {
             return Err(DriveError::OnlyNative { strategy: self.strategy.name() });
         };
@@ -78,11 +78,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// When the tape contradicts itself, its start does not fit the capacity, or the strategy cannot start.
-pub fn run(
-    tape: DeviceTape<'_>,
-    options: &Options,
-    progress: impl FnMut(u64),
-) -> Result<Report, DriveError> {
+pub fn run(tape: DeviceTape<'_>, options: &Options, progress: impl FnMut(u64)) -> Result<Report> {
     options.strategy.visit(Reporting { tape, options, watch: |_: &_, _, _| (), progress })
 }
 
@@ -90,11 +86,7 @@ pub fn run(
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn probe(
-    tape: DeviceTape<'_>,
-    options: &Options,
-    until_oom: bool,
-) -> Result<Probe, DriveError> {
+pub(crate) fn probe(tape: DeviceTape<'_>, options: &Options, until_oom: bool) -> Result<Probe> {
     options.strategy.visit(Probing { tape, options, until_oom })
 }
 
@@ -107,7 +99,7 @@ pub fn run_over_time(
     options: &Options,
     points: usize,
     progress: impl FnMut(u64),
-) -> Result<(Report, Vec<Point>), DriveError> {
+) -> Result<(Report, Vec<Point>)> {
     let mut series = Series::new(tape.records.len(), points);
     let watch = |record: &Record, reserved_bytes, live_bytes| {
         series.add(record, reserved_bytes, live_bytes);
@@ -124,7 +116,7 @@ pub fn run_recording(
     tape: DeviceTape<'_>,
     options: &Options,
     progress: impl FnMut(u64),
-) -> Result<Outcome, DriveError> {
+) -> Result<Outcome> {
     let config = options.native_config()?;
     let recorder = Timeline::default();
     let (report, mut driver) =
@@ -146,7 +138,7 @@ struct Reporting<'t, 'o, W, P> {
 }
 
 impl<W: FnMut(&Record, u64, u64), P: FnMut(u64)> Visitor for Reporting<'_, '_, W, P> {
-    type Output = Result<Report, DriveError>;
+    type Output = Result<Report>;
 
     fn native(self, config: &Config) -> Self::Output {
         let Self { tape, options, watch, progress } = self;
@@ -181,7 +173,7 @@ impl Probing<'_, '_> {
         &self,
         driver: &mut Driver<S>,
         ended_with: impl FnOnce(&Driver<S>) -> Choice,
-    ) -> Result<Probe, DriveError> {
+    ) -> Result<Probe> {
         let started = Instant::now();
         let mut refusals = driver.refusals();
         for record in self.tape.records {
@@ -200,7 +192,7 @@ impl Probing<'_, '_> {
 }
 
 impl Visitor for Probing<'_, '_> {
-    type Output = Result<Probe, DriveError>;
+    type Output = Result<Probe>;
 
     fn native(self, config: &Config) -> Self::Output {
         let mut driver = native_driver(self.tape, self.options, config, Off)?;
@@ -218,7 +210,7 @@ fn native_driver<R: Witness>(
     options: &Options,
     config: &Config,
     recorder: R,
-) -> Result<Driver<Native<R>>, DriveError> {
+) -> Result<Driver<Native<R>>> {
     let device = scripted_device(tape, options, config);
     let mut driver = Driver::new(device, config.clone(), recorder, tape.base, options.follow)?;
     if let Some(fraction) = options.memory_fraction {
@@ -231,7 +223,7 @@ fn model_driver<M: Model>(
     tape: DeviceTape<'_>,
     options: &Options,
     settings: &M::Settings,
-) -> Result<Driver<Hosted<M>>, DriveError> {
+) -> Result<Driver<Hosted<M>>> {
     let device = empty_device(SimConfig::GRANULARITY_BYTES, options);
     let mut model = Hosted::<M>::new(device, settings.clone())?;
     if let Some(fraction) = options.memory_fraction {
@@ -247,7 +239,7 @@ fn drive_native<R: Witness>(
     recorder: R,
     watch: impl FnMut(&Record, u64, u64),
     progress: impl FnMut(u64),
-) -> Result<(Report, Driver<Native<R>>), DriveError> {
+) -> Result<(Report, Driver<Native<R>>)> {
     let started = Instant::now();
     let mut driver = native_driver(tape, options, config, recorder)?;
     follow(tape, &mut driver, watch, progress)?;
@@ -260,7 +252,7 @@ fn follow<S: Strategy>(
     driver: &mut Driver<S>,
     mut watch: impl FnMut(&Record, u64, u64),
     mut progress: impl FnMut(u64),
-) -> Result<(), DriveError> {
+) -> Result<()> {
     const PROGRESS_RECORDS: usize = 1 << 16;
     for (done, records) in tape.records.chunks(PROGRESS_RECORDS).enumerate() {
         progress((done * PROGRESS_RECORDS) as u64);

@@ -8,7 +8,7 @@ use settings::{Compat, Config, ConfigError};
 use trace_format::{DeviceId, Event, Record, SegmentState};
 
 use crate::diff;
-use crate::driver::{DriveError, Follow};
+use crate::driver::{DriveError, Follow, Result};
 use crate::import::{Import, RunLimits};
 use crate::run::{DeviceTape, Options, Outcome, run_recording};
 use crate::start::{Departure, Effects, Start};
@@ -63,10 +63,7 @@ impl RecordedRun {
 ///
 /// # Errors
 /// When the trace contradicts itself.
-pub fn verify(
-    import: &Import,
-    run: &RecordedRun,
-) -> Result<Vec<(DeviceId, Verification)>, DriveError> {
+pub fn verify(import: &Import, run: &RecordedRun) -> Result<Vec<(DeviceId, Verification)>> {
     import
         .devices
         .iter()
@@ -78,7 +75,7 @@ fn verify_device(
     import: &Import,
     device: &crate::import::DeviceImport,
     run: &RecordedRun,
-) -> Result<Verification, DriveError> {
+) -> Result<Verification> {
     let options = Options {
         strategy: Config { compat: run.compat(), ..import.config.clone() }.into(),
         capacity_bytes: run.device_total_bytes,
@@ -103,19 +100,12 @@ fn verify_device(
 ///
 /// # Errors
 /// When the tape contradicts itself, or its settings cannot be replayed.
-pub fn verify_tape(
-    tape: &Tape,
-    run: &RecordedRun,
-) -> Result<Vec<(DeviceId, Verification)>, DriveError> {
+pub fn verify_tape(tape: &Tape, run: &RecordedRun) -> Result<Vec<(DeviceId, Verification)>> {
     let verify = |device| verify_recorded(tape, device, run);
     tape.devices.iter().map(|device| Ok((device.id, verify(device)?))).collect()
 }
 
-fn verify_recorded(
-    tape: &Tape,
-    device: &Device,
-    run: &RecordedRun,
-) -> Result<Verification, DriveError> {
+fn verify_recorded(tape: &Tape, device: &Device, run: &RecordedRun) -> Result<Verification> {
     let text = |id: trace_format::StringId| tape.text(id);
     let meta = tape.device_meta(device.id);
     let options = Options {
@@ -151,10 +141,7 @@ pub fn recorded_config(
 }
 
 /// Replays a device and compares each step; what it ended with is left to compare.
-fn replayed_steps(
-    tape: DeviceTape<'_>,
-    options: &Options,
-) -> Result<(Verification, Outcome), DriveError> {
+fn replayed_steps(tape: DeviceTape<'_>, options: &Options) -> Result<(Verification, Outcome)> {
     let replayed = run_recording(tape, options, |_| {})?;
     let base = &tape.base.segments;
     let events = |records: &[Record]| records.iter().map(|record| record.event).collect::<Vec<_>>();

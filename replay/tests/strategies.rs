@@ -20,8 +20,9 @@ fn every_recorded_run_replays_under_every_strategy_and_none_reserves_less_than_l
         for device in &import.devices {
             let tape = DeviceTape { base: &device.base, records: &device.records, text: &|_| "" };
             for capacity_bytes in [None, known.capacity_bytes] {
-                let rows = compare(tape, &choices, capacity_bytes, Follow::default(), |_| {});
+                let rows = compare(tape, &choices, capacity_bytes, Follow::default(), 0, |_| {});
                 for row in rows.expect("a consistent trace") {
+                    let row = row.report().expect("a whole replay");
                     let name = path.display();
                     assert!(row.peak_live_bytes <= row.peak_reserved_bytes, "{name}: {row:?}");
                     assert!(row.peak_allocated_bytes <= row.peak_reserved_bytes, "{name}: {row:?}");

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Compat;
-use super::error::{ConfigError, PyException, TextPosition, Warning};
+use super::error::{ConfigError, PyException, Result, TextPosition, Warning};
 use super::number::{self, NoNumber, Prefix};
 use super::tokenizer::{Token, tokens};
 
@@ -48,7 +48,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The token at `i`; PyTorch's assertion where the string ended before.
-    pub(super) fn token(&self, i: usize) -> Result<&str, ConfigError> {
+    pub(super) fn token(&self, i: usize) -> Result<&str> {
         let message = "Index out of bounds in ConfigTokenizer";
         self.tokens.get(i).map(|token| token.text.as_str()).ok_or_else(|| {
             let advice = match self.tokens.last() {
@@ -63,7 +63,7 @@ impl<'a> Cursor<'a> {
 
     /// Steps over a separator. PyTorch takes any token for it; another than `expected` is warned
     /// of.
-    pub(super) fn separator(&mut self, i: usize, expected: &str) -> Result<(), ConfigError> {
+    pub(super) fn separator(&mut self, i: usize, expected: &str) -> Result<()> {
         let found = self.token(i)?;
         if found != expected {
             let message = format!("{found:?} stands where {expected:?} belongs and is read as it");
@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A whole number.
-    pub(super) fn whole(&mut self, i: usize) -> Result<u64, ConfigError> {
+    pub(super) fn whole(&mut self, i: usize) -> Result<u64> {
         let found = number::unsigned(self.token(i)?);
         let value = self.number(i, "stoull", "a whole number", found)?;
         if self.token(i)?.starts_with('-') {
@@ -83,13 +83,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// A real number.
-    pub(super) fn real(&mut self, i: usize) -> Result<f64, ConfigError> {
+    pub(super) fn real(&mut self, i: usize) -> Result<f64> {
         let found = number::real(self.token(i)?);
         self.number(i, "stod", "a number", found)
     }
 
     /// `True` or `False`.
-    pub(super) fn boolean(&mut self, i: usize) -> Result<bool, ConfigError> {
+    pub(super) fn boolean(&mut self, i: usize) -> Result<bool> {
         match self.token(i)? {
             "True" => Ok(true),
             "False" => Ok(false),
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// From a key to the last token of its value.
-    pub(super) fn skip_value(&self, key: usize) -> Result<usize, ConfigError> {
+    pub(super) fn skip_value(&self, key: usize) -> Result<usize> {
         self.token(key + 1)?;
         if self.token(key + 2)? != "[" {
             return Ok(key + 2);
@@ -172,7 +172,7 @@ impl<'a> Cursor<'a> {
         function: &str,
         kind: &str,
         found: Result<Prefix<T>, NoNumber>,
-    ) -> Result<T, ConfigError> {
+    ) -> Result<T> {
         let text = self.token(i)?.to_owned();
         match found {
             Ok(Prefix { value, len }) => {

@@ -5,7 +5,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 
-use super::error::{ConfigError, PyException, TextPosition};
+use super::error::{ConfigError, PyException, Result, TextPosition};
 
 const VARIABLE: &str = "VRAMTAPE_CONF";
 
@@ -46,7 +46,7 @@ impl<'a> Entries<'a> {
         word
     }
 
-    fn quoted(&mut self, opening: usize) -> Result<String, ConfigError> {
+    fn quoted(&mut self, opening: usize) -> Result<String> {
         let mut value = String::new();
         while let Some((_, character)) = self.characters.next() {
             match character {
@@ -67,7 +67,7 @@ impl<'a> Entries<'a> {
         Err(refuse(self.text, opening, message, "close it with \"".to_owned()))
     }
 
-    fn entry(&mut self) -> Result<Entry, ConfigError> {
+    fn entry(&mut self) -> Result<Entry> {
         let key_at = self.at();
         let key = self.word(&[':', ',']);
         if self.characters.next_if(|(_, c)| *c == ':').is_none() {
@@ -89,7 +89,7 @@ impl<'a> Entries<'a> {
 }
 
 impl Iterator for Entries<'_> {
-    type Item = Result<Entry, ConfigError>;
+    type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.skip_spaces();
@@ -113,6 +113,7 @@ mod tests {
     use std::prelude::v1::*;
 
     use super::*;
+    use crate::error::Result;
 
     fn cut(text: &str) -> Result<Vec<(String, String)>, String> {
         Entries::new(text)

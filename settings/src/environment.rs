@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::error::{ConfigError, PyException, TextPosition, Warning};
+use super::error::{ConfigError, PyException, Result, TextPosition, Warning};
 use super::{Compat, Config, Settings, Strategy};
 
 /// PyTorch's variables: the first that is set counts, also where it is empty.
@@ -33,10 +33,7 @@ impl Environment {
     ///
     /// # Errors
     /// If the reproduced PyTorch refuses its variable, or vramtape's cannot be parsed.
-    pub fn read(
-        variable: impl Fn(&str) -> Option<Vec<u8>>,
-        torch: Compat,
-    ) -> Result<Self, ConfigError> {
+    pub fn read(variable: impl Fn(&str) -> Option<Vec<u8>>, torch: Compat) -> Result<Self> {
         let ours = text_of(&variable, "VRAMTAPE_CONF")?.unwrap_or_default();
         let (settings, mut warnings) = Settings::parse(&ours)?;
         let sharing = text_of(&variable, SHARING)?;
@@ -71,7 +68,7 @@ fn no_switch(text: &str) -> Option<Warning> {
 fn text_of(
     variable: impl Fn(&str) -> Option<Vec<u8>>,
     name: &'static str,
-) -> Result<Option<String>, ConfigError> {
+) -> Result<Option<String>> {
     variable(name).map(String::from_utf8).transpose().map_err(|error| {
         let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
         ConfigError {
@@ -92,8 +89,9 @@ mod tests {
     use std::prelude::v1::*;
 
     use super::*;
+    use crate::error::Result;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Environment, ConfigError> {
+    fn read(variables: &[(&str, &str)]) -> Result<Environment> {
         let variable = |name: &str| {
             variables
                 .iter()

@@ -37,6 +37,9 @@ pub struct TextPosition {
     pub at: usize,
 }
 
+/// What is read from a settings string; something else where the error is named.
+pub(crate) type Result<T, E = ConfigError> = core::result::Result<T, E>;
+
 /// A settings string that is refused. Nothing of it is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {

@@ -1,4 +1,4 @@
-//! The keys of each PyTorch version, and the error for an unknown one.
+//! The keys of each PyTorch version and ours, and the error for an unknown one.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -71,6 +71,25 @@ const KEYS: [Key; 22] = {
     ]
 };
 
+/// The keys of `VRAMTAPE_CONF`, in the order of the documentation.
+pub(super) const OUR_KEYS: [&str; 15] = [
+    "route",
+    "strategy",
+    "compat",
+    "record",
+    "tape",
+    "tape_max",
+    "tape_replace",
+    "ring_events",
+    "stacks",
+    "stacks_every",
+    "stacks_native",
+    "marks",
+    "command",
+    "device",
+    "search_after_flush",
+];
+
 /// Whether any PyTorch has this key.
 pub(super) fn is_pytorchs(name: &str) -> bool {
     KEYS.iter().any(|key| key.name == name)
@@ -78,7 +97,7 @@ pub(super) fn is_pytorchs(name: &str) -> bool {
 
 /// The remedy for a key that this PyTorch does not have.
 pub(super) fn advice_for_unknown(name: &str, compat: Compat) -> String {
-    if super::vramtape::KEYS.contains(&name) {
+    if OUR_KEYS.contains(&name) {
         return format!("{name} is a setting of vramtape: put it into VRAMTAPE_CONF");
     }
     if is_pytorchs(name) {

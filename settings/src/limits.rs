@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 
 use super::cursor::ParsePhase;
-use super::error::{ConfigError, PyException};
+use super::error::{PyException, Result};
 use super::pytorch::Parser;
 
 const MIB: u64 = 1 << 20;
@@ -16,7 +16,7 @@ const MIN_LARGE_MIB: u64 = 10;
 const MAX_REGISTER_THREADS: u64 = 128;
 
 impl Parser<'_> {
-    pub(super) fn large_segment_size_value(&mut self, i: usize) -> Result<(), ConfigError> {
+    pub(super) fn large_segment_size_value(&mut self, i: usize) -> Result<()> {
         let mib = self.cursor.whole(i)?;
         if mib <= MIN_LARGE_MIB {
             let message = format!(
@@ -30,7 +30,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    pub(super) fn at_least_a_segment(&mut self, name: &str, i: usize) -> Result<u64, ConfigError> {
+    pub(super) fn at_least_a_segment(&mut self, name: &str, i: usize) -> Result<u64> {
         let mib = self.cursor.whole(i)?;
         let least = self.config.large_segment_size_bytes / MIB;
         if mib < least {
@@ -42,7 +42,7 @@ impl Parser<'_> {
         Ok(bytes(mib))
     }
 
-    pub(super) fn garbage_collection_threshold(&mut self, i: usize) -> Result<(), ConfigError> {
+    pub(super) fn garbage_collection_threshold(&mut self, i: usize) -> Result<()> {
         let value = self.cursor.real(i)?;
         if !(value > 0.0 && value < 1.0) {
             let message =
@@ -55,7 +55,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    pub(super) fn per_process_memory_fraction(&mut self, i: usize) -> Result<(), ConfigError> {
+    pub(super) fn per_process_memory_fraction(&mut self, i: usize) -> Result<()> {
         let value = self.cursor.real(i)?;
         if !(0.0..=1.0).contains(&value) {
             let message = format!(
@@ -67,7 +67,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    pub(super) fn backend(&mut self, i: usize) -> Result<(), ConfigError> {
+    pub(super) fn backend(&mut self, i: usize) -> Result<()> {
         match (self.cursor.token(i)?, self.cursor.phase) {
             ("native", _) => Ok(()),
             ("cudaMallocAsync", ParsePhase::Start(_)) => {
@@ -96,7 +96,7 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn pinned_num_register_threads(&mut self, i: usize) -> Result<(), ConfigError> {
+    pub(super) fn pinned_num_register_threads(&mut self, i: usize) -> Result<()> {
         let threads = self.cursor.whole(i)?;
         let message = if !threads.is_power_of_two() {
             format!("Number of register threads has to be power of 2, got {threads}")
@@ -111,7 +111,7 @@ impl Parser<'_> {
         Err(self.cursor.invalid(i, message, "write 1, 2, 4, 8 ... 128".to_owned()))
     }
 
-    pub(super) fn reserve_by_class(&mut self, key: usize) -> Result<usize, ConfigError> {
+    pub(super) fn reserve_by_class(&mut self, key: usize) -> Result<usize> {
         self.warn_no_effect(key, "expandable_segments_reserve_by_class");
         self.cursor.separator(key + 1, ":")?;
         self.cursor.separator(key + 2, "[")?;

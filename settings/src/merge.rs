@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 
 use super::Settings;
 use super::entries::{Entries, Entry};
-use super::error::ConfigError;
+use crate::error::Result;
 
 /// `text` with the keys of `changes` in place of its own of that name, and the others as they are.
 ///
 /// # Errors
 /// If [`Settings::parse`] refuses either, or both together.
-pub fn merge(text: &str, changes: &str) -> Result<String, ConfigError> {
+pub fn merge(text: &str, changes: &str) -> Result<String> {
     Settings::parse(text)?;
     Settings::parse(changes)?;
     let changed: Vec<Entry> = Entries::new(changes).collect::<Result<_, _>>()?;

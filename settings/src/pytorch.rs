@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::cursor::{Cursor, ParsePhase};
-use super::error::{ConfigError, Warning};
+use super::error::{Result, Warning};
 use super::keys::{Key, Reader, advice_for_unknown};
 use super::{Compat, Config, ROUNDUP_INTERVALS, UNLIMITED, roundup};
 
@@ -27,18 +27,14 @@ impl Config {
     ///
     /// # Errors
     /// If that PyTorch refuses the text; has its exception and its message.
-    pub fn parse(text: &str, compat: Compat) -> Result<Parsed, ConfigError> {
+    pub fn parse(text: &str, compat: Compat) -> Result<Parsed> {
         let base = Self { compat, ..Self::default() };
         base.parse_variable(text, "PYTORCH_CUDA_ALLOC_CONF")
     }
 
     /// As [`parse`](Self::parse), with the settings in the environment variable that errors shall
     /// name.
-    pub(super) fn parse_variable(
-        &self,
-        text: &str,
-        variable: &'static str,
-    ) -> Result<Parsed, ConfigError> {
+    pub(super) fn parse_variable(&self, text: &str, variable: &'static str) -> Result<Parsed> {
         self.parse_as(text, variable, ParsePhase::Start(self.compat))
     }
 
@@ -51,16 +47,11 @@ impl Config {
     ///
     /// # Errors
     /// If that PyTorch refuses the text; has its exception and its message.
-    pub fn reparse(&self, text: &str) -> Result<Parsed, ConfigError> {
+    pub fn reparse(&self, text: &str) -> Result<Parsed> {
         self.parse_as(text, "allocator settings", ParsePhase::Running)
     }
 
-    fn parse_as(
-        &self,
-        text: &str,
-        variable: &'static str,
-        phase: ParsePhase,
-    ) -> Result<Parsed, ConfigError> {
+    fn parse_as(&self, text: &str, variable: &'static str, phase: ParsePhase) -> Result<Parsed> {
         let config = Self {
             max_split_size_bytes: UNLIMITED,
             roundup_power2_divisions: [0; ROUNDUP_INTERVALS],
@@ -85,7 +76,7 @@ pub(super) struct Parser<'a> {
 
 impl Parser<'_> {
     /// Searches every token for the key, as PyTorch does.
-    fn large_segment_size(&mut self) -> Result<(), ConfigError> {
+    fn large_segment_size(&mut self) -> Result<()> {
         let mut i = 0;
         while i < self.cursor.len() {
             if self.cursor.token(i)? == "large_segment_size_mb" {
@@ -97,7 +88,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn read(&mut self, reader: Reader) -> Result<(), ConfigError> {
+    fn read(&mut self, reader: Reader) -> Result<()> {
         let mut seen: Vec<&'static str> = Vec::new();
         let mut i = 0;
         while i < self.cursor.len() {
@@ -127,7 +118,7 @@ impl Parser<'_> {
     }
 
     /// Reads one key and its value; returns the value's last token.
-    fn setting(&mut self, name: &'static str, key: usize) -> Result<usize, ConfigError> {
+    fn setting(&mut self, name: &'static str, key: usize) -> Result<usize> {
         match name {
             // Read before everything else.
             "large_segment_size_mb" => self.cursor.skip_value(key),
@@ -180,18 +171,14 @@ impl Parser<'_> {
     fn value(
         &mut self,
         key: usize,
-        read: impl FnOnce(&mut Self, usize) -> Result<(), ConfigError>,
-    ) -> Result<usize, ConfigError> {
+        read: impl FnOnce(&mut Self, usize) -> Result<()>,
+    ) -> Result<usize> {
         self.cursor.separator(key + 1, ":")?;
         read(self, key + 2)?;
         Ok(key + 2)
     }
 
-    fn flag(
-        &mut self,
-        key: usize,
-        field: impl FnOnce(&mut Config) -> &mut bool,
-    ) -> Result<usize, ConfigError> {
+    fn flag(&mut self, key: usize, field: impl FnOnce(&mut Config) -> &mut bool) -> Result<usize> {
         self.value(key, |parser, i| {
             *field(&mut parser.config) = parser.cursor.boolean(i)?;
             Ok(())

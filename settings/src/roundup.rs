@@ -4,8 +4,8 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 
 use super::cursor::Cursor;
-use super::error::ConfigError;
 use super::{Config, ROUNDUP_INTERVALS};
+use crate::error::Result;
 
 impl Config {
     /// The number of divisions for a request (`AcceleratorAllocatorConfig::roundup_power2_divisions`): intervals start
@@ -25,7 +25,7 @@ pub(super) fn parse(
     cursor: &mut Cursor,
     key: usize,
     divisions: &mut [u64; ROUNDUP_INTERVALS],
-) -> Result<usize, ConfigError> {
+) -> Result<usize> {
     cursor.separator(key + 1, ":")?;
     if cursor.token(key + 2)? == "[" {
         return list(cursor, key + 2, divisions);
@@ -44,7 +44,7 @@ fn list(
     cursor: &mut Cursor,
     opening: usize,
     divisions: &mut [u64; ROUNDUP_INTERVALS],
-) -> Result<usize, ConfigError> {
+) -> Result<usize> {
     let mut last_interval = 0;
     let mut is_first = true;
     let mut i = opening + 1;
@@ -81,7 +81,7 @@ fn list(
 }
 
 /// Which interval a size in MiB names: 1 is the first, 32768 and above the last.
-fn interval(cursor: &mut Cursor, i: usize) -> Result<usize, ConfigError> {
+fn interval(cursor: &mut Cursor, i: usize) -> Result<usize> {
     let boundary = cursor.whole(i)?;
     if !boundary.is_power_of_two() {
         let message = format!("For roundups, the intervals have to be power of 2 (got {boundary})");

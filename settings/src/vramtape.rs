@@ -8,29 +8,10 @@ use alloc::vec::Vec;
 use core::num::NonZero;
 
 use super::entries::{Entries, Entry, place, refuse};
-use super::error::{ConfigError, Warning};
-use super::keys::nearest;
+use super::error::{ConfigError, Result, Warning};
+use super::keys::{OUR_KEYS, nearest};
 use super::stacks::Written;
 use super::{Compat, StackMode, StackSettings, TapePath, parse_bytes};
-
-/// The keys, in the order of the documentation.
-pub(super) const KEYS: [&str; 15] = [
-    "route",
-    "strategy",
-    "compat",
-    "record",
-    "tape",
-    "tape_max",
-    "tape_replace",
-    "ring_events",
-    "stacks",
-    "stacks_every",
-    "stacks_native",
-    "marks",
-    "command",
-    "device",
-    "search_after_flush",
-];
 
 /// Records that a ring holds unless `ring_events` says otherwise.
 const DEFAULT_RING_EVENTS: u64 = 1 << 20;
@@ -176,7 +157,7 @@ impl Settings {
     ///
     /// # Errors
     /// The first key or value that is not understood, with its place and what to write instead.
-    pub fn parse(text: &str) -> Result<(Self, Vec<Warning>), ConfigError> {
+    pub fn parse(text: &str) -> Result<(Self, Vec<Warning>)> {
         let mut settings = Self::default();
         let mut seen: Vec<&str> = Vec::new();
         let mut record = None;
@@ -184,7 +165,7 @@ impl Settings {
         let mut stacks = Written::default();
         for entry in Entries::new(text) {
             let Entry { key, key_at, value, value_at } = entry?;
-            let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
+            let Some(key) = OUR_KEYS.into_iter().find(|known| *known == key) else {
                 return Err(unknown_key(text, &key, key_at));
             };
             if seen.contains(&key) {
@@ -255,27 +236,27 @@ struct Value<'a> {
 }
 
 impl Value<'_> {
-    fn strategy(&self) -> Result<Strategy, ConfigError> {
+    fn strategy(&self) -> Result<Strategy> {
         self.not_yet(&["stitch", "plan"], "write strategy:native or strategy:expandable")?;
         self.one_of(&[("native", Strategy::Native), ("expandable", Strategy::Expandable)])
     }
 
-    fn record(&self) -> Result<RecordMode, ConfigError> {
+    fn record(&self) -> Result<RecordMode> {
         let modes = [RecordMode::Off, RecordMode::Ring, RecordMode::File];
         self.one_of(&modes.map(|mode| (mode.name(), mode)))
     }
 
-    fn stacks(&self) -> Result<StackMode, ConfigError> {
+    fn stacks(&self) -> Result<StackMode> {
         let modes =
             [("none", StackMode::None), ("alloc", StackMode::Alloc), ("all", StackMode::All)];
         self.one_of(&modes)
     }
 
-    fn boolean(&self) -> Result<bool, ConfigError> {
+    fn boolean(&self) -> Result<bool> {
         self.one_of(&[("True", true), ("False", false)])
     }
 
-    fn stacks_every(&self) -> Result<NonZero<u64>, ConfigError> {
+    fn stacks_every(&self) -> Result<NonZero<u64>> {
         let bytes = parse_bytes(self.written).and_then(|bytes| {
             NonZero::new(bytes).ok_or_else(|| "stacks_every cannot be 0".to_owned())
         });
@@ -283,11 +264,11 @@ impl Value<'_> {
         bytes.map_err(|message| self.refuse(message, advice.to_owned()))
     }
 
-    fn tape(&self) -> Result<TapePath, ConfigError> {
+    fn tape(&self) -> Result<TapePath> {
         TapePath::parse(self.written).map_err(|(message, advice)| self.refuse(message, advice))
     }
 
-    fn tape_max(&self) -> Result<u64, ConfigError> {
+    fn tape_max(&self) -> Result<u64> {
         let advice = "write a size of at least 64MiB, for example tape_max:2GiB".to_owned();
         match parse_bytes(self.written) {
             Ok(bytes) if bytes >= TAPE_MAX_LEAST_BYTES => Ok(bytes),
@@ -299,7 +280,7 @@ impl Value<'_> {
         }
     }
 
-    fn ring_events(&self) -> Result<u64, ConfigError> {
+    fn ring_events(&self) -> Result<u64> {
         let digits_only = self.written.bytes().all(|byte| byte.is_ascii_digit());
         match self.written.parse() {
             Ok(events) if digits_only && (1..=u64::from(u32::MAX)).contains(&events) => Ok(events),
@@ -313,7 +294,7 @@ impl Value<'_> {
         }
     }
 
-    fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+    fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T> {
         choices
             .iter()
             .find(|(name, _)| *name == self.written)
@@ -325,7 +306,7 @@ impl Value<'_> {
             })
     }
 
-    fn not_yet(&self, planned: &[&str], advice: &str) -> Result<(), ConfigError> {
+    fn not_yet(&self, planned: &[&str], advice: &str) -> Result<()> {
         if !planned.contains(&self.written) {
             return Ok(());
         }
@@ -344,12 +325,12 @@ fn unknown_key(text: &str, key: &str, at: usize) -> ConfigError {
         let advice = "remove metrics, and run `vramtape exporter`; it replaces the file, too: --textfile PATH.prom";
         return refuse(text, at, message, advice.to_owned());
     }
-    let advice = match nearest(key, KEYS.into_iter()) {
+    let advice = match nearest(key, OUR_KEYS.into_iter()) {
         Some(near) => format!("did you mean {near}?"),
         None if super::keys::is_pytorchs(key) => {
             format!("{key} is a setting of PyTorch: put it into PYTORCH_CUDA_ALLOC_CONF")
         }
-        None => format!("the keys are {}", KEYS.join(", ")),
+        None => format!("the keys are {}", OUR_KEYS.join(", ")),
     };
     refuse(text, at, format!("unknown key {key:?}"), advice)
 }

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::sequence::{CapturedGraph, Position, Sequence};
 use super::{code, refuse};
-use device::{Capture, CaptureId, CaptureMode, DeviceCall, DeviceError, GraphNode};
+use device::{Capture, CaptureId, CaptureMode, DeviceCall, DeviceError, GraphNode, Result};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Captures {
@@ -24,11 +24,7 @@ pub(super) struct Captures {
 }
 
 impl Captures {
-    pub(super) fn begin(
-        &mut self,
-        stream: Stream,
-        mode: CaptureMode,
-    ) -> Result<CaptureId, DeviceError> {
+    pub(super) fn begin(&mut self, stream: Stream, mode: CaptureMode) -> Result<CaptureId> {
         if stream == Stream(0) {
             let message = "the default stream cannot be captured";
             return Err(refuse(DeviceCall::Capture, code::CAPTURE_UNSUPPORTED, message));
@@ -43,7 +39,7 @@ impl Captures {
         Ok(id)
     }
 
-    pub(super) fn end(&mut self, stream: Stream) -> Result<CapturedGraph, DeviceError> {
+    pub(super) fn end(&mut self, stream: Stream) -> Result<CapturedGraph> {
         let call = DeviceCall::Capture;
         let Some(at) = self.active.iter().position(|sequence| sequence.takes(stream)) else {
             let message = format!("stream {stream} does not capture");
@@ -70,7 +66,7 @@ impl Captures {
         Ok(CapturedGraph { id: sequence.id, nodes: sequence.nodes })
     }
 
-    pub(super) fn launch(&mut self, stream: Stream) -> Result<Option<GraphNode>, DeviceError> {
+    pub(super) fn launch(&mut self, stream: Stream) -> Result<Option<GraphNode>> {
         if self.active.is_empty() {
             return Ok(None);
         }
@@ -82,18 +78,14 @@ impl Captures {
     }
 
     /// `stream`'s position, when it captures.
-    pub(super) fn position(&mut self, stream: Stream) -> Result<Option<Position>, DeviceError> {
+    pub(super) fn position(&mut self, stream: Stream) -> Result<Option<Position>> {
         Ok(self.of_mut(stream)?.map(|sequence| Position {
             capture: sequence.id,
             terminals: sequence.terminals.get(&stream).cloned().unwrap_or_default(),
         }))
     }
 
-    pub(super) fn wait(
-        &mut self,
-        stream: Stream,
-        event: Option<&Position>,
-    ) -> Result<(), DeviceError> {
+    pub(super) fn wait(&mut self, stream: Stream, event: Option<&Position>) -> Result<()> {
         let call = DeviceCall::Capture;
         let waiting = self.of_mut(stream)?.map(|sequence| sequence.id);
         let Some(event) = event else {
@@ -122,11 +114,7 @@ impl Captures {
         Ok(())
     }
 
-    pub(super) fn set_dependencies(
-        &mut self,
-        stream: Stream,
-        nodes: &[GraphNode],
-    ) -> Result<(), DeviceError> {
+    pub(super) fn set_dependencies(&mut self, stream: Stream, nodes: &[GraphNode]) -> Result<()> {
         let Some(sequence) = self.of_mut(stream)? else {
             let message = format!("stream {stream} does not capture");
             return Err(refuse(DeviceCall::Capture, code::ILLEGAL_STATE, message));
@@ -138,7 +126,7 @@ impl Captures {
         Ok(())
     }
 
-    pub(super) fn info(&self, stream: Stream) -> Result<Option<Capture>, DeviceError> {
+    pub(super) fn info(&self, stream: Stream) -> Result<Option<Capture>> {
         let Some(sequence) = self.of(stream) else { return Ok(None) };
         if sequence.invalidated {
             return Err(invalidated());
@@ -156,7 +144,7 @@ impl Captures {
     }
 
     /// What a node of a capture in progress depends on.
-    pub(super) fn dependencies(&self, node: GraphNode) -> Result<Vec<GraphNode>, DeviceError> {
+    pub(super) fn dependencies(&self, node: GraphNode) -> Result<Vec<GraphNode>> {
         let found = self.active.iter().find_map(|sequence| sequence.node(node));
         found
             .map(|found| found.dependencies.clone())
@@ -174,7 +162,7 @@ impl Captures {
     }
 
     /// Refuses a potentially unsafe call, and invalidates the captures that forbid it.
-    pub(super) fn unsafe_call(&mut self, call: DeviceCall) -> Result<(), DeviceError> {
+    pub(super) fn unsafe_call(&mut self, call: DeviceCall) -> Result<()> {
         if self.active.is_empty() {
             return Ok(());
         }
@@ -191,7 +179,7 @@ impl Captures {
     }
 
     /// Refuses to wait for a stream that captures, whatever the mode.
-    pub(super) fn wait_for(&mut self, call: DeviceCall, stream: Stream) -> Result<(), DeviceError> {
+    pub(super) fn wait_for(&mut self, call: DeviceCall, stream: Stream) -> Result<()> {
         if self.invalidate(|sequence| sequence.takes(stream)) {
             return Err(not_permitted(call));
         }
@@ -207,7 +195,7 @@ impl Captures {
     }
 
     /// The sequence that `stream` takes part in; an invalidated one is an error.
-    fn of_mut(&mut self, stream: Stream) -> Result<Option<&mut Sequence>, DeviceError> {
+    fn of_mut(&mut self, stream: Stream) -> Result<Option<&mut Sequence>> {
         match self.active.iter_mut().find(|sequence| sequence.takes(stream)) {
             Some(sequence) if sequence.invalidated => Err(invalidated()),
             found => Ok(found),

@@ -4,8 +4,8 @@ use events::{Addr, DeviceId, Stream};
 
 use super::{SimDevice, code, refuse};
 use device::{
-    Capture, CaptureMode, Device, DeviceCall, DeviceError, EventId, GraphNode, HandleType,
-    MemoryInfo, PhysicalHandle, ShareableHandle,
+    Capture, CaptureMode, Device, DeviceCall, EventId, GraphNode, HandleType, MemoryInfo,
+    PhysicalHandle, Result, ShareableHandle,
 };
 
 impl Device for SimDevice {
@@ -13,7 +13,7 @@ impl Device for SimDevice {
         self.id
     }
 
-    fn memory_info(&mut self) -> Result<MemoryInfo, DeviceError> {
+    fn memory_info(&mut self) -> Result<MemoryInfo> {
         self.enter(DeviceCall::MemoryInfo, 0)?;
         Ok(self.memory.info())
     }
@@ -22,13 +22,13 @@ impl Device for SimDevice {
         self.memory.granularity_bytes()
     }
 
-    fn malloc(&mut self, size_bytes: u64) -> Result<Addr, DeviceError> {
+    fn malloc(&mut self, size_bytes: u64) -> Result<Addr> {
         self.enter(DeviceCall::Malloc, size_bytes)?;
         self.captures.unsafe_call(DeviceCall::Malloc)?;
         self.memory.malloc(size_bytes)
     }
 
-    fn free(&mut self, addr: Addr) -> Result<(), DeviceError> {
+    fn free(&mut self, addr: Addr) -> Result<()> {
         let size_bytes = self.memory.allocation_bytes(addr).unwrap_or(0);
         self.enter(DeviceCall::Free, size_bytes)?;
         self.captures.unsafe_call(DeviceCall::Free)?;
@@ -37,63 +37,45 @@ impl Device for SimDevice {
         Ok(())
     }
 
-    fn reserve(&mut self, size_bytes: u64) -> Result<Addr, DeviceError> {
+    fn reserve(&mut self, size_bytes: u64) -> Result<Addr> {
         self.enter(DeviceCall::Reserve, size_bytes)?;
         self.memory.reserve(size_bytes)
     }
 
-    fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+    fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<()> {
         self.enter(DeviceCall::Unreserve, size_bytes)?;
         self.memory.unreserve(addr, size_bytes)
     }
 
-    fn create(
-        &mut self,
-        size_bytes: u64,
-        share: HandleType,
-    ) -> Result<PhysicalHandle, DeviceError> {
+    fn create(&mut self, size_bytes: u64, share: HandleType) -> Result<PhysicalHandle> {
         self.enter(DeviceCall::Create, size_bytes)?;
         self.memory.create(size_bytes, share)
     }
 
-    fn release(&mut self, handle: PhysicalHandle) -> Result<(), DeviceError> {
+    fn release(&mut self, handle: PhysicalHandle) -> Result<()> {
         let size_bytes = self.memory.handle_bytes(handle).unwrap_or(0);
         self.enter(DeviceCall::Release, size_bytes)?;
         self.memory.release(handle)
     }
 
-    fn map(
-        &mut self,
-        addr: Addr,
-        size_bytes: u64,
-        handle: PhysicalHandle,
-    ) -> Result<(), DeviceError> {
+    fn map(&mut self, addr: Addr, size_bytes: u64, handle: PhysicalHandle) -> Result<()> {
         self.enter(DeviceCall::Map, size_bytes)?;
         self.memory.map(addr, size_bytes, handle)
     }
 
-    fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+    fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<()> {
         self.enter(DeviceCall::Unmap, size_bytes)?;
         self.memory.unmap(addr, size_bytes)
     }
 
-    fn set_access(
-        &mut self,
-        addr: Addr,
-        size_bytes: u64,
-        peer: DeviceId,
-    ) -> Result<(), DeviceError> {
+    fn set_access(&mut self, addr: Addr, size_bytes: u64, peer: DeviceId) -> Result<()> {
         self.enter(DeviceCall::SetAccess, size_bytes)?;
         self.peer_check(DeviceCall::SetAccess, peer)?;
         self.memory.set_access(addr, size_bytes, peer)
     }
 
     /// The exported name is the handle's own number: it works inside this process and keeps nothing alive.
-    fn export(
-        &mut self,
-        handle: PhysicalHandle,
-        share: HandleType,
-    ) -> Result<ShareableHandle, DeviceError> {
+    fn export(&mut self, handle: PhysicalHandle, share: HandleType) -> Result<ShareableHandle> {
         let call = DeviceCall::Export;
         self.enter(call, 0)?;
         self.memory.check_share(call, handle, share)?;
@@ -108,7 +90,7 @@ impl Device for SimDevice {
             .map_err(|_| refuse(call, code::INVALID_HANDLE, "more handles than file descriptors"))
     }
 
-    fn import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle, DeviceError> {
+    fn import(&mut self, handle: ShareableHandle) -> Result<PhysicalHandle> {
         self.enter(DeviceCall::Import, 0)?;
         let number = match handle {
             ShareableHandle::PosixFd(fd) => u64::try_from(fd).unwrap_or(0),
@@ -124,24 +106,24 @@ impl Device for SimDevice {
         self.memory.on_close();
     }
 
-    fn can_access_peer(&mut self, peer: DeviceId) -> Result<bool, DeviceError> {
+    fn can_access_peer(&mut self, peer: DeviceId) -> Result<bool> {
         self.enter(DeviceCall::CanAccessPeer, 0)?;
         Ok(self.peers.contains(&peer))
     }
 
-    fn event_record(&mut self, stream: Stream) -> Result<EventId, DeviceError> {
+    fn event_record(&mut self, stream: Stream) -> Result<EventId> {
         self.enter(DeviceCall::EventRecord, 0)?;
         let captured = self.captures.position(stream)?;
         Ok(self.events.record(stream, captured))
     }
 
-    fn event_query(&mut self, event: EventId) -> Result<bool, DeviceError> {
+    fn event_query(&mut self, event: EventId) -> Result<bool> {
         self.enter(DeviceCall::EventQuery, 0)?;
         self.captures.unsafe_call(DeviceCall::EventQuery)?;
         self.events.query(event)
     }
 
-    fn event_synchronize(&mut self, event: EventId) -> Result<(), DeviceError> {
+    fn event_synchronize(&mut self, event: EventId) -> Result<()> {
         self.enter(DeviceCall::EventSynchronize, 0)?;
         self.captures.unsafe_call(DeviceCall::EventSynchronize)?;
         self.events.complete(event, DeviceCall::EventSynchronize)
@@ -151,31 +133,31 @@ impl Device for SimDevice {
         self.events.release(event);
     }
 
-    fn stream_synchronize(&mut self, stream: Stream) -> Result<(), DeviceError> {
+    fn stream_synchronize(&mut self, stream: Stream) -> Result<()> {
         self.enter(DeviceCall::StreamSynchronize, 0)?;
         self.captures.wait_for(DeviceCall::StreamSynchronize, stream)?;
         self.events.complete_stream(stream);
         Ok(())
     }
 
-    fn device_synchronize(&mut self) -> Result<(), DeviceError> {
+    fn device_synchronize(&mut self) -> Result<()> {
         self.enter(DeviceCall::DeviceSynchronize, 0)?;
         self.captures.unsafe_call(DeviceCall::DeviceSynchronize)?;
         self.events.complete_all();
         Ok(())
     }
 
-    fn capture(&mut self, stream: Stream) -> Result<Option<Capture>, DeviceError> {
+    fn capture(&mut self, stream: Stream) -> Result<Option<Capture>> {
         self.enter(DeviceCall::Capture, 0)?;
         self.captures.info(stream)
     }
 
-    fn dependencies(&mut self, node: GraphNode) -> Result<Vec<GraphNode>, DeviceError> {
+    fn dependencies(&mut self, node: GraphNode) -> Result<Vec<GraphNode>> {
         self.enter(DeviceCall::Dependencies, 0)?;
         self.captures.dependencies(node)
     }
 
-    fn exchange_capture_mode(&mut self, mode: CaptureMode) -> Result<CaptureMode, DeviceError> {
+    fn exchange_capture_mode(&mut self, mode: CaptureMode) -> Result<CaptureMode> {
         self.enter(DeviceCall::ExchangeCaptureMode, 0)?;
         Ok(self.captures.exchange_mode(mode))
     }

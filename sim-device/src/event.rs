@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::sequence::Position;
 use super::{EventPolicy, code, refuse};
-use device::{DeviceCall, DeviceError, EventId};
+use device::{DeviceCall, DeviceError, EventId, Result};
 
 #[derive(Clone, Debug)]
 enum State {
@@ -59,7 +59,7 @@ impl Events {
     }
 
     /// Whether the event is done; each "no" counts towards [`EventPolicy::AfterQueries`].
-    pub(super) fn query(&mut self, event: EventId) -> Result<bool, DeviceError> {
+    pub(super) fn query(&mut self, event: EventId) -> Result<bool> {
         let on_request = self.policy == EventPolicy::OnRequest;
         match self.live.get_mut(&event) {
             None => Err(unknown(DeviceCall::EventQuery, event)),
@@ -79,7 +79,7 @@ impl Events {
     }
 
     /// Makes the event and everything before it on its stream done.
-    pub(super) fn complete(&mut self, event: EventId, call: DeviceCall) -> Result<(), DeviceError> {
+    pub(super) fn complete(&mut self, event: EventId, call: DeviceCall) -> Result<()> {
         match self.live.get(&event) {
             None => Err(unknown(call, event)),
             Some(State::Captured(_)) => Err(is_captured(call)),
@@ -117,7 +117,7 @@ impl Events {
     }
 
     /// Where in a capture the event was recorded, if in one.
-    pub(super) fn captured(&self, event: EventId) -> Result<Option<&Position>, DeviceError> {
+    pub(super) fn captured(&self, event: EventId) -> Result<Option<&Position>> {
         match self.live.get(&event) {
             None => Err(unknown(DeviceCall::EventSynchronize, event)),
             Some(State::Captured(position)) => Ok(Some(position)),

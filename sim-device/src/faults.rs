@@ -1,7 +1,7 @@
 //! Failures on demand.
 
 use super::refuse;
-use device::{DeviceCall, DeviceError};
+use device::{DeviceCall, DeviceError, Result};
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Faults {
     }
 
     /// Fails when a rule for this call says so. Every rule sees every call, also when an earlier one fires.
-    pub(super) fn check(&mut self, call: DeviceCall, size_bytes: u64) -> Result<(), DeviceError> {
+    pub(super) fn check(&mut self, call: DeviceCall, size_bytes: u64) -> Result<()> {
         let mut fired = None;
         let random = &mut self.random;
         self.rules.retain_mut(|rule| {

@@ -24,7 +24,8 @@ use std::collections::VecDeque;
 
 use ::events::{Addr, DeviceId, Stream};
 use device::{
-    CaptureId, CaptureMode, DeviceCall, DeviceError, EventId, GraphNode, HandleType, PhysicalHandle,
+    CaptureId, CaptureMode, DeviceCall, DeviceError, EventId, GraphNode, HandleType,
+    PhysicalHandle, Result,
 };
 
 use capture::Captures;
@@ -158,7 +159,7 @@ impl SimDevice {
     ///
     /// # Errors
     /// The event is not known.
-    pub fn complete(&mut self, event: EventId) -> Result<(), DeviceError> {
+    pub fn complete(&mut self, event: EventId) -> Result<()> {
         self.events.complete(event, DeviceCall::EventSynchronize)
     }
 
@@ -187,11 +188,7 @@ impl SimDevice {
     ///
     /// # Errors
     /// The default stream, or a stream that captures already.
-    pub fn begin_capture(
-        &mut self,
-        stream: Stream,
-        mode: CaptureMode,
-    ) -> Result<CaptureId, DeviceError> {
+    pub fn begin_capture(&mut self, stream: Stream, mode: CaptureMode) -> Result<CaptureId> {
         self.captures.begin(stream, mode)
     }
 
@@ -200,7 +197,7 @@ impl SimDevice {
     /// # Errors
     /// No such capture, another stream's or another thread's capture, a capture that was invalidated, or one with work
     /// on a stream that was not joined.
-    pub fn end_capture(&mut self, stream: Stream) -> Result<CapturedGraph, DeviceError> {
+    pub fn end_capture(&mut self, stream: Stream) -> Result<CapturedGraph> {
         self.captures.end(stream)
     }
 
@@ -208,7 +205,7 @@ impl SimDevice {
     ///
     /// # Errors
     /// The stream's capture was invalidated.
-    pub fn launch(&mut self, stream: Stream) -> Result<Option<GraphNode>, DeviceError> {
+    pub fn launch(&mut self, stream: Stream) -> Result<Option<GraphNode>> {
         self.captures.launch(stream)
     }
 
@@ -216,7 +213,7 @@ impl SimDevice {
     ///
     /// # Errors
     /// The event is not known, or the wait would cross the border of a capture.
-    pub fn wait_event(&mut self, stream: Stream, event: EventId) -> Result<(), DeviceError> {
+    pub fn wait_event(&mut self, stream: Stream, event: EventId) -> Result<()> {
         let captured = self.events.captured(event)?;
         self.captures.wait(stream, captured)
     }
@@ -226,11 +223,7 @@ impl SimDevice {
     ///
     /// # Errors
     /// The stream does not capture, or a node is not of its graph.
-    pub fn set_dependencies(
-        &mut self,
-        stream: Stream,
-        nodes: &[GraphNode],
-    ) -> Result<(), DeviceError> {
+    pub fn set_dependencies(&mut self, stream: Stream, nodes: &[GraphNode]) -> Result<()> {
         self.captures.set_dependencies(stream, nodes)
     }
 
@@ -248,7 +241,7 @@ impl SimDevice {
     ///
     /// # Errors
     /// The event is not known.
-    pub fn is_captured(&self, event: EventId) -> Result<bool, DeviceError> {
+    pub fn is_captured(&self, event: EventId) -> Result<bool> {
         Ok(self.events.captured(event)?.is_some())
     }
 
@@ -271,17 +264,17 @@ impl SimDevice {
     ///
     /// # Errors
     /// A size that is not whole granules.
-    pub fn adopt(&mut self, size_bytes: u64) -> Result<PhysicalHandle, DeviceError> {
+    pub fn adopt(&mut self, size_bytes: u64) -> Result<PhysicalHandle> {
         self.memory.adopt(size_bytes)
     }
 
     /// Counts the call, adds its price, and lets an injected fault have its say.
-    fn enter(&mut self, call: DeviceCall, size_bytes: u64) -> Result<(), DeviceError> {
+    fn enter(&mut self, call: DeviceCall, size_bytes: u64) -> Result<()> {
         self.counts.add(call, 1, self.prices.of(call).ns(size_bytes));
         self.faults.check(call, size_bytes)
     }
 
-    fn peer_check(&self, call: DeviceCall, peer: DeviceId) -> Result<(), DeviceError> {
+    fn peer_check(&self, call: DeviceCall, peer: DeviceId) -> Result<()> {
         if peer == self.id || self.peers.contains(&peer) {
             return Ok(());
         }

@@ -6,7 +6,7 @@
 use events::Addr;
 
 use super::SimDevice;
-use device::{DeviceCall, DeviceError};
+use device::{DeviceCall, Result};
 
 impl SimDevice {
     /// Maps new pages side by side from `addr` on; how many until memory is out. Counted as `create`, `map` and
@@ -14,12 +14,7 @@ impl SimDevice {
     ///
     /// # Errors
     /// Pages that are not whole granules, or a range that is not inside a reservation or not vacant.
-    pub fn map_pages(
-        &mut self,
-        addr: Addr,
-        page_bytes: u64,
-        count: u64,
-    ) -> Result<u64, DeviceError> {
+    pub fn map_pages(&mut self, addr: Addr, page_bytes: u64, count: u64) -> Result<u64> {
         let mapped = self.memory.map_pages(addr, page_bytes, count)?;
         self.count(DeviceCall::Create, page_bytes, count.min(mapped + 1));
         self.count(DeviceCall::Map, page_bytes, mapped);
@@ -31,12 +26,7 @@ impl SimDevice {
     ///
     /// # Errors
     /// A range that is not made of such pages.
-    pub fn unmap_pages(
-        &mut self,
-        addr: Addr,
-        page_bytes: u64,
-        count: u64,
-    ) -> Result<(), DeviceError> {
+    pub fn unmap_pages(&mut self, addr: Addr, page_bytes: u64, count: u64) -> Result<()> {
         self.memory.unmap_pages(addr, page_bytes, count)?;
         self.count(DeviceCall::Unmap, page_bytes, count);
         self.count(DeviceCall::Release, page_bytes, count);
@@ -48,13 +38,7 @@ impl SimDevice {
     ///
     /// # Errors
     /// A range that is not made of such pages, or another that is not inside a reservation or not vacant.
-    pub fn move_pages(
-        &mut self,
-        from: Addr,
-        to: Addr,
-        page_bytes: u64,
-        count: u64,
-    ) -> Result<(), DeviceError> {
+    pub fn move_pages(&mut self, from: Addr, to: Addr, page_bytes: u64, count: u64) -> Result<()> {
         self.memory.move_pages(from, to, page_bytes, count)?;
         for call in [DeviceCall::Unmap, DeviceCall::Map, DeviceCall::SetAccess] {
             self.count(call, page_bytes, count);

@@ -66,6 +66,30 @@ macro_rules! driver {
 }
 pub(crate) use driver;
 
+/// Defines entry points that are one function of this library: the driver's before the bar, the runtime's after it.
+/// What C passes behind these arguments has no meaning here.
+macro_rules! forward {
+    (@ $kind:ident $name:ident $module:ident $target:ident ($($arg:ident: $type:ty),*)) => {
+        $kind! { fn $name($($arg: $type),*) { $module::$target($($arg),*) } }
+    };
+    ($($($driver:ident)* | $($runtime:ident)* => $module:ident::$target:ident $args:tt;)*) => {$(
+        $($crate::abi::forward! { @ driver $driver $module $target $args })*
+        $($crate::abi::forward! { @ runtime $runtime $module $target $args })*
+    )*};
+}
+pub(crate) use forward;
+
+/// Defines entry points that accept whatever C passes and change nothing here.
+macro_rules! accepted {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() -> ::std::ffi::c_int {
+            0
+        }
+    )*};
+}
+pub(crate) use accepted;
+
 /// A place that the caller wants filled. C promises that it is writable or null.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);

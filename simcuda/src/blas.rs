@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crate::abi::{Answer, Out, Status, guarded};
+use crate::abi::{Answer, Out, Status, accepted, guarded};
 use crate::{machine, stream};
 
 /// The stream of each handle; a handle without an entry is on the default stream.
@@ -53,16 +53,6 @@ macro_rules! operations {
         #[unsafe(no_mangle)]
         extern "C" fn $name(handle: u64) -> c_int {
             operation(handle)
-        }
-    )*};
-}
-
-/// Defines entry points that change nothing here.
-macro_rules! accepted {
-    ($($name:ident)*) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() -> c_int {
-            0
         }
     )*};
 }

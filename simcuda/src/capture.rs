@@ -1,12 +1,13 @@
 //! Stream captures.
 
 use std::cell::RefCell;
+use std::ffi::c_void;
 
 use rustc_hash::FxHashMap;
 
 use device::{Capture, CaptureMode, Device, GraphNode};
 
-use crate::abi::{Answer, Out, Status};
+use crate::abi::{Answer, InOut, Out, Status};
 use crate::machine;
 
 pub(crate) fn is_capturing(handle: u64) -> Answer<bool> {
@@ -24,11 +25,16 @@ impl CaptureStatus {
     const INVALIDATED: Self = Self(2);
 }
 
-pub(crate) fn status(handle: u64) -> Answer<CaptureStatus> {
+fn status(handle: u64) -> Answer<CaptureStatus> {
     if !machine::any_capture() {
         return Ok(CaptureStatus::NONE);
     }
     Ok(state(handle)?.0)
+}
+
+/// `cudaStreamIsCapturing`.
+pub(crate) fn hand_out_status(handle: u64, out: Out<CaptureStatus>) -> Answer {
+    out.set(status(handle)?)
 }
 
 fn state(handle: u64) -> Answer<(CaptureStatus, Option<Capture>)> {
@@ -50,39 +56,51 @@ thread_local! {
     static TERMINALS: RefCell<FxHashMap<u64, Vec<u64>>> = RefCell::default();
 }
 
-/// Outputs of `info`; all but the first may be null.
-pub(crate) struct Info {
-    pub(crate) status: Out<CaptureStatus>,
-    pub(crate) id: Out<u64>,
-    pub(crate) graph: Out<u64>,
-    pub(crate) terminals: Out<*const u64>,
-    pub(crate) terminal_count: Out<usize>,
+/// `cudaStreamGetCaptureInfo` of CUDA 13, with edge data: dependencies are plain, so there is none.
+pub(crate) fn info_with_edges(
+    handle: u64,
+    status: Out<CaptureStatus>,
+    id: Out<u64>,
+    graph: Out<u64>,
+    terminals: Out<*const u64>,
+    edges: Out<*const c_void>,
+    terminal_count: Out<usize>,
+) -> Answer {
+    edges.set_if_wanted(std::ptr::null());
+    info(handle, status, id, graph, terminals, terminal_count)
 }
 
-/// `cudaStreamGetCaptureInfo` and the driver's versions of it. The list of terminals stays readable until the
-/// stream has others: PyTorch asks again before it has read the first answer.
-pub(crate) fn info(handle: u64, out: Info) -> Answer {
+/// `cudaStreamGetCaptureInfo` and the driver's versions of it. All outputs but the first may be null. The list of
+/// terminals stays readable until the stream has others: PyTorch asks again before it has read the first answer.
+pub(crate) fn info(
+    handle: u64,
+    status: Out<CaptureStatus>,
+    id: Out<u64>,
+    graph: Out<u64>,
+    terminals: Out<*const u64>,
+    terminal_count: Out<usize>,
+) -> Answer {
     if !machine::any_capture() {
-        return out.status.set(CaptureStatus::NONE);
+        return status.set(CaptureStatus::NONE);
     }
-    let (status, capture) = state(handle)?;
-    out.status.set(status)?;
+    let (found, capture) = state(handle)?;
+    status.set(found)?;
     let Some(capture) = capture else { return Ok(()) };
-    out.id.set_if_wanted(capture.id.0);
-    let graph = machine::with(|machine| {
+    id.set_if_wanted(capture.id.0);
+    let captured = machine::with(|machine| {
         let (device, _) = machine.stream(handle)?;
         Ok(machine.graphs.of_capture(device, capture.id))
     })?;
-    out.graph.set_if_wanted(graph.unwrap_or(0));
-    let terminals: Vec<u64> = capture.terminals.iter().map(|node| node.0).collect();
-    out.terminal_count.set_if_wanted(terminals.len());
+    graph.set_if_wanted(captured.unwrap_or(0));
+    let nodes: Vec<u64> = capture.terminals.iter().map(|node| node.0).collect();
+    terminal_count.set_if_wanted(nodes.len());
     let _ = TERMINALS.try_with(|kept| {
         let mut kept = kept.borrow_mut();
         let kept = kept.entry(handle).or_default();
-        if *kept != terminals {
-            *kept = terminals;
+        if *kept != nodes {
+            *kept = nodes;
         }
-        out.terminals.set_if_wanted(kept.as_ptr());
+        terminals.set_if_wanted(kept.as_ptr());
     });
     Ok(())
 }
@@ -142,9 +160,9 @@ pub(crate) fn update_dependencies(handle: u64, nodes: &[u64], flags: u32) -> Ans
     })
 }
 
-/// Sets the thread's capture mode and returns the one before.
-pub(crate) fn exchange_mode(number: u32) -> Answer<u32> {
-    let mode = mode(number)?;
+/// Sets the thread's capture mode and hands out the one before.
+pub(crate) fn exchange_mode(place: InOut<u32>) -> Answer {
+    let mode = mode(place.get()?)?;
     let mut before = CaptureMode::Global;
     machine::with(|machine| {
         // The mode is the thread's, whatever device it works on.
@@ -153,7 +171,7 @@ pub(crate) fn exchange_mode(number: u32) -> Answer<u32> {
         }
         Ok(())
     })?;
-    Ok(match before {
+    place.set(match before {
         CaptureMode::Global => 0,
         CaptureMode::ThreadLocal => 1,
         CaptureMode::Relaxed => 2,

@@ -131,6 +131,16 @@ pub(crate) fn dependencies(node: u64, out: Out<u64>, count: InOut<usize>) -> Ans
     out.list(count, &nodes)
 }
 
+/// With edge data: dependencies are plain, so there is none.
+pub(crate) fn dependencies_with_edges(
+    node: u64,
+    out: Out<u64>,
+    _edges: Out<c_void>,
+    count: InOut<usize>,
+) -> Answer {
+    dependencies(node, out, count)
+}
+
 impl Machine {
     fn node_dependencies(&mut self, node: GraphNode) -> Answer<Vec<GraphNode>> {
         for device in &mut self.devices {

@@ -26,8 +26,18 @@ pub(crate) fn check_shape(grid: [u32; 3], block: [u32; 3]) -> Answer {
     Err(INVALID_CONFIGURATION)
 }
 
+/// The occupancy of a function, which is any.
+pub(crate) fn occupancy(
+    out: Out<i32>,
+    _function: u64,
+    threads: i32,
+    shared_bytes: usize,
+) -> Answer {
+    out.set(blocks_per_multiprocessor(threads, shared_bytes)?)
+}
+
 /// How many blocks fit on one multiprocessor, by threads, registers and shared memory.
-pub(crate) fn blocks_per_multiprocessor(block_threads: i32, shared_bytes: usize) -> Answer<i32> {
+fn blocks_per_multiprocessor(block_threads: i32, shared_bytes: usize) -> Answer<i32> {
     if block_threads <= 0 || block_threads > device::MAX_THREADS_PER_BLOCK {
         return Err(Status::INVALID_VALUE);
     }

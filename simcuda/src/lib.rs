@@ -11,6 +11,7 @@
 mod abi;
 mod address_range;
 mod blas;
+mod calls;
 mod capture;
 mod copy;
 mod device;

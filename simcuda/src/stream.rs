@@ -63,6 +63,11 @@ pub(crate) fn create(out: Out<u64>, flags: u32, priority: i32) -> Answer {
     out.set(handle)
 }
 
+/// A stream of the usual priority.
+pub(crate) fn create_usual(out: Out<u64>, flags: u32) -> Answer {
+    create(out, flags, 0)
+}
+
 pub(crate) fn destroy(handle: u64) -> Answer {
     machine::with(|machine| {
         machine.streams.live.remove(&handle).map(|_| ()).ok_or(Status::INVALID_HANDLE)
@@ -88,8 +93,9 @@ pub(crate) fn flags(handle: u64, out: Out<u32>) -> Answer {
 }
 
 /// The ordinal of the stream's device.
-pub(crate) fn device(handle: u64) -> Answer<u16> {
-    machine::with(|machine| machine.stream(handle).map(|(device, _)| device))
+pub(crate) fn device(handle: u64, out: Out<i32>) -> Answer {
+    let device = machine::with(|machine| machine.stream(handle).map(|(device, _)| device))?;
+    out.set(i32::from(device))
 }
 
 /// Enqueues an operation: nothing happens, but a capture gets a node.

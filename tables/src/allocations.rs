@@ -8,7 +8,7 @@ use trace_format::{Addr, BlockStatus, Category, Event, PoolId, Record, StackId, 
 
 use crate::row::{Column, Row, amounts, devices, handles, ids, names, numbers, texts};
 use crate::sink::Sink;
-use crate::{Format, Source, TableError, Written};
+use crate::{Format, Result, Source, TableError, Written};
 
 /// When something happened.
 #[derive(Clone, Copy)]
@@ -66,11 +66,7 @@ impl Row for Allocation {
     }
 }
 
-pub(crate) fn write(
-    source: &Source<'_>,
-    path: &Path,
-    format: Format,
-) -> Result<Written, TableError> {
+pub(crate) fn write(source: &Source<'_>, path: &Path, format: Format) -> Result<Written> {
     let mut sink = Sink::create(path, format)?;
     for device in &source.devices {
         let mut live = at_start(device);
@@ -114,7 +110,7 @@ fn step(
     device: &Device,
     at: u64,
     read: &Record,
-) -> Result<Option<Allocation>, TableError> {
+) -> Result<Option<Allocation>> {
     let moment = RecordTime { record: at.cast_signed(), time_ns: read.time_ns };
     let unknown = |addr: Addr| TableError::Contradiction {
         device: device.id,

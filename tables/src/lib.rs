@@ -47,6 +47,9 @@ pub enum Table {
     Series,
 }
 
+/// The answer of what writes tables; of something else where the error is named.
+pub type Result<T, E = TableError> = std::result::Result<T, E>;
+
 /// A table that could not be written; no file is left behind.
 #[derive(Debug, Error)]
 pub enum TableError {
@@ -100,12 +103,7 @@ impl Table {
     ///
     /// # Errors
     /// When the file cannot be written, or the run contradicts itself.
-    pub fn write(
-        self,
-        source: &Source<'_>,
-        path: &Path,
-        format: Format,
-    ) -> Result<Written, TableError> {
+    pub fn write(self, source: &Source<'_>, path: &Path, format: Format) -> Result<Written> {
         match self {
             Self::Records => records::write(source, path, format),
             Self::Allocations => allocations::write(source, path, format),

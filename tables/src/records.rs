@@ -7,7 +7,7 @@ use trace_format::{Addr, Event, MarkKind, PoolId, Record, ScopeFilter, State, St
 
 use crate::row::{Column, Row, amounts, devices, flags, handles, ids, names, shares, texts};
 use crate::sink::Sink;
-use crate::{Format, Source, TableError, Written};
+use crate::{Format, Result, Source, TableError, Written};
 
 /// A record: what its kind of event does not have is `None`.
 #[derive(Default)]
@@ -71,11 +71,7 @@ impl Row for RecordRow<'_> {
     }
 }
 
-pub(crate) fn write(
-    source: &Source<'_>,
-    path: &Path,
-    format: Format,
-) -> Result<Written, TableError> {
+pub(crate) fn write(source: &Source<'_>, path: &Path, format: Format) -> Result<Written> {
     let mut sink = Sink::create(path, format)?;
     for device in &source.devices {
         let contradiction = |record, reason: String| TableError::Contradiction {

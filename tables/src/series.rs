@@ -7,7 +7,7 @@ use trace_format::DeviceId;
 
 use crate::row::{Column, Row, amounts, devices, flags, texts};
 use crate::sink::Sink;
-use crate::{Format, Source, TableError, Written};
+use crate::{Format, Result, Source, Written};
 
 /// One line over time: a device under one setting.
 #[derive(Clone, Debug)]
@@ -44,11 +44,7 @@ impl Row for SeriesRow<'_> {
     }
 }
 
-pub(crate) fn write(
-    source: &Source<'_>,
-    path: &Path,
-    format: Format,
-) -> Result<Written, TableError> {
+pub(crate) fn write(source: &Source<'_>, path: &Path, format: Format) -> Result<Written> {
     let mut sink = Sink::create(path, format)?;
     for line in &source.lines {
         for &point in &line.points {

@@ -14,8 +14,8 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use trace_format::Commit;
 
-use crate::TableError;
 use crate::row::{Row, schema};
+use crate::{Result, TableError};
 
 /// Rows that are held until they are written together.
 const BATCH_ROWS: usize = 1 << 13;
@@ -65,7 +65,7 @@ impl Written {
     ///
     /// # Errors
     /// When the system refuses either.
-    pub fn finish(self) -> Result<(), TableError> {
+    pub fn finish(self) -> Result<()> {
         let Self { path, commit, .. } = self;
         commit.finish().map_err(|error| TableError::Io { path, error })
     }
@@ -86,7 +86,7 @@ enum Encoder {
 }
 
 impl<R: Row> Sink<R> {
-    pub(crate) fn create(path: &Path, format: Format) -> Result<Self, TableError> {
+    pub(crate) fn create(path: &Path, format: Format) -> Result<Self> {
         let failed = |error| TableError::Io { path: path.to_owned(), error };
         let (file, commit) = Commit::begin(path).map_err(failed)?;
         let out = BufWriter::with_capacity(BUFFER_BYTES, file);
@@ -95,12 +95,12 @@ impl<R: Row> Sink<R> {
         Ok(Self { rows, count: 0, path: path.to_owned(), file: encoder, commit })
     }
 
-    pub(crate) fn push(&mut self, row: R) -> Result<(), TableError> {
+    pub(crate) fn push(&mut self, row: R) -> Result<()> {
         self.rows.push(row);
         if self.rows.len() == BATCH_ROWS { self.write_batch() } else { Ok(()) }
     }
 
-    fn write_batch(&mut self) -> Result<(), TableError> {
+    fn write_batch(&mut self) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl<R: Row> Sink<R> {
         Ok(())
     }
 
-    pub(crate) fn end(mut self) -> Result<Written, TableError> {
+    pub(crate) fn end(mut self) -> Result<Written> {
         self.write_batch()?;
         let Self { count, path, file, commit, .. } = self;
         file.end().map_err(|fault| fault.of(&path))?;

@@ -7,7 +7,7 @@ use trace_format::{Frame, StackId};
 
 use crate::row::{Column, Row, ids, texts};
 use crate::sink::Sink;
-use crate::{Format, Source, TableError, Written};
+use crate::{Format, Result, Source, Written};
 
 struct StackRow {
     stack_id: u32,
@@ -52,11 +52,7 @@ fn stacks_of(stacks: &Stacks) -> impl Iterator<Item = StackId> {
     (1..stacks.stacks.len() as u32).map(StackId)
 }
 
-pub(crate) fn write_stacks(
-    source: &Source<'_>,
-    path: &Path,
-    format: Format,
-) -> Result<Written, TableError> {
+pub(crate) fn write_stacks(source: &Source<'_>, path: &Path, format: Format) -> Result<Written> {
     let mut sink = Sink::create(path, format)?;
     for id in stacks_of(source.stacks) {
         let frames = source.stacks.frames_of(id).map(|frame| text(source.stacks, frame));
@@ -73,11 +69,7 @@ fn text(stacks: &Stacks, frame: Frame) -> String {
     format!("{}:{} {}", stacks.text(frame.filename), frame.line, stacks.text(frame.name))
 }
 
-pub(crate) fn write_frames(
-    source: &Source<'_>,
-    path: &Path,
-    format: Format,
-) -> Result<Written, TableError> {
+pub(crate) fn write_frames(source: &Source<'_>, path: &Path, format: Format) -> Result<Written> {
     let mut sink = Sink::create(path, format)?;
     for id in stacks_of(source.stacks) {
         for (depth, frame) in source.stacks.frames_of(id).enumerate() {

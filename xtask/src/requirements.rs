@@ -1,7 +1,5 @@
 //! The packages of each environment.
 
-use crate::torch;
-
 /// Packages that belong together, pinned, and the Pythons that wheels of all of them exist for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Requirements {
@@ -49,23 +47,6 @@ pub(crate) static TABLES: Requirements = Requirements {
     name: "tables",
     pins: &["duckdb==2.0.0", "pandas==3.1.1", "polars==2.1.0", "pyarrow==26.0.1"],
     on: None,
-    headers: None,
-    python_min: 11,
-    python_max: 14,
-    disk_gib: 2,
-};
-
-/// For third-party training scripts, on the default PyTorch.
-pub(crate) static TRAINING: Requirements = Requirements {
-    name: "training",
-    pins: &[
-        "torchvision==0.26.0",
-        "transformers==5.23.0",
-        "diffusers==0.42.1",
-        "accelerate==1.15.0",
-        "lightning==2.6.6",
-    ],
-    on: Some(&torch::ALL[0].requirements),
     headers: None,
     python_min: 11,
     python_max: 14,

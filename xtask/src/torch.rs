@@ -63,6 +63,23 @@ pub(crate) static ALL: [Torch; 3] = [
     },
 ];
 
+/// For third-party training scripts, on the default PyTorch.
+pub(crate) static TRAINING: Requirements = Requirements {
+    name: "training",
+    pins: &[
+        "torchvision==0.26.0",
+        "transformers==5.23.0",
+        "diffusers==0.42.1",
+        "accelerate==1.15.0",
+        "lightning==2.6.6",
+    ],
+    on: Some(&ALL[0].requirements),
+    headers: None,
+    python_min: 11,
+    python_max: 14,
+    disk_gib: 2,
+};
+
 /// The supported PyTorch with this version.
 pub(crate) fn find(version: &str) -> Result<&'static Torch> {
     if let Some(torch) = ALL.iter().find(|torch| torch.version == version) {

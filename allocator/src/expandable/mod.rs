@@ -15,7 +15,7 @@ use events::{Addr, DeviceId, Stream};
 
 use crate::cast;
 use crate::ids::FreeListId;
-use device::{Device, DeviceError, HandleType, PhysicalHandle, ShareableHandle};
+use device::{Device, DeviceError, HandleType, PhysicalHandle, Result, ShareableHandle};
 pub(crate) use ranges::Ranges;
 
 /// Reserved addresses, some of them backed by memory.
@@ -70,7 +70,7 @@ impl Range {
         page_bytes: u64,
         device_total_bytes: u64,
         share: HandleType,
-    ) -> Result<Self, DeviceError> {
+    ) -> Result<Self> {
         let size_bytes = Self::reach_bytes(page_bytes, device_total_bytes);
         let page_count = cast::index(size_bytes / page_bytes);
         Ok(Self::at(device.reserve(size_bytes)?, page_bytes, page_count, stream, share))
@@ -121,7 +121,7 @@ impl Range {
         addr: Addr,
         size_bytes: u64,
         peers: &[DeviceId],
-    ) -> Result<Span, DeviceError> {
+    ) -> Result<Span> {
         let begin = self.page_at_or_before(addr);
         let end = self.page_at_or_after(Addr(addr.0 + size_bytes));
         assert_eq!(self.page_addr(begin), addr, "mapping begins at a page");
@@ -146,7 +146,7 @@ impl Range {
         device: &mut D,
         addr: Addr,
         size_bytes: u64,
-    ) -> (Span, Result<(), DeviceError>) {
+    ) -> (Span, Result<()>) {
         let begin = self.page_at_or_after(addr);
         let end = self.page_at_or_before(Addr(addr.0 + size_bytes));
         if begin >= end {
@@ -167,11 +167,7 @@ impl Range {
     }
 
     /// Lets `peer` reach every mapped page.
-    pub(crate) fn add_peer<D: Device>(
-        &mut self,
-        device: &mut D,
-        peer: DeviceId,
-    ) -> Result<(), DeviceError> {
+    pub(crate) fn add_peer<D: Device>(&mut self, device: &mut D, peer: DeviceId) -> Result<()> {
         let mut page = 0;
         while page < self.pages.len() {
             let run = self.pages[page..].iter().take_while(|page| page.is_open()).count();
@@ -190,7 +186,7 @@ impl Range {
     }
 
     /// Gives the addresses back; nothing is mapped any more.
-    pub(crate) fn unreserve<D: Device>(&mut self, device: &mut D) -> Result<(), DeviceError> {
+    pub(crate) fn unreserve<D: Device>(&mut self, device: &mut D) -> Result<()> {
         assert!(!self.pages.iter().any(Page::is_open), "an unmapped range is given back");
         self.strip(device, 0, self.pages.len())?;
         device.unreserve(self.addr, self.size_bytes())
@@ -203,7 +199,7 @@ impl Range {
         begin: usize,
         end: usize,
         peers: &[DeviceId],
-    ) -> Result<(), DeviceError> {
+    ) -> Result<()> {
         for page in begin..end {
             assert!(!self.pages[page].is_open(), "a page is mapped once");
             if self.pages[page] == Page::Empty {
@@ -231,12 +227,7 @@ impl Range {
     }
 
     /// Takes pages that are not open back to bare addresses. Goes on after an error, and reports the first.
-    fn strip<D: Device>(
-        &mut self,
-        device: &mut D,
-        begin: usize,
-        end: usize,
-    ) -> Result<(), DeviceError> {
+    fn strip<D: Device>(&mut self, device: &mut D, begin: usize, end: usize) -> Result<()> {
         let mut answer = Ok(());
         for page in begin..end {
             if let Page::Mapped(handle) = self.pages[page] {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use events::{Addr, DeviceId, Stream};
 
 use super::{Page, Range, Span};
-use device::{Device, DeviceError, HandleType, ShareableHandle};
+use device::{Device, HandleType, Result, ShareableHandle};
 
 impl Range {
     /// Handles for the pages that hold `size_bytes` from `addr` on, in order. They stay the range's: it closes them
@@ -15,7 +15,7 @@ impl Range {
         device: &mut D,
         addr: Addr,
         size_bytes: u64,
-    ) -> Result<(Span, Vec<ShareableHandle>), DeviceError> {
+    ) -> Result<(Span, Vec<ShareableHandle>)> {
         let begin = self.page_at_or_before(addr);
         let end = self.page_at_or_after(Addr(addr.0 + size_bytes));
         let handles =
@@ -23,11 +23,7 @@ impl Range {
         Ok((self.span(begin, end), handles))
     }
 
-    fn share_page<D: Device>(
-        &mut self,
-        device: &mut D,
-        page: usize,
-    ) -> Result<ShareableHandle, DeviceError> {
+    fn share_page<D: Device>(&mut self, device: &mut D, page: usize) -> Result<ShareableHandle> {
         if let Some((_, handle)) = self.shared.iter().find(|(shared, _)| *shared == page) {
             return Ok(*handle);
         }
@@ -50,7 +46,7 @@ impl Range {
         device: &mut D,
         page_bytes: u64,
         page_count: usize,
-    ) -> Result<Self, DeviceError> {
+    ) -> Result<Self> {
         let addr = device.reserve((page_count as u64).saturating_mul(page_bytes))?;
         Ok(Self::at(addr, page_bytes, page_count, Stream(0), HandleType::None))
     }
@@ -61,7 +57,7 @@ impl Range {
         device: &mut D,
         handles: &[ShareableHandle],
         peers: &[DeviceId],
-    ) -> Result<(), DeviceError> {
+    ) -> Result<()> {
         assert!(
             handles.len() == self.page_count && self.pages.is_empty(),
             "one handle for each page"
@@ -73,7 +69,7 @@ impl Range {
     }
 
     /// Gives everything back, after all of the stream's work; however far that got, the next attempt goes on.
-    pub(crate) fn close<D: Device>(&mut self, device: &mut D) -> Result<(), DeviceError> {
+    pub(crate) fn close<D: Device>(&mut self, device: &mut D) -> Result<()> {
         device.stream_synchronize(self.stream)?;
         for page in &mut self.pages {
             if let Page::Open(memory) = *page {

@@ -11,12 +11,12 @@ use events::Stream;
 
 use super::Heap;
 use crate::arena::BlockId;
-use device::{Capture, Device, DeviceError, GraphNode};
+use device::{Capture, Device, GraphNode, Result};
 use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Whether a stream of the block is in a capture: an event recorded there can never be asked (pytorch#193982).
-    pub(super) fn used_in_capture(&mut self, id: BlockId) -> Result<bool, DeviceError> {
+    pub(super) fn used_in_capture(&mut self, id: BlockId) -> Result<bool> {
         if self.scopes.is_empty() {
             return Ok(false);
         }
@@ -31,7 +31,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Records the events of frees that a capture held back, once no capture is under way. Captured uses need none: the
     /// capture is over, and its graph has an order of its own.
-    pub(super) fn insert_held_events(&mut self) -> Result<(), DeviceError> {
+    pub(super) fn insert_held_events(&mut self) -> Result<()> {
         if self.holds_back_flush() {
             return Ok(());
         }
@@ -52,10 +52,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Completes held-back frees of the stream whose last uses the graph has passed (`free_safe_blocks_in_capture`).
-    pub(super) fn free_safe_blocks_in_capture(
-        &mut self,
-        stream: Stream,
-    ) -> Result<(), DeviceError> {
+    pub(super) fn free_safe_blocks_in_capture(&mut self, stream: Stream) -> Result<()> {
         let Some(capture) = self.device.capture(stream)? else { return Ok(()) };
         if capture.terminals.is_empty() {
             return Ok(());
@@ -103,11 +100,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Adds everything before the stream's next operation to `passed`, stopping at what is there already.
-    fn walk_back(
-        &mut self,
-        capture: &Capture,
-        passed: &mut HashSet<GraphNode>,
-    ) -> Result<(), DeviceError> {
+    fn walk_back(&mut self, capture: &Capture, passed: &mut HashSet<GraphNode>) -> Result<()> {
         let mut ahead = capture.terminals.clone();
         while let Some(node) = ahead.pop() {
             if passed.insert(node) {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::Heap;
 use crate::arena::BlockId;
 use crate::cast;
-use device::{Device, DeviceError};
+use device::{Device, Result};
 use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
@@ -16,7 +16,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Returns the default pool's large unsplit segments from the oldest on, until the reserved memory is back at the
     /// threshold (`garbage_collect_cached_blocks`). Waits for nothing.
-    pub(super) fn collect_garbage(&mut self) -> Result<(), DeviceError> {
+    pub(super) fn collect_garbage(&mut self) -> Result<()> {
         let Some(allowed_bytes) = self.allowed_bytes.filter(|_| self.collects_garbage()) else {
             return Ok(());
         };

@@ -10,7 +10,7 @@ use super::{AllocError, Heap, OomReport};
 use crate::arena::{Block, BlockId};
 use crate::ids::PoolIndex;
 use crate::size::{self, is_small};
-use device::{CaptureMode, Device, DeviceCall, DeviceError};
+use device::{CaptureMode, Device, DeviceCall, DeviceError, Result};
 use events::Recorder;
 use settings::Compat;
 
@@ -91,7 +91,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(block.map(|id| Candidate { id, size_bytes: self.blocks[id].size_bytes, place: None }))
     }
 
-    fn allocate_segment(&mut self, params: &AllocParams) -> Result<Option<BlockId>, DeviceError> {
+    fn allocate_segment(&mut self, params: &AllocParams) -> Result<Option<BlockId>> {
         let size_bytes = self.segment_bytes(params);
         let Some(addr) = self.relaxed(|heap| heap.obtain_segment(params.pool, size_bytes))? else {
             return Ok(None);
@@ -132,11 +132,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Memory from the pool's own source, else from the device.
-    fn obtain_segment(
-        &mut self,
-        pool: PoolIndex,
-        size_bytes: u64,
-    ) -> Result<Option<Addr>, DeviceError> {
+    fn obtain_segment(&mut self, pool: PoolIndex, size_bytes: u64) -> Result<Option<Addr>> {
         if let Some(slot) = pool.private()
             && let Some(source) = &self.pools.get(slot).source
         {
@@ -150,10 +146,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Makes device calls that a capture in progress would forbid (`cudaMallocMaybeCapturing`).
-    pub(super) fn relaxed<T>(
-        &mut self,
-        call: impl FnOnce(&mut Self) -> Result<T, DeviceError>,
-    ) -> Result<T, DeviceError> {
+    pub(super) fn relaxed<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.scopes.is_empty() {
             return call(self);
         }
@@ -206,10 +199,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Records that memory is out, and says how things stand.
-    pub(super) fn out_of_memory(
-        &mut self,
-        params: &AllocParams,
-    ) -> Result<AllocError, DeviceError> {
+    pub(super) fn out_of_memory(&mut self, params: &AllocParams) -> Result<AllocError> {
         let memory = self.device.memory_info()?;
         self.record(Event::Oom {
             requested_bytes: params.requested_bytes,

@@ -10,16 +10,13 @@ use crate::arena::{Block, BlockId};
 use crate::expandable::Range;
 use crate::ids::{PoolIndex, RangeId};
 use crate::size::page_bytes;
-use device::{Device, DeviceError};
+use device::{Device, DeviceError, Result};
 use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Grows an expandable segment until a free block fits, out of its list (`try_allocate_expandable_block`). What was
     /// mapped stays mapped if memory runs out on the way.
-    pub(super) fn map_expandable_block(
-        &mut self,
-        params: &AllocParams,
-    ) -> Result<Option<BlockId>, DeviceError> {
+    pub(super) fn map_expandable_block(&mut self, params: &AllocParams) -> Result<Option<BlockId>> {
         let Some(mut candidate) = self.find_expandable_block(params)? else { return Ok(None) };
         if !self.blocks[candidate].mapped {
             let first_bytes = self.blocks[candidate].size_bytes.min(params.size_bytes);
@@ -41,10 +38,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// The lowest run of free and unmapped blocks with enough addresses; a new segment where there is none.
-    fn find_expandable_block(
-        &mut self,
-        params: &AllocParams,
-    ) -> Result<Option<BlockId>, DeviceError> {
+    fn find_expandable_block(&mut self, params: &AllocParams) -> Result<Option<BlockId>> {
         let list = self.blocks.lists.find(params.pool, params.stream);
         for id in list.into_iter().flat_map(|list| self.blocks.lists[list].unmapped()) {
             let start = match self.blocks[id].prev {
@@ -93,7 +87,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Maps the front of an unmapped block, whole pages, and enters it into the free list, merged with its neighbours
     /// (`map_block`). False when the device has no memory.
-    fn map_block(&mut self, id: BlockId, size_bytes: u64) -> Result<bool, DeviceError> {
+    fn map_block(&mut self, id: BlockId, size_bytes: u64) -> Result<bool> {
         let block = &self.blocks[id];
         assert!(!block.mapped && size_bytes <= block.size_bytes, "an unmapped block is mapped");
         let addr = block.addr;
@@ -157,7 +151,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Unmaps the whole pages of a free block; what is left of it at its ends stays free (`unmap_block`). A segment
     /// without mapped pages is given up.
-    pub(super) fn unmap_block(&mut self, id: BlockId) -> Result<(), DeviceError> {
+    pub(super) fn unmap_block(&mut self, id: BlockId) -> Result<()> {
         let block = &self.blocks[id];
         let (addr, size_bytes, list) = (block.addr, block.size_bytes, block.list);
         let range_id = block.range.expect("only expandable blocks are unmapped");
@@ -229,7 +223,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Gives up the segments of a pool (of all, for the default) that got no page, or whose addresses the device did
     /// not take back.
-    pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<(), DeviceError> {
+    pub(super) fn give_up_empty_ranges(&mut self, pool: PoolId) -> Result<()> {
         let empty: Vec<BlockId> = if pool.is_default() {
             self.empty_ranges(self.blocks.lists.pools()).collect()
         } else {
@@ -259,7 +253,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Returns the addresses of a segment that is one unmapped block (`release_expandable_segment`).
-    fn give_up_range(&mut self, id: BlockId, range_id: RangeId) -> Result<(), DeviceError> {
+    fn give_up_range(&mut self, id: BlockId, range_id: RangeId) -> Result<()> {
         self.ranges.get_mut(range_id).unreserve(&mut self.device)?;
         self.ranges.remove(range_id);
         self.count_segments(self.blocks.pool_of(id), -1);

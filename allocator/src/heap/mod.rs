@@ -49,7 +49,7 @@ use crate::pool::Pools;
 use crate::segment_ranks::SegmentRanks;
 use crate::size;
 use crate::stats::{Counters, Stats};
-use device::{Device, DeviceError};
+use device::{Device, Result};
 use events::Recorder;
 use pending::Pending;
 use pools::Scope;
@@ -103,7 +103,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ///
     /// # Errors
     /// When the device cannot say how much memory it has.
-    pub fn new(mut device: D, config: Config, recorder: R) -> Result<Self, DeviceError> {
+    pub fn new(mut device: D, config: Config, recorder: R) -> Result<Self> {
         let device_total_bytes = device.memory_info()?.total_bytes;
         let mut heap = Self {
             device,
@@ -246,7 +246,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ///
     /// # Errors
     /// When the device refuses.
-    pub fn add_peer(&mut self, peer: DeviceId) -> Result<(), DeviceError> {
+    pub fn add_peer(&mut self, peer: DeviceId) -> Result<()> {
         if self.peers.contains(&peer) {
             return Ok(());
         }

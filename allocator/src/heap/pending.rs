@@ -14,7 +14,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::{AllocError, Heap};
 use crate::arena::BlockId;
-use device::{CaptureId, Device, DeviceError, EventId, GraphNode};
+use device::{CaptureId, Device, EventId, GraphNode, Result};
 use events::Recorder;
 
 type StreamsOf = HashMap<BlockId, Users, FxBuildHasher>;
@@ -180,7 +180,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Records an event on each stream that used the block.
-    pub(super) fn insert_events(&mut self, id: BlockId) -> Result<(), DeviceError> {
+    pub(super) fn insert_events(&mut self, id: BlockId) -> Result<()> {
         while let Some(&stream) = self.pending.uses.get(&id).and_then(|users| users.streams.last())
         {
             let event = self.device.event_record(stream)?;
@@ -194,11 +194,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Completes the frees whose events are done, asking each stream's oldest first.
-    pub(super) fn process_events(&mut self) -> Result<(), DeviceError> {
+    pub(super) fn process_events(&mut self) -> Result<()> {
         self.relaxed(Self::ask_events)
     }
 
-    fn ask_events(&mut self) -> Result<(), DeviceError> {
+    fn ask_events(&mut self) -> Result<()> {
         self.insert_held_events()?;
         for at in 0..self.pending.queues.len() {
             while let Some(&(event, id)) = self.pending.queues[at].1.front() {
@@ -216,15 +216,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Waits for every pending free, or for those of one private pool (`synchronize_and_free_events`).
-    pub(super) fn synchronize_and_free_events(
-        &mut self,
-        private: Option<u32>,
-    ) -> Result<(), DeviceError> {
+    pub(super) fn synchronize_and_free_events(&mut self, private: Option<u32>) -> Result<()> {
         self.stats.rare.num_sync_all_streams += 1;
         self.relaxed(|heap| heap.await_events(private))
     }
 
-    fn await_events(&mut self, private: Option<u32>) -> Result<(), DeviceError> {
+    fn await_events(&mut self, private: Option<u32>) -> Result<()> {
         self.insert_held_events()?;
         let concerns = |heap: &Self, id: BlockId| {
             private.is_none() || heap.blocks.pool_of(id).private() == private

@@ -7,7 +7,7 @@ use events::{Event, PoolId, ScopeFilter, StackId, Stream};
 use super::malloc::PoolChoice;
 use super::{Heap, HeapError};
 use crate::pool::SegmentSource;
-use device::{Device, DeviceError};
+use device::{Device, DeviceError, Result};
 use events::Recorder;
 use settings::Compat;
 
@@ -188,11 +188,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Whether a graph capture holds back what a request would otherwise wait for or free. PyTorch 2.11 takes any open
     /// scope for a capture; 2.15 asks whether the stream really captures.
     #[inline]
-    pub(super) fn in_capture(
-        &mut self,
-        choice: PoolChoice,
-        stream: Stream,
-    ) -> Result<bool, DeviceError> {
+    pub(super) fn in_capture(&mut self, choice: PoolChoice, stream: Stream) -> Result<bool> {
         if self.scopes.is_empty() {
             return Ok(false);
         }
@@ -203,7 +199,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Whether a request's stream really captures, as far as the open scopes tell.
-    fn captures(&mut self, choice: PoolChoice, stream: Stream) -> Result<bool, DeviceError> {
+    fn captures(&mut self, choice: PoolChoice, stream: Stream) -> Result<bool> {
         let takes = |scope: &&Scope| match choice {
             PoolChoice::Exactly(pool) => scope.pool == pool,
             PoolChoice::ByScope => (scope.filter)(stream),
@@ -227,7 +223,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// The same for calls that come with a stream only.
-    pub(super) fn stream_in_capture(&mut self, stream: Stream) -> Result<bool, DeviceError> {
+    pub(super) fn stream_in_capture(&mut self, stream: Stream) -> Result<bool> {
         self.in_capture(PoolChoice::ByScope, stream)
     }
 

@@ -8,7 +8,7 @@ use super::Heap;
 use super::hot_path::AllocParams;
 use crate::arena::BlockId;
 use crate::ids::PoolIndex;
-use device::{Device, DeviceError};
+use device::{Device, Result};
 use events::Recorder;
 use settings::UNLIMITED;
 
@@ -18,7 +18,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ///
     /// # Errors
     /// When the device fails; what was returned before stays returned.
-    pub fn empty_cache(&mut self, pool: PoolId, stack: StackId) -> Result<(), DeviceError> {
+    pub fn empty_cache(&mut self, pool: PoolId, stack: StackId) -> Result<()> {
         self.stack = stack;
         self.record(Event::EmptyCache { pool, inferred: false });
         let given_up = self.give_up_empty_ranges(pool);
@@ -37,7 +37,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &mut self,
         pool: PoolId,
         asking: Option<u32>,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<()> {
         if pool.is_default() {
             self.synchronize_and_free_events(None)?;
             self.release_blocks(PoolIndex::new(None, false))?;
@@ -49,11 +49,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Returns what released private pools hold: of all of them for the default pool, else of the one named.
-    fn release_freeable_pools(
-        &mut self,
-        pool: PoolId,
-        asking: Option<u32>,
-    ) -> Result<(), DeviceError> {
+    fn release_freeable_pools(&mut self, pool: PoolId, asking: Option<u32>) -> Result<()> {
         let freeable: Vec<u32> = if pool.is_default() {
             self.pools.freeable.iter().collect()
         } else {
@@ -74,7 +70,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Returns the unsplit segments and the free pages of a small or large pool.
-    fn release_blocks(&mut self, pool: PoolIndex) -> Result<(), DeviceError> {
+    fn release_blocks(&mut self, pool: PoolIndex) -> Result<()> {
         // Unmapping changes the list, so what goes is chosen first.
         let (pages, segments): (Vec<BlockId>, Vec<BlockId>) =
             self.blocks.lists.free(pool).partition(|id| self.blocks[*id].range.is_some());
@@ -90,7 +86,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Returns one unsplit segment (`release_block`).
-    pub(super) fn release_block(&mut self, id: BlockId) -> Result<(), DeviceError> {
+    pub(super) fn release_block(&mut self, id: BlockId) -> Result<()> {
         assert!(self.is_whole_segment(id), "a whole segment is released");
         let block = &self.blocks[id];
         let (addr, size_bytes, list) = (block.addr, block.size_bytes, block.list);
@@ -124,12 +120,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// To the pool's own source, else to the device.
-    fn give_back_segment(
-        &mut self,
-        pool: PoolIndex,
-        addr: Addr,
-        size_bytes: u64,
-    ) -> Result<(), DeviceError> {
+    fn give_back_segment(&mut self, pool: PoolIndex, addr: Addr, size_bytes: u64) -> Result<()> {
         match pool.private().and_then(|slot| self.pools.get(slot).source.as_ref()) {
             Some(source) => source.free(addr, size_bytes),
             None => self.device.free(addr),
@@ -139,10 +130,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Returns just enough oversize blocks of the stream for this request; false if there are not enough
     /// (`release_available_cached_blocks`). A part of a segment can be oversize too, where segments are larger than the
     /// limit or the limit was lowered: it stays.
-    pub(super) fn release_oversize_blocks(
-        &mut self,
-        params: &AllocParams,
-    ) -> Result<bool, DeviceError> {
+    pub(super) fn release_oversize_blocks(&mut self, params: &AllocParams) -> Result<bool> {
         let max_split = self.config.max_split_size_bytes;
         if max_split == UNLIMITED {
             return Ok(false);

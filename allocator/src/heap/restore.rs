@@ -16,7 +16,7 @@ use crate::arena::{Block, BlockId};
 use crate::cast;
 use crate::expandable::Range;
 use crate::ids::{FreeListId, PoolIndex, RangeId};
-use device::{Device, DeviceCall, DeviceError};
+use device::{Device, DeviceCall, DeviceError, Result};
 use events::Recorder;
 use settings::Compat;
 
@@ -208,12 +208,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    fn map_run(
-        &mut self,
-        range: &mut Range,
-        addr: Addr,
-        size_bytes: u64,
-    ) -> Result<(), DeviceError> {
+    fn map_run(&mut self, range: &mut Range, addr: Addr, size_bytes: u64) -> Result<()> {
         let fits = addr.0 + size_bytes <= range.addr.0 + range.size_bytes();
         if !fits || range.map(&mut self.device, addr, size_bytes, &self.peers)?.size_bytes == 0 {
             return Err(DeviceError::OutOfMemory { call: DeviceCall::Create, size_bytes });
@@ -225,7 +220,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn abandon(&mut self, mut range: Range, pieces: &[(Addr, Option<&SegmentState>)]) {
         let runs = pieces.iter().filter_map(|(addr, run)| Some((*addr, (*run)?.size_bytes)));
         let unmapped = runs.map(|(addr, size)| range.unmap(&mut self.device, addr, size).1);
-        let unmapped: Result<(), DeviceError> = unmapped.collect();
+        let unmapped: Result<()> = unmapped.collect();
         if let Err(error) = unmapped.and_then(|()| range.unreserve(&mut self.device)) {
             tracing::error!(%error, addr = %range.addr, "an address range is not given back");
         }

@@ -9,7 +9,7 @@ use events::{Addr, DeviceId};
 
 use super::{AllocError, Heap, HeapError};
 use crate::expandable::Range;
-use device::{Device, DeviceError, HandleType, ShareableHandle};
+use device::{Device, HandleType, Result, ShareableHandle};
 use events::Recorder;
 
 /// An allocation as another process may open it.
@@ -51,11 +51,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ///
     /// # Errors
     /// When the device does not open them.
-    pub fn open_shared(
-        &mut self,
-        page_bytes: u64,
-        handles: &[ShareableHandle],
-    ) -> Result<Addr, DeviceError> {
+    pub fn open_shared(&mut self, page_bytes: u64, handles: &[ShareableHandle]) -> Result<Addr> {
         self.ipc.import(&mut self.device, page_bytes, handles, &self.peers)
     }
 
@@ -86,7 +82,7 @@ impl IpcMemory {
         page_bytes: u64,
         handles: &[ShareableHandle],
         peers: &[DeviceId],
-    ) -> Result<Addr, DeviceError> {
+    ) -> Result<Addr> {
         let mut range = Range::reserve_shared(device, page_bytes, handles.len())?;
         let addr = range.addr;
         match range.import(device, handles, peers) {
@@ -101,14 +97,14 @@ impl IpcMemory {
     }
 
     /// Closes the range at `addr`; `None` where there is none.
-    fn close<D: Device>(&mut self, device: &mut D, addr: Addr) -> Option<Result<(), DeviceError>> {
+    fn close<D: Device>(&mut self, device: &mut D, addr: Addr) -> Option<Result<()>> {
         let at = self.imported.iter().position(|range| range.addr == addr)?;
         self.closing.push(self.imported.swap_remove(at));
         Some(self.close_all(device))
     }
 
     /// Gives back all that is closing, as far as the device lets it; the first refusal.
-    fn close_all<D: Device>(&mut self, device: &mut D) -> Result<(), DeviceError> {
+    fn close_all<D: Device>(&mut self, device: &mut D) -> Result<()> {
         let mut answer = Ok(());
         self.closing.retain_mut(|range| {
             let closed = range.close(device);

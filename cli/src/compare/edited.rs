@@ -1,11 +1,11 @@
 //! The edited program's run beside the recorded one.
 
+use replay::compare::StrategyRow;
 use replay::edit::Summary;
 use replay::report::Report;
-use replay::series::Point;
 use serde::Serialize;
 
-use super::Comparison;
+use super::{Comparison, figure, reserved};
 use crate::bytes;
 use crate::table::Table;
 
@@ -16,10 +16,7 @@ pub(super) struct Edited {
     pub(super) edits: Vec<String>,
     #[serde(flatten)]
     pub(super) summary: Summary,
-    pub(super) rows: Vec<Report>,
-    /// Each row's memory over time, for a page.
-    #[serde(skip)]
-    pub(super) series: Vec<Vec<Point>>,
+    pub(super) rows: Vec<StrategyRow>,
 }
 
 /// The table: the results of the run and of the edited run under each setting.
@@ -37,39 +34,40 @@ pub(super) fn table(comparison: &Comparison, edited: &Edited) -> Table {
     ];
     let mut table = Table::new(&heads);
     for (at, (row, edited)) in comparison.rows.iter().zip(&edited.rows).enumerate() {
-        let (before, after) = (row.peak_reserved_bytes, edited.peak_reserved_bytes);
+        let efficiency = |report: &Report| format!("{:.3}", report.efficiency);
+        let num_ooms = |report: &Report| report.num_ooms.to_string();
         table.row([
-            row.strategy.clone(),
+            row.name_and_config().0.to_owned(),
             comparison.label(at),
-            bytes::show(before),
-            bytes::show(after),
-            change(before, after),
-            format!("{:.3}", row.efficiency),
-            format!("{:.3}", edited.efficiency),
-            row.num_ooms.to_string(),
-            edited.num_ooms.to_string(),
+            reserved(row),
+            reserved(edited),
+            row.report().zip(edited.report()).map_or(String::new(), change),
+            figure(row, efficiency),
+            figure(edited, efficiency),
+            figure(row, num_ooms),
+            figure(edited, num_ooms),
         ]);
     }
     table
 }
 
 /// `-12.5 %`.
-fn change(before_bytes: u64, after_bytes: u64) -> String {
-    match before_bytes {
-        0 => String::new(),
-        before => format!("{:+.1} %", 100.0 * (after_bytes as f64 / before as f64 - 1.0)),
+fn change((before, after): (&Report, &Report)) -> String {
+    match (before.peak_reserved_bytes, after.peak_reserved_bytes) {
+        (0, _) => String::new(),
+        (before, after) => format!("{:+.1} %", 100.0 * (after as f64 / before as f64 - 1.0)),
     }
 }
 
 /// The effect of the edits under the recorded settings.
 pub(super) fn verdict(comparison: &Comparison, edited: &Edited) -> Option<String> {
-    let before = comparison.rows.get(comparison.recorded_row)?;
-    let after = edited.rows.get(comparison.recorded_row)?;
+    let before = comparison.recorded()?;
+    let after = edited.rows.get(comparison.recorded_row)?.report()?;
     let show = |row: &Report| bytes::show(row.peak_reserved_bytes);
-    let change = change(before.peak_reserved_bytes, after.peak_reserved_bytes);
     Some(format!(
-        "\nedited: {} instead of {} under the recorded settings ({change})\n",
+        "\nedited: {} instead of {} under the recorded settings ({})\n",
         show(after),
-        show(before)
+        show(before),
+        change((before, after))
     ))
 }

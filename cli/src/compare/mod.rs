@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use replay::advice::{Advice, Measured, choose};
-use replay::compare::{USUAL_SETTINGS, compare, compare_over_time};
+use replay::compare::{StrategyRow, USUAL_SETTINGS, compare};
 use replay::driver::DriveError;
 use replay::holders::RunHolders;
 use replay::report::Report;
-use replay::series::Point;
 use replay::start::Departure;
 use replay::strategy::Choice;
 use serde::Serialize;
@@ -29,6 +28,9 @@ use crate::{Verdict, bytes, output, start, strategy};
 /// The help of `--strategy`.
 const ABOUT_STRATEGY: &str =
     "A strategy to add to the table, with its settings; may be given several times";
+
+/// In the place of a row's reserved memory, where its replay passes the bound of driver calls.
+const REFUSED: &str = "refused";
 
 /// The flags.
 #[derive(clap::Args)]
@@ -62,10 +64,7 @@ struct Comparison {
     replay_differs: Option<Departure>,
     #[serde(skip)]
     is_cold: bool,
-    rows: Vec<Report>,
-    /// Each row's memory over time, for a page.
-    #[serde(skip)]
-    series: Vec<Vec<Point>>,
+    rows: Vec<StrategyRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     edited: Option<Edited>,
     /// The code that held the recorded run's memory, where a page is asked for.
@@ -73,8 +72,9 @@ struct Comparison {
     holders: Option<RunHolders>,
     /// Which setting to try, for the edited run if there is one.
     advice: Option<Advice>,
+    /// `None` where the run under its recorded settings passes the bound of driver calls.
     #[serde(skip)]
-    measured: Measured,
+    measured: Option<Measured>,
 }
 
 /// Replays under each and prints one row a setting.
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.json {
         output::print_json(&rank)?;
     } else {
-        let peak = rank.found.rows.first().map(|row| row.peak_reserved_bytes);
+        let peak = rank.found.recorded().map(|report| report.peak_reserved_bytes);
         let started = start::paragraph(rank.started, peak);
         let text = text(&rank.found, &rank.bound) + &started + &rank.bound.note();
         output::print(&(text + &inferred_notes(&rank.inferred)))?;
@@ -112,27 +112,30 @@ fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Com
     let work = |chosen: &Chosen| choices.len() as u64 * chosen.device().records.len() as u64;
     let first = work(recorded);
     share.begin(if before.is_some() { first + work(chosen) } else { first });
-    let (rows, series) = replayed(options, recorded, &choices, &|done| share.at(done))?;
+    let rows = replayed(options, recorded, &choices, &|done| share.at(done))?;
     let mut edited = None;
     if let Some((_, summary)) = before {
-        let (rows, series) = replayed(options, chosen, &choices, &|done| share.at(first + done))?;
+        let rows = replayed(options, chosen, &choices, &|done| share.at(first + done))?;
         let edits = options.runs.ranks.machine.edit.iter().map(ToString::to_string).collect();
-        edited = Some(Edited { edits, summary, rows, series });
+        edited = Some(Edited { edits, summary, rows });
     }
     let of_recorded = || RunHolders::of(recorded.tape(), recorded.device());
     let holders = options.html.is_some().then(of_recorded);
-    let replay_differs = rows.first().and_then(|row| recorded.departure(row));
+    let of_first = rows.first().and_then(StrategyRow::report);
+    let replay_differs = of_first.and_then(|report| recorded.departure(report));
     let (capacity_bytes, is_cold) = (chosen.capacity_bytes, chosen.is_cold());
     let known = edited.as_ref().map_or(&rows, |edited: &Edited| &edited.rows);
-    let measured = measured(chosen, None, known, &|| {})?;
-    let advice = choose(std::slice::from_ref(&measured));
+    let measured = match measured(chosen, None, known, &|| {}) {
+        Err(error) if matches!(error.downcast_ref(), Some(DriveError::TooMuch { .. })) => None,
+        measured => Some(measured?),
+    };
+    let advice = choose(measured.as_slice());
     Ok(Comparison {
         capacity_bytes,
         recorded_row: 0,
         replay_differs,
         is_cold,
         rows,
-        series,
         edited,
         holders,
         advice,
@@ -140,36 +143,32 @@ fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Com
     })
 }
 
-/// A report of each choice, and what it held over time if a page is asked for.
+/// A row of each choice, with what it held over time if a page is asked for.
 fn replayed(
     options: &Options,
     chosen: &Chosen,
     choices: &[Choice],
     done: &(dyn Fn(u64) + Sync),
-) -> Result<(Vec<Report>, Vec<Vec<Point>>), DriveError> {
+) -> Result<Vec<StrategyRow>, DriveError> {
     let (capacity_bytes, follow) = (chosen.capacity_bytes, chosen.follow);
-    chosen.with_device(|device| {
-        if options.html.is_none() {
-            return Ok((compare(device, choices, capacity_bytes, follow, done)?, Vec::new()));
-        }
-        let points = page::POINTS;
-        let rows = compare_over_time(device, choices, capacity_bytes, follow, points, done)?;
-        Ok(rows.into_iter().unzip())
-    })
+    let points = if options.html.is_some() { page::POINTS } else { 0 };
+    chosen.with_device(|device| compare(device, choices, capacity_bytes, follow, points, done))
 }
 
 /// Writes the page of a rank, which it calls `run`.
 fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
     let comparison = &rank.found;
-    let recorded = (&comparison.rows[..], &comparison.series[..]);
-    let edited = comparison.edited.as_ref().map(|edited| (&edited.rows[..], &edited.series[..]));
-    let runs: Vec<_> = [Some(recorded), edited].into_iter().flatten().collect();
+    let edited = comparison.edited.as_ref().map(|edited| &edited.rows[..]);
+    let runs: Vec<_> = [Some(&comparison.rows[..]), edited].into_iter().flatten().collect();
     let labels: Vec<_> = (0..comparison.rows.len()).map(|at| comparison.label(at)).collect();
     let at_least = rank.bound.ending.at_least();
-    let sentences = [live(comparison, &rank.bound), verdict(comparison), at_least];
+    let refused = Some(refused(comparison));
+    let sentences = [live(comparison, &rank.bound), refused, verdict(comparison), at_least];
     let sentences = sentences.into_iter().flatten();
-    let summary: Vec<String> =
-        sentences.map(|sentence| sentence.trim().replace('\n', ". ")).collect();
+    let summary: Vec<String> = sentences
+        .map(|sentence| sentence.trim().replace('\n', ". "))
+        .filter(|s| !s.is_empty())
+        .collect();
     let about = page::About {
         run,
         device: rank.device,
@@ -182,9 +181,15 @@ fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
 }
 
 impl Comparison {
+    /// The replay under the recorded settings.
+    fn recorded(&self) -> Option<&Report> {
+        self.rows.get(self.recorded_row)?.report()
+    }
+
     /// The settings of a row, in words.
     fn label(&self, at: usize) -> String {
-        let settings = settings(&self.rows[at]);
+        let (strategy, config) = self.rows[at].name_and_config();
+        let settings = settings_of(strategy, config);
         if at != self.recorded_row {
             return settings.to_owned();
         }
@@ -263,7 +268,8 @@ fn text(comparison: &Comparison, bound: &Bound) -> String {
     let differs = comparison.replay_differs.as_ref();
     let differs =
         differs.map_or(String::new(), |differs| format!("\n{}", start::difference(differs)));
-    live + &table.render() + &verdict(comparison).unwrap_or_default() + &differs
+    let verdict = verdict(comparison).unwrap_or_default();
+    live + &table.render() + &refused(comparison) + &verdict + &differs
 }
 
 fn table(comparison: &Comparison, bound: &Bound) -> Table {
@@ -280,22 +286,48 @@ fn table(comparison: &Comparison, bound: &Bound) -> Table {
     let mut table = Table::new(&heads);
     for (at, row) in comparison.rows.iter().enumerate() {
         table.row([
-            row.strategy.clone(),
+            row.name_and_config().0.to_owned(),
             comparison.label(at),
-            bytes::show(row.peak_reserved_bytes),
-            format!("{:.3}", row.efficiency),
-            (row.device_allocs + row.device_frees).to_string(),
-            format!("{:.1}", row.driver_time_ns as f64 / 1e6),
-            row.num_alloc_retries.to_string(),
-            row.num_ooms.to_string(),
+            reserved(row),
+            figure(row, |report| format!("{:.3}", report.efficiency)),
+            figure(row, |report| (report.device_allocs + report.device_frees).to_string()),
+            figure(row, |report| format!("{:.1}", report.driver_time_ns as f64 / 1e6)),
+            figure(row, |report| report.num_alloc_retries.to_string()),
+            figure(row, |report| report.num_ooms.to_string()),
         ]);
     }
     table
 }
 
+/// A row's reserved memory, or that there is none.
+fn reserved(row: &StrategyRow) -> String {
+    let show = |report: &Report| bytes::show(report.peak_reserved_bytes);
+    row.report().map_or(REFUSED.to_owned(), show)
+}
+
+/// A figure of a row; empty where it was refused.
+fn figure(row: &StrategyRow, show: impl Fn(&Report) -> String) -> String {
+    row.report().map_or(String::new(), show)
+}
+
+/// Why rows have no figures, a line each.
+fn refused(comparison: &Comparison) -> String {
+    let edited = comparison.edited.iter().flat_map(|edited| edited.rows.iter().enumerate());
+    let rows = comparison.rows.iter().enumerate();
+    let rows = rows.map(|row| ("", row)).chain(edited.map(|row| (", edited", row)));
+    let line = |(edited, (at, row)): (&str, (usize, &StrategyRow))| {
+        let (strategy, _) = row.name_and_config();
+        Some(format!("\n{strategy}, {}{edited}: {}\n", comparison.label(at), row.error()?))
+    };
+    rows.filter_map(line).collect()
+}
+
 /// The lower bound of every row.
 fn live(comparison: &Comparison, bound: &Bound) -> Option<String> {
-    let live = |rows: &[Report]| Some(bound.number(bytes::show(rows.first()?.peak_live_bytes)));
+    let live = |rows: &[StrategyRow]| {
+        let report = rows.iter().find_map(StrategyRow::report)?;
+        Some(bound.number(bytes::show(report.peak_live_bytes)))
+    };
     let edited = comparison.edited.as_ref().and_then(|edited| live(&edited.rows));
     let edited = edited.map_or(String::new(), |edited| format!(", edited {edited}"));
     let live = live(&comparison.rows)?;
@@ -307,7 +339,7 @@ fn live(comparison: &Comparison, bound: &Bound) -> Option<String> {
 fn verdict(comparison: &Comparison) -> Option<String> {
     let advice = format!("\n{}\n", comparison.advice.as_ref()?.text);
     match &comparison.edited {
-        Some(edited) => Some(edited::verdict(comparison, edited)? + &advice),
+        Some(edited) => Some(edited::verdict(comparison, edited).unwrap_or_default() + &advice),
         None => Some(advice),
     }
 }

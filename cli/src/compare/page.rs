@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use replay::compare::StrategyRow;
 use replay::holders::RunHolders;
 use replay::report::Report;
 use replay::series::Point;
@@ -30,9 +31,6 @@ pub(super) struct About<'c> {
     /// The code that held the recorded run's memory.
     pub(super) holders: Option<&'c RunHolders>,
 }
-
-/// The reports of a run, a row each, and what each held over time.
-pub(super) type Rows<'c> = (&'c [Report], &'c [Vec<Point>]);
 
 /// The content of the page.
 #[derive(Serialize)]
@@ -68,32 +66,33 @@ struct Row<'c> {
 }
 
 impl<'c> Data<'c> {
-    /// Of the recorded run and the edited one, each with a row for each of the `labels`.
-    pub(super) fn new(about: About<'c>, labels: &[String], runs: &[Rows<'c>]) -> Self {
-        let row = |run: usize, setting: usize| {
-            let (reports, series) = runs[run];
+    /// Of the recorded run and the edited one, each with a row for each of the `labels`; refused rows are left out.
+    pub(super) fn new(about: About<'c>, labels: &[String], runs: &[&'c [StrategyRow]]) -> Self {
+        let row = |(run, setting): (usize, usize)| {
+            let StrategyRow::Replayed { report, points } = &runs[run][setting] else { return None };
             let edited = if run == 0 { "" } else { ", edited" };
-            Row {
+            Some(Row {
                 run,
                 setting,
                 label: format!("{}{edited}", labels[setting]),
-                reserved_bytes: of(&series[setting], |point| point.reserved_bytes),
-                report: &reports[setting],
-            }
+                reserved_bytes: of(points, |point| point.reserved_bytes),
+                report,
+            })
         };
         let settings = 0..labels.len();
         let rows = settings.flat_map(|setting| (0..runs.len()).map(move |run| (run, setting)));
         Self {
             about,
-            runs: runs.iter().map(|(_, series)| Run::new(series)).collect(),
-            rows: rows.map(|(run, setting)| row(run, setting)).collect(),
+            runs: runs.iter().map(|rows| Run::new(rows)).collect(),
+            rows: rows.filter_map(row).collect(),
         }
     }
 }
 
 impl Run {
-    fn new(series: &[Vec<Point>]) -> Self {
-        let first = series.first().map_or(&[][..], Vec::as_slice);
+    fn new(rows: &[StrategyRow]) -> Self {
+        let mut points = rows.iter().map(StrategyRow::points);
+        let first = points.find(|points| !points.is_empty()).unwrap_or_default();
         let start_ns = first.first().map_or(0, |point| point.time_ns);
         Self {
             after_records: of(first, |point| point.after_records),

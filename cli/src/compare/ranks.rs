@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use replay::advice::{Advice, choose};
-use replay::ranks::{CompareRow, Skipped, compare};
-use replay::report::Report;
+use replay::compare::StrategyRow;
+use replay::ranks::{CompareRow, RefusedRank, Skipped, compare};
 use serde::Serialize;
 
-use super::{Comparison, Options, label_of, write_page};
+use super::{Comparison, Options, REFUSED, label_of, write_page};
 use crate::runs::{Answers, Rank};
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
@@ -31,15 +31,17 @@ struct Summary<'a> {
 
 /// Prints one row a setting, and writes the page of the worst rank.
 pub(super) fn report(options: &Options, answers: &Answers<Comparison>) -> Result<Verdict> {
-    let tables: Vec<&[Report]> =
+    let tables: Vec<&[StrategyRow]> =
         answers.ranks.iter().map(|rank| rank.found.rows.as_slice()).collect();
     let rows = compare(&tables);
-    let edited: Option<Vec<&[Report]>> =
+    let edited: Option<Vec<&[StrategyRow]>> =
         answers.ranks.iter().map(|rank| Some(&rank.found.edited.as_ref()?.rows[..])).collect();
     let edited = edited.map(|tables| compare(&tables));
-    let worst = rows.first().map_or(0, |recorded| recorded.worst.rank);
-    let measured: Vec<_> = answers.ranks.iter().map(|rank| rank.found.measured.clone()).collect();
-    let (advice, lower_bound) = (choose(&measured), answers.is_lower_bound());
+    let worst = rows.first().and_then(|recorded| Some(recorded.worst.as_ref()?.rank)).unwrap_or(0);
+    let measured: Option<Vec<_>> =
+        answers.ranks.iter().map(|rank| rank.found.measured.clone()).collect();
+    let advice = measured.and_then(|measured| choose(&measured));
+    let lower_bound = answers.is_lower_bound();
     let advice = advice.as_ref();
     if options.json {
         let (ranks, skipped) = (&answers.ranks, &answers.skipped);
@@ -89,25 +91,36 @@ fn text(
     }
     let mut table = Table::new(&heads);
     for (at, row) in rows.iter().enumerate() {
-        let mut cells = vec![
-            row.strategy.clone(),
-            label(row, ranks.len()),
-            ranks[row.worst.rank].name.clone(),
-            bytes::show(row.worst.peak_reserved_bytes),
-            bytes::show(row.peak_reserved.min_bytes),
-            bytes::show(row.peak_reserved.median_bytes),
-            bytes::show(row.peak_reserved.max_bytes),
-            row.ranks_out_of_memory.to_string(),
-            row.worst.device_calls.to_string(),
-            format!("{:.1}", row.worst.driver_time_ns as f64 / 1e6),
-        ];
-        cells.extend(edited.map(|edited| {
-            let row = edited.get(at);
-            row.map_or(String::new(), |row| bytes::show(row.peak_reserved.max_bytes))
+        let mut cells = vec![row.strategy.clone(), label(row, ranks.len())];
+        match &row.worst {
+            Some(worst) => cells.extend([
+                ranks[worst.rank].name.clone(),
+                bytes::show(worst.peak_reserved_bytes),
+                bytes::show(row.peak_reserved.min_bytes),
+                bytes::show(row.peak_reserved.median_bytes),
+                bytes::show(row.peak_reserved.max_bytes),
+                row.ranks_out_of_memory.to_string(),
+                worst.device_calls.to_string(),
+                format!("{:.1}", worst.driver_time_ns as f64 / 1e6),
+            ]),
+            None => cells.extend(["", REFUSED, "", "", "", "", "", ""].map(str::to_owned)),
+        }
+        cells.extend(edited.map(|edited| match edited.get(at) {
+            Some(row) if row.refused.is_some() => REFUSED.to_owned(),
+            Some(row) => bytes::show(row.peak_reserved.max_bytes),
+            None => String::new(),
         }));
         table.row(cells);
     }
-    format!("{}\n\n{}", head(ranks, lower_bound), table.render())
+    let all = rows.iter().map(|row| ("", row));
+    let all = all.chain(edited.into_iter().flatten().map(|row| (", edited", row)));
+    let refused = |(edited, row): (&str, &CompareRow)| {
+        let RefusedRank { rank, error } = row.refused.as_ref()?;
+        let (rank, label) = (&ranks[*rank].name, label(row, ranks.len()));
+        Some(format!("\n{rank}: {}, {label}{edited}: {error}\n", row.strategy))
+    };
+    let refused: String = all.filter_map(refused).collect();
+    format!("{}\n\n{}{refused}", head(ranks, lower_bound), table.render())
 }
 
 /// The settings of a row, in words.
@@ -120,7 +133,9 @@ fn label(row: &CompareRow, ranks: usize) -> String {
 fn head(ranks: &[Rank<Comparison>], lower_bound: bool) -> String {
     // Of what no policy can go below the most counts, which is no bound where a rank may have asked for more.
     let bound = if lower_bound { "at least" } else { "at most" };
-    let live = |rank: &Rank<Comparison>| Some(rank.found.rows.first()?.peak_live_bytes);
+    let live = |rank: &Rank<Comparison>| {
+        Some(rank.found.rows.iter().find_map(StrategyRow::report)?.peak_live_bytes)
+    };
     let most = ranks.iter().filter_map(live).max().unwrap_or(0);
     let capacities = ranks.iter().map(|rank| rank.found.capacity_bytes);
     let known = capacities.map(|bytes| bytes.map_or("unlimited".to_owned(), bytes::show));

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use replay::compare::compare_over_time;
+use replay::compare::{StrategyRow, compare};
+use replay::report::Report as Figures;
 use serde::Serialize;
 use tables::{Format, Line, Source, Table, Written};
 
-use crate::compare::choices_of;
+use crate::compare::{choices_of, settings_of};
 use crate::progress::{Progress, Spinner};
 use crate::setting::{Chosen, MachineFlags};
 use crate::strategy::StrategyFlag;
@@ -115,12 +116,8 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         }
     })?;
     let report = Report { tables: written };
-    if options.json {
-        output::print_json(&report)?;
-    } else {
-        let line = |TableReport { file, rows, .. }: &TableReport| format!("{file}: {rows} rows\n");
-        output::print(&report.tables.iter().map(line).collect::<String>())?;
-    }
+    let line = |TableReport { file, rows, .. }: &TableReport| format!("{file}: {rows} rows\n");
+    output::print_report(options.json, &report, || report.tables.iter().map(line).collect())?;
     Ok(Verdict::Good)
 }
 
@@ -163,11 +160,8 @@ fn run_for_others(options: &Options, kind: ForOthers) -> Result<Verdict> {
     }
     let records = devices.iter().map(|chosen| chosen.device().records.len() as u64).sum();
     let (file, size_bytes) = (output.display().to_string(), size_of(output));
-    if options.json {
-        output::print_json(&FileReport { file, records, size_bytes })?;
-    } else {
-        output::print(&format!("{file}: {records} records\n"))?;
-    }
+    let text = format!("{file}: {records} records\n");
+    output::print_report(options.json, &FileReport { file, records, size_bytes }, || text)?;
     Ok(Verdict::Good)
 }
 
@@ -221,17 +215,20 @@ fn lines(options: &Options, devices: &[Chosen]) -> Result<Vec<Line>> {
         let (capacity_bytes, follow) = (chosen.capacity_bytes, chosen.follow);
         let replayed = chosen.with_device(|device| {
             let done = |records| progress.at(before + records);
-            compare_over_time(device, &choices, capacity_bytes, follow, options.points, done)
+            compare(device, &choices, capacity_bytes, follow, options.points.max(1), done)
         })?;
         before += (choices.len() * chosen.device().records.len()) as u64;
         let device = chosen.device().id;
-        lines.extend(replayed.into_iter().enumerate().map(|(at, (report, points))| Line {
-            device,
-            strategy: report.strategy,
-            config: report.config,
-            is_recorded: at == 0,
-            points,
-        }));
+        for (at, row) in replayed.into_iter().enumerate() {
+            let (report, points) = match row {
+                StrategyRow::Replayed { report, points } => (report, points),
+                StrategyRow::Refused { strategy, config, error } => {
+                    bail!("{strategy}, {}: {error}", settings_of(&strategy, &config))
+                }
+            };
+            let Figures { strategy, config, .. } = report;
+            lines.push(Line { device, strategy, config, is_recorded: at == 0, points });
+        }
     }
     Ok(lines)
 }

@@ -5,7 +5,7 @@ use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricT
 /// A label.
 pub(super) type Label = (&'static str, String);
 
-/// A metric without its values.
+/// A metric without its values; its name goes without `vramtape_`, which all begin with.
 pub(super) struct Family {
     name: &'static str,
     help: &'static str,
@@ -45,7 +45,7 @@ impl Family {
             metric
         });
         let mut family = MetricFamily::default();
-        family.set_name(self.name.to_owned());
+        family.set_name(format!("vramtape_{}", self.name));
         family.set_help(self.help.to_owned());
         family.set_field_type(self.kind);
         family.set_metric(metrics.collect());

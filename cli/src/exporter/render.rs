@@ -61,7 +61,7 @@ fn info(devices: &[DeviceReport]) -> MetricFamily {
         }
     }
     let help = "A process: vramtape's version and settings. Always 1.";
-    gauge("vramtape_info", help).of(processes.into_iter().map(|labels| (labels, 1.0)))
+    gauge("info", help).of(processes.into_iter().map(|labels| (labels, 1.0)))
 }
 
 /// Current memory by kind of pool, and the peaks, which are not sums of the pools' own.
@@ -73,49 +73,27 @@ fn memory(devices: &[DeviceReport]) -> Vec<MetricFamily> {
         gauge(name, help).of(counted(devices, |stats| of(stats).all.peak))
     };
     vec![
-        now("vramtape_allocated_bytes", "Bytes of blocks that the program holds.", |stats| {
-            &stats.allocated_bytes
+        now("allocated_bytes", "Bytes of blocks that the program holds.", |s| &s.allocated_bytes),
+        now("reserved_bytes", "Bytes obtained from the device.", |s| &s.reserved_bytes),
+        now("active_bytes", "Bytes of blocks held or still in use by a stream.", |s| {
+            &s.active_bytes
         }),
-        now("vramtape_reserved_bytes", "Bytes obtained from the device.", |stats| {
-            &stats.reserved_bytes
+        now("requested_bytes", "Bytes asked for, of active blocks.", |s| &s.requested_bytes),
+        now("inactive_split_bytes", "Bytes of free parts of segments.", |s| {
+            &s.inactive_split_bytes
         }),
-        now(
-            "vramtape_active_bytes",
-            "Bytes of blocks held or still in use by a stream.",
-            |stats| &stats.active_bytes,
-        ),
-        now("vramtape_requested_bytes", "Bytes asked for, of active blocks.", |stats| {
-            &stats.requested_bytes
-        }),
-        now("vramtape_inactive_split_bytes", "Bytes of free parts of segments.", |stats| {
-            &stats.inactive_split_bytes
-        }),
-        now("vramtape_allocated_blocks", "Blocks that the program holds.", |stats| {
-            &stats.allocation
-        }),
-        now("vramtape_active_blocks", "Blocks held or still in use by a stream.", |stats| {
-            &stats.active
-        }),
-        now("vramtape_inactive_split_blocks", "Free parts of segments.", |stats| {
-            &stats.inactive_split
-        }),
-        now("vramtape_segments", "Segments obtained with cudaMalloc.", |stats| &stats.segment),
-        peak("vramtape_allocated_peak_bytes", "Most allocated bytes since a reset.", |stats| {
-            &stats.allocated_bytes
-        }),
-        peak("vramtape_reserved_peak_bytes", "Most reserved bytes since a reset.", |stats| {
-            &stats.reserved_bytes
-        }),
-        peak("vramtape_active_peak_bytes", "Most active bytes since a reset.", |stats| {
-            &stats.active_bytes
-        }),
-        peak("vramtape_requested_peak_bytes", "Most requested bytes since a reset.", |stats| {
-            &stats.requested_bytes
-        }),
+        now("allocated_blocks", "Blocks that the program holds.", |s| &s.allocation),
+        now("active_blocks", "Blocks held or still in use by a stream.", |s| &s.active),
+        now("inactive_split_blocks", "Free parts of segments.", |s| &s.inactive_split),
+        now("segments", "Segments obtained with cudaMalloc.", |s| &s.segment),
+        peak("allocated_peak_bytes", "Most allocated bytes since a reset.", |s| &s.allocated_bytes),
+        peak("reserved_peak_bytes", "Most reserved bytes since a reset.", |s| &s.reserved_bytes),
+        peak("active_peak_bytes", "Most active bytes since a reset.", |s| &s.active_bytes),
+        peak("requested_peak_bytes", "Most requested bytes since a reset.", |s| &s.requested_bytes),
         peak(
-            "vramtape_inactive_split_peak_bytes",
+            "inactive_split_peak_bytes",
             "Most bytes of free parts of segments since a reset.",
-            |stats| &stats.inactive_split_bytes,
+            |s| &s.inactive_split_bytes,
         ),
     ]
 }
@@ -126,30 +104,24 @@ fn calls(devices: &[DeviceReport]) -> Vec<MetricFamily> {
         counter(name, help).of(by_pool(devices.iter().filter(|one| one.is_counted), of, value))
     };
     let total = |name, help, of: fn(&Stats) -> i64| counter(name, help).of(counted(devices, of));
-    let calls: fn(&Stats) -> &StatArray = |stats| &stats.allocation;
-    let bytes: fn(&Stats) -> &StatArray = |stats| &stats.allocated_bytes;
+    let calls: fn(&Stats) -> &StatArray = |s| &s.allocation;
+    let bytes: fn(&Stats) -> &StatArray = |s| &s.allocated_bytes;
     vec![
-        by_pool("vramtape_allocations_total", "Allocations.", calls, |stat| stat.allocated),
-        by_pool("vramtape_frees_total", "Frees.", calls, |stat| stat.freed),
-        by_pool("vramtape_allocations_bytes_total", "Bytes of all allocations.", bytes, |stat| {
+        by_pool("allocations_total", "Allocations.", calls, |stat| stat.allocated),
+        by_pool("frees_total", "Frees.", calls, |stat| stat.freed),
+        by_pool("allocations_bytes_total", "Bytes of all allocations.", bytes, |stat| {
             stat.allocated
         }),
-        total("vramtape_ooms_total", "Out-of-memory errors.", |stats| stats.num_ooms),
-        total(
-            "vramtape_alloc_retries_total",
-            "Times the device was asked again after a flush.",
-            |stats| stats.num_alloc_retries,
-        ),
-        total("vramtape_device_allocs_total", "Calls that obtained device memory.", |stats| {
-            stats.num_device_alloc
+        total("ooms_total", "Out-of-memory errors.", |s| s.num_ooms),
+        total("alloc_retries_total", "Times the device was asked again after a flush.", |s| {
+            s.num_alloc_retries
         }),
-        total("vramtape_device_frees_total", "Calls that returned device memory.", |stats| {
-            stats.num_device_free
-        }),
+        total("device_allocs_total", "Calls that obtained device memory.", |s| s.num_device_alloc),
+        total("device_frees_total", "Calls that returned device memory.", |s| s.num_device_free),
         total(
-            "vramtape_stream_syncs_total",
+            "stream_syncs_total",
             "Times the pending frees of all streams were waited for.",
-            |stats| stats.num_sync_all_streams,
+            |s| s.num_sync_all_streams,
         ),
     ]
 }
@@ -160,19 +132,19 @@ fn recording(devices: &[DeviceReport]) -> Vec<MetricFamily> {
         known.collect::<Vec<_>>()
     };
     vec![
-        gauge("vramtape_device_memory_bytes", "Memory that the device has.")
+        gauge("device_memory_bytes", "Memory that the device has.")
             .of(each(|one| one.memory_bytes)),
-        counter("vramtape_recorded_events_total", "Records written into the ring.")
+        counter("recorded_events_total", "Records written into the ring.")
             .of(each(|one| Some(one.info.written))),
-        gauge("vramtape_ring_events", "Records that the ring holds at most.")
+        gauge("ring_events", "Records that the ring holds at most.")
             .of(each(|one| Some(one.info.slots))),
         counter(
-            "vramtape_tape_lost_events_total",
+            "tape_lost_events_total",
             "Records that are missing on the tape: they were overwritten before they were read.",
         )
         .of(each(|one| Some(one.info.lost_by_tape))),
         gauge(
-            "vramtape_tape_recording",
+            "tape_recording",
             "1 while the tape is written, 0 once it cannot be written any more.",
         )
         .of(each(|one| one.info.is_on_tape.map(u64::from))),

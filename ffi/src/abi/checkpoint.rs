@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use allocator::heap::PoolCheckpoint;
 use trace_format::{Addr, PoolId};
 
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
+use super::done;
 use crate::error::Error;
 use crate::guard;
 use crate::process::{self, stacks};
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn vramtape_checkpoint_restore(
     created: Option<unsafe extern "C" fn(ptr: *mut c_void, user: *mut c_void)>,
     user: *mut c_void,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let checkpoint = NonNull::new(checkpoint.cast_mut())
             .ok_or_else(|| Error::value("the checkpoint is NULL"))?;
         // SAFETY: the caller vouches that it is one of ours, not dropped.
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn vramtape_checkpoint_restore(
         unsafe { visit_each(&delta.freed, freed, user) };
         // SAFETY: the caller vouches that `created` may be called with `user`.
         unsafe { visit_each(&delta.created, created, user) };
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
@@ -95,12 +95,12 @@ pub unsafe extern "C" fn vramtape_pool_allocations(
     visit: Option<unsafe extern "C" fn(ptr: *mut c_void, user: *mut c_void)>,
     user: *mut c_void,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let visit = visit.ok_or_else(|| Error::value("the visitor of allocations is NULL"))?;
         let addrs = process::heap(device)?.lock()?.allocations_of(PoolId(pool_0, pool_1))?;
         // SAFETY: the caller vouches for the function.
         unsafe { visit_each(&addrs, visit, user) };
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 

@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 
 use allocator::stats::{Stat, StatArray, Stats};
 
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
+use super::done;
 use crate::error::Error;
-use crate::{guard, process};
+use crate::process;
 
 /// A quantity over time (`c10::CachingAllocator::Stat`).
 #[repr(C)]
@@ -88,12 +88,12 @@ pub unsafe extern "C" fn vramtape_device_stats(
     device: c_int,
     out: *mut VramtapeDeviceStats,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let out = NonNull::new(out).ok_or_else(|| Error::value("no room for the statistics"))?;
-        let stats = of(device)?;
+        let stats = stats_of(device)?;
         // SAFETY: the caller gives room for one value, and `out` is not NULL.
         unsafe { out.write(VramtapeDeviceStats::from(&stats)) };
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
@@ -116,18 +116,18 @@ pub unsafe extern "C" fn vramtape_private_pool_stats(
     >,
     user: *mut c_void,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let visit = visit.ok_or_else(|| Error::value("the visitor of pools is NULL"))?;
-        for (pool, reserved_bytes) in of(device)?.reserved_bytes_by_private_pools() {
+        for (pool, reserved_bytes) in stats_of(device)?.reserved_bytes_by_private_pools() {
             let reserved_bytes = VramtapeStatArray::from(reserved_bytes);
             // SAFETY: the caller vouches for the function, and the value lives during the call.
             unsafe { visit(pool.0, pool.1, &raw const reserved_bytes, user) };
         }
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
-fn of(device: c_int) -> Result<Stats, Error> {
+pub(super) fn stats_of(device: c_int) -> Result<Stats, Error> {
     match process::used(device)? {
         Some(heap) => Ok(heap.lock()?.stats()),
         None => process::unused_stats(),

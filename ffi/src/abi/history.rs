@@ -5,9 +5,9 @@ use std::ffi::{c_char, c_int, c_void};
 
 use device::Device;
 
+use super::done;
 use super::memory::address_of;
 use super::text::{copy_out, read};
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::error::Error;
 use crate::guard;
 use crate::process;
@@ -34,7 +34,7 @@ pub extern "C" fn vramtape_history_start(
     skipped: u32,
     is_cleared: bool,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let context = match context {
             VRAMTAPE_CONTEXT_NEVER => Context::Never,
             VRAMTAPE_CONTEXT_STATE => Context::State,
@@ -43,18 +43,14 @@ pub extern "C" fn vramtape_history_start(
             other => return Err(Error::value(format!("{other} is no context; expected 0 to 3"))),
         };
         let entries_max = usize::try_from(entries_max).unwrap_or(usize::MAX);
-        history::start(Options { context, is_native, entries_max, skipped }, is_cleared)?;
-        Ok(VRAMTAPE_OK)
+        history::start(Options { context, is_native, entries_max, skipped }, is_cleared)
     })
 }
 
 /// Keeps no history any more, and forgets what was kept.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_history_stop() -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
-        history::stop()?;
-        Ok(VRAMTAPE_OK)
-    })
+    done(history::stop)
 }
 
 /// Whether a history is being kept.
@@ -70,10 +66,10 @@ pub extern "C" fn vramtape_history_is_running() -> bool {
 /// `text` is NULL, which is an error, or a terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_set_memory_metadata(text: *const c_char) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         // SAFETY: the caller vouches that `text` is NULL or a terminated string.
         history::set_metadata(unsafe { read(text, "the metadata") }?);
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
@@ -100,7 +96,7 @@ pub unsafe extern "C" fn vramtape_get_memory_metadata(buffer: *mut c_char, capac
 /// `text` is NULL, which is an error, or a terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_annotate_memory(ptr: *mut c_void, text: *const c_char) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         // SAFETY: the caller vouches that `text` is NULL or a terminated string.
         let (addr, text) = (address_of(ptr)?, unsafe { read(text, "the annotation") }?);
         let (device, allocation) = process::owner(addr, |heap| {
@@ -108,6 +104,6 @@ pub unsafe extern "C" fn vramtape_annotate_memory(ptr: *mut c_void, text: *const
             Ok((heap.device_mut().id(), heap.allocation(addr)?))
         })?;
         history::annotate(device.0.into(), addr, &allocation, text);
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use device::Device;
 use trace_format::PoolId;
 
+use super::done;
 use super::memory::{address_of, stream_of};
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::error::Error;
 use crate::guard;
 use crate::process::{self, stacks};
@@ -29,10 +29,7 @@ pub extern "C-unwind" fn vramtape_init(device_count: c_int) {
 /// allocation sets them.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_without_hooks() -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
-        process::need_no_hooks()?;
-        Ok(VRAMTAPE_OK)
-    })
+    done(process::need_no_hooks)
 }
 
 /// Returns cached segments of every device to the driver (`set_reset_fn`,

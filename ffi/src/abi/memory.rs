@@ -7,7 +7,7 @@ use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
 use device::Device;
 use trace_format::{Addr, DeviceId, StackId, Stream};
 
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
+use super::done;
 use crate::error::Error;
 use crate::guard;
 use crate::process::{self, oom, stacks};
@@ -42,16 +42,15 @@ pub extern "C" fn vramtape_free(ptr: *mut c_void, size: usize, device: c_int, st
 /// Answers `VRAMTAPE_ERROR` for a pointer that no device handed out.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_delete(ptr: *mut c_void, guess: c_int) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let addr = address_of(ptr)?;
         if let Ok(Some(heap)) = process::used(guess) {
             match heap.free(addr, stacks::of_free(guess, 0)) {
                 Err(AllocError::Heap(HeapError::UnknownPointer { .. })) => {}
-                freed => return Ok(freed.map(|()| VRAMTAPE_OK)?),
+                freed => return Ok(freed?),
             }
         }
-        process::owner(addr, |heap| heap.free(addr, StackId::NONE))?;
-        Ok(VRAMTAPE_OK)
+        process::owner(addr, |heap| heap.free(addr, StackId::NONE))
     })
 }
 
@@ -82,7 +81,7 @@ pub unsafe extern "C" fn vramtape_allocation(
     ptr: *mut c_void,
     allocation: *mut VramtapeAllocation,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let addr = address_of(ptr)?;
         let out = NonNull::new(allocation)
             .ok_or_else(|| Error::value("no room for what is known of the allocation"))?;
@@ -100,7 +99,7 @@ pub unsafe extern "C" fn vramtape_allocation(
         };
         // SAFETY: the caller gives room for one.
         unsafe { out.write(known) };
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
@@ -110,12 +109,11 @@ pub unsafe extern "C" fn vramtape_allocation(
 /// this call.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_enable_peer_access(device: c_int, peer: c_int) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let known = u16::try_from(peer).ok().filter(|_| peer != device).ok_or_else(|| {
             Error::value(format!("device {peer} is no peer of {device}; expected another device"))
         })?;
-        process::heap(device)?.lock()?.add_peer(DeviceId(known))?;
-        Ok(VRAMTAPE_OK)
+        Ok(process::heap(device)?.lock()?.add_peer(DeviceId(known))?)
     })
 }
 

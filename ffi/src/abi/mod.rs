@@ -4,6 +4,7 @@
 //! that has PyTorch; no other ever throws.
 
 pub mod autograd;
+pub mod autograd_call;
 pub mod checkpoint;
 pub mod conf;
 pub mod device_stats;
@@ -27,8 +28,17 @@ pub mod watch;
 
 use std::ffi::c_int;
 
+use crate::error::Error;
+use crate::guard;
+
 /// The result of a successful call of an export without another result.
 pub const VRAMTAPE_OK: c_int = 0;
 
 /// The result of a failed one; see `vramtape_last_error`.
 pub const VRAMTAPE_ERROR: c_int = -1;
+
+/// Runs an export that answers with [`VRAMTAPE_OK`] or [`VRAMTAPE_ERROR`]. It never throws.
+#[inline]
+fn done(body: impl FnOnce() -> Result<(), Error>) -> c_int {
+    guard::answer(VRAMTAPE_ERROR, || body().map(|()| VRAMTAPE_OK))
+}

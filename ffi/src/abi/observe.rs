@@ -9,8 +9,8 @@ use std::ffi::c_int;
 use recorder::{TraceAction, TraceEntry};
 use trace_format::{Addr, BlockState, BlockStatus, PoolId, SegmentState, StackId, Stream};
 
+use super::done;
 use super::watch::VramtapeTraceEntry;
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::error::Error;
 use crate::guard;
 use crate::process::observe;
@@ -56,10 +56,7 @@ pub struct VramtapeObservedSegment {
 /// PyTorch's own allocator is about to be observed in this process, and nothing is allocated by ours.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_observe_begin() -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
-        observe::begin()?;
-        Ok(VRAMTAPE_OK)
-    })
+    done(observe::begin)
 }
 
 /// Records one more entry of PyTorch's trace. Called on the acting thread, with PyTorch's lock of the device held. A
@@ -121,7 +118,7 @@ pub unsafe extern "C" fn vramtape_observe_base(
     segments: *const VramtapeObservedSegment,
     count: usize,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         // SAFETY: the caller vouches for `count` segments, or NULL.
         let segments = unsafe { list(segments, count) };
         let mut held = Vec::with_capacity(segments.len());
@@ -131,45 +128,35 @@ pub unsafe extern "C" fn vramtape_observe_base(
             held.push(segment_state(segment, blocks)?);
         }
         held.sort_by_key(|segment| segment.addr);
-        observe::base(device, memory_fraction, held)?;
-        Ok(VRAMTAPE_OK)
+        observe::base(device, memory_fraction, held)
     })
 }
 
 /// Every device that holds memory was described.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_observe_ready() -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
-        observe::ready()?;
-        Ok(VRAMTAPE_OK)
-    })
+    done(observe::ready)
 }
 
 /// PyTorch's cache is about to be emptied (`begins`), or was: the default pool's, which means all, or one pool's.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_observe_empty_cache(pool_0: u64, pool_1: u64, begins: bool) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         observe::empty_cache(PoolId(pool_0, pool_1), begins);
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
 /// PyTorch's memory fraction of the device was set.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_observe_memory_fraction(fraction: f64, device: c_int) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
-        observe::memory_fraction(fraction, device)?;
-        Ok(VRAMTAPE_OK)
-    })
+    done(|| observe::memory_fraction(fraction, device))
 }
 
 /// PyTorch's statistics of the device were reset: the peaks, or else the accumulated ones.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_observe_reset(device: c_int, peaks: bool) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
-        observe::reset(device, peaks)?;
-        Ok(VRAMTAPE_OK)
-    })
+    done(|| observe::reset(device, peaks))
 }
 
 /// # Safety

@@ -7,17 +7,14 @@ use allocator::SegmentSource;
 use device::{DeviceCall, DeviceError};
 use trace_format::{Addr, PoolId};
 
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
+use super::done;
 use crate::guard;
 use crate::process::{self, stacks};
 
 /// Creates the pool with one user, or adds a user (`createOrIncrefPool`).
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_pool_create(device: c_int, pool_0: u64, pool_1: u64) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
-        process::heap(device)?.lock()?.create_pool(PoolId(pool_0, pool_1), None)?;
-        Ok(VRAMTAPE_OK)
-    })
+    done(|| Ok(process::heap(device)?.lock()?.create_pool(PoolId(pool_0, pool_1), None)?))
 }
 
 /// The source of the segments of a pool from `vramtape_pool_create_from` (`torch.cuda.MemPool(allocator)`).
@@ -47,10 +44,9 @@ pub extern "C" fn vramtape_pool_create_from(
     source: VramtapeSource,
 ) -> c_int {
     let source = Source(source);
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let source = Arc::new(source);
-        process::heap(device)?.lock()?.create_pool(PoolId(pool_0, pool_1), Some(source))?;
-        Ok(VRAMTAPE_OK)
+        Ok(process::heap(device)?.lock()?.create_pool(PoolId(pool_0, pool_1), Some(source))?)
     })
 }
 
@@ -96,18 +92,18 @@ pub extern "C" fn vramtape_pool_set_use_on_oom(
     pool_1: u64,
     enabled: bool,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         process::heap(device)?.lock()?.set_use_on_oom(PoolId(pool_0, pool_1), enabled);
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
 /// Keeps the pool's segments whole from here on (`setNoSplit`).
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_pool_set_no_split(device: c_int, pool_0: u64, pool_1: u64) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         process::heap(device)?.lock()?.set_no_split(PoolId(pool_0, pool_1));
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
@@ -124,11 +120,10 @@ pub extern "C" fn vramtape_pool_use_count(device: c_int, pool_0: u64, pool_1: u6
 /// (`emptyCache`).
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_pool_empty_cache(device: c_int, pool_0: u64, pool_1: u64) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let stack = stacks::of_release(device);
         // A device that was never used has nothing cached.
-        let Some(heap) = process::used(device)? else { return Ok(VRAMTAPE_OK) };
-        heap.lock()?.empty_cache(PoolId(pool_0, pool_1), stack)?;
-        Ok(VRAMTAPE_OK)
+        let Some(heap) = process::used(device)? else { return Ok(()) };
+        Ok(heap.lock()?.empty_cache(PoolId(pool_0, pool_1), stack)?)
     })
 }

@@ -8,9 +8,9 @@ use allocator::SegmentSource;
 use device::DeviceError;
 use trace_format::{Addr, PoolId};
 
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
+use super::done;
 use crate::error::Error;
-use crate::{guard, process};
+use crate::process;
 
 /// PyTorch's `alloc_fn`; NULL is out of memory.
 type Allocate =
@@ -62,12 +62,11 @@ pub unsafe extern "C" fn vramtape_pool_create_with(
         unsafe extern "C" fn(ptr: *mut c_void, size: usize, device: c_int, stream: *mut c_void),
     >,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let (Some(allocate), Some(free)) = (allocate, free) else {
             return Err(Error::value("a function of the pool's allocator is NULL"));
         };
         let source = Arc::new(Source { allocate, free, device });
-        process::heap(device)?.lock()?.create_pool(PoolId(pool_0, pool_1), Some(source))?;
-        Ok(VRAMTAPE_OK)
+        Ok(process::heap(device)?.lock()?.create_pool(PoolId(pool_0, pool_1), Some(source))?)
     })
 }

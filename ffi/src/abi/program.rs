@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_int};
 
+use super::done;
 use super::text::{copy_out, read, to_json};
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::guard;
 use crate::process::{program, signals, tape};
 
@@ -16,11 +16,10 @@ use crate::process::{program, signals, tape};
 /// `json` is NULL, which is an error, or a terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_describe(json: *const c_char) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         // SAFETY: the caller vouches that `json` is NULL or a terminated string.
         let json = unsafe { read(json, "the description") }?;
-        program::describe(json)?;
-        Ok(VRAMTAPE_OK)
+        program::describe(json)
     })
 }
 
@@ -28,9 +27,9 @@ pub unsafe extern "C" fn vramtape_describe(json: *const c_char) -> c_int {
 /// the first use of a device on, and only where the signal has its default action then.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_watch_signals() -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         signals::watch();
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 

@@ -6,9 +6,9 @@ use std::ptr::NonNull;
 use device::Device;
 use trace_format::{BlockState, BlockStatus, PoolId, SegmentState};
 
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
+use super::done;
 use crate::error::Error;
-use crate::{guard, process};
+use crate::process;
 
 /// A block of a segment (`c10::CachingDeviceAllocator::BlockInfo`).
 #[repr(C)]
@@ -66,9 +66,9 @@ pub unsafe extern "C" fn vramtape_visit_segments(
     visit: Option<unsafe extern "C" fn(segment: *const VramtapeSegment, user: *mut c_void)>,
     user: *mut c_void,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let visit = visit.ok_or_else(|| Error::value("the visitor of segments is NULL"))?;
-        let Some(heap) = process::used(device)? else { return Ok(VRAMTAPE_OK) };
+        let Some(heap) = process::used(device)? else { return Ok(()) };
         let mut heap = heap.lock()?;
         for segment in heap.snapshot(PoolId(pool_0, pool_1)) {
             let blocks: Vec<_> = segment.blocks.iter().map(VramtapeBlock::from).collect();
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn vramtape_visit_segments(
             // SAFETY: the caller vouches for the function; the segment lives during the call.
             unsafe { visit(&raw const segment, user) };
         }
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
@@ -94,14 +94,14 @@ pub unsafe extern "C" fn vramtape_visit_expandable_segments(
     >,
     user: *mut c_void,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let visit = visit.ok_or_else(|| Error::value("the visitor of segments is NULL"))?;
-        let Some(heap) = process::used(device)? else { return Ok(VRAMTAPE_OK) };
+        let Some(heap) = process::used(device)? else { return Ok(()) };
         for (stream, is_small, mapped_bytes) in heap.lock()?.expandable_segments() {
             // SAFETY: the caller vouches for the function.
             unsafe { visit(stream.0, is_small, mapped_bytes, user) };
         }
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn vramtape_visit_expandable_segments(
 /// `largest` is NULL, which is an error, or points to one value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_cache_info(device: c_int, largest: *mut usize) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let mut largest = NonNull::new(largest)
             .ok_or_else(|| Error::value("no room for the size of the largest block"))?;
         // SAFETY: the caller gives one value, for the time of the call.
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn vramtape_cache_info(device: c_int, largest: *mut usize)
             *largest = heap.device_mut().memory_info()?.free_bytes as usize;
         }
         *largest = (*largest).max(heap.largest_cached_bytes() as usize);
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use super::done;
 use super::text::{copy_out, read};
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::error::Error;
 use crate::process::Callback;
 use crate::{guard, process};
@@ -33,11 +33,10 @@ pub extern "C" fn vramtape_version() -> *const c_char {
 /// `settings` is NULL, which is an error, or a terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_set_settings(settings: *const c_char) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         // SAFETY: the caller vouches that `settings` is NULL or a terminated string.
         let settings = unsafe { read(settings, "settings") }?;
-        process::set_settings(settings)?;
-        Ok(VRAMTAPE_OK)
+        process::set_settings(settings)
     })
 }
 
@@ -70,10 +69,9 @@ pub unsafe extern "C" fn vramtape_add_free_memory_callback(
     callback: Option<unsafe extern "C-unwind" fn(user: *mut c_void) -> bool>,
     user: *mut c_void,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let function = callback
             .ok_or_else(|| Error::value("the free-memory callback is NULL; expected a function"))?;
-        process::add_callback(Callback { function, user })?;
-        Ok(VRAMTAPE_OK)
+        process::add_callback(Callback { function, user })
     })
 }

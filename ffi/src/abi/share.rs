@@ -7,11 +7,11 @@ use std::slice;
 use allocator::heap::SharedPages;
 use device::ShareableHandle;
 
+use super::done;
 use super::memory::address_of;
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::error::Error;
+use crate::process;
 use crate::process::descriptors;
-use crate::{guard, process};
 
 /// The pages that an allocation lies in, for another process to open.
 #[repr(C)]
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn vramtape_share_pages(
     visit: Option<unsafe extern "C" fn(pages: *const VramtapeSharedPages, user: *mut c_void)>,
     user: *mut c_void,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let visit = visit.ok_or_else(|| Error::value("the visitor of pages is NULL"))?;
         let addr = address_of(ptr)?;
         if let Some(shared) = process::owner(addr, |heap| heap.lock()?.share(addr))? {
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn vramtape_share_pages(
             // SAFETY: the caller vouches for the function; the descriptors live during the call.
             unsafe { visit(&raw const pages, user) };
         }
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn vramtape_open_pages(
     descriptors: *const c_int,
     ptr: *mut *mut c_void,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let missing =
             || Error::value("shared pages need descriptors and a place for their address");
         let mut ptr = NonNull::new(ptr).ok_or_else(missing)?;
@@ -94,17 +94,16 @@ pub unsafe extern "C" fn vramtape_open_pages(
         let addr = process::heap(device)?.lock()?.open_shared(page_size, &handles)?;
         // SAFETY: the caller gives one pointer, for the time of the call.
         *unsafe { ptr.as_mut() } = ptr::with_exposed_provenance_mut(addr.0 as usize);
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
 /// Gives back what `vramtape_open_pages` mapped at `ptr`. The work that used it has to be done.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_close_pages(device: c_int, ptr: *mut c_void) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let addr = address_of(ptr)?;
-        process::heap(device)?.lock()?.close_shared(addr)?;
-        Ok(VRAMTAPE_OK)
+        Ok(process::heap(device)?.lock()?.close_shared(addr)?)
     })
 }
 

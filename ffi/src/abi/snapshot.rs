@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_int, c_void};
 
 use trace_format::PoolId;
 
+use super::done;
 use super::memory::address_of;
 use super::text::{copy_out, to_json};
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::error::Error;
 use crate::{guard, process, snapshot};
 
@@ -53,12 +53,12 @@ pub unsafe extern "C" fn vramtape_take_snapshot(
     take: Option<unsafe extern "C" fn(user: *mut c_void, json: *const c_char, length: usize)>,
     user: *mut c_void,
 ) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let take = take.ok_or_else(|| Error::value("the taker of the snapshot is NULL"))?;
         let json = to_json(&snapshot::take(PoolId(pool_0, pool_1), with_traces)?)?;
         // SAFETY: the caller vouches for the function; the text lives until it returns.
         unsafe { take(user, json.as_ptr().cast(), json.len()) };
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 

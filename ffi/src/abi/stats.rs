@@ -2,8 +2,9 @@
 
 use std::ffi::{c_char, c_int};
 
+use super::device_stats::stats_of;
+use super::done;
 use super::text::{copy_out, to_json};
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
 use crate::error::Error;
 use crate::{guard, process};
 
@@ -23,11 +24,7 @@ pub unsafe extern "C" fn vramtape_stats(
     capacity: usize,
 ) -> i64 {
     guard::answer(-1, || {
-        let stats = match process::used(device)? {
-            Some(heap) => heap.lock()?.stats(),
-            None => process::unused_stats()?,
-        };
-        let json = to_json(&stats)?;
+        let json = to_json(&stats_of(device)?)?;
         // SAFETY: the caller vouches for the buffer.
         Ok(unsafe { copy_out(&json, buffer, capacity) })
     })
@@ -36,22 +33,22 @@ pub unsafe extern "C" fn vramtape_stats(
 /// Sets every peak to the current value (`torch.cuda.reset_peak_memory_stats`).
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_reset_peak_stats(device: c_int) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         if let Some(heap) = process::used(device)? {
             heap.lock()?.reset_peak_stats();
         }
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
 /// Zeroes the accumulated counters (`torch.cuda.reset_accumulated_memory_stats`).
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_reset_accumulated_stats(device: c_int) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         if let Some(heap) = process::used(device)? {
             heap.lock()?.reset_accumulated_stats();
         }
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
@@ -65,10 +62,10 @@ pub extern "C" fn vramtape_get_memory_fraction(device: c_int) -> f64 {
 /// Looks through the device's whole heap for contradictions. An error names the first: a bug.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_check(device: c_int) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         if let Some(heap) = process::used(device)? {
             heap.lock()?.check().map_err(Error::runtime)?;
         }
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }

@@ -6,7 +6,7 @@ use std::slice;
 use trace_format::{Category, DeviceId, MarkKind};
 
 use super::text::read;
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
+use super::{VRAMTAPE_ERROR, done};
 use crate::error::Error;
 use crate::guard;
 use crate::process::{self, exit, observe, tape};
@@ -38,11 +38,10 @@ pub const VRAMTAPE_CATEGORY_OPTIMIZER_STATE: c_int = 2;
 /// `path` is NULL, which is an error, or a terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_tape_start(path: *const c_char) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         // SAFETY: the caller vouches that `path` is NULL or a terminated string.
         let path = unsafe { read(path, "the tape's path") }?;
-        tape::start(path)?;
-        Ok(VRAMTAPE_OK)
+        tape::start(path)
     })
 }
 
@@ -50,19 +49,13 @@ pub unsafe extern "C" fn vramtape_tape_start(path: *const c_char) -> c_int {
 /// until now.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_tape_stop() -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
-        tape::stop()?;
-        Ok(VRAMTAPE_OK)
-    })
+    done(tape::stop)
 }
 
 /// Waits until everything recorded until now is in the tape's file, where a reader finds it.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_flush() -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
-        tape::flush()?;
-        Ok(VRAMTAPE_OK)
-    })
+    done(tape::flush)
 }
 
 /// Does now what the end of the process would do: removes its rings and finishes its tapes, which
@@ -70,9 +63,9 @@ pub extern "C" fn vramtape_flush() -> c_int {
 /// and its forked workers'.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_finish() -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         exit::finish();
-        Ok(VRAMTAPE_OK)
+        Ok(())
     })
 }
 
@@ -92,12 +85,11 @@ pub extern "C" fn vramtape_keep_rings() -> c_int {
 /// `path` is NULL, which is an error, or a terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_tape_save(device: c_int, path: *const c_char) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         // SAFETY: the caller vouches that `path` is NULL or a terminated string.
         let path = unsafe { read(path, "the tape's path") }?;
         process::used(device)?;
-        tape::save(DeviceId(device as u16), path)?;
-        Ok(VRAMTAPE_OK)
+        tape::save(DeviceId(device as u16), path)
     })
 }
 
@@ -194,7 +186,7 @@ pub extern "C" fn vramtape_wants_marks() -> bool {
 /// `name` is NULL, which is an error, or a terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vramtape_mark(kind: c_int, name: *const c_char) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         // SAFETY: the caller vouches that `name` is NULL or a terminated string.
         let name = unsafe { read(name, "the mark's name") }?;
         let kind = match kind {
@@ -207,7 +199,6 @@ pub unsafe extern "C" fn vramtape_mark(kind: c_int, name: *const c_char) -> c_in
                 return Err(Error::value(format!("{other} is no kind of mark; expected 0 to 4")));
             }
         };
-        tape::mark(kind, name)?;
-        Ok(VRAMTAPE_OK)
+        tape::mark(kind, name)
     })
 }

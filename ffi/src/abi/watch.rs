@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use recorder::{TraceEntry, WatchId, Watcher};
 use trace_format::DeviceId;
 
-use super::{VRAMTAPE_ERROR, VRAMTAPE_OK};
+use super::done;
 use crate::error::Error;
 use crate::guard;
 use crate::process::oom::{self, Occasion};
@@ -92,10 +92,7 @@ pub unsafe extern "C" fn vramtape_watch(
 /// Removes the watcher that `vramtape_watch` gave this number.
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_unwatch(number: i64) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
-        watch::end(WatchId(number as u64))?;
-        Ok(VRAMTAPE_OK)
-    })
+    done(|| watch::end(WatchId(number as u64)))
 }
 
 /// Calls `observer` at every out of memory, on the requesting thread and without this library's locks,
@@ -147,10 +144,9 @@ pub unsafe extern "C" fn vramtape_add_oom_rejection_observer(
 }
 
 fn add_observer(occasion: Occasion, observer: Option<oom::Function>, user: *mut c_void) -> c_int {
-    guard::answer(VRAMTAPE_ERROR, || {
+    done(|| {
         let function =
             observer.ok_or_else(|| Error::value("the observer is NULL; expected a function"))?;
-        oom::add(oom::Observer { occasion, function, user })?;
-        Ok(VRAMTAPE_OK)
+        oom::add(oom::Observer { occasion, function, user })
     })
 }

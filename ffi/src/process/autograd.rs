@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock};
 use stacks::Names;
 use trace_format::{BACKWARD_FILE, StackId};
 
-use crate::abi::autograd::{VRAMTAPE_BACKWARD, VRAMTAPE_FORWARD, VramtapeAutogradCall};
+use crate::abi::autograd_call::{VRAMTAPE_BACKWARD, VRAMTAPE_FORWARD, VramtapeAutogradCall};
 
 /// Fills in the autograd node that the calling thread makes or runs.
 pub(crate) type Ask = unsafe extern "C-unwind" fn(*mut VramtapeAutogradCall) -> i32;

@@ -26,7 +26,7 @@ use serde::Serialize;
 use sim_device::SimConfig;
 use trace_format::{BlockStatus, Event};
 
-use crate::driver::{DriveError, Follow};
+use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
 use crate::run::{DeviceTape, Options, Probe, probe};
 use crate::strategy::Choice;
@@ -123,7 +123,7 @@ pub fn fit(
     choices: &[Choice],
     search: Search,
     progress: &(dyn Fn() + Sync),
-) -> Result<Vec<Fit>, DriveError> {
+) -> Result<Vec<Fit>> {
     choices.par_iter().map(|choice| Searcher::new(tape, choice, search, progress).fit()).collect()
 }
 
@@ -152,7 +152,7 @@ impl<'a, 't> Searcher<'a, 't> {
         Self { tape, choice, search, progress, known, is_plain, costs: Vec::new(), replays: 0 }
     }
 
-    fn fit(mut self) -> Result<Fit, DriveError> {
+    fn fit(mut self) -> Result<Fit> {
         let Probe { report: unlimited, same_with } = self.replay(None, false)?;
         let same_with = same_with.map(pages).filter(|_| self.is_plain);
         let least_pages = least_bytes(self.tape, self.choice).div_ceil(PAGE_BYTES).max(1);
@@ -200,7 +200,7 @@ impl<'a, 't> Searcher<'a, 't> {
         &mut self,
         unlimited: &Report,
         same_with: Option<RangeInclusive<u64>>,
-    ) -> Result<Option<u64>, DriveError> {
+    ) -> Result<Option<u64>> {
         let fraction = least_fraction(self.tape, self.choice);
         if fraction <= 0.0 || fraction.is_nan() {
             return Ok(None);
@@ -226,7 +226,7 @@ impl<'a, 't> Searcher<'a, 't> {
     }
 
     /// The smallest capacity from `least` on of which nothing worse is known above it, in pages.
-    fn smallest(&mut self, least: u64, enough: u64) -> Result<u64, DriveError> {
+    fn smallest(&mut self, least: u64, enough: u64) -> Result<u64> {
         // A tape whose frees give back less than was asked for claims more than a replay holds: the replay counts.
         let least = least.min(enough);
         if least > 1 {
@@ -246,7 +246,7 @@ impl<'a, 't> Searcher<'a, 't> {
     }
 
     /// Looks for smaller capacities that happen to be enough.
-    fn look_below(&mut self, least: u64, answer: u64) -> Result<(), DriveError> {
+    fn look_below(&mut self, least: u64, answer: u64) -> Result<()> {
         for _ in 0..self.search.checks {
             let Some((begin, end)) = self.known.largest_gap(least, answer - 1) else { break };
             let middle = begin + (end - begin) / 2;
@@ -258,7 +258,7 @@ impl<'a, 't> Searcher<'a, 't> {
     }
 
     /// Between a capacity that is not enough and one that is, a pair of neighbours of which the same is true.
-    fn bisect(&mut self, mut fails: u64, mut fits: u64) -> Result<u64, DriveError> {
+    fn bisect(&mut self, mut fails: u64, mut fits: u64) -> Result<u64> {
         while fits - fails > 1 {
             let middle = fails + (fits - fails) / 2;
             if self.probe(middle)? {
@@ -277,7 +277,7 @@ impl<'a, 't> Searcher<'a, 't> {
     }
 
     /// Whether a capacity is enough.
-    fn probe(&mut self, capacity: u64) -> Result<bool, DriveError> {
+    fn probe(&mut self, capacity: u64) -> Result<bool> {
         if let Some(fits) = self.known.at(capacity) {
             return Ok(fits);
         }
@@ -293,7 +293,7 @@ impl<'a, 't> Searcher<'a, 't> {
     }
 
     /// What a replay on a device that is enough costs.
-    fn cost(&mut self, capacity: u64) -> Result<AtCapacity, DriveError> {
+    fn cost(&mut self, capacity: u64) -> Result<AtCapacity> {
         let known = self.costs.iter().find(|(same, _)| same.contains(&capacity));
         if let Some((_, cost)) = known {
             return Ok(*cost);
@@ -302,11 +302,7 @@ impl<'a, 't> Searcher<'a, 't> {
     }
 
     /// `None` where not even the start of the tape fits.
-    fn replay_or_no_room(
-        &mut self,
-        capacity_bytes: u64,
-        until_oom: bool,
-    ) -> Result<Option<Probe>, DriveError> {
+    fn replay_or_no_room(&mut self, capacity_bytes: u64, until_oom: bool) -> Result<Option<Probe>> {
         match self.replay(Some(capacity_bytes), until_oom) {
             Ok(probe) => Ok(Some(probe)),
             Err(DriveError::Base(_) | DriveError::NoRoom { .. } | DriveError::Start { .. }) => {
@@ -316,11 +312,7 @@ impl<'a, 't> Searcher<'a, 't> {
         }
     }
 
-    fn replay(
-        &mut self,
-        capacity_bytes: Option<u64>,
-        until_oom: bool,
-    ) -> Result<Probe, DriveError> {
+    fn replay(&mut self, capacity_bytes: Option<u64>, until_oom: bool) -> Result<Probe> {
         let options = Options {
             strategy: self.choice.clone(),
             capacity_bytes,

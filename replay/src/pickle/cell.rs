@@ -1,7 +1,7 @@
 //! A value in eight bytes, which is what makes a tree of a million events small.
 
 use super::strings::Text;
-use super::tree::{Node, Value};
+use super::value::{Node, Value};
 
 /// A packed [`Value`]: a tag in the lowest three bits, and what it names above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::Limits;
-use super::tree::{Full, Tree, Value};
+use super::tree::{Full, Tree};
+use super::value::Value;
 
 /// Reads a JSON document.
 ///

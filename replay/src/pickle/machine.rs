@@ -9,7 +9,8 @@ use super::cell::Cell;
 use super::error::{PickleError, Problem};
 use super::opcode::{self as op, name};
 use super::text;
-use super::tree::{Full, Node, Tree, Value};
+use super::tree::{Full, Tree};
+use super::value::{Node, Value};
 
 /// Opcodes between two looks at how much the machine holds.
 const WATCH: u32 = 256;

@@ -11,11 +11,13 @@ mod shapes;
 mod strings;
 mod text;
 mod tree;
+mod value;
 
 pub use error::{PickleError, Problem};
 pub use json::read_json;
 pub use strings::Text;
-pub use tree::{Node, Tree, Value};
+pub use tree::Tree;
+pub use value::{Node, Value};
 
 use trace_format::Bound;
 

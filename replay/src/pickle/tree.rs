@@ -8,69 +8,7 @@ use super::Limits;
 use super::cell::Cell;
 use super::shapes::Shapes;
 use super::strings::{Strings, Text};
-
-/// A list, tuple or dict of one [`Tree`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Node(u32);
-
-impl Node {
-    /// Its place among the tree's nodes, for tables beside the tree.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    pub(super) fn at(index: u32) -> Self {
-        Self(index)
-    }
-}
-
-/// One value. Containers and strings are names of things in a [`Tree`]; a container may hold itself.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
-    /// `None`.
-    None,
-    /// `True` or `False`.
-    Bool(bool),
-    /// An integer of at most 63 bits.
-    Int(i64),
-    /// An integer of 64 bits.
-    Big(u64),
-    /// A float.
-    Float(f64),
-    /// A string.
-    Text(Text),
-    /// A tuple.
-    Tuple(Node),
-    /// A list.
-    List(Node),
-    /// A dict.
-    Dict(Node),
-}
-
-impl Value {
-    /// Python's name of its type.
-    pub fn type_name(self) -> &'static str {
-        match self {
-            Self::None => "None",
-            Self::Bool(_) => "a bool",
-            Self::Int(_) | Self::Big(_) => "an integer",
-            Self::Float(_) => "a float",
-            Self::Text(_) => "a string",
-            Self::Tuple(_) => "a tuple",
-            Self::List(_) => "a list",
-            Self::Dict(_) => "a dict",
-        }
-    }
-
-    /// The integer, if it is one and not negative.
-    pub fn as_u64(self) -> Option<u64> {
-        match self {
-            Self::Int(value) => u64::try_from(value).ok(),
-            Self::Big(value) => Some(value),
-            _ => None,
-        }
-    }
-}
+use super::value::{Node, Value};
 
 /// Where a node's values lie in the arena; of a dict, its keys are its shape.
 #[derive(Clone, Copy, Debug, Default)]
@@ -238,7 +176,7 @@ impl Tree {
             return Err(Full);
         }
         self.runs.push(Run::default());
-        Ok(Node(id))
+        Ok(Node::at(id))
     }
 
     /// Adds `values` at the end of a list or tuple.
@@ -325,7 +263,7 @@ impl Tree {
                 let cells = cells_of(runs[other as usize]);
                 hasher.hash_one(&cells[..cells.len().min(SHARED_LEN_MAX)])
             };
-            filled.insert_unique(hash, node.0, hash_of);
+            filled.insert_unique(hash, node.index() as u32, hash_of);
         }
     }
 }

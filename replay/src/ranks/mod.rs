@@ -16,7 +16,7 @@ mod waste;
 
 use serde::Serialize;
 
-pub use compare::{CompareRow, Worst, compare};
+pub use compare::{CompareRow, RefusedRank, Worst, compare};
 pub use each::each;
 pub use find::{FindError, Found, Skipped, find};
 pub use fit::{FitRow, fit, fit_verdict};

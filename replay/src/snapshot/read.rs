@@ -10,8 +10,8 @@ use super::fields::Fields;
 use super::model::{Annotation, Block, Segment, Settings, Snapshot};
 use super::stacks::StackReader;
 use super::values::{
-    NodePath, SnapshotError, device_of, integer, is_metadata, mismatch, pool_of, request_of,
-    size_of, status_of, stream_of, time_of,
+    NodePath, Result, device_of, integer, is_metadata, mismatch, pool_of, request_of, size_of,
+    status_of, stream_of, time_of,
 };
 use crate::pickle::{Node, Tree, Value};
 
@@ -19,7 +19,7 @@ use crate::pickle::{Node, Tree, Value};
 ///
 /// # Errors
 /// Where the pickle's shape is not a snapshot's.
-pub fn from_tree(tree: &Tree) -> Result<Snapshot, SnapshotError> {
+pub fn from_tree(tree: &Tree) -> Result<Snapshot> {
     let mut reader = Reader {
         tree,
         segment: Fields::new(tree, SEGMENT_KEYS),
@@ -124,7 +124,7 @@ fn actions(tree: &Tree) -> Vec<Option<TraceAction>> {
 }
 
 impl Reader<'_> {
-    fn top(&mut self) -> Result<(), SnapshotError> {
+    fn top(&mut self) -> Result<()> {
         let tree = self.tree;
         let top = match tree.root() {
             Value::Dict(top) => top,
@@ -145,14 +145,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn list(&self, place: impl fmt::Display, value: Value) -> Result<Node, SnapshotError> {
+    fn list(&self, place: impl fmt::Display, value: Value) -> Result<Node> {
         match value {
             Value::List(node) | Value::Tuple(node) => Ok(node),
             other => Err(mismatch(place, "a list", self.tree, other)),
         }
     }
 
-    fn segments(&mut self, value: Value) -> Result<(), SnapshotError> {
+    fn segments(&mut self, value: Value) -> Result<()> {
         let tree = self.tree;
         let node = self.list("segments", value)?;
         for (at, segment) in tree.values(node).enumerate() {
@@ -184,12 +184,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn blocks(
-        &mut self,
-        place: NodePath,
-        mut address: u64,
-        value: Value,
-    ) -> Result<Vec<Block>, SnapshotError> {
+    fn blocks(&mut self, place: NodePath, mut address: u64, value: Value) -> Result<Vec<Block>> {
         let tree = self.tree;
         let node = self.list(place.key("blocks"), value)?;
         let mut blocks = Vec::with_capacity(tree.len(node).min(self.room));
@@ -223,7 +218,7 @@ impl Reader<'_> {
         Ok(blocks)
     }
 
-    fn traces(&mut self, value: Value) -> Result<(), SnapshotError> {
+    fn traces(&mut self, value: Value) -> Result<()> {
         let tree = self.tree;
         let traces = self.list("device_traces", value)?;
         for (device, trace) in tree.values(traces).enumerate() {
@@ -244,7 +239,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn take_room(&mut self, place: NodePath) -> Result<(), SnapshotError> {
+    fn take_room(&mut self, place: NodePath) -> Result<()> {
         let room = self.room.checked_sub(1);
         let needs = if self.tree.cell_count() > self.tree.records_max {
             "an end (a file of this size is expected to hold less: --trust-factor 10 where it is trusted)"
@@ -256,7 +251,7 @@ impl Reader<'_> {
     }
 
     /// An event; `None` for one of a kind that is not known.
-    fn entry(&mut self, place: NodePath, entry: Node) -> Result<Option<TraceEntry>, SnapshotError> {
+    fn entry(&mut self, place: NodePath, entry: Node) -> Result<Option<TraceEntry>> {
         let tree = self.tree;
         let [
             action,
@@ -315,7 +310,7 @@ impl Reader<'_> {
         }))
     }
 
-    fn annotation(&mut self, at: usize, value: Value) -> Result<(), SnapshotError> {
+    fn annotation(&mut self, at: usize, value: Value) -> Result<()> {
         let tree = self.tree;
         let Value::Dict(annotation) = value else {
             let place = NodePath::of("external_annotations", at);

@@ -7,6 +7,9 @@ use trace_format::{BlockStatus, PoolId, Stream};
 
 use crate::pickle::{Tree, Value};
 
+/// What is read from a snapshot.
+pub(super) type Result<T, E = SnapshotError> = std::result::Result<T, E>;
+
 /// A readable pickle that is not a memory snapshot, and where it departs.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
@@ -70,11 +73,7 @@ pub(super) fn is_metadata(tree: &Tree, value: Value, default: &str) -> bool {
 }
 
 /// The size of something: below 1 EiB, which no allocator reaches, so that sums of a few cannot overflow.
-pub(super) fn size_of(
-    tree: &Tree,
-    place: impl fmt::Display,
-    value: Value,
-) -> Result<u64, SnapshotError> {
+pub(super) fn size_of(tree: &Tree, place: impl fmt::Display, value: Value) -> Result<u64> {
     match value.as_u64() {
         Some(size) if size < allocator::size::MAX_REQUEST_BYTES => Ok(size),
         _ => Err(mismatch(place, "a size below 1 EiB", tree, value)),
@@ -82,11 +81,7 @@ pub(super) fn size_of(
 }
 
 /// The size of a request: not nothing either.
-pub(super) fn request_of(
-    tree: &Tree,
-    place: impl fmt::Display,
-    value: Value,
-) -> Result<u64, SnapshotError> {
+pub(super) fn request_of(tree: &Tree, place: impl fmt::Display, value: Value) -> Result<u64> {
     match size_of(tree, &place, value)? {
         0 => Err(mismatch(place, "a size of at least one byte", tree, value)),
         size => Ok(size),
@@ -94,11 +89,7 @@ pub(super) fn request_of(
 }
 
 /// A device's number; a missing one is 0.
-pub(super) fn device_of(
-    tree: &Tree,
-    place: impl fmt::Display,
-    value: Value,
-) -> Result<u32, SnapshotError> {
+pub(super) fn device_of(tree: &Tree, place: impl fmt::Display, value: Value) -> Result<u32> {
     match value {
         Value::None => Ok(0),
         Value::Int(device @ 0..DEVICES_MAX) => Ok(device as u32),
@@ -106,11 +97,7 @@ pub(super) fn device_of(
     }
 }
 
-pub(super) fn integer(
-    tree: &Tree,
-    place: impl fmt::Display,
-    value: Value,
-) -> Result<u64, SnapshotError> {
+pub(super) fn integer(tree: &Tree, place: impl fmt::Display, value: Value) -> Result<u64> {
     value.as_u64().ok_or_else(|| mismatch(place, "an integer of at least 0", tree, value))
 }
 

@@ -8,6 +8,7 @@
 //!   request is tried once more. Where that fails too, memory is out.
 //! - **Captures** are not seen: what they hold back is on the tape as deferred frees.
 
+use crate::drive_error::Result;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -69,7 +70,7 @@ impl<M: Model> Hosted<M> {
     ///
     /// # Errors
     /// When its settings cannot be had on this device.
-    pub fn new(device: SimDevice, settings: M::Settings) -> Result<Self, DriveError> {
+    pub fn new(device: SimDevice, settings: M::Settings) -> Result<Self> {
         let mut memory = Memory::new(device)?;
         let model = M::new(&settings, &mut memory, false)
             .map_err(|reason| DriveError::Start { strategy: M::NAME, reason })?;
@@ -92,7 +93,7 @@ impl<M: Model> Hosted<M> {
     ///
     /// # Errors
     /// When the fraction is outside `[0, 1]`.
-    pub fn limit(&mut self, fraction: f64) -> Result<(), DriveError> {
+    pub fn limit(&mut self, fraction: f64) -> Result<()> {
         let event = Event::MemoryFraction { fraction };
         self.input(&event).map_err(|error| DriveError::Base(error.into()))
     }
@@ -205,7 +206,7 @@ impl<M: Model> Strategy for Hosted<M> {
 
     /// Asks for everything that was handed out or awaited, in order of address: a model has segments of its own, and
     /// nothing of it was there before.
-    fn restore(&mut self, base: &BaseState) -> Result<Starts<Self>, DriveError> {
+    fn restore(&mut self, base: &BaseState) -> Result<Starts<Self>> {
         if let Some(fraction) = base.memory_fraction {
             self.memory.limit(fraction);
         }

@@ -15,6 +15,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::drive_error::Result;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -22,7 +23,6 @@ use allocator::heap::{AllocError, HeapError, Request};
 use settings::ConfigError;
 use trace_format::{Addr, BaseState, Category, Event, PoolId, Record, StackId, Stream};
 
-use crate::drive_error::DriveError;
 pub use hosted::Hosted;
 pub use native::Native;
 pub use table::{Choice, Row, StrategyError, TABLE};
@@ -56,7 +56,7 @@ pub trait Strategy {
     ///
     /// # Errors
     /// When the device has no room for it.
-    fn restore(&mut self, base: &BaseState) -> Result<Starts<Self>, DriveError>
+    fn restore(&mut self, base: &BaseState) -> Result<Starts<Self>>
     where
         Self: Sized;
 

@@ -1,5 +1,6 @@
 //! The allocator that runs live, as a strategy: PyTorch's policy with all its settings, expandable segments included.
 
+use crate::drive_error::Result;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ impl<R: Witness> Native<R> {
     ///
     /// # Errors
     /// When the device cannot say how much memory it has.
-    pub fn new(device: SimDevice, config: Config, recorder: R) -> Result<Self, DriveError> {
+    pub fn new(device: SimDevice, config: Config, recorder: R) -> Result<Self> {
         let heap = Heap::new(device, config, recorder)?;
         Ok(Self { heap, before_resets: ReplayTotals::default(), waits_seen: 0, has_base: false })
     }
@@ -82,7 +83,7 @@ impl<R: Witness> Strategy for Native<R> {
     type Block = Addr;
     type Ticket = Ticket;
 
-    fn restore(&mut self, base: &BaseState) -> Result<Starts<Self>, DriveError> {
+    fn restore(&mut self, base: &BaseState) -> Result<Starts<Self>> {
         if let Some(fraction) = base.memory_fraction {
             let limited = self.heap.set_memory_fraction(fraction);
             limited.map_err(|error| DriveError::Base(error.into()))?;

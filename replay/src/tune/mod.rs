@@ -8,8 +8,6 @@
 //! the worst run; then fewer device calls; then the simpler line. At the end, a knob is removed if the line is about as
 //! good without it.
 
-pub(crate) mod line;
-pub(crate) mod score;
 mod search;
 
 use std::collections::HashMap;
@@ -18,54 +16,10 @@ use serde::Serialize;
 use settings::Compat;
 
 use crate::advice::{Advice, choose, measure};
-use crate::driver::{DriveError, Follow};
-use crate::run::DeviceTape;
-use line::Line;
-use score::Score;
+use crate::candidate::line::Line;
+use crate::candidate::score::Score;
+pub use crate::candidate::{Member, TuneError};
 use search::Tuner;
-
-/// One of the runs that are tuned together: a rank, or a run of its own.
-#[derive(Clone)]
-pub struct Member<'t> {
-    /// Its tape.
-    pub tape: DeviceTape<'t>,
-    /// The settings it was recorded with.
-    pub settings: String,
-    /// Memory of its device; `None` is no limit.
-    pub capacity_bytes: Option<u64>,
-    /// Which of its inputs count.
-    pub follow: Follow,
-}
-
-/// Why nothing can be tuned.
-#[derive(Debug, thiserror::Error)]
-pub enum TuneError {
-    /// There is no run.
-    #[error("no run to tune; name at least one")]
-    Empty,
-    /// The runs have other settings besides those that are turned.
-    #[error(
-        "the runs were recorded under settings that differ in more than what is tuned (`{one}` and `{other}`): tune \
-         them apart"
-    )]
-    Different {
-        /// The first run's.
-        one: String,
-        /// Another's.
-        other: String,
-    },
-    /// Recorded settings that PyTorch would not take.
-    #[error(
-        "the recorded settings `{text}` cannot be replayed; try `vramtape replay RUN` for the reason"
-    )]
-    Settings {
-        /// The settings.
-        text: String,
-    },
-    /// A run that cannot be replayed.
-    #[error(transparent)]
-    Drive(#[from] DriveError),
-}
 
 /// The figures of one run under one line.
 #[derive(Clone, Debug, PartialEq, Serialize)]

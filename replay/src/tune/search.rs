@@ -7,11 +7,11 @@ use rayon::prelude::*;
 use settings::{Compat, Config};
 use trace_format::Event;
 
-use super::line::{KNOBS, Line};
-use super::score::{Score, device_calls};
-use super::{Member, Outcome, Proof, TuneError};
-use crate::advice;
-use crate::driver::{DriveError, Follow};
+use super::{Outcome, Proof};
+use crate::candidate::line::{KNOBS, Line};
+use crate::candidate::score::{Score, device_calls};
+use crate::candidate::{Member, TuneError};
+use crate::driver::{DriveError, Follow, Result};
 use crate::fit::{Fit, Search as FitSearch, fit};
 use crate::report::Report;
 
@@ -38,19 +38,10 @@ impl Tuner<'_, '_> {
         let configs = self.members.iter().map(parse).collect::<Result<Vec<_>, TuneError>>()?;
         let both: Vec<_> = self.members.iter().zip(&configs).collect();
         let replay = |(member, config): &(&Member<'_>, &Config)| {
-            self.replay(member, config, Follow { settings: true, ..member.follow })
+            member.replay(config, Follow { settings: true, ..member.follow }, self.progress)
         };
         let reports = both.par_iter().map(replay).collect::<Result<_, _>>()?;
         Ok((configs, reports))
-    }
-
-    fn replay(
-        &self,
-        member: &Member<'_>,
-        config: &Config,
-        follow: Follow,
-    ) -> Result<Report, DriveError> {
-        advice::replay(member, config, follow, self.progress)
     }
 
     /// Goes down from every start, until no knob helps.
@@ -136,7 +127,7 @@ impl Tuner<'_, '_> {
         let reports: Mutex<HashMap<usize, Vec<(usize, Report)>>> = Mutex::default();
         jobs.par_iter().enumerate().try_for_each(|(job, (at, config, member))| {
             let follow = Follow { settings: false, ..member.follow };
-            let report = self.replay(member, config, follow)?;
+            let report = member.replay(config, follow, self.progress)?;
             let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
             reports.entry(*at).or_default().push((job, report));
             Ok::<_, DriveError>(())
@@ -226,7 +217,7 @@ impl Tuner<'_, '_> {
     pub(super) fn replayed_proof(&self, line: &Line) -> Result<Proof, TuneError> {
         let config = line.config(self.compat).expect("a line that was replayed");
         let replay = |member: &Member<'_>| {
-            self.replay(member, &config, Follow { settings: false, ..member.follow })
+            member.replay(&config, Follow { settings: false, ..member.follow }, self.progress)
         };
         let reports = self.members.par_iter().map(replay).collect::<Result<Vec<_>, _>>()?;
         let configs = vec![config; self.members.len()];
@@ -245,7 +236,7 @@ impl Tuner<'_, '_> {
             let choices = [(*config).clone().into()];
             Ok(fit(member.tape, &choices, search, self.progress)?.remove(0))
         });
-        let fits = fits.collect::<Result<Vec<Fit>, DriveError>>()?;
+        let fits = fits.collect::<Result<Vec<Fit>>>()?;
         let runs =
             self.members.iter().zip(reports).zip(fits).map(|((member, report), fit)| Outcome {
                 peak_reserved_bytes: report.peak_reserved_bytes,

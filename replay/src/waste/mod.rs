@@ -13,7 +13,7 @@ use serde::Serialize;
 use sim_device::SimDevice;
 use trace_format::{PoolId, Stream};
 
-use crate::driver::{DriveError, Driver};
+use crate::driver::{Driver, Result};
 use crate::run::{DeviceTape, Options, scripted_device};
 use crate::strategy::Native;
 use misses::Misses;
@@ -113,7 +113,7 @@ pub fn waste(
     options: &Options,
     points: usize,
     mut progress: impl FnMut(u64),
-) -> Result<Waste, DriveError> {
+) -> Result<Waste> {
     let total = tape.records.len() as u64;
     let found = find(tape, options, points, &mut progress)?;
     let mut moments = Vec::with_capacity(found.wanted.len());
@@ -164,7 +164,7 @@ fn find(
     options: &Options,
     points: usize,
     progress: &mut impl FnMut(u64),
-) -> Result<Moments, DriveError> {
+) -> Result<Moments> {
     let total = tape.records.len() as u64;
     // The moment before the first record counts as well.
     let points = (points as u64).clamp(1, total + 1);
@@ -234,7 +234,7 @@ fn step_through(
     tape: DeviceTape<'_>,
     options: &Options,
     mut look: impl FnMut(&mut Driver<Native<Misses>>, u64, u64),
-) -> Result<Driver<Native<Misses>>, DriveError> {
+) -> Result<Driver<Native<Misses>>> {
     let config = options.native_config()?;
     let device = scripted_device(tape, options, config);
     let mut driver =

@@ -10,7 +10,7 @@ use super::dense_map::DenseMap;
 use super::mapping::Mappings;
 use super::range_set::RangeSet;
 use super::{SimConfig, code, refuse};
-use device::{DeviceCall, DeviceError, HandleType, MemoryInfo, PhysicalHandle};
+use device::{DeviceCall, DeviceError, HandleType, MemoryInfo, PhysicalHandle, Result};
 
 /// A chunk of physical memory. It lives while a handle or a mapping refers to it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,7 +125,7 @@ impl Memory {
         addr.0 >= self.base && addr.0 - self.base < self.length_bytes
     }
 
-    pub(super) fn malloc(&mut self, size_bytes: u64) -> Result<Addr, DeviceError> {
+    pub(super) fn malloc(&mut self, size_bytes: u64) -> Result<Addr> {
         let call = DeviceCall::Malloc;
         if size_bytes == 0 {
             return Err(refuse(call, code::INVALID_VALUE, "0 bytes asked for"));
@@ -146,7 +146,7 @@ impl Memory {
         Ok(Addr(start))
     }
 
-    pub(super) fn free(&mut self, addr: Addr) -> Result<(), DeviceError> {
+    pub(super) fn free(&mut self, addr: Addr) -> Result<()> {
         let Some(length) = self.allocations.remove(&addr.0) else {
             let message = format!("{addr} is not the start of an allocation");
             return Err(refuse(DeviceCall::Free, code::INVALID_VALUE, message));
@@ -156,7 +156,7 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn reserve(&mut self, size_bytes: u64) -> Result<Addr, DeviceError> {
+    pub(super) fn reserve(&mut self, size_bytes: u64) -> Result<Addr> {
         let call = DeviceCall::Reserve;
         self.whole_granules(call, 0, size_bytes)?;
         let scripted = self.reserve_script.pop_front();
@@ -167,7 +167,7 @@ impl Memory {
         Ok(Addr(start))
     }
 
-    pub(super) fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+    pub(super) fn unreserve(&mut self, addr: Addr, size_bytes: u64) -> Result<()> {
         let call = DeviceCall::Unreserve;
         let reserved = self.reservations.get(&addr.0);
         let Some(reserved) = reserved.filter(|reserved| reserved.size_bytes == size_bytes) else {
@@ -187,11 +187,7 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn create(
-        &mut self,
-        size_bytes: u64,
-        share: HandleType,
-    ) -> Result<PhysicalHandle, DeviceError> {
+    pub(super) fn create(&mut self, size_bytes: u64, share: HandleType) -> Result<PhysicalHandle> {
         self.whole_granules(DeviceCall::Create, 0, size_bytes)?;
         if !self.charge(size_bytes) {
             return Err(DeviceError::OutOfMemory { call: DeviceCall::Create, size_bytes });
@@ -199,7 +195,7 @@ impl Memory {
         Ok(self.add_chunk(size_bytes, share, false))
     }
 
-    pub(super) fn adopt(&mut self, size_bytes: u64) -> Result<PhysicalHandle, DeviceError> {
+    pub(super) fn adopt(&mut self, size_bytes: u64) -> Result<PhysicalHandle> {
         self.whole_granules(DeviceCall::Import, 0, size_bytes)?;
         Ok(self.add_chunk(size_bytes, HandleType::None, true))
     }
@@ -217,18 +213,14 @@ impl Memory {
         handle
     }
 
-    pub(super) fn release(&mut self, handle: PhysicalHandle) -> Result<(), DeviceError> {
+    pub(super) fn release(&mut self, handle: PhysicalHandle) -> Result<()> {
         self.held(DeviceCall::Release, handle)?.handles -= 1;
         self.used_bytes -= drop_if_unused(&mut self.chunks, handle);
         Ok(())
     }
 
     /// Takes one more reference, as an import does: the memory may be held by its mappings alone.
-    pub(super) fn retain(
-        &mut self,
-        call: DeviceCall,
-        handle: PhysicalHandle,
-    ) -> Result<(), DeviceError> {
+    pub(super) fn retain(&mut self, call: DeviceCall, handle: PhysicalHandle) -> Result<()> {
         let chunk = self.chunks.get_mut(handle.0).ok_or_else(|| {
             refuse(call, code::INVALID_VALUE, format!("there is no memory {}", handle.0))
         })?;
@@ -242,7 +234,7 @@ impl Memory {
         call: DeviceCall,
         handle: PhysicalHandle,
         share: HandleType,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<()> {
         let made = self.held(call, handle)?.share;
         if made == share && made != HandleType::None {
             return Ok(());
@@ -274,7 +266,7 @@ impl Memory {
         addr: Addr,
         size_bytes: u64,
         handle: PhysicalHandle,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<()> {
         let call = DeviceCall::Map;
         self.whole_granules(call, addr.0, size_bytes)?;
         let whole = self.held(call, handle)?.size_bytes;
@@ -292,7 +284,7 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+    pub(super) fn unmap(&mut self, addr: Addr, size_bytes: u64) -> Result<()> {
         self.check_whole(DeviceCall::Unmap, addr, size_bytes)?;
         let Self { mappings, chunks, reservations, used_bytes, .. } = self;
         mappings.remove(addr.0, size_bytes, |start, handle| {
@@ -307,12 +299,7 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn set_access(
-        &mut self,
-        addr: Addr,
-        size_bytes: u64,
-        peer: DeviceId,
-    ) -> Result<(), DeviceError> {
+    pub(super) fn set_access(&mut self, addr: Addr, size_bytes: u64, peer: DeviceId) -> Result<()> {
         self.check_whole(DeviceCall::SetAccess, addr, size_bytes)?;
         self.mappings.grant(addr.0, size_bytes, peer);
         Ok(())
@@ -362,12 +349,7 @@ impl Memory {
         true
     }
 
-    fn whole_granules(
-        &self,
-        call: DeviceCall,
-        start: u64,
-        size_bytes: u64,
-    ) -> Result<(), DeviceError> {
+    fn whole_granules(&self, call: DeviceCall, start: u64, size_bytes: u64) -> Result<()> {
         let granule = self.granularity_bytes;
         let fits = start.checked_add(size_bytes).is_some();
         let whole = size_bytes.is_multiple_of(granule) && start.is_multiple_of(granule);
@@ -379,12 +361,7 @@ impl Memory {
     }
 
     /// The start of the reservation that the range is inside of. Refuses a range outside, and one where memory is.
-    fn check_vacant(
-        &self,
-        call: DeviceCall,
-        addr: Addr,
-        size_bytes: u64,
-    ) -> Result<u64, DeviceError> {
+    fn check_vacant(&self, call: DeviceCall, addr: Addr, size_bytes: u64) -> Result<u64> {
         let reserved = self.reservations.range(..=addr.0).next_back();
         let end = addr.0 + size_bytes;
         let inside = reserved.filter(|(start, reserved)| end <= **start + reserved.size_bytes);
@@ -399,11 +376,7 @@ impl Memory {
         Ok(start)
     }
 
-    fn held(
-        &mut self,
-        call: DeviceCall,
-        handle: PhysicalHandle,
-    ) -> Result<&mut Chunk, DeviceError> {
+    fn held(&mut self, call: DeviceCall, handle: PhysicalHandle) -> Result<&mut Chunk> {
         self.chunks.get_mut(handle.0).filter(|chunk| chunk.handles > 0).ok_or_else(|| {
             refuse(call, code::INVALID_VALUE, format!("handle {} is not held", handle.0))
         })
@@ -418,12 +391,7 @@ impl Memory {
     }
 
     /// Refuses a range that is not made of whole mappings.
-    fn check_whole(
-        &self,
-        call: DeviceCall,
-        addr: Addr,
-        size_bytes: u64,
-    ) -> Result<(), DeviceError> {
+    fn check_whole(&self, call: DeviceCall, addr: Addr, size_bytes: u64) -> Result<()> {
         self.whole_granules(call, addr.0, size_bytes)?;
         if self.mappings.is_whole(addr.0, size_bytes) {
             return Ok(());

@@ -4,16 +4,11 @@ use events::Addr;
 
 use super::Memory;
 use crate::{code, refuse};
-use device::{DeviceCall, DeviceError};
+use device::{DeviceCall, Result};
 
 impl Memory {
     /// Maps up to so many new pages without handles, for this device's use; how many until memory is out.
-    pub(crate) fn map_pages(
-        &mut self,
-        addr: Addr,
-        page_bytes: u64,
-        count: u64,
-    ) -> Result<u64, DeviceError> {
+    pub(crate) fn map_pages(&mut self, addr: Addr, page_bytes: u64, count: u64) -> Result<u64> {
         let size_bytes = self.whole_pages(DeviceCall::Map, addr, page_bytes, count)?;
         let start = self.check_vacant(DeviceCall::Map, addr, size_bytes)?;
         let mapped = count.min((self.capacity_bytes - self.used_bytes) / page_bytes);
@@ -29,12 +24,7 @@ impl Memory {
     }
 
     /// Takes pages without handles back.
-    pub(crate) fn unmap_pages(
-        &mut self,
-        addr: Addr,
-        page_bytes: u64,
-        count: u64,
-    ) -> Result<(), DeviceError> {
+    pub(crate) fn unmap_pages(&mut self, addr: Addr, page_bytes: u64, count: u64) -> Result<()> {
         let size_bytes = self.whole_pages(DeviceCall::Unmap, addr, page_bytes, count)?;
         self.take_pages(addr, size_bytes)?;
         self.used_bytes -= size_bytes;
@@ -48,7 +38,7 @@ impl Memory {
         to: Addr,
         page_bytes: u64,
         count: u64,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<()> {
         let size_bytes = self.whole_pages(DeviceCall::Unmap, from, page_bytes, count)?;
         self.whole_pages(DeviceCall::Map, to, page_bytes, count)?;
         let start = self.check_vacant(DeviceCall::Map, to, size_bytes)?;
@@ -58,7 +48,7 @@ impl Memory {
         Ok(())
     }
 
-    fn take_pages(&mut self, addr: Addr, size_bytes: u64) -> Result<(), DeviceError> {
+    fn take_pages(&mut self, addr: Addr, size_bytes: u64) -> Result<()> {
         if self.pages.take_at(addr.0, size_bytes) {
             return Ok(());
         }
@@ -73,7 +63,7 @@ impl Memory {
         addr: Addr,
         page_bytes: u64,
         count: u64,
-    ) -> Result<u64, DeviceError> {
+    ) -> Result<u64> {
         self.whole_granules(call, addr.0, page_bytes)?;
         let size_bytes = page_bytes.saturating_mul(count);
         self.whole_granules(call, addr.0, size_bytes)?;

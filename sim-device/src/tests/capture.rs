@@ -1,5 +1,6 @@
 //! Stream capture as the driver does it.
 
+use device::Result;
 use std::thread;
 
 use super::*;
@@ -63,7 +64,7 @@ fn work_that_was_not_joined_fails_the_end() {
 
 #[test]
 fn an_unsafe_call_fails_and_invalidates_unless_the_thread_is_relaxed() {
-    type Unsafe = fn(&mut SimDevice) -> Result<(), DeviceError>;
+    type Unsafe = fn(&mut SimDevice) -> Result<()>;
     let calls: [Unsafe; 3] = [
         |sim| sim.malloc(1).map(|_| ()),
         |sim| sim.device_synchronize(),

@@ -1,7 +1,7 @@
 //! What the simulated device promises, call by call.
 
 use super::*;
-use device::{Device, HandleType, ShareableHandle};
+use device::{Device, HandleType, Result, ShareableHandle};
 
 mod capture;
 mod model;
@@ -18,7 +18,7 @@ fn with_events(events: EventPolicy) -> SimDevice {
 }
 
 /// The driver code of a refusal; panics on any other answer.
-fn refusal<T: std::fmt::Debug>(answer: Result<T, DeviceError>) -> u32 {
+fn refusal<T: std::fmt::Debug>(answer: Result<T>) -> u32 {
     match answer {
         Err(DeviceError::Driver { code, .. }) => code,
         other => panic!("a driver error was expected, not {other:?}"),

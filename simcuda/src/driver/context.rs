@@ -35,6 +35,27 @@ pub(crate) fn synchronize() -> Answer {
     machine::with_current(|device| Ok(device.device_synchronize()?))
 }
 
+pub(crate) fn version(out: Out<c_int>) -> Answer {
+    out.set(device::DRIVER_VERSION)
+}
+
+pub(crate) fn attribute(out: Out<c_int>, attribute: c_int, ordinal: c_int) -> Answer {
+    out.set(device::attribute(attribute, machine::physical(machine::ordinal(ordinal)?)?))
+}
+
+pub(crate) fn uuid(out: Out<[u8; 16]>, ordinal: c_int) -> Answer {
+    out.set(device::uuid(machine::physical(machine::ordinal(ordinal)?)?))
+}
+
+pub(crate) fn pci_bus_id(out: Out<c_char>, room: c_int, ordinal: c_int) -> Answer {
+    out.text(&device::pci_bus_id(machine::physical(machine::ordinal(ordinal)?)?), room)
+}
+
+pub(crate) fn stream_priorities(lowest: Out<c_int>, highest: Out<c_int>) {
+    lowest.set_if_wanted(device::STREAM_PRIORITIES.0);
+    highest.set_if_wanted(device::STREAM_PRIORITIES.1);
+}
+
 pub(crate) fn can_access_peer(out: Out<c_int>, ordinal: c_int, peer: c_int) -> Answer {
     let (ordinal, peer) = (machine::ordinal(ordinal)?, machine::ordinal(peer)?);
     let can =
@@ -58,10 +79,6 @@ driver! {
         if machine::device_count()? == 0 { Err(Status::NO_DEVICE) } else { Ok(()) }
     }
 
-    fn cuDriverGetVersion(out: Out<c_int>) {
-        out.set(device::DRIVER_VERSION)
-    }
-
     fn cuDeviceGetCount(out: Out<c_int>) {
         out.set(c_int::from(machine::device_count()?))
     }
@@ -75,31 +92,9 @@ driver! {
         out.text(device::NAME, room)
     }
 
-    fn cuDeviceGetUuid(out: Out<[u8; 16]>, ordinal: c_int) {
-        out.set(device::uuid(machine::physical(machine::ordinal(ordinal)?)?))
-    }
-
-    fn cuDeviceGetUuid_v2(out: Out<[u8; 16]>, ordinal: c_int) {
-        out.set(device::uuid(machine::physical(machine::ordinal(ordinal)?)?))
-    }
-
-    fn cuDeviceGetPCIBusId(out: Out<c_char>, room: c_int, ordinal: c_int) {
-        let physical = machine::physical(machine::ordinal(ordinal)?)?;
-        out.text(&device::pci_bus_id(physical), room)
-    }
-
     fn cuDeviceTotalMem_v2(out: Out<usize>, ordinal: c_int) {
         machine::ordinal(ordinal)?;
         out.set(machine::fixed()?.settings.memory_bytes as usize)
-    }
-
-    fn cuDeviceGetAttribute(out: Out<c_int>, attribute: c_int, ordinal: c_int) {
-        let physical = machine::physical(machine::ordinal(ordinal)?)?;
-        out.set(device::attribute(attribute, physical))
-    }
-
-    fn cuDeviceCanAccessPeer(out: Out<c_int>, ordinal: c_int, peer: c_int) {
-        can_access_peer(out, ordinal, peer)
     }
 
     fn cuDevicePrimaryCtxGetState(ordinal: c_int, flags: Out<u32>, active: Out<c_int>) {
@@ -145,8 +140,7 @@ driver! {
     }
 
     fn cuCtxGetStreamPriorityRange(lowest: Out<c_int>, highest: Out<c_int>) {
-        lowest.set_if_wanted(device::STREAM_PRIORITIES.0);
-        highest.set_if_wanted(device::STREAM_PRIORITIES.1);
+        stream_priorities(lowest, highest);
         Ok(())
     }
 
@@ -154,14 +148,6 @@ driver! {
     fn cuLogsRegisterCallback(_callback: u64, _argument: u64, out: Out<u64>) {
         out.set_if_wanted(machine::new_handle());
         Ok(())
-    }
-
-    fn cuLogsUnregisterCallback(_callback: u64) {
-        Ok(())
-    }
-
-    fn cuCtxSynchronize() {
-        synchronize()
     }
 
     fn cuCtxEnablePeerAccess(context: u64, _flags: u32) {

@@ -1,6 +1,6 @@
 //! Modules and kernels: code is accepted unread, a launch does nothing but become a node of a capture.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
 use crate::abi::{Answer, In, Out, driver};
 use crate::{device, kernel, stream};
@@ -23,26 +23,6 @@ fn launch(grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {
 }
 
 driver! {
-    fn cuModuleLoad(out: Out<u64>, _path: In<c_char>) {
-        kernel::load(out)
-    }
-
-    fn cuModuleLoadData(out: Out<u64>, _code: u64) {
-        kernel::load(out)
-    }
-
-    fn cuModuleLoadDataEx(out: Out<u64>, _code: u64, _count: u32, _options: u64, _values: u64) {
-        kernel::load(out)
-    }
-
-    fn cuModuleUnload(_module: u64) {
-        Ok(())
-    }
-
-    fn cuModuleGetFunction(out: Out<u64>, _module: u64, _name: In<c_char>) {
-        kernel::load(out)
-    }
-
     fn cuFuncGetAttribute(out: Out<c_int>, attribute: c_int, _function: u64) {
         let version = device::CAPABILITY.0 * 10 + device::CAPABILITY.1;
         out.set(match attribute {
@@ -52,20 +32,6 @@ driver! {
             8 => device::SHARED_BYTES_PER_BLOCK_OPTIN,
             _ => 0,
         })
-    }
-
-    fn cuFuncSetAttribute(_function: u64, _attribute: c_int, _value: c_int) {
-        Ok(())
-    }
-
-    fn cuFuncSetCacheConfig(_function: u64, _config: u32) {
-        Ok(())
-    }
-
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        out: Out<c_int>, _function: u64, block_threads: c_int, shared_bytes: usize,
-    ) {
-        out.set(kernel::blocks_per_multiprocessor(block_threads, shared_bytes)?)
     }
 
     fn cuLaunchKernel(
@@ -91,26 +57,10 @@ driver! {
         kernel::load(out)
     }
 
-    fn cuLinkAddData_v2(
-        _state: u64, _kind: u32, _data: u64, _size_bytes: usize, _name: In<c_char>, _count: u32,
-        _options: u64, _values: u64,
-    ) {
-        Ok(())
-    }
-
     /// The linked code is a place of no bytes: it is only ever loaded back.
     fn cuLinkComplete(_state: u64, code: Out<*const c_void>, size_bytes: Out<usize>) {
         static CODE: u8 = 0;
         size_bytes.set_if_wanted(0);
         code.set(std::ptr::from_ref(&CODE).cast())
-    }
-
-    fn cuLinkDestroy(_state: u64) {
-        Ok(())
-    }
-
-    /// The descriptor is for kernels, which do not run.
-    fn cuTensorMapEncodeTiled(_descriptor: u64) {
-        Ok(())
     }
 }

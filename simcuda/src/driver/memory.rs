@@ -1,12 +1,12 @@
 //! Memory.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 use device::HandleType;
 use sim_device::SimConfig;
 
 use crate::abi::{Answer, In, Out, Status, driver};
-use crate::sharing::{self, Handle};
+use crate::sharing::{self};
 use crate::{copy, machine, memory};
 
 /// `CUmemLocation`.
@@ -59,19 +59,11 @@ fn device_at(location: Location) -> Answer<u16> {
 }
 
 driver! {
-    fn cuMemGetInfo_v2(free_bytes: Out<usize>, total_bytes: Out<usize>) {
-        memory::info(free_bytes, total_bytes)
-    }
-
     fn cuMemAlloc_v2(out: Out<u64>, size_bytes: usize) {
         if size_bytes == 0 {
             return Err(Status::INVALID_VALUE);
         }
         memory::allocate(out, size_bytes)
-    }
-
-    fn cuMemFree_v2(addr: u64) {
-        memory::free(addr)
     }
 
     fn cuMemGetAddressRange_v2(start: Out<u64>, size_bytes: Out<usize>, addr: u64) {
@@ -91,10 +83,6 @@ driver! {
         memory::reserve(out, size_bytes)
     }
 
-    fn cuMemAddressFree(addr: u64, size_bytes: usize) {
-        memory::unreserve(addr, size_bytes)
-    }
-
     fn cuMemCreate(
         out: Out<u64>, size_bytes: usize, properties: In<AllocationProperties>, _flags: u64,
     ) {
@@ -110,19 +98,11 @@ driver! {
         memory::create(out, size_bytes, device_at(properties.location)?, share)
     }
 
-    fn cuMemRelease(handle: u64) {
-        memory::release(handle)
-    }
-
     fn cuMemMap(addr: u64, size_bytes: usize, offset_bytes: usize, handle: u64, _flags: u64) {
         if offset_bytes != 0 {
             return Err(Status::INVALID_VALUE);
         }
         memory::map(addr, size_bytes, handle)
-    }
-
-    fn cuMemUnmap(addr: u64, size_bytes: usize) {
-        memory::unmap(addr, size_bytes)
     }
 
     fn cuMemSetAccess(
@@ -172,62 +152,6 @@ driver! {
             return Err(Status::NOT_SUPPORTED);
         }
         sharing::import(out, i32::try_from(descriptor).map_err(|_| Status::INVALID_VALUE)?)
-    }
-
-    fn cuIpcGetMemHandle(out: Out<Handle>, addr: u64) {
-        sharing::get_memory(out, addr)
-    }
-
-    fn cuIpcOpenMemHandle_v2(out: Out<u64>, handle: Handle, flags: u32) {
-        sharing::open_memory(out, handle, flags)
-    }
-
-    fn cuIpcCloseMemHandle(addr: u64) {
-        sharing::close_memory(addr)
-    }
-
-    fn cuIpcGetEventHandle(out: Out<Handle>, event: u64) {
-        sharing::get_event(out, event)
-    }
-
-    fn cuIpcOpenEventHandle(out: Out<u64>, handle: Handle) {
-        sharing::open_event(out, handle)
-    }
-
-    fn cuPointerGetAttribute(out: Out<c_void>, attribute: c_int, addr: u64) {
-        crate::pointer::attribute(out, attribute, addr)
-    }
-
-    fn cuMemcpyAsync(to: u64, from: u64, size_bytes: usize, stream: u64) {
-        copy::copy_async(to, from, size_bytes, stream)
-    }
-
-    fn cuMemcpyHtoDAsync_v2(to: u64, from: u64, size_bytes: usize, stream: u64) {
-        copy::copy_async(to, from, size_bytes, stream)
-    }
-
-    fn cuMemcpyDtoHAsync_v2(to: u64, from: u64, size_bytes: usize, stream: u64) {
-        copy::copy_async(to, from, size_bytes, stream)
-    }
-
-    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size_bytes: usize, stream: u64) {
-        copy::copy_async(to, from, size_bytes, stream)
-    }
-
-    fn cuMemcpyHtoD_v2(to: u64, from: u64, size_bytes: usize) {
-        copy::copy(to, from, size_bytes)
-    }
-
-    fn cuMemcpyDtoH_v2(to: u64, from: u64, size_bytes: usize) {
-        copy::copy(to, from, size_bytes)
-    }
-
-    fn cuMemcpyDtoD_v2(to: u64, from: u64, size_bytes: usize) {
-        copy::copy(to, from, size_bytes)
-    }
-
-    fn cuMemsetD8Async(addr: u64, byte: u8, count: usize, stream: u64) {
-        copy::fill_async(addr, byte, count, stream)
     }
 
     /// Only ever device memory, which has no content: the value does not matter.

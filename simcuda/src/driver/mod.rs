@@ -3,7 +3,6 @@
 
 pub(crate) mod context;
 mod error;
-mod execution;
+pub(crate) mod execution;
 pub(crate) mod lookup;
 mod memory;
-mod stream;

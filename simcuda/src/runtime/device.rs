@@ -165,10 +165,6 @@ fn properties<const DEPRECATED: usize>(ordinal: c_int) -> Answer<DevicePropertie
 }
 
 runtime! {
-    fn cudaDriverGetVersion(out: Out<c_int>) {
-        out.set(device::DRIVER_VERSION)
-    }
-
     fn cudaGetDeviceCount(out: Out<c_int>) {
         match machine::device_count()? {
             0 => Err(Status::NO_DEVICE),
@@ -194,34 +190,20 @@ runtime! {
         out.set(properties(ordinal)?)
     }
 
-    fn cudaDeviceGetAttribute(out: Out<c_int>, attribute: c_int, ordinal: c_int) {
-        let physical = machine::physical(machine::ordinal(ordinal)?)?;
-        out.set(device::attribute(attribute, physical))
-    }
-
-    fn cudaDeviceGetPCIBusId(out: Out<c_char>, room: c_int, ordinal: c_int) {
-        let physical = machine::physical(machine::ordinal(ordinal)?)?;
-        out.text(&device::pci_bus_id(physical), room)
-    }
-
     fn cudaDeviceGetByPCIBusId(out: Out<c_int>, id: In<c_char>) {
         let found = device::from_pci_bus_id(&id.text()?, machine::fixed()?.settings.devices);
         let found = found.ok_or(Status::INVALID_DEVICE)?;
         out.set(c_int::from(machine::visible(found)?))
     }
 
+    /// Graphs own no memory here: allocation nodes are not simulated.
+    fn cudaDeviceGetGraphMemAttribute(_device: i32, _attribute: u32, out: Out<u64>) {
+        out.set(0)
+    }
+
     fn cudaDeviceGetStreamPriorityRange(lowest: Out<c_int>, highest: Out<c_int>) {
-        lowest.set_if_wanted(device::STREAM_PRIORITIES.0);
-        highest.set_if_wanted(device::STREAM_PRIORITIES.1);
+        driver::context::stream_priorities(lowest, highest);
         Ok(())
-    }
-
-    fn cudaDeviceSynchronize() {
-        driver::context::synchronize()
-    }
-
-    fn cudaDeviceCanAccessPeer(out: Out<c_int>, ordinal: c_int, peer: c_int) {
-        driver::context::can_access_peer(out, ordinal, peer)
     }
 
     fn cudaDeviceEnablePeerAccess(peer: c_int, _flags: u32) {

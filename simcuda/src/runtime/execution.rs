@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
 use super::runtime;
-use crate::abi::{In, Out, Status};
+use crate::abi::{Answer, In, Out, Status};
 use crate::{device, kernel, stream};
 
 /// `dim3`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Dim3 {
+pub(crate) struct Dim3 {
     x: u32,
     y: u32,
     z: u32,
@@ -61,33 +61,27 @@ pub(super) struct FunctionAttributes {
 const _: () = assert!(size_of::<FunctionAttributes>() == 144);
 
 /// A launch with more threads in a block than there can be is refused, as a GPU does.
-fn launch(grid: Dim3, block: Dim3, stream: u64) -> crate::abi::Answer {
+fn launch(grid: Dim3, block: Dim3, stream: u64) -> Answer {
     kernel::check_shape([grid.x, grid.y, grid.z], [block.x, block.y, block.z])?;
     stream::launch(stream)
+}
+
+/// `cudaLaunchKernel` and its like.
+pub(crate) fn launch_kernel(
+    _function: u64,
+    grid: Dim3,
+    block: Dim3,
+    _arguments: u64,
+    _shared_bytes: usize,
+    stream: u64,
+) -> Answer {
+    launch(grid, block, stream)
 }
 
 /// `cudaErrorMissingConfiguration`.
 const MISSING: Status = Status(52);
 
 runtime! {
-    fn cudaLaunchKernel(
-        _function: u64, grid: Dim3, block: Dim3, _arguments: u64, _shared_bytes: usize, stream: u64,
-    ) {
-        launch(grid, block, stream)
-    }
-
-    fn cudaLaunchCooperativeKernel(
-        _function: u64, grid: Dim3, block: Dim3, _arguments: u64, _shared_bytes: usize, stream: u64,
-    ) {
-        launch(grid, block, stream)
-    }
-
-    fn __cudaLaunchKernel(
-        _kernel: u64, grid: Dim3, block: Dim3, _arguments: u64, _shared_bytes: usize, stream: u64,
-    ) {
-        launch(grid, block, stream)
-    }
-
     fn cudaLaunchKernelExC(config: In<LaunchConfig>, _function: u64, _arguments: u64) {
         let config = config.get()?;
         launch(config.grid, config.block, config.stream)
@@ -125,58 +119,6 @@ runtime! {
             cluster: [0; 6],
             reserved: [0; 16],
         })
-    }
-
-    fn cudaFuncSetAttribute(_function: u64, _attribute: c_int, _value: c_int) {
-        Ok(())
-    }
-
-    fn cudaKernelSetAttributeForDevice(
-        _kernel: u64, _attribute: c_int, _value: c_int, _device: c_int,
-    ) {
-        Ok(())
-    }
-
-    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        out: Out<c_int>, _function: u64, block_threads: c_int, shared_bytes: usize,
-    ) {
-        out.set(kernel::blocks_per_multiprocessor(block_threads, shared_bytes)?)
-    }
-
-    fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-        out: Out<c_int>, _function: u64, block_threads: c_int, shared_bytes: usize, _flags: u32,
-    ) {
-        out.set(kernel::blocks_per_multiprocessor(block_threads, shared_bytes)?)
-    }
-
-    fn cudaLibraryLoadData(
-        out: Out<u64>, _code: u64, _jit_options: u64, _jit_values: u64, _jit_count: u32,
-        _options: u64, _values: u64, _count: u32,
-    ) {
-        kernel::load(out)
-    }
-
-    fn cudaLibraryLoadFromFile(
-        out: Out<u64>, _path: In<c_char>, _jit_options: u64, _jit_values: u64, _jit_count: u32,
-        _options: u64, _values: u64, _count: u32,
-    ) {
-        kernel::load(out)
-    }
-
-    fn cudaLibraryGetKernel(out: Out<u64>, _library: u64, _name: In<c_char>) {
-        kernel::load(out)
-    }
-
-    fn cudaLibraryUnload(_library: u64) {
-        Ok(())
-    }
-
-    fn cudaProfilerStart() {
-        Ok(())
-    }
-
-    fn cudaProfilerStop() {
-        Ok(())
     }
 }
 

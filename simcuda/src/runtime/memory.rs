@@ -1,13 +1,12 @@
 //! Memory.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::mem::offset_of;
 
 use super::runtime;
 use crate::abi::{Out, Status};
 use crate::copy::{self, Rows};
-use crate::sharing::{self, Handle};
-use crate::{host, machine, memory, not_simulated};
+use crate::{machine, memory, not_simulated};
 
 /// `cudaPointerAttributes` of CUDA 12. CUDA 13 has reserved space behind it, which a caller has no use for.
 #[repr(C)]
@@ -30,38 +29,6 @@ const DEVICE: c_int = 2;
 const NO_DEVICE: c_int = -2;
 
 runtime! {
-    fn cudaMalloc(out: Out<u64>, size_bytes: usize) {
-        memory::allocate(out, size_bytes)
-    }
-
-    fn cudaFree(addr: u64) {
-        memory::free(addr)
-    }
-
-    fn cudaMemGetInfo(free_bytes: Out<usize>, total_bytes: Out<usize>) {
-        memory::info(free_bytes, total_bytes)
-    }
-
-    fn cudaHostAlloc(out: Out<*mut c_void>, size_bytes: usize, _flags: u32) {
-        host::allocate(out, size_bytes)
-    }
-
-    fn cudaMallocHost(out: Out<*mut c_void>, size_bytes: usize) {
-        host::allocate(out, size_bytes)
-    }
-
-    fn cudaFreeHost(memory: *mut c_void) {
-        host::free(memory)
-    }
-
-    fn cudaHostRegister(addr: u64, size_bytes: usize, _flags: u32) {
-        host::register(addr, size_bytes)
-    }
-
-    fn cudaHostUnregister(addr: u64) {
-        host::unregister(addr)
-    }
-
     fn cudaHostGetDevicePointer(out: Out<u64>, addr: u64, _flags: u32) {
         out.set(addr)
     }
@@ -75,22 +42,6 @@ runtime! {
         };
         let device_pointer = if memory_type == UNREGISTERED { 0 } else { addr };
         out.set(PointerAttributes { memory_type, device, device_pointer, host_pointer })
-    }
-
-    fn cudaIpcGetMemHandle(out: Out<Handle>, addr: u64) {
-        sharing::get_memory(out, addr)
-    }
-
-    fn cudaIpcOpenMemHandle(out: Out<u64>, handle: Handle, flags: u32) {
-        sharing::open_memory(out, handle, flags)
-    }
-
-    fn cudaIpcCloseMemHandle(addr: u64) {
-        sharing::close_memory(addr)
-    }
-
-    fn cudaMemcpy(to: u64, from: u64, size_bytes: usize, _kind: c_int) {
-        copy::copy(to, from, size_bytes)
     }
 
     fn cudaMemcpyAsync(to: u64, from: u64, size_bytes: usize, _kind: c_int, stream: u64) {

@@ -2,8 +2,7 @@
 //! libcudart: registration of kernels, and the texts of errors.
 
 mod device;
-mod execution;
-mod graph;
+pub(crate) mod execution;
 mod memory;
 mod stream;
 
@@ -17,7 +16,7 @@ thread_local! {
 }
 
 /// Runs a runtime entry point's body; an error is kept for `cudaGetLastError`.
-fn answer(body: impl FnOnce() -> Answer) -> c_int {
+pub(crate) fn answer(body: impl FnOnce() -> Answer) -> c_int {
     let error = abi::number(abi::guarded(body));
     if error != 0 {
         // A thread that is ending has no last error any more.
@@ -36,7 +35,7 @@ macro_rules! runtime {
         }
     )*};
 }
-use runtime;
+pub(crate) use runtime;
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetLastError() -> c_int {

@@ -3,7 +3,7 @@
 //! It is an array of 64-bit numbers after an eight-byte cookie. Which number is which depends on the minor version.
 
 use super::api;
-use super::layout::Structs;
+use super::structs::Structs;
 
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 

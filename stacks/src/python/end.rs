@@ -9,7 +9,6 @@ use std::thread;
 use std::time::Duration;
 
 use super::api::Api;
-use super::gil::Gil;
 use crate::gate;
 
 /// CPython sets two flags at its end, one after the other: a thread may be ended between the two.
@@ -47,14 +46,6 @@ pub fn call_program<T>(function: impl FnOnce() -> T) -> Option<T> {
     let Some(api) = super::api() else { return Some(function()) };
     let _inside = gate::enter()?;
     (!api.is_finalizing()).then(|| park_if_ended(api, function))
-}
-
-/// Has the interpreter's end wait for the calls of [`call_program`] that are in progress then. Waits for Python's lock.
-pub fn hold_end_for_calls() {
-    if let Some(api) = super::api() {
-        // SAFETY: a thread without a state gets one for the call.
-        unsafe { Gil::with(api, |gil| super::set_exit_hook(api, gil)) };
-    }
 }
 
 /// Whether the interpreter is ending or has ended.

@@ -5,7 +5,7 @@ use std::{mem, ptr, slice, thread};
 
 use super::api::{Api, Object};
 use super::end;
-use super::layout::DEPTH_MAX;
+use super::structs::DEPTH_MAX;
 use crate::fingerprint::CodePosition;
 
 /// The calling thread has the interpreter's lock while this lives (in a free-threaded build: is attached). Whatever

@@ -10,13 +10,14 @@ mod debug_offsets;
 mod end;
 mod gil;
 mod layout;
+mod structs;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::fingerprint::{CodePosition, Fingerprint};
 use api::{Api, Object};
-pub use end::{call_program, hold_end_for_calls};
+pub use end::call_program;
 use gil::Gil;
 pub(crate) use gil::PlaceText;
 use layout::Layout;
@@ -54,6 +55,14 @@ fn set_exit_hook(api: &Api, gil: &Gil<'_>) {
         && at_exit::register(api, gil)
     {
         EXIT_HOOK.store(SET, Ordering::Release);
+    }
+}
+
+/// Has the interpreter's end wait for the calls of [`call_program`] that are in progress then. Waits for Python's lock.
+pub fn hold_end_for_calls() {
+    if let Some(api) = api() {
+        // SAFETY: a thread without a state gets one for the call.
+        unsafe { Gil::with(api, |gil| set_exit_hook(api, gil)) };
     }
 }
 

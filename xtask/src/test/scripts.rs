@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::artefacts::Artefacts;
 use crate::progress::Step;
-use crate::requirements::{PACKAGE, Requirements, TABLES, TRAINING};
+use crate::requirements::{PACKAGE, Requirements, TABLES};
 use crate::tally::{Counts, Outcome, Tally};
 use crate::venv::Venv;
 use crate::{cargo, exec, instructions, peers, torch};
@@ -47,7 +47,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     instructions::test(tally, &artefacts);
     let with_bridges = package::with_bridges(tally);
     // Not last: one of them takes long, and a thread would wait for it alone.
-    for requirements in [&TABLES, &TRAINING] {
+    for requirements in [&TABLES, &torch::TRAINING] {
         let Some(venv) = environment(tally, requirements.name, requirements) else { continue };
         let scripts = find(&folder.join(requirements.name))?;
         add(&mut parallel, scripts, requirements.name, || of_checkout(&venv, &artefacts));
@@ -88,7 +88,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
 /// Makes every environment, while something else is tested. Errors are reported when an environment is first used.
 pub(super) fn prepare() {
     let torches = torch::ALL.iter().map(|torch| &torch.requirements);
-    for requirements in torches.chain([&TRAINING, &TABLES, &PACKAGE]) {
+    for requirements in torches.chain([&torch::TRAINING, &TABLES, &PACKAGE]) {
         if let Ok(venv) = Venv::ensure(requirements) {
             drop(venv.ensure_cuda_headers());
         }

@@ -1,0 +1,74 @@
+//! Candidates for the settings of runs: a line of settings, and its score over the runs that are replayed under it.
+
+pub(crate) mod line;
+pub(crate) mod score;
+
+use settings::Config;
+
+use crate::driver::{DriveError, Follow, Result};
+use crate::report::Report;
+use crate::run::{DeviceTape, Options, run};
+
+/// One of the runs that are tuned together: a rank, or a run of its own.
+#[derive(Clone)]
+pub struct Member<'t> {
+    /// Its tape.
+    pub tape: DeviceTape<'t>,
+    /// The settings it was recorded with.
+    pub settings: String,
+    /// Memory of its device; `None` is no limit.
+    pub capacity_bytes: Option<u64>,
+    /// Which of its inputs count.
+    pub follow: Follow,
+}
+
+/// Why nothing can be tuned.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// There is no run.
+    #[error("no run to tune; name at least one")]
+    Empty,
+    /// The runs have other settings besides those that are turned.
+    #[error(
+        "the runs were recorded under settings that differ in more than what is tuned (`{one}` and `{other}`): tune \
+         them apart"
+    )]
+    Different {
+        /// The first run's.
+        one: String,
+        /// Another's.
+        other: String,
+    },
+    /// Recorded settings that PyTorch would not take.
+    #[error(
+        "the recorded settings `{text}` cannot be replayed; try `vramtape replay RUN` for the reason"
+    )]
+    Settings {
+        /// The settings.
+        text: String,
+    },
+    /// A run that cannot be replayed.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+}
+
+impl Member<'_> {
+    /// Replays the run under a configuration, on its own device. `progress` is called afterwards.
+    pub(crate) fn replay(
+        &self,
+        config: &Config,
+        follow: Follow,
+        progress: &(dyn Fn() + Sync),
+    ) -> Result<Report> {
+        let options = Options {
+            strategy: config.clone().into(),
+            capacity_bytes: self.capacity_bytes,
+            memory_fraction: None,
+            recorded_addresses: false,
+            follow,
+        };
+        let report = run(self.tape, &options, |_| {});
+        progress();
+        report
+    }
+}
