@@ -151,7 +151,7 @@ const EDGES: [Edge; 11] = [
         write: |path| {
             let mut tape = writer(path, &Meta::default());
             let name = tape.string("forward").unwrap();
-            let filename = tape.string("/home/me/model.py").unwrap();
+            let filename = tape.string("model.py").unwrap();
             let mut stacks = Vec::new();
             for line in 1..=100_000 {
                 stacks.push(tape.stack(&[Frame { name, filename, line }]).unwrap());
