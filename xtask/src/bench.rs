@@ -41,8 +41,8 @@ pub(crate) struct Options {
     /// allocator
     #[arg(long, conflicts_with_all = ["peers", "filter", "stacks", "snapshots"])]
     python: bool,
-    /// Measure only the pages of `vramtape view`, in a Chromium: of runs looped to 1 and 10 million records (by default a
-    /// recorded training of GPT-2)
+    /// Measure only the pages of `vramtape view`, in a Chromium: of runs looped to 1 and 10 million records (by
+    /// default a recorded training of GPT-2)
     #[arg(long, value_name = "RUN", num_args = 0.., conflicts_with_all = ["peers", "filter"])]
     view: Option<Vec<PathBuf>>,
     /// Count the instructions of an allocation and its free (needs valgrind), and nothing else
