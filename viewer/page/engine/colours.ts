@@ -1,4 +1,4 @@
-// Colours of groups: by the label alone, so that a group has the same colour in every page. Each has a contrast of at
+// Colours of groups: by the label, so that a group has the same colour in most pages. Each has a contrast of at
 // least 3 to its background (a test computes it), neighbours in a stack are separated by edges as well, and red is left
 // to out of memory.
 
@@ -62,10 +62,23 @@ export function hash(text: string): number {
 
 const NO_GROUP = /^(other|unknown|none|\?|)$|^(unattributed|no (stack|module|step|phase))\b/i;
 
-export function colourOf(theme: Theme, label: string, isCategory: boolean): Rgb {
-  if (NO_GROUP.test(label)) return parseColour(theme.other);
-  const fixed = isCategory ? CATEGORIES.find(([pattern]) => pattern.test(label)) : undefined;
-  return parseColour(theme.groups[fixed === undefined ? hash(label) % theme.groups.length : fixed[1]]!);
+/** The step from a colour that is taken to the next: it has no factor in common with their number, 24. */
+const STEP = 7;
+
+/** The colours of groups, from the bottom of the stack: by the label, or the next one that no group below has taken. All
+ * are given out before one is used again, so neighbours differ. */
+export function coloursOf(theme: Theme, labels: readonly string[], isCategory: boolean): Rgb[] {
+  const count = theme.groups.length;
+  const taken = new Set<number>();
+  return labels.map((label) => {
+    if (NO_GROUP.test(label)) return parseColour(theme.other);
+    const fixed = isCategory ? CATEGORIES.find(([pattern]) => pattern.test(label)) : undefined;
+    let at = fixed?.[1] ?? hash(label) % count;
+    if (taken.size === count) taken.clear();
+    while (fixed === undefined && taken.has(at)) at = (at + STEP) % count;
+    taken.add(at);
+    return parseColour(theme.groups[at]!);
+  });
 }
 
 /** As the pixels of ImageData hold it on a little-endian machine. */

@@ -1,6 +1,6 @@
 // From ids to colours. The picture is made by column and shown by row, so it is turned in squares that fit the cache.
 
-import { colourOf, mix, packed, parseColour, plainNumber, type Rgb, type Theme, THEMES } from "./colours.ts";
+import { coloursOf, mix, packed, parseColour, plainNumber, type Rgb, type Theme, THEMES } from "./colours.ts";
 import type { Picture } from "./picture.ts";
 import { EDGE, FIRST_ID, NOTHING, PENDING } from "./protocol.ts";
 
@@ -39,10 +39,11 @@ export class Palette {
     const back = parseColour(theme.background);
     const ink: Rgb = [0, 0, 0];
     this.hatch = packed(parseColour(theme.pending));
+    const colours = coloursOf(theme, Array.from({ length: groups }, (_, group) => labels[group] ?? `group ${group}`),
+      isCategory);
     for (let id = FIRST_ID - 2; id < size; id++) {
       const group = id < FIRST_ID ? -1 : id - FIRST_ID;
-      const pure = group < 0 ? parseColour(theme.other)
-        : colourOf(theme, labels[group] ?? `group ${group}`, isCategory);
+      const pure = colours[group] ?? parseColour(theme.other);
       const colour = isLit === null || isLit(group) ? pure : mix(pure, back, DIMMED);
       this.plain[id] = plainNumber(pure);
       for (let tone = 0; tone < TONES; tone++) {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { colourOf, parseColour, type Rgb, THEMES } from "../engine/colours.ts";
+import { coloursOf, parseColour, type Rgb, THEMES } from "../engine/colours.ts";
 
 function luminance(colour: Rgb): number {
   const [r, g, b] = colour.map((part) => {
@@ -21,8 +21,12 @@ for (const [name, theme] of Object.entries(THEMES)) {
   });
 }
 
-test("a group's colour depends on its label alone, and categories differ", () => {
-  assert.deepEqual(colourOf(THEMES.light, "model.layers.3", false), colourOf(THEMES.light, "model.layers.3", false));
+test("a group keeps its label's colour, neighbours differ, and categories have fixed hues", () => {
+  const alone = coloursOf(THEMES.light, ["model.layers.3"], false)[0];
+  assert.deepEqual(coloursOf(THEMES.light, ["model.layers.3", "model.layers.4"], false)[0], alone);
+  const many = coloursOf(THEMES.light, Array.from({ length: 24 }, (_, at) => `file.py:${at}`), false);
+  assert.equal(new Set(many.map((colour) => colour.join())).size, 24);
   const categories = ["parameter", "gradient", "optimizer state", "activation", "temporary", "unknown"];
-  assert.equal(new Set(categories.map((label) => colourOf(THEMES.dark, label, true).join())).size, categories.length);
+  assert.equal(new Set(coloursOf(THEMES.dark, categories, true).map(String)).size, categories.length);
+  assert.deepEqual(coloursOf(THEMES.dark, ["gradient"], true)[0], coloursOf(THEMES.dark, categories, true)[1]);
 });
