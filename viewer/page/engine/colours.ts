@@ -65,8 +65,8 @@ const NO_GROUP = /^(other|unknown|none|\?|)$|^(unattributed|no (stack|module|ste
 /** The step from a colour that is taken to the next: it has no factor in common with their number, 24. */
 const STEP = 7;
 
-/** The colours of groups, from the bottom of the stack: by the label, or the next one that no group below has taken. All
- * are given out before one is used again, so neighbours differ. */
+/** The colours of groups, from the bottom of the stack: by the label, or the next one that no group below has taken.
+ * All are given out before one is used again, so neighbours differ. */
 export function coloursOf(theme: Theme, labels: readonly string[], isCategory: boolean): Rgb[] {
   const count = theme.groups.length;
   const taken = new Set<number>();
