@@ -4,15 +4,18 @@ import type { Mapped } from "./addresses.ts";
 
 /** In CSS pixels. */
 const HEADING = 27;
-const ROW = 18;
 const ROW_MOST = 30;
-const ROW_GAP = 6;
 const OWNER_GAP = 8;
-const RANGE_GAP = 4;
 const RANGE_LEAST = 3;
+/** Rows and gaps, and those for narrow windows and for so many ranges that their gaps would fill the map. */
+const LOOSE = { row: 18, rowGap: 6, rangeGap: 4 };
+const NARROW = { row: 18, rowGap: 6, rangeGap: 2 };
+const DENSE = { row: 9, rowGap: 4, rangeGap: 2 };
+const NARROW_WIDTH = 600;
 /** Rows have at least so many bytes: a segment of the small pool is 2 MiB. */
 const ROW_BYTES_LEAST = 2 * 2 ** 20;
 /** Bytes of a row, as parts of a power of two. */
+const POWERS = 24;
 const STEPS = [1, 1.25, 1.5, 1.75];
 /** A scale that makes the map lower by less than this is not worth its loss of detail. */
 const GAIN_LEAST = 0.99;
@@ -22,6 +25,8 @@ export interface Scale {
   ratio: number;
   rowBytes: number;
   rowHeight: number;
+  rowGap: number;
+  rangeGap: number;
 }
 
 /** A piece of a range in one row: pixels `from` to `to` show `bytes` from `offset` in the range. */
@@ -48,9 +53,8 @@ export function leastBytes({ rowBytes, width, ratio }: Scale): number {
 }
 
 /** Puts ranges into rows; `put` gets each piece. Returns rows and owners. */
-function flow(mapped: Mapped, { width, ratio, rowBytes }: Scale, put: ((part: Part) => void) | null,
+function flow(mapped: Mapped, { width, ratio, rowBytes, rangeGap }: Scale, put: ((part: Part) => void) | null,
   begin: (owner: number, row: number) => void): number {
-  const gap = Math.round(RANGE_GAP * ratio);
   const least = Math.round(RANGE_LEAST * ratio);
   let [row, x] = [-1, 0];
   for (let range = 0; range < mapped.count; range++) {
@@ -72,47 +76,52 @@ function flow(mapped: Mapped, { width, ratio, rowBytes }: Scale, put: ((part: Pa
     row += Math.max(0, full);
     if (full > 0) x = 0;
     put?.({ row, from: x, to: Math.min(x + last, width), range, offset: size - left, bytes: left });
-    x += last + gap;
+    x += last + rangeGap;
   }
   return row + 1;
 }
 
-function heightOf(rows: number, owners: number, ratio: number, rowHeight: number): number {
-  return owners * Math.round((HEADING + OWNER_GAP) * ratio) + rows * (rowHeight + Math.round(ROW_GAP * ratio));
+function heightOf(rows: number, owners: number, { ratio, rowHeight, rowGap }: Scale): number {
+  return owners * Math.round((HEADING + OWNER_GAP) * ratio) + rows * (rowHeight + rowGap);
 }
 
-/** The finest scale at which ranges fit into a height, if any does. */
+/** The finest scale at which ranges fit into a height, if any does; else the one of the lowest map. */
 export function chooseScale(mapped: Mapped, width: number, height: number, ratio: number): Scale {
-  let owners = 0;
+  const [scale, needed] = fit(mapped, width, height, ratio, width < NARROW_WIDTH * ratio ? NARROW : LOOSE);
+  return needed <= height ? scale : fit(mapped, width, height, ratio, DENSE)[0];
+}
+
+function fit(mapped: Mapped, width: number, height: number, ratio: number, css: typeof LOOSE): [Scale, number] {
+  const scale: Scale = { width, ratio, rowBytes: ROW_BYTES_LEAST, rowHeight: Math.round(css.row * ratio),
+    rowGap: Math.round(css.rowGap * ratio), rangeGap: Math.round(css.rangeGap * ratio) };
+  let [rows, owners] = [0, 0];
   const measure = (rowBytes: number): number => {
     owners = 0;
-    return flow(mapped, { width, ratio, rowBytes, rowHeight: 0 }, null, () => { owners++; });
+    scale.rowBytes = rowBytes;
+    rows = flow(mapped, scale, null, () => { owners++; });
+    return heightOf(rows, owners, scale);
   };
-  const low = Math.round(ROW * ratio);
-  let rowBytes = ROW_BYTES_LEAST;
-  let rows = measure(rowBytes);
-  for (let power = 0; power < 24 && heightOf(rows, owners, ratio, low) > height; power++) {
+  let needed = measure(ROW_BYTES_LEAST);
+  for (let power = 0; power < POWERS && needed > height; power++) {
     const before = rows;
     for (const step of STEPS) {
-      rowBytes = ROW_BYTES_LEAST * 2 ** power * step;
-      rows = measure(rowBytes);
-      if (heightOf(rows, owners, ratio, low) <= height) break;
+      needed = measure(ROW_BYTES_LEAST * 2 ** power * step);
+      if (needed <= height) break;
     }
-    const isUseless = power > 3 && rows > before * GAIN_LEAST && rows < 4 * owners;
-    if (isUseless) break;
+    // Ranges of the least width do not get narrower.
+    if (power > 3 && rows > before * GAIN_LEAST) break;
   }
-  const spare = height - heightOf(rows, owners, ratio, low);
-  const rowHeight = Math.min(Math.round(ROW_MOST * ratio), low + Math.max(0, Math.floor(spare / Math.max(1, rows))));
-  return { width, ratio, rowBytes, rowHeight };
+  const spare = Math.max(0, Math.floor((height - needed) / Math.max(1, rows)));
+  scale.rowHeight = Math.min(Math.round(ROW_MOST * ratio), scale.rowHeight + spare);
+  return [scale, needed];
 }
 
 export function layOut(mapped: Mapped, scale: Scale): Layout {
-  const { ratio, rowHeight } = scale;
+  const { ratio, rowHeight, rowGap } = scale;
   const parts: Part[] = [];
   const begins: { owner: number; row: number }[] = [];
   const count = flow(mapped, scale, (part) => { parts.push(part); }, (owner, row) => { begins.push({ owner, row }); });
-  const [heading, gap, after] = [HEADING, ROW_GAP, OWNER_GAP].map((css) => Math.round(css * ratio)) as
-    [number, number, number];
+  const [heading, after] = [Math.round(HEADING * ratio), Math.round(OWNER_GAP * ratio)];
   const rows: number[] = [];
   const headings: Layout["headings"] = [];
   let y = 0;
@@ -124,7 +133,7 @@ export function layOut(mapped: Mapped, scale: Scale): Layout {
       y += heading;
     }
     rows.push(y);
-    y += rowHeight + gap;
+    y += rowHeight + rowGap;
   }
   return { parts, rows, headings, height: Math.max(1, y) };
 }
