@@ -8,6 +8,7 @@ import type { EngineLink } from "./link.ts";
 import { mapFigures, mapNote, ownerHeading } from "./mapwords.ts";
 import type { Pinned } from "./pinned.ts";
 import { clear, pixelRatio } from "./surface.ts";
+import { bytes } from "./units.ts";
 import type { View } from "./view.ts";
 
 /** The part of the window that the map fills, and its least and most height in CSS pixels. */
@@ -16,6 +17,8 @@ const HEIGHT_LEAST = 300;
 const HEIGHT_MOST = 900;
 /** Where the panel is hidden, a map for the hook has this width. */
 const WIDTH_HIDDEN = 800;
+/** Rows of at least this height, in CSS pixels, have room for text. */
+const TEXT_HEIGHT = 14;
 
 export class AddressMap {
   reply: MapReply | null = null;
@@ -89,7 +92,8 @@ export class AddressMap {
     byId("map-figures").replaceChildren(...mapFigures(reply).map(([name, value, note]) => (
       make("div", "", "", make("dt", "", name), make("dd", "", value), make("dd", "note", note)))));
     byId("map-note").textContent = mapNote(reply);
-    if (reply.numbers.ranges === 0) byId("map-empty").textContent = "Nothing is reserved at this moment.";
+    byId("map-empty").textContent = reply.is_missing ? "This page has no address ranges: write it again."
+      : reply.numbers.ranges === 0 ? "Nothing is reserved at this moment." : "";
     this.drawFront();
     if (this.cursor !== null) void this.float.hover();
   }
@@ -146,6 +150,7 @@ export class AddressMap {
     if (reply === null) return;
     const { request: { width, ratio }, ids, rows, row_height: high } = reply;
     const context = clear(this.front, width / ratio, reply.height / ratio);
+    drawLabels(context, reply);
     const id = cursor === null ? 0 : this.pick(cursor);
     if (id < FIRST_ID) return;
     context.lineWidth = 2;
@@ -156,5 +161,17 @@ export class AddressMap {
       if (from < 0) return;
       context.strokeRect(from / ratio - 1, y / ratio - 1, (to - from) / ratio + 2, high / ratio + 2);
     });
+  }
+}
+
+/** The sizes of large holes. */
+function drawLabels(context: CanvasRenderingContext2D, reply: MapReply): void {
+  const { labels, rows, row_height: high, request: { ratio } } = reply;
+  if (high / ratio < TEXT_HEIGHT) return;
+  context.fillStyle = css("--dim");
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  for (const { from, to, row, bytes: size } of labels) {
+    context.fillText(bytes(size), (from + to) / 2 / ratio, (rows[row]! + high / 2) / ratio + 0.5);
   }
 }

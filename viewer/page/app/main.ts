@@ -124,6 +124,7 @@ function start(header: Header): void {
   });
   keepFragment(view);
   onScheme(update);
+  new ResizeObserver(() => { minimap.draw(); }).observe(byId("minimap").parentElement!);
   byId("zoom-in").addEventListener("click", () => { view.zoom(0.5, 0.5); });
   byId("zoom-out").addEventListener("click", () => { view.zoom(2, 0.5); });
   byId("whole").addEventListener("click", () => { view.reset(); });

@@ -66,7 +66,14 @@ export class MapInput {
     const { reply, cursor } = this.map;
     if (reply === null || reply.rows.length === 0) return;
     const row = (cursor === null ? null : this.map.rowAt(cursor.y)) ?? -1;
-    this.go(Math.min(Math.max(row + by, 0), reply.rows.length - 1), cursor?.x ?? 4);
+    const next = Math.min(Math.max(row + by, 0), reply.rows.length - 1);
+    const { width, ratio } = reply.request;
+    const line = reply.ids.subarray(next * width, (next + 1) * width);
+    let x = Math.min(Math.floor((cursor?.x ?? 0) * ratio), width - 1);
+    // A row that is shorter ends before: its last thing is the nearest one.
+    while (x > 0 && line[x] === 0) x--;
+    if (line[x] === 0) x = line.findIndex((id) => id !== 0);
+    this.go(next, (x + 0.5) / ratio);
   }
 
   private go(row: number, x: number): void {

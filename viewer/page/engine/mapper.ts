@@ -13,11 +13,14 @@ import { chooseScale, layOut, type Layout, leastBytes, type Scale } from "./mapl
 import { type Palette, shadeOf } from "./paint.ts";
 import { Palettes } from "./palettes.ts";
 import type { Spares } from "./picture.ts";
-import { EDGE, FIRST_ID, type Info, type MapOwner, type MapReply, type MapRequest } from "./protocol.ts";
+import { EDGE, FIRST_ID, type Info, type MapLabel, type MapOwner, type MapReply, type MapRequest } from "./protocol.ts";
 import { Tally } from "./tally.ts";
 
 /** Blocks of at least this many pixels have an edge. */
 const EDGED_PIXELS = 3;
+
+/** Holes of at least this many CSS pixels have a label. */
+const LABELLED_PIXELS = 76;
 
 /** What the last map was drawn from. */
 interface Drawn {
@@ -60,22 +63,23 @@ export class Mapper {
     if (ranges !== null) this.check(data, found, moment);
     const pad = Math.max(1, Math.round(ratio));
     const [layout, scale] = this.layout(data, found, { ...request, width: width - 2 * pad });
-    const labels = names?.groups[grouping] ?? [];
-    const palette = this.palettes.choose(request, labels, device.groupings[grouping]);
+    const groupLabels = names?.groups[grouping] ?? [];
+    const palette = this.palettes.choose(request, groupLabels, device.groupings[grouping]);
     const tally = new Tally(device.groupings[grouping]?.groups ?? 0);
     const groupOfKind = kinds?.groups[data.kindGroup(grouping)] ?? new Float64Array();
     this.drawn = { number: (this.drawn?.number ?? 0) + 1, data, request, names: names ?? NO_NAMES, kinds, groupOfKind,
       found, palette, tally };
-    const [ids, pixels] = this.raster(this.drawn, layout, scale, pad);
-    const [legend, inView] = this.legend(this.drawn, labels);
+    const [ids, pixels, labels] = this.raster(this.drawn, layout, scale, pad);
+    const [legend, inView] = this.legend(this.drawn, groupLabels);
     return {
-      type: "map", request, pixels, ids, height: layout.height, row_height: scale.rowHeight,
+      type: "map", request, pixels, ids, labels, height: layout.height, row_height: scale.rowHeight,
       rows: Int32Array.from(layout.rows), owners: owners(this.drawn, layout), row_bytes: scale.rowBytes,
       least_bytes: leastBytes(scale), time_ns: clock?.timeAt(moment) ?? null, set: this.drawn.number, legend,
       numbers: { moment, reserved_bytes: found.reserved_bytes, allocated_bytes: found.allocated_bytes,
         ranges: found.mapped.count, blocks: found.blocks, holes: found.holes,
         largest_hole_bytes: found.largest_hole_bytes },
-      groups_in_view: inView, found: this.palettes.found(tally), took_ms: performance.now() - began,
+      is_missing: ranges === null && device.peaks.reserved_bytes > 0, groups_in_view: inView,
+      found: this.palettes.found(tally), took_ms: performance.now() - began,
     };
   }
 
@@ -105,11 +109,12 @@ export class Mapper {
 
   /** One line of ids and one of pixels for each row; the lines of pixels are repeated down to the row's height. */
   private raster(drawn: Drawn, layout: Layout, { rowHeight }: Scale, pad: number):
-  [Uint32Array, Uint8ClampedArray<ArrayBuffer>] {
-    const { request: { width, is_dark }, found, kinds, palette, groupOfKind } = drawn;
+  [Uint32Array, Uint8ClampedArray<ArrayBuffer>, MapLabel[]] {
+    const { request: { width, is_dark, ratio }, found, kinds, palette, groupOfKind } = drawn;
     const ids = new Uint32Array(layout.rows.length * width);
     const pixels = this.spares.take(width * layout.height);
     const [plain, , edges] = palette.shades;
+    const labels = new Map<number, MapLabel>();
     const frame = packed(parseColour((is_dark ? THEMES.dark : THEMES.light).frame));
     for (const { row, from, to, range, offset, bytes } of layout.parts) {
       const [line, y] = [row * width + pad, layout.rows[row]!];
@@ -125,7 +130,12 @@ export class Mapper {
         if (x1 <= x0) continue;
         ids.fill(thing + FIRST_ID, line + x0, line + x1);
         const node = found.node[thing]!;
-        if (node < 0) continue;
+        if (node < 0) {
+          const known = labels.get(thing);
+          const isWider = x1 - x0 > (known === undefined ? LABELLED_PIXELS * ratio : known.to - known.from);
+          if (isWider) labels.set(thing, { from: pad + x0, to: pad + x1, row, bytes: found.size[thing]! });
+          continue;
+        }
         const kind = found.nodes[node]!.kind[found.place[thing]!]!;
         const shade = kinds === null ? 0 : shadeOf(groupOfKind[kind] ?? 0, kind);
         pixels.fill(plain[shade]!, top + x0, top + x1);
@@ -147,7 +157,7 @@ export class Mapper {
         }
       }
     }
-    return [ids, new Uint8ClampedArray(pixels.buffer)];
+    return [ids, new Uint8ClampedArray(pixels.buffer), [...labels.values()]];
   }
 
   private legend({ found, groupOfKind, tally, palette }: Drawn, labels: string[]): ReturnType<Tally["rows"]> {

@@ -115,6 +115,13 @@ export interface MapOwner {
   allocated_bytes: number;
 }
 
+export interface MapLabel {
+  from: number;
+  to: number;
+  row: number;
+  bytes: number;
+}
+
 export interface MapReply {
   type: "map";
   request: MapRequest;
@@ -125,10 +132,14 @@ export interface MapReply {
   rows: Int32Array;
   ids: Uint32Array;
   owners: MapOwner[];
+  /** Holes that are wide enough for their size as text, each in the row that shows most of it. */
+  labels: MapLabel[];
   row_bytes: number;
   /** Ranges below this are drawn wider than their bytes. */
   least_bytes: number;
   numbers: MapNumbers;
+  /** Whether the page lacks its ranges. */
+  is_missing: boolean;
   time_ns: number | null;
   /** Numbers the map; a question about another one has no answer. */
   set: number;

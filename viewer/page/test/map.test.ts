@@ -173,6 +173,12 @@ for (const [gib, count] of [[1 / 64, 2], [1, 500], [80, 40], [80, 4000], [80, 1]
 test("the scale is the same at all moments", async () => {
   const bench = new Bench(DATA);
   const [one, two] = [await bench.map(3000), await bench.map(50_000)];
+  for (const { from, to, row, bytes } of two.labels) {
+    const ids = new Set(two.ids.subarray(row * 400 + from, row * 400 + to));
+    assert.equal(ids.size, 1, "a label is in one hole");
+    const info = await bench.mapInfo(two, [...ids][0]!);
+    assert.equal(info?.hole?.size_bytes, bytes);
+  }
   assert.equal(one.row_bytes, two.row_bytes);
   assert.ok(one.ids.every((id) => id === 0 || id >= FIRST_ID));
 });
