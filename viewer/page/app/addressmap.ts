@@ -25,6 +25,7 @@ export class AddressMap {
   cursor: Place | null = null;
   readonly root = byId("map");
   private readonly picture = byId<HTMLCanvasElement>("map-picture");
+  private readonly lines = document.createElement("canvas");
   private readonly front = byId<HTMLCanvasElement>("map-front");
   private readonly owners = byId("owners");
   private readonly field = byId<HTMLInputElement>("moment");
@@ -75,13 +76,10 @@ export class AddressMap {
   }
 
   show(reply: MapReply): void {
-    const { request: { width, ratio, device, grouping }, height } = reply;
+    const { request: { ratio, device, grouping }, height } = reply;
     if (device !== this.view.device || grouping !== this.view.grouping) return;
     this.reply = reply;
-    this.picture.width = width;
-    this.picture.height = height;
-    Object.assign(this.picture.style, { width: `${width / ratio}px`, height: `${height / ratio}px` });
-    this.picture.getContext("2d")!.putImageData(new ImageData(reply.pixels, width, height), 0, 0);
+    this.drawPicture(reply);
     this.link.recycle(reply.pixels.buffer);
     this.root.style.height = `${Math.ceil(height / ratio)}px`;
     this.owners.replaceChildren(...reply.owners.map((owner) => {
@@ -96,6 +94,24 @@ export class AddressMap {
       : reply.numbers.ranges === 0 ? "Nothing is reserved at this moment." : "";
     this.drawFront();
     if (this.cursor !== null) void this.float.hover();
+  }
+
+  /** Stretches the lines of each row to its height. */
+  private drawPicture({ request: { width, ratio }, height, pixels, rows, row_height: high, frame_height: thin }:
+  MapReply): void {
+    const context = clear(this.picture, width / ratio, height / ratio);
+    if (rows.length === 0) return;
+    const { lines } = this;
+    lines.width = width;
+    lines.height = 2 * rows.length;
+    lines.getContext("2d")!.putImageData(new ImageData(pixels, width, lines.height), 0, 0);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.imageSmoothingEnabled = false;
+    rows.forEach((y, row) => {
+      context.drawImage(lines, 0, 2 * row, width, 1, 0, y - thin, width, high + 2 * thin);
+      context.clearRect(0, y, width, high);
+      context.drawImage(lines, 0, 2 * row + 1, width, 1, 0, y, width, high);
+    });
   }
 
   forget(): void {

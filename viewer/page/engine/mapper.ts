@@ -69,10 +69,10 @@ export class Mapper {
     const groupOfKind = kinds?.groups[data.kindGroup(grouping)] ?? new Float64Array();
     this.drawn = { number: (this.drawn?.number ?? 0) + 1, data, request, names: names ?? NO_NAMES, kinds, groupOfKind,
       found, palette, tally };
-    const [ids, pixels, labels] = this.raster(this.drawn, layout, scale, pad);
+    const [ids, pixels, labels] = this.raster(this.drawn, layout, pad);
     const [legend, inView] = this.legend(this.drawn, groupLabels);
     return {
-      type: "map", request, pixels, ids, labels, height: layout.height, row_height: scale.rowHeight,
+      type: "map", request, pixels, ids, labels, height: layout.height, row_height: scale.rowHeight, frame_height: pad,
       rows: Int32Array.from(layout.rows), owners: owners(this.drawn, layout), row_bytes: scale.rowBytes,
       least_bytes: leastBytes(scale), time_ns: clock?.timeAt(moment) ?? null, set: this.drawn.number, legend,
       numbers: { moment, reserved_bytes: found.reserved_bytes, allocated_bytes: found.allocated_bytes,
@@ -107,18 +107,17 @@ export class Mapper {
     return [layOut(found.mapped, coarser), coarser];
   }
 
-  /** One line of ids and one of pixels for each row; the lines of pixels are repeated down to the row's height. */
-  private raster(drawn: Drawn, layout: Layout, { rowHeight }: Scale, pad: number):
+  /** One line of ids for each row, and two of pixels: the frame, and what is in it. */
+  private raster(drawn: Drawn, layout: Layout, pad: number):
   [Uint32Array, Uint8ClampedArray<ArrayBuffer>, MapLabel[]] {
     const { request: { width, is_dark, ratio }, found, kinds, palette, groupOfKind } = drawn;
     const ids = new Uint32Array(layout.rows.length * width);
-    const pixels = this.spares.take(width * layout.height);
+    const pixels = this.spares.take(2 * width * layout.rows.length);
     const [plain, , edges] = palette.shades;
     const labels = new Map<number, MapLabel>();
     const frame = packed(parseColour((is_dark ? THEMES.dark : THEMES.light).frame));
     for (const { row, from, to, range, offset, bytes } of layout.parts) {
-      const [line, y] = [row * width + pad, layout.rows[row]!];
-      const top = y * width + pad;
+      const [line, top] = [row * width + pad, (2 * row + 1) * width + pad];
       const first = found.mapped.address[range]! + offset;
       const scale = (to - from) / bytes;
       const pixel = (address: number): number => (
@@ -142,20 +141,12 @@ export class Mapper {
         const isEnd = address + found.size[thing]! <= first + bytes;
         if (isEnd && x1 - x0 >= EDGED_PIXELS) pixels[top + x1 - 1] = edges[shade]!;
       }
-      for (let i = 1; i < rowHeight; i++) {
-        pixels.copyWithin(top + i * width + from, top + from, top + to);
-      }
       // The frame is outside; a range that goes on in another row is open there.
-      const [isFirst, isLast] = [offset === 0, offset + bytes >= found.mapped.size[range]!];
-      for (let i = -pad; i < rowHeight + pad; i++) {
-        const start = top + i * width;
-        if (i < 0 || i >= rowHeight) pixels.fill(frame, start + from - (isFirst ? pad : 0), start + to + (isLast ? pad
-          : 0));
-        else {
-          if (isFirst) pixels.fill(frame, start + from - pad, start + from);
-          if (isLast) pixels.fill(frame, start + to, start + to + pad);
-        }
-      }
+      const left = offset === 0 ? pad : 0;
+      const right = offset + bytes >= found.mapped.size[range]! ? pad : 0;
+      pixels.fill(frame, top + from - left, top + from);
+      pixels.fill(frame, top + to, top + to + right);
+      pixels.fill(frame, top - width + from - left, top - width + to + right);
     }
     return [ids, new Uint8ClampedArray(pixels.buffer), [...labels.values()]];
   }

@@ -125,9 +125,11 @@ export interface MapLabel {
 export interface MapReply {
   type: "map";
   request: MapRequest;
+  /** Two lines of pixels for each row: its frame above and below, and its inside, to be stretched to its height. */
   pixels: Uint8ClampedArray<ArrayBuffer>;
   height: number;
   row_height: number;
+  frame_height: number;
   /** The top of each row, and one line of ids for each: `ids[row * width + x]`. */
   rows: Int32Array;
   ids: Uint32Array;
