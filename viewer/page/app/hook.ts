@@ -24,7 +24,7 @@ export interface Hook {
   setView(tab: Tab): void;
   /** Sets the moment of the address map; null is the peak. */
   setMoment(moment: number | null): void;
-  /** The numbers of the address map, from the decoded data that it is drawn from. */
+  /** The numbers of the address map, from the decoded data that it is drawn from; null in a page without ranges. */
   map(): Promise<MapNumbers | null>;
   /** Milliseconds that the engine took for each map since the last call. */
   mapTimes(): number[];
@@ -76,7 +76,7 @@ export class HookState {
           this.map?.request.moment === view.at && this.map.request.device === view.device);
         map.ask();
         await settled(isDrawn);
-        return isDrawn() ? this.map?.numbers ?? null : null;
+        return isDrawn() && this.map?.is_missing === false ? this.map.numbers : null;
       },
       mapTimes: () => {
         const { mapTimes } = this;

@@ -5,7 +5,8 @@ import { make } from "./dom.ts";
 import { bytes, count, duration, share, shortBytes } from "./units.ts";
 
 /** Name, value and note of each number above the map. */
-export function mapFigures({ numbers, time_ns }: MapReply): [string, string, string][] {
+export function mapFigures({ numbers, time_ns, is_missing }: MapReply): [string, string, string][] {
+  if (is_missing) return [];
   const { reserved_bytes: reserved, allocated_bytes: allocated, largest_hole_bytes: largest } = numbers;
   const free = reserved - allocated;
   return [
