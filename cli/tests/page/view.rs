@@ -98,6 +98,7 @@ impl Viewed {
             problems.extend(self.sees(&seen));
             problems.extend(self.stacks_are_exact(browser));
             problems.extend(Self::keys_move_the_window(browser));
+            problems.extend(self.maps_are_exact(browser));
         } else {
             problems.push("no picture".to_owned());
         }
@@ -184,6 +185,34 @@ impl Viewed {
                 if found.iter().any(|found| (found - expected).abs() > 0.0) {
                     problems.push(format!("moment {moment}: {found:?}, not {expected}"));
                 }
+            }
+        }
+        problems
+    }
+
+    /// The address map of moments has the bytes of the records, and what it does not use is holes.
+    fn maps_are_exact(&self, browser: &mut Browser) -> Vec<String> {
+        let mut problems = Vec::new();
+        let last = self.allocated.len() - 1;
+        for moment in [0, 1, self.peak().0, last / 2, last] {
+            let asked = format!("(vramtape.setMoment({moment}), vramtape.map())");
+            let map = browser.evaluate(&asked);
+            if map.is_null() {
+                problems.push(format!("no map of moment {moment}"));
+                continue;
+            }
+            let [at, reserved, allocated] =
+                ["moment", "reserved_bytes", "allocated_bytes"].map(|key| number(&map, key));
+            let expected =
+                [moment as f64, self.reserved[moment] as f64, self.allocated[moment] as f64];
+            let differs = [at, reserved, allocated].into_iter().zip(expected);
+            if differs.into_iter().any(|(found, expected)| (found - expected).abs() > 0.0) {
+                problems.push(format!("the map of moment {moment} is {map}, not {expected:?}"));
+            }
+            let (holes, largest) = (number(&map, "holes"), number(&map, "largest_hole_bytes"));
+            let free = reserved - allocated;
+            if largest > free || (holes > 0.0) != (free > 0.0) || holes * largest < free {
+                problems.push(format!("holes of moment {moment}: {map}, {free} bytes are free"));
             }
         }
         problems
@@ -283,6 +312,7 @@ fn a_broken_view_is_noticed() {
     let lives = page.element("d0/lives/0/0").to_owned();
     let series = page.element("d0/series/0/0").to_owned();
     let kinds = page.element("d0/kinds").to_owned();
+    let ranges = page.element("d0/ranges").to_owned();
     for (good, bad) in [
         (format!("\"allocated_bytes\":{peak}"), format!("\"allocated_bytes\":{}", peak / 2)),
         (lives.clone(), "id=\"lost\">".to_owned()),
@@ -290,6 +320,7 @@ fn a_broken_view_is_noticed() {
         (series.clone(), "id=\"lost\">".to_owned()),
         (series.clone(), format!("{}AAAA", &series[..series.len() / 8 * 4])),
         (kinds.clone(), "id=\"lost\">".to_owned()),
+        (ranges.clone(), "id=\"lost\">".to_owned()),
         (kinds.clone(), kinds.replacen("H4sI", "H4sJ", 1)),
         ("</main>".to_owned(), "</main><script>window.late = 1</script>".to_owned()),
         ("</main>".to_owned(), "<img src=\"https://localhost:9/\"></main>".to_owned()),

@@ -49,6 +49,7 @@ export class Chart {
 
   /** Draws what is known, and asks for a picture of the window. */
   update(): void {
+    if (this.view.tab !== "timeline") return;
     this.scale = this.layout();
     const { plot } = this.scale;
     const { view } = this;
@@ -133,6 +134,7 @@ export class Chart {
     if (view.hasCapacityLine) drawCapacity(context, scale, view.data.capacity_bytes ?? 0);
     drawEvents(context, scale);
     context.restore();
+    if (view.moment !== null) this.drawMark(context, scale.x(view.position(view.moment)));
     if (box !== null) {
       context.fillStyle = css("--box");
       context.strokeStyle = css("--accent");
@@ -147,6 +149,24 @@ export class Chart {
       const x = Math.floor(cursor.x) + 0.5;
       line(context, x, top, x, top + height);
     }
+  }
+
+  /** Where the moment of the address map is. */
+  private drawMark(context: CanvasRenderingContext2D, x: number): void {
+    const { left, top, width, height } = this.scale.plot;
+    if (x < left || x > left + width) return;
+    context.fillStyle = css("--accent");
+    context.beginPath();
+    context.moveTo(x, top + height);
+    context.lineTo(x - 5, top + height + 7);
+    context.lineTo(x + 5, top + height + 7);
+    context.fill();
+  }
+
+  /** The moment that a place of the chart shows, if the picture is that of the window. */
+  momentAt(x: number, y: number): number | null {
+    const found = this.pick(x, y);
+    return found === null ? null : this.reply?.columns.moment[found.x] ?? null;
   }
 
   /** The pixel column and the id under a place of the chart, if the picture is that of the window. */

@@ -82,6 +82,13 @@ function blockParts(info: Info, block: BlockInfo, isShort: boolean): HTMLElement
   return parts;
 }
 
+function holeRows({ hole, moment, time_ns }: Info): HTMLElement[] {
+  if (hole === null) return [];
+  return [rows(["address", hole.address], ["size", exactBytes(hole.size_bytes)],
+    ["in range", `${hole.range_address}, ${bytes(hole.range_bytes)}`], ["pool and stream", hole.owner],
+    ["moment", momentText(moment, time_ns)])];
+}
+
 /** Describes a place. */
 export function describe(info: Info, isShort: boolean): HTMLElement[] {
   if (info.block !== null) return blockParts(info, info.block, isShort);
@@ -94,6 +101,8 @@ export function describe(info: Info, isShort: boolean): HTMLElement[] {
   switch (info.kind) {
     case "nothing":
       return [rows(...common)];
+    case "hole":
+      return [make("p", "title", `${bytes(info.hole?.size_bytes ?? 0)} hole`), ...holeRows(info)];
     case "pending":
       return [make("p", "title", "freed, in use by another stream"),
         rows(["bytes", exactBytes(info.group_bytes ?? 0)], ...common)];

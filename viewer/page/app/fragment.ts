@@ -1,7 +1,7 @@
 // The window and the choices in the URL's fragment, so that a link shows the same. Where the URL is closed to the page
 // (a sandbox), nothing is kept.
 
-import type { View } from "./view.ts";
+import { TABS, type View } from "./view.ts";
 
 const WRITE_MS = 400;
 
@@ -28,6 +28,9 @@ export function readFragment(view: View): Wanted {
   const by = view.data.groupings.findIndex((one) => one.quantity === "allocated" && one.name === params.get("by"));
   if (by >= 0) view.grouping = by;
   view.query = params.get("find") ?? "";
+  view.tab = TABS.find((tab) => tab === params.get("view")) ?? view.tab;
+  const at = number(params.get("at"));
+  if (at >= 0) view.setMoment(at);
   const [bottom, top] = [number(params.get("bottom")), number(params.get("top"))];
   if (top > bottom) view.setHeight(bottom, top);
   return { axis: params.get("axis"), from: number(params.get("from")), to: number(params.get("to")) };
@@ -36,6 +39,8 @@ export function readFragment(view: View): Wanted {
 function write(view: View): void {
   const params = new URLSearchParams();
   if (view.device > 0) params.set("device", String(view.device));
+  if (view.tab !== "timeline") params.set("view", view.tab);
+  if (view.moment !== null) params.set("at", String(view.moment));
   params.set("by", view.data.groupings[view.grouping]?.name ?? "");
   if (view.axis === "time") params.set("axis", "time");
   if (view.from > 0 || view.to < view.end) {

@@ -1,6 +1,6 @@
 // Everything around the chart: title, key numbers, selects, facts, messages.
 
-import type { FrameReply } from "../engine/protocol.ts";
+import type { Found, FrameReply } from "../engine/protocol.ts";
 import { byId, make } from "./dom.ts";
 import { Tip } from "./tip.ts";
 import { bytes, count } from "./units.ts";
@@ -110,9 +110,13 @@ export function showStatus(view: View, reply: FrameReply): void {
   status.textContent = parts.join(" ");
   status.classList.toggle("loading", reply.waiting > 0);
   byId("peak").textContent = Tip.peakText(view, reply.peak.moment, reply.peak.allocated_bytes);
-  const { found } = reply;
+  showFound(reply.found, "at the peak");
+}
+
+/** The result of the search. */
+export function showFound(found: Found | null, when: string): void {
   byId("found").textContent = found === null ? "" : found.error !== "" ? found.error
-    : `${count(found.groups)} ${found.groups === 1 ? "group" : "groups"}, ${bytes(found.at_peak_bytes)} at the peak`;
+    : `${count(found.groups)} ${found.groups === 1 ? "group" : "groups"}, ${bytes(found.at_peak_bytes)} ${when}`;
   byId("found").classList.toggle("error", found !== null && found.error !== "");
 }
 

@@ -1,9 +1,10 @@
 // `window.vramtape`: what tests and the speed script read.
 
-import type { FrameReply, Stack } from "../engine/protocol.ts";
+import type { FrameReply, MapNumbers, MapReply, Stack } from "../engine/protocol.ts";
+import type { AddressMap } from "./addressmap.ts";
 import type { Chart } from "./chart.ts";
 import type { EngineLink } from "./link.ts";
-import type { View } from "./view.ts";
+import type { Tab, View } from "./view.ts";
 
 /** Frames whose times are kept. */
 const TIMES_MAX = 10_000;
@@ -19,6 +20,14 @@ export interface Hook {
   frameTimes(): number[];
   /** Sets the window, in units of the axis. */
   setWindow(from: number, to: number): void;
+  /** Shows a view: the name of its tab. */
+  setView(tab: Tab): void;
+  /** Sets the moment of the address map; null is the peak. */
+  setMoment(moment: number | null): void;
+  /** The numbers of the address map, from the decoded data that it is drawn from; null in a page without ranges. */
+  map(): Promise<MapNumbers | null>;
+  /** Milliseconds that the engine took for each map since the last call. */
+  mapTimes(): number[];
 }
 
 declare global {
@@ -29,12 +38,15 @@ declare global {
 
 export class HookState {
   private times: number[] = [];
+  private mapTimes: number[] = [];
+  private map: MapReply | null = null;
   private shown: FrameReply | null = null;
 
-  constructor(view: View, chart: Chart, link: EngineLink) {
+  constructor(view: View, chart: Chart, map: AddressMap, link: EngineLink) {
     window.vramtape = {
       state: () => ({
-        device: view.device, grouping: view.data.groupings[view.grouping]?.name ?? "", axis: view.axis,
+        view: view.tab, moment: view.at, device: view.device,
+        grouping: view.data.groupings[view.grouping]?.name ?? "", axis: view.axis,
         from: view.from, to: view.to, end: view.end, query: view.query, lit: view.lit,
         detail: this.shown?.detail ?? { mode: "none" }, waiting: this.shown?.waiting ?? 0,
         drawn: this.shown === null ? null : { from: this.shown.request.from, to: this.shown.request.to },
@@ -42,7 +54,7 @@ export class HookState {
         plot: { ...chart.scale.plot }, stack_pixels: this.stackPixels(),
       }),
       columnAt: async (fraction) => {
-        await this.settled(view);
+        await settled(() => this.isDrawn(view));
         return link.stack(fraction);
       },
       frameTimes: () => {
@@ -52,6 +64,24 @@ export class HookState {
       },
       setWindow: (from, to) => {
         view.setWindow(from, to);
+      },
+      setView: (tab) => {
+        view.selectTab(tab);
+      },
+      setMoment: (moment) => {
+        view.setMoment(moment);
+      },
+      map: async () => {
+        const isDrawn = (): boolean => (
+          this.map?.request.moment === view.at && this.map.request.device === view.device);
+        map.ask();
+        await settled(isDrawn);
+        return isDrawn() && this.map?.is_missing === false ? this.map.numbers : null;
+      },
+      mapTimes: () => {
+        const { mapTimes } = this;
+        this.mapTimes = [];
+        return mapTimes;
       },
     };
   }
@@ -63,17 +93,26 @@ export class HookState {
     return pixels;
   }
 
-  /** Waits until the window is drawn from all of its chunks, if it can be. */
-  private async settled(view: View): Promise<void> {
-    const until = performance.now() + SETTLE_MS;
-    const isDrawn = (): boolean => this.shown?.waiting === 0 && this.shown.request.from === view.from
-      && this.shown.request.to === view.to && this.shown.request.grouping === view.grouping
-      && this.shown.request.device === view.device && this.shown.request.axis === view.axis;
-    while (!isDrawn() && performance.now() < until) await new Promise((next) => { setTimeout(next, 10); });
+  /** Whether the window is drawn from all of its chunks. */
+  private isDrawn(view: View): boolean {
+    return this.shown?.waiting === 0 && this.shown.request.from === view.from && this.shown.request.to === view.to
+      && this.shown.request.grouping === view.grouping && this.shown.request.device === view.device
+      && this.shown.request.axis === view.axis;
+  }
+
+  showMap(reply: MapReply): void {
+    this.map = reply;
+    if (this.mapTimes.length < TIMES_MAX) this.mapTimes.push(reply.took_ms);
   }
 
   show(reply: FrameReply): void {
     this.shown = reply;
     if (this.times.length < TIMES_MAX) this.times.push(reply.took_ms);
   }
+}
+
+/** Waits until a picture is drawn, if it can be. */
+async function settled(isDrawn: () => boolean): Promise<void> {
+  const until = performance.now() + SETTLE_MS;
+  while (!isDrawn() && performance.now() < until) await new Promise((next) => { setTimeout(next, 10); });
 }

@@ -2,8 +2,9 @@
 
 import type { Chart } from "./chart.ts";
 import { byId } from "./dom.ts";
+import type { MapInput } from "./mapinput.ts";
 import type { Tip } from "./tip.ts";
-import type { View } from "./view.ts";
+import { TABS, type View } from "./view.ts";
 
 /** A press that moves less is a click. */
 const CLICK_PIXELS = 4;
@@ -24,6 +25,7 @@ export class Input {
     private readonly view: View,
     private readonly chart: Chart,
     private readonly tip: Tip,
+    private readonly mapInput: MapInput,
     private readonly help: () => void,
   ) {
     const { root } = chart;
@@ -117,6 +119,7 @@ export class Input {
     if (drag === null) return;
     if (!this.hasMoved) {
       this.point(at);
+      this.mark();
       void this.tip.pin();
     } else if (drag.mode === "box") {
       chart.box = null;
@@ -176,6 +179,14 @@ export class Input {
     const x = cursor === null ? plot.left + plot.width / 2 : cursor.x + by;
     this.point({ x: Math.min(Math.max(x, plot.left), plot.left + plot.width - 1),
       y: cursor?.y ?? plot.top + plot.height * 0.75 });
+    this.mark();
+  }
+
+  /** Takes the cursor's moment over to the map. */
+  private mark(): void {
+    const { cursor } = this.chart;
+    const moment = cursor === null ? null : this.chart.momentAt(cursor.x, cursor.y);
+    if (moment !== null) this.view.setMoment(moment);
   }
 
   private climb(by: number): void {
@@ -196,10 +207,21 @@ export class Input {
       return;
     }
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
-    const isInChart = target === this.chart.root || target === document.body || target.id === "minimap";
-    const actions: Record<string, () => void> = {
+    const always: Record<string, () => void> = {
       "/": () => { byId("search").focus(); },
       "?": this.help,
+      ...Object.fromEntries(TABS.map((tab, place) => [String(place + 1), () => { this.view.selectTab(tab); }])),
+    };
+    const action = always[event.key]
+      ?? (this.view.tab === "map" ? this.mapInput.action(event) : this.chartAction(event.key, target));
+    if (action === undefined) return;
+    event.preventDefault();
+    action();
+  }
+
+  private chartAction(key: string, target: HTMLElement): (() => void) | undefined {
+    const isInChart = target === this.chart.root || target === document.body || target.id === "minimap";
+    const actions: Record<string, () => void> = {
       "0": () => { this.view.reset(); },
       "+": () => { this.view.zoom(KEY_ZOOM, this.fraction()); },
       "=": () => { this.view.zoom(KEY_ZOOM, this.fraction()); },
@@ -224,9 +246,6 @@ export class Input {
       End: () => { this.view.setWindow(this.view.end - (this.view.to - this.view.from), this.view.end); },
       Enter: () => { void this.tip.pin(); },
     };
-    const action = actions[event.key] ?? (isInChart ? inChart[event.key] : undefined);
-    if (action === undefined) return;
-    event.preventDefault();
-    action();
+    return actions[key] ?? (isInChart ? inChart[key] : undefined);
   }
 }

@@ -7,12 +7,15 @@ import type { View } from "./view.ts";
 
 type Column = "label" | "at_peak_bytes" | "most_bytes";
 
+/** What the table shows of a picture. */
+type Shown = Pick<FrameReply, "legend" | "groups_in_view" | "peak">;
+
 /** Between two updates while the window moves. */
 const UPDATE_MS = 120;
 
 export class Legend {
   private sort: { column: Column; isUp: boolean } = { column: "at_peak_bytes", isUp: false };
-  private reply: FrameReply | null = null;
+  private reply: Shown | null = null;
   private readonly body = byId<HTMLTableSectionElement>("groups");
   private planned = false;
 
@@ -32,8 +35,11 @@ export class Legend {
     });
   }
 
-  show(reply: FrameReply): void {
+  show(reply: Shown): void {
     this.reply = reply;
+    const isMap = this.view.tab === "map";
+    byId("legend").classList.toggle("at-moment", isMap);
+    byId("legend").querySelector("[data-column=at_peak_bytes]")!.textContent = isMap ? "allocated" : "at the peak";
     if (this.planned) return;
     this.planned = true;
     setTimeout(() => {

@@ -2,7 +2,8 @@
 
 import type { Header } from "../format/header.ts";
 import { Engine } from "../engine/engine.ts";
-import type { FrameReply, FrameRequest, FromEngine, Info, Stack, ToEngine } from "../engine/protocol.ts";
+import type { FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest, Stack, ToEngine,
+} from "../engine/protocol.ts";
 
 /** While the document is still parsed, missing chunks are looked for again after this time. */
 const RETRY_MS = 20;
@@ -11,6 +12,7 @@ const START_MS = 4000;
 
 export interface Listener {
   frame(reply: FrameReply): void;
+  map(reply: MapReply): void;
   device(message: FromEngine & { type: "device" }): void;
   minimap(message: FromEngine & { type: "minimap" }): void;
   fault(chunk: string, text: string): void;
@@ -26,6 +28,7 @@ export class EngineLink {
   /** Sent and unanswered; the next picture waits for the answer, and only the newest of those that wait is drawn. */
   private isInFlight = false;
   private next: FrameRequest | null = null;
+  private nextMap: MapRequest | null = null;
   private sent: ToEngine[] = [];
 
   constructor(
@@ -97,6 +100,9 @@ export class EngineLink {
       case "frame":
         this.listener.frame(message);
         return;
+      case "map":
+        this.listener.map(message);
+        return;
       case "taken":
         this.isInFlight = false;
         this.sendNext();
@@ -146,12 +152,22 @@ export class EngineLink {
     this.sendNext();
   }
 
+  drawMap(request: MapRequest): void {
+    this.nextMap = request;
+    this.sendNext();
+  }
+
   private sendNext(): void {
-    if (this.next === null || this.isInFlight) return;
+    const { next, nextMap } = this;
+    if (this.isInFlight || (next === null && nextMap === null)) return;
     this.isInFlight = true;
-    const request = this.next;
-    this.next = null;
-    this.send({ type: "frame", request });
+    if (next !== null) {
+      this.next = null;
+      this.send({ type: "frame", request: next });
+    } else if (nextMap !== null) {
+      this.nextMap = null;
+      this.send({ type: "map", request: nextMap });
+    }
   }
 
   /** Gives back the memory of a picture; what it held is gone. */
@@ -173,6 +189,13 @@ export class EngineLink {
     return new Promise((resolve) => {
       this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
       this.send({ type: "info", ticket: this.ticket, set, x, id });
+    });
+  }
+
+  mapInfo(set: number, id: number): Promise<Info | null> {
+    return new Promise((resolve) => {
+      this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
+      this.send({ type: "mapInfo", ticket: this.ticket, set, id });
     });
   }
 

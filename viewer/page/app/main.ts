@@ -2,15 +2,19 @@
 
 import { type Header, parseHeader } from "../format/header.ts";
 import { Clock } from "../engine/clock.ts";
+import { AddressMap } from "./addressmap.ts";
 import { Chart } from "./chart.ts";
 import { byId, onScheme } from "./dom.ts";
 import { keepFragment, readFragment, type Wanted } from "./fragment.ts";
-import { emptyText, fillDevice, fillSelects, showFault, showStatus } from "./furniture.ts";
+import { emptyText, fillDevice, fillSelects, showFault, showFound, showStatus } from "./furniture.ts";
 import { HookState } from "./hook.ts";
 import { Input } from "./input.ts";
 import { Legend } from "./legend.ts";
 import { EngineLink } from "./link.ts";
+import { MapInput } from "./mapinput.ts";
 import { Minimap } from "./minimap.ts";
+import { Pinned } from "./pinned.ts";
+import { Tabs } from "./tabs.ts";
 import { Tip } from "./tip.ts";
 import { View } from "./view.ts";
 
@@ -32,9 +36,20 @@ function start(header: Header): void {
     frame: (reply) => {
       chart.show(reply);
       hook.show(reply);
-      showStatus(view, reply);
-      legend.show(reply);
-      if (chart.cursor !== null) void tip.hover();
+      if (view.tab === "timeline") {
+        showStatus(view, reply);
+        legend.show(reply);
+        if (chart.cursor !== null) void tip.hover();
+      }
+      ready();
+    },
+    map: (reply) => {
+      map.show(reply);
+      hook.showMap(reply);
+      if (view.tab === "map") {
+        showFound(reply.found, "at this moment");
+        legend.show({ ...reply, peak: reply.numbers });
+      }
       ready();
     },
     device: (message) => {
@@ -58,17 +73,20 @@ function start(header: Header): void {
   }, (buffer) => {
     link.recycle(buffer);
   });
-  const tip = new Tip(view, chart, link);
+  const pinned = new Pinned(view);
+  const tip = new Tip(view, chart, link, pinned);
+  const map = new AddressMap(view, link, pinned);
+  const tabs = new Tabs(view);
   const minimap = new Minimap(view, chart, (width) => {
     link.askMinimap(view.device, view.axis, width);
   });
   const legend = new Legend(view);
-  const hook = new HookState(view, chart, link);
+  const hook = new HookState(view, chart, map, link);
   const help = byId<HTMLDialogElement>("help");
   const openHelp = (): void => {
     if (!help.open) help.showModal();
   };
-  new Input(view, chart, tip, openHelp);
+  new Input(view, chart, tip, new MapInput(view, map), openHelp);
   fillSelects(view);
   let device = -1;
   const update = (): void => {
@@ -76,24 +94,37 @@ function start(header: Header): void {
       device = view.device;
       tip.clear();
       chart.forget();
+      map.forget();
       if (!view.isEmpty) link.askDevice(device);
     }
     fillDevice(view);
     byId("empty").textContent = emptyText(view);
     chart.update();
+    map.update();
     minimap.draw();
   };
+  tabs.show();
   // An axis of time has to wait for its clock; the whole run in moments is drawn until then.
   if (wanted.axis !== "time") apply(view, wanted);
   view.onChange((change) => {
-    if (change === "data") update();
-    else {
+    if (change === "tab") {
+      tip.hide();
+      tabs.show();
+    }
+    if (change === "data" || change === "tab") update();
+    else if (change === "moment") {
+      chart.plan();
+      map.update();
+      if (view.tab === "map") minimap.draw();
+    } else {
       chart.update();
-      if (change === "window") minimap.draw();
+      if (change === "look") map.update();
+      else minimap.draw();
     }
   });
   keepFragment(view);
   onScheme(update);
+  new ResizeObserver(() => { minimap.draw(); }).observe(byId("minimap").parentElement!);
   byId("zoom-in").addEventListener("click", () => { view.zoom(0.5, 0.5); });
   byId("zoom-out").addEventListener("click", () => { view.zoom(2, 0.5); });
   byId("whole").addEventListener("click", () => { view.reset(); });

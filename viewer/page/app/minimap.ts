@@ -43,6 +43,7 @@ export class Minimap {
   }
 
   private get box(): { left: number; width: number } {
+    if (this.view.tab === "map") return { left: 6, width: Math.max(10, this.canvas.parentElement!.clientWidth - 40) };
     const { left, width } = this.chart.scale.plot;
     return { left, width };
   }
@@ -63,6 +64,27 @@ export class Minimap {
     const context = clear(this.canvas, width, HEIGHT);
     const isCurrent = series?.device === view.device && series.axis === view.axis;
     if (isCurrent) this.drawSeries(context, series);
+    if (view.tab === "map") this.drawMoment(context);
+    else this.drawWindow(context);
+  }
+
+  /** The moment that the map shows. */
+  private drawMoment(context: CanvasRenderingContext2D): void {
+    const { view, canvas } = this;
+    const x = this.x(view.position(view.at));
+    context.fillStyle = css("--accent");
+    context.fillRect(x - 1, 0, 2, HEIGHT);
+    context.beginPath();
+    context.roundRect(x - 4, HEIGHT / 2 - 10, 8, 20, 4);
+    context.fill();
+    canvas.setAttribute("aria-label", "Moment of the address map");
+    canvas.setAttribute("aria-valuemax", String(view.data.moments - 1));
+    canvas.setAttribute("aria-valuenow", String(view.at));
+    canvas.setAttribute("aria-valuetext", `moment ${view.at}`);
+  }
+
+  private drawWindow(context: CanvasRenderingContext2D): void {
+    const { view, box } = this;
     const [x0, x1] = [this.x(view.from), Math.max(this.x(view.to), this.x(view.from) + 3)];
     context.fillStyle = css("--shade");
     context.fillRect(box.left, 0, x0 - box.left, HEIGHT);
@@ -78,6 +100,8 @@ export class Minimap {
       context.roundRect(x - 2.5, HEIGHT / 2 - 8, 5, 16, 2.5);
       context.fill();
     }
+    this.canvas.setAttribute("aria-label", "Window on the whole run");
+    this.canvas.setAttribute("aria-valuemax", "100");
     this.canvas.setAttribute("aria-valuenow", String(Math.round((50 * (view.from + view.to)) / view.end)));
     this.canvas.setAttribute("aria-valuetext", view.isWhole ? "the whole run"
       : `${Math.round((100 * view.from) / view.end)} to ${Math.round((100 * view.to) / view.end)} percent of the run`);
@@ -105,9 +129,21 @@ export class Minimap {
     }
   }
 
+  private setMoment(x: number): void {
+    const { view, box } = this;
+    const fraction = Math.min(Math.max((x - box.left) / box.width, 0), 1);
+    view.setMoment(Math.floor(view.momentAt(fraction * view.end)));
+  }
+
   private press(event: PointerEvent): void {
     const { view } = this;
     const x = event.offsetX;
+    if (view.tab === "map") {
+      this.drag = { part: "both", x, from: view.from, to: view.to };
+      this.canvas.setPointerCapture(event.pointerId);
+      this.setMoment(x);
+      return;
+    }
     const [x0, x1] = [this.x(view.from), this.x(view.to)];
     if (x < x0 - GRIP || x > x1 + GRIP) {
       const at = ((x - this.box.left) / this.box.width) * view.end;
@@ -123,6 +159,11 @@ export class Minimap {
   private move(event: PointerEvent): void {
     const { drag, view } = this;
     const x = event.offsetX;
+    if (view.tab === "map") {
+      this.canvas.style.cursor = "ew-resize";
+      if (drag !== null) this.setMoment(x);
+      return;
+    }
     const isEnd = Math.min(Math.abs(x - this.x(view.from)), Math.abs(x - this.x(view.to))) < GRIP;
     this.canvas.style.cursor = isEnd ? "ew-resize" : "grab";
     if (drag === null) return;

@@ -13,9 +13,13 @@ const CAPACITY_SHOWN = 1.5;
 const MOMENTS_MIN = 8;
 const NS_MIN = 1000;
 
-export type Change = "window" | "data" | "look";
+export type Change = "window" | "data" | "look" | "tab" | "moment";
+
+export const TABS = ["timeline", "map"] as const;
+export type Tab = (typeof TABS)[number];
 
 export class View {
+  tab: Tab = "timeline";
   device = 0;
   grouping = 0;
   axis: Axis = "moment";
@@ -24,6 +28,8 @@ export class View {
   bottom_bytes = 0;
   /** Null: as high as the run. */
   top_bytes: number | null = null;
+  /** Of the map; null: the one with the most allocated bytes. */
+  moment: number | null = null;
   query = "";
   lit: number | null = null;
   lanes: Lanes | null = null;
@@ -60,6 +66,23 @@ export class View {
     return this.from <= 0 && this.to >= this.end && this.top_bytes === null && this.bottom_bytes === 0;
   }
 
+  /** The moment that the map shows. */
+  get at(): number {
+    return Math.min(this.moment ?? this.data.peaks.allocated_moment, this.data.moments - 1);
+  }
+
+  setMoment(moment: number | null): void {
+    const isNumber = moment !== null && !Number.isNaN(moment);
+    this.moment = isNumber ? Math.round(Math.min(Math.max(moment, 0), this.data.moments - 1)) : null;
+    this.changed("moment");
+  }
+
+  selectTab(tab: Tab): void {
+    if (tab === this.tab || !TABS.includes(tab)) return;
+    this.tab = tab;
+    this.changed("tab");
+  }
+
   get hasCapacityLine(): boolean {
     const { capacity_bytes: capacity, peaks } = this.data;
     const peak = Math.max(peaks.allocated_bytes, peaks.reserved_bytes);
@@ -83,6 +106,7 @@ export class View {
     this.clock = null;
     this.lanes = null;
     this.lit = null;
+    this.moment = null;
     this.grouping = Math.max(0, this.data.groupings.findIndex((one) => one.quantity === "allocated"));
     this.reset();
   }

@@ -1,35 +1,39 @@
 // Answers to questions about the picture drawn last.
 
-import { framesOf, NO_NAMES } from "../format/rest.ts";
-import { NO_END } from "../format/lives.ts";
+import { type LivesNode, NO_END } from "../format/lives.ts";
+import { framesOf, type Names, NO_NAMES } from "../format/rest.ts";
 import { stackOf } from "./bands.ts";
+import type { Dataset } from "./dataset.ts";
 import { type BlockInfo, FIRST_ID, type Info, OTHER, PENDING, type Stack } from "./protocol.ts";
 import type { Drawn } from "./render.ts";
 import { Walk } from "./walk.ts";
 
-const hex = (address: number): string => `0x${address.toString(16)}`;
+export const hex = (address: number): string => `0x${address.toString(16)}`;
 
 function labelOf(drawn: Drawn, group: number): string {
   return drawn.names?.groups[drawn.request.grouping]?.[group] ?? `group ${group}`;
 }
 
-function blockInfo(drawn: Drawn, block: number): BlockInfo | null {
-  const { set, data } = drawn;
+/** A life in words: the one at a place of a node. */
+export function blockInfo(data: Dataset, names: Names, node: LivesNode, place: number): BlockInfo | null {
   const kinds = data.kinds();
-  if (set === null || block >= set.count || kinds === undefined || kinds === null) return null;
-  const names = drawn.names ?? NO_NAMES;
-  const node = set.nodes[set.node[block]!]!;
-  const place = set.place[block]!;
+  if (kinds === undefined || kinds === null) return null;
   const kind = node.kind[place]!;
   const clock = data.clock() ?? null;
-  const [start, end] = [set.start[block]!, set.end[block]!];
+  const [start, end] = [node.start[place]!, node.end[place]!];
   return {
-    address: hex(node.address[place]!), size_bytes: set.size[block]!, requested_bytes: kinds.requested[kind] ?? 0,
-    stream: names.streams[kinds.stream[kind]!] ?? "?", pool: names.pools[kinds.pool[kind]!] ?? "?", start,
-    end: end === NO_END ? null : end, is_older: node.isOlder[place] === 1,
-    start_ns: clock?.timeAt(start) ?? null, end_ns: end === NO_END ? null : clock?.timeAt(end) ?? null,
-    frames: framesOf(names, kinds.stack[kind]!),
+    address: hex(node.address[place]!), size_bytes: kinds.size[kind] ?? 0,
+    requested_bytes: kinds.requested[kind] ?? 0, stream: names.streams[kinds.stream[kind]!] ?? "?",
+    pool: names.pools[kinds.pool[kind]!] ?? "?", start, end: end === NO_END ? null : end,
+    is_older: node.isOlder[place] === 1, start_ns: clock?.timeAt(start) ?? null,
+    end_ns: end === NO_END ? null : clock?.timeAt(end) ?? null, frames: framesOf(names, kinds.stack[kind]!),
   };
+}
+
+function blockOf(drawn: Drawn, block: number): BlockInfo | null {
+  const { set, data, names } = drawn;
+  if (set === null || block >= set.count) return null;
+  return blockInfo(data, names ?? NO_NAMES, set.nodes[set.node[block]!]!, set.place[block]!);
 }
 
 /** The bytes of a group at pixel column `x`. */
@@ -55,7 +59,7 @@ export function infoAt(drawn: Drawn, x: number, id: number): Info {
     time_ns: data.clock()?.timeAt(moment) ?? null, allocated_bytes: columns.allocated[x] ?? 0,
     active_bytes: columns.active[x] ?? 0, reserved_least_bytes: columns.reservedLeast[x] ?? 0,
     reserved_most_bytes: columns.reservedMost[x] ?? 0, group: null, label: "", colour: 0, group_bytes: null,
-    block: null,
+    block: null, hole: null,
   };
   if (id === OTHER) {
     const inGroups = set !== null ? 0
@@ -68,7 +72,7 @@ export function infoAt(drawn: Drawn, x: number, id: number): Info {
   const group = set === null ? id - FIRST_ID : set.group[id - FIRST_ID]!;
   return { ...info, kind: set === null ? "group" : "block", group, label: labelOf(drawn, group),
     colour: drawn.palette.colour(group), group_bytes: bytesOf(drawn, x, group),
-    block: set === null ? null : blockInfo(drawn, id - FIRST_ID) };
+    block: set === null ? null : blockOf(drawn, id - FIRST_ID) };
 }
 
 /** The whole stack at a pixel column, read from the decoded data. */

@@ -7,6 +7,8 @@ export interface Theme {
   groups: readonly string[];
   other: string;
   pending: string;
+  /** Around mapped ranges. */
+  frame: string;
 }
 
 /** The hues, from Tableau 10 and Okabe-Ito, at the lightness that each background needs. */
@@ -49,8 +51,10 @@ function tones(hues: readonly string[], towards: Rgb): string[] {
 }
 
 export const THEMES: { light: Theme; dark: Theme } = {
-  light: { background: "#ffffff", groups: tones(LIGHT, [0, 0, 0]), other: "#868c94", pending: "#8a8f96" },
-  dark: { background: "#15171b", groups: tones(DARK, [255, 255, 255]), other: "#7b828b", pending: "#8f959d" },
+  light: { background: "#ffffff", groups: tones(LIGHT, [0, 0, 0]), other: "#868c94", pending: "#8a8f96",
+    frame: "#a9b1ba" },
+  dark: { background: "#15171b", groups: tones(DARK, [255, 255, 255]), other: "#7b828b", pending: "#8f959d",
+    frame: "#515a66" },
 };
 
 /** FNV-1a over UTF-16 units. */

@@ -3,7 +3,7 @@
 import { type BandsTile, type SeriesTile, decodeBands, decodeSeries } from "../format/columns.ts";
 import type { Device } from "../format/header.ts";
 import { type Kinds, type LivesNode, decodeKinds, decodeLives } from "../format/lives.ts";
-import { type Reserved, decodeReserved } from "../format/ranges.ts";
+import { type Ranges, decodeRanges } from "../format/ranges.ts";
 import { type Marks, type Names, decodeMarks, decodeNames, decodeTimes } from "../format/rest.ts";
 import type { Chunks } from "./chunks.ts";
 import { Clock } from "./clock.ts";
@@ -56,10 +56,9 @@ export class Dataset {
     return this.chunks.get(id, true, (data) => decodeNames(id, data));
   }
 
-  /** Reserved bytes at every moment. */
-  reserved(): Reserved | null | undefined {
+  ranges(): Ranges | null | undefined {
     const id = this.id("ranges");
-    return this.chunks.get(id, this.device.peaks.reserved_bytes > 0, (data) => decodeReserved(id, data));
+    return this.chunks.get(id, this.device.peaks.reserved_bytes > 0, (data) => decodeRanges(id, data));
   }
 
   marks(): Marks | null | undefined {

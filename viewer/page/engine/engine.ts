@@ -9,8 +9,9 @@ import { pixelEdges } from "./clock.ts";
 import { Dataset } from "./dataset.ts";
 import { arrange } from "./lanes.ts";
 import { chooseColumns, levelFor } from "./levels.ts";
+import { Mapper } from "./mapper.ts";
 import { newColumns } from "./picture.ts";
-import type { Axis, FrameRequest, FromEngine, ToEngine } from "./protocol.ts";
+import type { Axis, FrameRequest, FromEngine, MapRequest, ToEngine } from "./protocol.ts";
 import { Renderer } from "./render.ts";
 import { Tiles } from "./tiles.ts";
 
@@ -27,8 +28,10 @@ export class Engine {
   private readonly chunks: Chunks;
   private datasets: Dataset[] = [];
   private readonly renderer: Renderer;
+  private readonly mapper: Mapper;
   /** Asked for and not answered, or answered from less than all of its chunks. */
   private frame: FrameRequest | null = null;
+  private map: MapRequest | null = null;
   private minimap: MinimapRequest | null = null;
   private device: number | null = null;
   private isPlanned = false;
@@ -40,6 +43,7 @@ export class Engine {
       post({ type: "fault", chunk: error.chunk, text: error.message });
     };
     this.renderer = new Renderer(fault);
+    this.mapper = new Mapper(this.renderer.spares, fault);
     this.chunks = new Chunks(
       (id) => {
         post({ type: "need", id });
@@ -67,6 +71,11 @@ export class Engine {
         this.work();
         this.post({ type: "taken" });
         return;
+      case "map":
+        this.map = message.request;
+        this.work();
+        this.post({ type: "taken" });
+        return;
       case "minimap":
         this.minimap = message;
         break;
@@ -80,6 +89,9 @@ export class Engine {
         this.post({ type: "info", ticket: message.ticket, info });
         return;
       }
+      case "mapInfo":
+        this.post({ type: "info", ticket: message.ticket, info: this.mapper.info(message.set, message.id) });
+        return;
       case "stack": {
         const { drawn } = this.renderer;
         const width = drawn?.request.width ?? 0;
@@ -100,7 +112,7 @@ export class Engine {
   private plan(): void {
     if (this.isPlanned) return;
     this.isPlanned = true;
-    const isUrgent = this.frame !== this.drawnInPart || this.chunks.waiting === 0;
+    const isUrgent = this.frame !== this.drawnInPart || this.map !== null || this.chunks.waiting === 0;
     setTimeout(() => {
       this.isPlanned = false;
       this.work();
@@ -109,6 +121,7 @@ export class Engine {
 
   private work(): void {
     if (this.frame !== null) this.drawFrame(this.frame);
+    if (this.map !== null) this.drawMap(this.map);
     if (this.minimap !== null) this.drawMinimap(this.minimap);
     if (this.device !== null) this.describe(this.device);
   }
@@ -123,6 +136,14 @@ export class Engine {
     const { columns } = reply;
     // The columns stay here for questions about the picture.
     this.post({ ...reply, columns: { ...columns } }, [reply.pixels.buffer, reply.ids.buffer]);
+  }
+
+  private drawMap(request: MapRequest): void {
+    const data = this.datasets[request.device];
+    const reply = data === undefined ? null : this.mapper.draw(data, request);
+    if (reply === null) return;
+    this.map = null;
+    this.post(reply, [reply.pixels.buffer]);
   }
 
   private drawMinimap({ device: place, axis, width }: MinimapRequest): void {

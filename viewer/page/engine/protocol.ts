@@ -13,10 +13,18 @@ export const EDGE = 0x80000000;
 
 export type Axis = "moment" | "time";
 
-/** A picture to draw. `from` and `to` are moments, or nanoseconds since the start on the time axis. */
-export interface FrameRequest {
+/** What every picture depends on. */
+export interface Look {
   device: number;
   grouping: number;
+  is_dark: boolean;
+  query: string;
+  /** The group drawn in full colour while others are dimmed. */
+  lit: number | null;
+}
+
+/** A picture to draw. `from` and `to` are moments, or nanoseconds since the start on the time axis. */
+export interface FrameRequest extends Look {
   axis: Axis;
   from: number;
   to: number;
@@ -24,10 +32,6 @@ export interface FrameRequest {
   top_bytes: number;
   width: number;
   height: number;
-  is_dark: boolean;
-  query: string;
-  /** The group drawn in full colour while others are dimmed. */
-  lit: number | null;
 }
 
 export interface LegendRow {
@@ -81,6 +85,72 @@ export interface FrameReply {
   took_ms: number;
 }
 
+/** A map of the addresses at one moment. `ratio` is device pixels for each CSS pixel; sizes are device pixels. */
+export interface MapRequest extends Look {
+  moment: number;
+  width: number;
+  /** The height to fill at the moment with the most reserved bytes; a map of many owners is higher. */
+  height: number;
+  ratio: number;
+}
+
+/** Of one moment, from the ranges and lives that the map is drawn from. */
+export interface MapNumbers {
+  moment: number;
+  reserved_bytes: number;
+  allocated_bytes: number;
+  /** How many: ranges of an expandable segment that touch count as one. */
+  ranges: number;
+  blocks: number;
+  holes: number;
+  largest_hole_bytes: number;
+}
+
+/** A pool and stream: where its heading is, and what it has. */
+export interface MapOwner {
+  y: number;
+  label: string;
+  ranges: number;
+  reserved_bytes: number;
+  allocated_bytes: number;
+}
+
+export interface MapLabel {
+  from: number;
+  to: number;
+  row: number;
+  bytes: number;
+}
+
+export interface MapReply {
+  type: "map";
+  request: MapRequest;
+  /** Two lines of pixels for each row: its frame above and below, and its inside, to be stretched to its height. */
+  pixels: Uint8ClampedArray<ArrayBuffer>;
+  height: number;
+  row_height: number;
+  frame_height: number;
+  /** The top of each row, and one line of ids for each: `ids[row * width + x]`. */
+  rows: Int32Array;
+  ids: Uint32Array;
+  owners: MapOwner[];
+  /** Holes that are wide enough for their size as text, each in the row that shows most of it. */
+  labels: MapLabel[];
+  row_bytes: number;
+  /** Ranges below this are drawn wider than their bytes. */
+  least_bytes: number;
+  numbers: MapNumbers;
+  /** Whether the page lacks its ranges. */
+  is_missing: boolean;
+  time_ns: number | null;
+  /** Numbers the map; a question about another one has no answer. */
+  set: number;
+  legend: LegendRow[];
+  groups_in_view: number;
+  found: Found | null;
+  took_ms: number;
+}
+
 export interface StackFrame {
   name: string;
   file: string;
@@ -101,9 +171,18 @@ export interface BlockInfo {
   frames: StackFrame[];
 }
 
+/** Bytes of a mapped range without a block. */
+export interface HoleInfo {
+  address: string;
+  size_bytes: number;
+  range_address: string;
+  range_bytes: number;
+  owner: string;
+}
+
 /** What is at a pixel. */
 export interface Info {
-  kind: "group" | "block" | "other" | "pending" | "nothing";
+  kind: "group" | "block" | "hole" | "other" | "pending" | "nothing";
   moment: number;
   time_ns: number | null;
   allocated_bytes: number;
@@ -115,6 +194,7 @@ export interface Info {
   colour: number;
   group_bytes: number | null;
   block: BlockInfo | null;
+  hole: HoleInfo | null;
 }
 
 /** The stack at a column, read from the decoded data. */
@@ -133,10 +213,12 @@ export type ToEngine =
   | { type: "chunk"; id: string; text: string | null }
   | { type: "device"; device: number }
   | { type: "frame"; request: FrameRequest }
+  | { type: "map"; request: MapRequest }
   | { type: "minimap"; device: number; axis: Axis; width: number }
   /** Buffers of a picture that is not shown any more, for the next ones. */
   | { type: "recycle"; buffers: ArrayBuffer[] }
   | { type: "info"; ticket: number; set: number; x: number; id: number }
+  | { type: "mapInfo"; ticket: number; set: number; id: number }
   | { type: "stack"; ticket: number; fraction: number };
 
 export type FromEngine =
@@ -144,6 +226,7 @@ export type FromEngine =
   | { type: "need"; id: string }
   | { type: "device"; device: number; times: Float64Array | null; lanes: Lanes }
   | FrameReply
+  | MapReply
   /** A request was worked on: with a picture if anything of it has arrived, else that one follows. */
   | { type: "taken" }
   | { type: "minimap"; device: number; axis: Axis; allocated: Float64Array; reserved: Float64Array }

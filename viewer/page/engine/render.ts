@@ -5,15 +5,14 @@ import { ChunkError } from "../format/varint.ts";
 import { drawBands } from "./bands.ts";
 import { type BlockSet, makeBlockSet, nodesOf } from "./blocks.ts";
 import { pixelEdges } from "./clock.ts";
-import { THEMES } from "./colours.ts";
 import type { Dataset } from "./dataset.ts";
 import { choosePeaks, chooseReserved, drawBlocks, findMismatch } from "./exact.ts";
 import { chooseColumns, type Chosen, EXACT_MOMENTS_MAX, levelFor } from "./levels.ts";
-import { paint, Palette } from "./paint.ts";
+import { paint, type Palette } from "./paint.ts";
+import { Palettes } from "./palettes.ts";
 import { newColumns, Picture, Spares } from "./picture.ts";
-import type { Columns, Detail, Found, FrameReply, FrameRequest } from "./protocol.ts";
+import type { Columns, Detail, FrameReply, FrameRequest } from "./protocol.ts";
 import { Scratch } from "./scratch.ts";
-import { type Matches, search } from "./search.ts";
 import { Tally } from "./tally.ts";
 import { Tiles } from "./tiles.ts";
 
@@ -43,8 +42,7 @@ export class Renderer {
   /** The number of the set of blocks that was compared with the counters. */
   private checked = 0;
   private set: { data: Dataset; set: BlockSet } | null = null;
-  private matches: Matches | null = null;
-  private palette: { key: string; labels: readonly string[]; palette: Palette } | null = null;
+  private readonly palettes = new Palettes();
 
   constructor(private readonly fault: (error: ChunkError) => void) {}
 
@@ -69,8 +67,8 @@ export class Renderer {
     if (set !== null && set.number !== this.checked) this.check(set, columns, chosen, data);
     if (set !== null) {
       choosePeaks(set, edges, columns, device.moments);
-      const reserved = data.reserved();
-      if (reserved !== undefined && reserved !== null) chooseReserved(reserved, edges, columns, device.moments);
+      const ranges = data.ranges();
+      if (ranges !== undefined && ranges !== null) chooseReserved(ranges.reserved, edges, columns, device.moments);
     }
     let peakX = 0;
     for (let x = 1; x < width; x++) if (columns.allocated[x]! > columns.allocated[peakX]!) peakX = x;
@@ -81,7 +79,7 @@ export class Renderer {
     else drawBands(tiles, chosen, columns, picture, tally, peakX);
 
     const labels = names?.groups[grouping] ?? [];
-    const palette = this.paletteFor(request, labels, groups, device.groupings[grouping]?.name ?? "");
+    const palette = this.palettes.choose(request, labels, device.groupings[grouping]);
     const [legend, inView] = tally.rows((group) => labels[group] ?? `group ${group}`, (group) => palette.colour(group));
     this.drawn = { data, tiles, request, columns, chosen, set, names, palette };
     return {
@@ -90,7 +88,7 @@ export class Renderer {
         this.spares.take(width * height)),
       ids: picture.ids, detail: this.detail(data, level, chosen, set, from, to), set: set?.number ?? 0,
       peak: { moment: columns.moment[peakX]!, allocated_bytes: columns.allocated[peakX]! },
-      found: this.found(request, tally), took_ms: performance.now() - began,
+      found: this.palettes.found(tally), took_ms: performance.now() - began,
     };
   }
 
@@ -142,32 +140,5 @@ export class Renderer {
     for (const use of chosen.level) coarsest = Math.max(coarsest, use);
     return { mode: "bands", column_moments: data.device.levels[coarsest]?.column_moments ?? 0,
       is_coarser: coarsest > level };
-  }
-
-  private paletteFor(request: FrameRequest, labels: readonly string[], groups: number, name: string): Palette {
-    if (request.query === "") this.matches = null;
-    else if (this.matches?.query !== request.query || this.matches.labels !== labels) {
-      this.matches = search(request.query, labels);
-    }
-    const { matches } = this;
-    const { lit, is_dark, device, grouping } = request;
-    const key = [is_dark, device, grouping, groups, lit, request.query].join(" ");
-    if (this.palette?.key === key && this.palette.labels === labels) return this.palette.palette;
-    const isMatch = matches !== null && matches.error === "" ? (group: number) => matches.isMatch[group] === 1 : null;
-    const isLit = lit !== null ? (group: number) => group === lit : isMatch;
-    const theme = is_dark ? THEMES.dark : THEMES.light;
-    const palette = new Palette(theme, labels, groups, /categor/i.test(name), isLit);
-    this.palette = { key, labels, palette };
-    return palette;
-  }
-
-  private found(request: FrameRequest, tally: Tally): Found | null {
-    const { matches } = this;
-    if (request.query === "" || matches === null) return null;
-    let bytes = 0;
-    matches.isMatch.forEach((isMatch, group) => {
-      if (isMatch === 1) bytes += tally.atPeak[group] ?? 0;
-    });
-    return { groups: matches.count, at_peak_bytes: bytes, error: matches.error };
   }
 }

@@ -1,60 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Engine } from "../engine/engine.ts";
-import { EDGE, FIRST_ID, type FrameReply, type FrameRequest, type FromEngine, NOTHING, OTHER, PENDING, type Stack,
-} from "../engine/protocol.ts";
-import { type PageData, pageData } from "./pagedata.ts";
+import { EDGE, FIRST_ID, type FrameReply, NOTHING, OTHER, PENDING } from "../engine/protocol.ts";
+import { Bench } from "./bench.ts";
+import { pageData } from "./pagedata.ts";
 import { training } from "./training.ts";
-
-/** An engine over chunks in memory; `without` are missing. */
-class Bench {
-  readonly faults: string[] = [];
-  private readonly engine: Engine;
-  private readonly waiting: ((message: FromEngine) => boolean)[] = [];
-
-  constructor(readonly data: PageData, without: (id: string) => boolean = () => false) {
-    this.engine = new Engine((message) => {
-      setTimeout(() => {
-        if (message.type === "need") {
-          const text = without(message.id) ? null : data.chunks.get(message.id) ?? null;
-          this.engine.receive({ type: "chunk", id: message.id, text });
-        } else if (message.type === "fault") this.faults.push(message.text);
-        const place = this.waiting.findIndex((takes) => takes(message));
-        if (place >= 0) this.waiting.splice(place, 1);
-      }, 0);
-    });
-    this.engine.receive({ type: "start", header: data.header });
-  }
-
-  private wait<T extends FromEngine>(isIt: (message: FromEngine) => message is T): Promise<T> {
-    return new Promise((resolve) => {
-      this.waiting.push((message) => {
-        if (!isIt(message)) return false;
-        resolve(message);
-        return true;
-      });
-    });
-  }
-
-  /** The picture of a window from all of its chunks. */
-  frame(changes: Partial<FrameRequest>): Promise<FrameReply> {
-    const { moments, peaks } = this.data.header.devices[0]!;
-    const request: FrameRequest = { device: 0, grouping: 0, axis: "moment", from: 0, to: moments, bottom_bytes: 0,
-      top_bytes: peaks.reserved_bytes * 1.1, width: 200, height: 100, is_dark: false, query: "", lit: null,
-      ...changes };
-    const done = this.wait((m): m is FrameReply => m.type === "frame" && m.request === request && m.waiting === 0);
-    this.engine.receive({ type: "frame", request });
-    return done;
-  }
-
-  async stack(fraction: number): Promise<Stack> {
-    const done = this.wait((m): m is FromEngine & { type: "stack" } => m.type === "stack");
-    this.engine.receive({ type: "stack", ticket: 1, fraction });
-    const { stack } = await done;
-    assert.ok(stack !== null);
-    return stack;
-  }
-}
 
 const DATA = pageData(training(400_000));
 const MOMENTS = DATA.header.devices[0]!.moments;

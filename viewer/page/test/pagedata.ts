@@ -2,7 +2,7 @@
 
 import type { Device, Header } from "../format/header.ts";
 import { ArrayWriter, pack, zigzag } from "./encode.ts";
-import type { Life, Tape } from "./training.ts";
+import { FIRST_ADDRESS, type Life, type Tape } from "./training.ts";
 
 const LEAF = 256;
 const RESERVED_STEP = 2 ** 28;
@@ -40,8 +40,9 @@ function counters(tape: Tape): Counters {
   for (let m = 0; m < tape.moments; m++) {
     const allocated = out.allocated[m]!;
     out.active[m] = allocated + (m % 911 < 60 ? 96 * 2 ** 20 : 0);
-    while (reserved < out.active[m]!) reserved += RESERVED_STEP;
-    const least = Math.ceil(out.active[m]! / RESERVED_STEP) * RESERVED_STEP;
+    const needed = Math.max(out.active[m]!, tape.extents[m]!);
+    while (reserved < needed) reserved += RESERVED_STEP;
+    const least = Math.ceil(needed / RESERVED_STEP) * RESERVED_STEP;
     if (m % 5000 === 4999) reserved = Math.max(least, reserved - 2 ** 30);
     out.reserved[m] = reserved;
   }
@@ -137,23 +138,24 @@ function livesChunks(lives: Life[], kindOf: (life: Life) => number, height: numb
   }
 }
 
-/** Ranges that are mapped and unmapped as the reserved bytes change. */
+/** Ranges of one expandable segment, mapped and unmapped at its end as the reserved bytes change. */
 function rangesText(reserved: Float64Array): string {
-  const ranges: { start: number; end: number; size: number }[] = [];
-  const open: { start: number; end: number; size: number }[] = [];
+  const ranges: { start: number; end: number; size: number; address: number }[] = [];
+  const open: typeof ranges = [];
   reserved.forEach((bytes, m) => {
     let change = bytes - (m > 0 ? reserved[m - 1]! : 0);
     for (; change < 0; change += open.pop()!.size) open.at(-1)!.end = m;
     for (; change > 0; change -= RESERVED_STEP) {
-      const range = { start: m, end: 0, size: RESERVED_STEP };
+      const range = { start: m, end: 0, size: RESERVED_STEP,
+        address: FIRST_ADDRESS + open.length * RESERVED_STEP };
       ranges.push(range);
       open.push(range);
     }
   });
   return new ArrayWriter().rising(ranges.map((range) => range.start))
     .plain(ranges.map((range) => (range.end === 0 ? 0 : range.end - range.start)))
-    .deltaBytes(ranges.map((_, i) => i * RESERVED_STEP)).plainBytes(ranges.map((range) => range.size))
-    .plain(ranges.map(() => 0)).plain(ranges.map(() => 0)).text;
+    .deltaBytes(ranges.map((range) => range.address)).plainBytes(ranges.map((range) => range.size))
+    .plain(ranges.map(() => 0)).plain(ranges.map(() => 1)).text;
 }
 
 /** Stacks of groups at given moments, walked once. */

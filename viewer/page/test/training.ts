@@ -19,6 +19,8 @@ export interface Mark {
 
 export interface Tape {
   moments: number;
+  /** At each moment, the bytes from `FIRST_ADDRESS` to the end of the last block. */
+  extents: number[];
   lives: Life[];
   marks: Mark[];
   /** Labels of the stacks. */
@@ -27,6 +29,7 @@ export interface Tape {
 }
 
 const MIB = 2 ** 20;
+export const FIRST_ADDRESS = 0x7f00_0000_0000;
 
 /** Numbers from 0 to 1 that depend on the seed alone. */
 export function random(seed: number): () => number {
@@ -41,28 +44,36 @@ export function random(seed: number): () => number {
 
 export function training(records: number, layers = 12, seed = 1): Tape {
   const chance = random(seed);
-  const tape: Tape = { moments: 1, lives: [], marks: [], labels: [], categories: [] };
+  const tape: Tape = { moments: 1, extents: [0], lives: [], marks: [], labels: [], categories: [] };
   const stackOf = (label: string, category: string): number => {
     const known = tape.labels.indexOf(label);
     if (known >= 0) return known;
     tape.categories.push(category);
     return tape.labels.push(label) - 1;
   };
-  const open = new Set<Life>();
-  let address = 0x7f00_0000_0000;
+  const placed: Life[] = [];
+  const endOf = (life: Life | undefined): number => life === undefined ? FIRST_ADDRESS : life.address + life.size;
+  /** The lowest gap that is large enough. */
+  const place = (life: Life): void => {
+    let i = 0;
+    while (i < placed.length && placed[i]!.address - endOf(placed[i - 1]) < life.size) i++;
+    life.address = endOf(placed[i - 1]);
+    placed.splice(i, 0, life);
+  };
   const alloc = (label: string, category: string, mib: number): Life => {
     const requested = Math.max(1, Math.round(mib * MIB));
     const size = Math.ceil(requested / 512) * 512;
     const life = { start: tape.moments++, end: null, size, requested, stack: stackOf(label, category),
-      stream: chance() < 0.02 ? 1 : 0, address };
-    address += size;
+      stream: chance() < 0.02 ? 1 : 0, address: 0 };
+    place(life);
+    tape.extents.push(endOf(placed.at(-1)) - FIRST_ADDRESS);
     tape.lives.push(life);
-    open.add(life);
     return life;
   };
   const free = (life: Life): void => {
     life.end = tape.moments++;
-    open.delete(life);
+    placed.splice(placed.indexOf(life), 1);
+    tape.extents.push(endOf(placed.at(-1)) - FIRST_ADDRESS);
   };
   const mark = (kind: number, name: string, bytes = 0): void => {
     tape.marks.push({ moment: tape.moments - 1, kind, name, bytes });
