@@ -13,6 +13,8 @@ use crate::venv::Venv;
 
 /// The page of the comparison.
 const PAGE: &str = "compare.html";
+/// The page of memory over time.
+const VIEW: &str = "view.html";
 
 /// Options of the demo.
 #[derive(clap::Args)]
@@ -37,6 +39,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let tape = out.join("gpt.vtape");
     train(options.steps, &venv, &artefacts, &root, &tape)?;
     compare(&artefacts, &tape, &out)?;
+    let view = out.join(VIEW);
+    let to = view.to_str().context("the folder's name is no text")?;
+    vramtape(&artefacts, "view", &tape, &["--output", to, "--force"])?;
     println!();
     println!("Try another policy on the same run:");
     println!(
@@ -45,7 +50,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         tape.display()
     );
     println!("The tape, the table and the same as JSON and as a page are in {}.", out.display());
-    println!("Open {} in a browser.", out.join(PAGE).display());
+    println!("Open {} in a browser for the table,", out.join(PAGE).display());
+    println!("and {} for memory over time.", view.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -77,23 +83,23 @@ fn has_gpu() -> bool {
 
 /// Prints the table, and keeps it for people and for programs.
 fn compare(artefacts: &Artefacts, tape: &Path, out: &Path) -> Result<()> {
-    let table = vramtape(artefacts, tape, &[])?;
+    let table = vramtape(artefacts, "compare", tape, &[])?;
     fs::write(out.join("compare.txt"), &table).context("cannot write compare.txt")?;
     let page = out.join(PAGE);
     let page = page.to_str().context("the folder's name is no text")?;
-    let json = vramtape(artefacts, tape, &["--json", "--html", page, "--force"])?;
+    let json = vramtape(artefacts, "compare", tape, &["--json", "--html", page, "--force"])?;
     fs::write(out.join("compare.json"), json).context("cannot write compare.json")?;
     println!();
     print!("{}", String::from_utf8_lossy(&table));
     Ok(())
 }
 
-fn vramtape(artefacts: &Artefacts, tape: &Path, args: &[&str]) -> Result<Vec<u8>> {
+fn vramtape(artefacts: &Artefacts, verb: &str, tape: &Path, args: &[&str]) -> Result<Vec<u8>> {
     let mut command = Command::new(&artefacts.vramtape);
-    command.arg("compare").arg(tape).args(args).stderr(Stdio::inherit());
+    command.arg(verb).arg(tape).args(args).stderr(Stdio::inherit());
     let output = command.output().context("cannot start vramtape")?;
     if !output.status.success() {
-        bail!("`vramtape compare {}` failed ({})", tape.display(), output.status);
+        bail!("`vramtape {verb} {}` failed ({})", tape.display(), output.status);
     }
     Ok(output.stdout)
 }
