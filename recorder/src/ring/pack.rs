@@ -111,16 +111,7 @@ pub(super) fn pack(event: &Event) -> Packed {
             (OOM, 0, Some((stream, pool)), [device_free_bytes, requested_bytes, size_bytes])
         }
         Event::Snapshot { active_bytes } => (SNAPSHOT, 0, None, [active_bytes, 0, 0]),
-        Event::Mark { kind, name } => {
-            let kind = match kind {
-                MarkKind::Step => 0,
-                MarkKind::Phase => 1,
-                MarkKind::RangeBegin => 2,
-                MarkKind::RangeEnd => 3,
-                MarkKind::Instant => 4,
-            };
-            (MARK, kind, None, [u64::from(name.0), 0, 0])
-        }
+        Event::Mark { kind, name } => (MARK, kind as u8, None, [u64::from(name.0), 0, 0]),
         Event::Category { addr, category } => (CATEGORY, category as u8, None, [addr.0, 0, 0]),
         Event::Lost { count } => (LOST, 0, None, [count, 0, 0]),
     };
@@ -173,14 +164,7 @@ pub(super) fn unpack(
         OOM => Event::Oom { requested_bytes, size_bytes, device_free_bytes: a, stream, pool },
         SNAPSHOT => Event::Snapshot { active_bytes: a },
         MARK => {
-            let kind = match detail {
-                0 => MarkKind::Step,
-                1 => MarkKind::Phase,
-                2 => MarkKind::RangeBegin,
-                3 => MarkKind::RangeEnd,
-                4 => MarkKind::Instant,
-                _ => return None,
-            };
+            let kind = *MarkKind::ALL.get(usize::from(detail))?;
             Event::Mark { kind, name: string()? }
         }
         CATEGORY => {
