@@ -20,9 +20,18 @@ pub struct ModuleMemory {
     pub requested_bytes: u64,
     /// How many blocks those are.
     pub blocks: u64,
-    /// The allocated bytes by category (`parameter`, `gradient`, `optimizer_state`), else by use (`kept`, `temporary`),
-    /// else `other`.
-    pub contents: BTreeMap<&'static str, u64>,
+    /// The same by category (`parameter`, `gradient`, `optimizer_state`), else by use (`kept`, `temporary`), else
+    /// `other`.
+    pub contents: BTreeMap<&'static str, ContentMemory>,
+}
+
+/// A part of a module's live memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ContentMemory {
+    /// Bytes of its blocks.
+    pub allocated_bytes: u64,
+    /// Bytes that were asked for.
+    pub requested_bytes: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -120,7 +129,9 @@ impl Rows {
         row.requested_bytes += block.requested_bytes;
         row.blocks += 1;
         let content = block.category.map(Category::name).or(of_use.map(ModuleUse::name));
-        *row.contents.entry(content.unwrap_or("other")).or_default() += block.size_bytes;
+        let content = row.contents.entry(content.unwrap_or("other")).or_default();
+        content.allocated_bytes += block.size_bytes;
+        content.requested_bytes += block.requested_bytes;
     }
 }
 

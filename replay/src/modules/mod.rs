@@ -13,7 +13,7 @@ use trace_format::{Event, MarkKind, Record, StringId, ThreadId};
 
 use crate::snapshot::Stacks;
 
-pub use memory::{ModuleMemory, held_after, label};
+pub use memory::{ContentMemory, ModuleMemory, held_after, label};
 
 /// The label of memory that belongs to no module.
 pub const OUTSIDE: &str = "outside any module";
