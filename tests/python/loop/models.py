@@ -37,9 +37,9 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Its head shares the weight of the embedding."""
 
-    def __init__(self, width=64, heads=4, layers=3, words=512, length=64, is_checkpointed=False):
+    def __init__(self, width=64, heads=4, layers=3, words=512, length=64, is_checkpointed=False, is_reentrant=False):
         super().__init__()
-        self.is_checkpointed = is_checkpointed
+        self.is_checkpointed, self.is_reentrant = is_checkpointed, is_reentrant
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
         self.layers = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
@@ -49,7 +49,7 @@ class GPT(nn.Module):
     def forward(self, tokens):
         x = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=False) if self.is_checkpointed else layer(x)
+            x = checkpoint(layer, x, use_reentrant=self.is_reentrant) if self.is_checkpointed else layer(x)
         return self.head(self.norm(x))
 
 
