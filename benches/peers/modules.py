@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(turns.HERE, "..", "..", "tests", "python", "loop
 
 SUBJECTS = {marks: {**harness.PACKAGE, "VRAMTAPE_CONF": f"marks:{marks}"} for marks in ("off", "auto", "modules")}
 CALLS = 200
-STEPS = 3
+STEPS = 1
 LIMIT_US = 12
 
 
@@ -105,7 +105,7 @@ def calls_of(kind, **options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -151,7 +151,7 @@ def _watch_ranges() -> None:
 
 def _announce_model(parts: list[tuple[str, torch.nn.Module]]) -> None:
     """Categorizes the parameters of a model that is called for the first time."""
-    _say_by_module(PARAMETER, ((one, one) for _, part in parts for one in part._parameters.values()))
+    _say_by_module(PARAMETER, ((one, one) for _, part in parts for one in part.parameters(recurse=False)))
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> Iterable[tuple[Any, Any]]:

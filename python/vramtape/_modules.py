@@ -26,6 +26,11 @@ _DEPTH = 4
 # In the metadata of an autograd node: a module has its hook there. Inner modules come first.
 _REACHED = "vramtape.module"
 
+# Bound early: these run in every call. The first is true in what torch.compile traces only, the flag beside it, where
+# it is used, in what torch.export traces.
+_is_traced = torch.compiler.is_dynamo_compiling
+_is_grad_enabled = torch.is_grad_enabled
+
 # Modules with their names in a model.
 _Parts = list[tuple[str, torch.nn.Module]]
 
@@ -44,7 +49,7 @@ _references: dict[int, weakref.ref[torch.nn.Module]] = {}
 _owners: dict[bytes, int] = {}
 # What the paths below a model begin with, by the model's own.
 _prefixes: dict[bytes, str] = {}
-_backward_hooks: dict[bytes, Callable[[Any], None]] = {}
+_backward_hooks: dict[bytes, torch.Tensor] = {}
 _on_model: Callable[[_Parts], None]
 _mark: Callable[[int, bytes], int]
 
@@ -68,7 +73,7 @@ def parameters() -> dict[int, bytes]:
         module = reference()
         path = _paths.get(key)
         if module is not None and path is not None:
-            for parameter in module._parameters.values():
+            for parameter in module.parameters(recurse=False):
                 paths.setdefault(id(parameter), path)
     return paths
 
@@ -79,7 +84,7 @@ def owner(path: bytes) -> None:
 
 
 def _before(module: torch.nn.Module, _arguments: Any) -> None:
-    if torch.compiler.is_compiling():
+    if _is_traced() or torch.compiler._is_compiling_flag:
         return
     calls = _thread.open
     path = _paths.get(id(module))
@@ -96,7 +101,7 @@ def _before(module: torch.nn.Module, _arguments: Any) -> None:
 
 
 def _after(module: torch.nn.Module, _arguments: Any, result: Any) -> None:
-    if torch.compiler.is_compiling():
+    if _is_traced() or torch.compiler._is_compiling_flag:
         return
     calls = _thread.open
     path = _paths.get(id(module))
@@ -104,9 +109,12 @@ def _after(module: torch.nn.Module, _arguments: Any, result: Any) -> None:
         return
     while calls.pop() != path:  # An interrupted call, such as by KeyboardInterrupt: its hooks did not run.
         pass
-    if torch.is_grad_enabled():
-        for tensor in _tensors(result, _DEPTH):
-            _watch_backward(tensor, path)
+    if _is_grad_enabled():
+        if type(result) is torch.Tensor:
+            _watch_backward(result, path)
+        else:
+            for tensor in _tensors(result, _DEPTH):
+                _watch_backward(tensor, path)
     if not calls or calls[-1] != path:
         _mark(marks.MODULE_END, path)
 
@@ -132,23 +140,40 @@ def _watch_backward(tensor: torch.Tensor, path: bytes) -> None:
         hook = _backward_hooks.get(path)
         if hook is None:
             hook = _backward_hooks[path] = _backward_hook(path)
-        node.register_prehook(hook)
+        # As Tensor.register_hook does, with one hook for all tensors: register_prehook takes three times as long.
+        node._register_hook_dict(hook)
 
 
-def _backward_hook(path: bytes) -> Callable[[Any], None]:
-    def reached(_gradients: Any) -> None:
-        if not torch.compiler.is_compiling():
+def _backward_hook(path: bytes) -> torch.Tensor:
+    """A tensor with the hook."""
+
+    def reached(_gradient: Any) -> None:
+        if not _is_traced():
             _mark(marks.MODULE_BACKWARD, path)
 
-    return reached
+    with torch.inference_mode(False):
+        tensor = torch.empty(0, device="cpu", requires_grad=True)
+    tensor.register_hook(reached)
+    return tensor
 
 
 def _learn(module: torch.nn.Module, calls: list[bytes]) -> bytes:
-    """Finds the paths of a module that is called for the first time, and of those below it."""
+    """The path of a module that is called for the first time."""
+    kind = type(module).__name__
+    try:
+        return _find(module, calls)
+    except Exception as error:  # Such as a named_modules() of the module's own. A mark is no reason to end a training.
+        warnings.warn(f"vramtape names all modules below {kind} after their classes: {error}", stacklevel=2)
+        _keep(module, _encode(kind))
+        return _paths[id(module)]
+
+
+def _find(module: torch.nn.Module, calls: list[bytes]) -> bytes:
+    """Finds the paths of a module and of those below it."""
     parts = [(_without_wrapper(name), part) for name, part in module.named_modules()]
     for _, part in parts:
         _forget(id(part))
-    kind = type(module._modules.get("_orig_mod") or module).__name__
+    kind = type(_children(module).get("_orig_mod", module)).__name__
     if calls:
         path = _below(calls[-1], module, kind)
         prefix = f"{path}."
@@ -187,10 +212,15 @@ def _below(caller: bytes, module: torch.nn.Module, kind: str) -> str:
     """The path of a module that its caller got after the paths were found, or that is not below its caller."""
     reference = _references.get(_owners.get(caller, 0))
     parent = reference() if reference else None
-    for name, child in parent._modules.items() if parent is not None else ():
+    for name, child in _children(parent).items() if parent is not None else ():
         if child is module:
             return f"{_prefixes.get(caller, f'{caller.decode()}.')}{name}"
     return f"{caller.decode()}.{kind}"
+
+
+def _children(module: torch.nn.Module) -> dict[str, torch.nn.Module]:
+    """The parts of a module, of TorchScript's too."""
+    return dict(module.named_children())
 
 
 def _free(kind: str) -> str:

@@ -3,6 +3,7 @@
 import gc
 import pickle
 import tempfile
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -87,7 +88,7 @@ name = "GPT#2.layers.2.mlp.0"
 assert starts == ends and starts[name] == starts["GPT#2.layers.2"] == 2, "it is computed again"
 assert starts["GPT#2"] == 1 and not requested(rows.get(name, {"contents": {}}), "kept"), rows
 
-del gpt, checkpointed, optimizer  # And with them their names.
+gpt = checkpointed = optimizer = None  # And with them their names.
 gc.collect()
 resnet = ResNet().cuda()
 optimizer = torch.optim.SGD(resnet.parameters(), momentum=0.9)
@@ -140,3 +141,22 @@ odd[0].late = nn.Linear(WIDTH, WIDTH).cuda()
 rows, starts, ends = profile(call)
 assert starts == ends and starts["0.late"] == 1, starts
 assert requested(rows["0.late"], "parameter") == 4 * (WIDTH * WIDTH + WIDTH), rows
+
+
+class Secretive(nn.Linear):
+    def named_modules(self, *_, **__):
+        raise ValueError("none of your business")
+
+
+# What TorchScript and torch.export make are modules, too; and a mark never ends a program.
+linear = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+ones = torch.ones(2, 4)
+expected = linear(ones).tolist()
+scripted, traced = torch.jit.script(linear), torch.jit.trace(linear, ones)
+exported = torch.export.export(linear, (ones,))
+assert scripted(ones).tolist() == traced(ones).tolist() == exported.module()(ones).tolist() == expected
+assert torch.func.vmap(torch.func.grad(lambda x: linear(x).sum()))(ones).shape == (2, 4)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    Secretive(4, 4)(ones)
+assert "Secretive after their classes: none of your business" in str(caught[-1].message), caught
