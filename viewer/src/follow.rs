@@ -343,7 +343,7 @@ impl<'c> Follower<'c> {
         life.end = end;
         let lifetime = lifetime_class(records);
         let module = self.modules.number(block.of_alloc.module);
-        life.kind = self.kinds.number(Kind { lifetime, module, module_use, ..block.kind });
+        life.kind = self.kinds.number(Kind { module, module_use, lifetime, ..block.kind });
     }
 
     fn end_allocated(&mut self, kind: &Kind) {
