@@ -33,6 +33,44 @@ pub enum MarkKind {
     RangeEnd,
     /// A named moment.
     Instant,
+    /// A call of a module (`torch.nn.Module`) began; the name is the module's path.
+    ModuleBegin,
+    /// A call of a module ended.
+    ModuleEnd,
+    /// The thread's backward pass reached the module; replaces the one before. The next [`MarkKind::Phase`] ends it.
+    ModuleBackward,
+    /// The thread's [`Event::Category`] records that follow are of blocks of this module. An empty name ends it.
+    ModuleOwner,
+}
+
+impl MarkKind {
+    /// Every kind, in the order of their codes on tape, in the ring and in the C interface.
+    pub const ALL: [Self; 9] = [
+        Self::Step,
+        Self::Phase,
+        Self::RangeBegin,
+        Self::RangeEnd,
+        Self::Instant,
+        Self::ModuleBegin,
+        Self::ModuleEnd,
+        Self::ModuleBackward,
+        Self::ModuleOwner,
+    ];
+
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Phase => "phase",
+            Self::RangeBegin => "range_begin",
+            Self::RangeEnd => "range_end",
+            Self::Instant => "instant",
+            Self::ModuleBegin => "module_begin",
+            Self::ModuleEnd => "module_end",
+            Self::ModuleBackward => "module_backward",
+            Self::ModuleOwner => "module_owner",
+        }
+    }
 }
 
 /// The category of a block's content.

@@ -60,6 +60,18 @@
 // A named moment.
 #define VRAMTAPE_MARK_INSTANT 4
 
+// A call of a module begins; the name is the module's path.
+#define VRAMTAPE_MARK_MODULE_BEGIN 5
+
+// A call of a module ends.
+#define VRAMTAPE_MARK_MODULE_END 6
+
+// The thread's backward pass reached the module; the next phase ends it.
+#define VRAMTAPE_MARK_MODULE_BACKWARD 7
+
+// The blocks that this thread categorizes from here on are the module's. An empty name ends it.
+#define VRAMTAPE_MARK_MODULE_OWNER 8
+
 // A parameter of the model.
 #define VRAMTAPE_CATEGORY_PARAMETER 0
 
@@ -830,6 +842,9 @@ int64_t vramtape_categorize(int device, int category, const uint64_t *addrs, siz
 // Whether the settings want the marks that the Python package makes by itself: not with `marks:off`
 // or `record:off`.
 bool vramtape_wants_marks(void);
+
+// Whether the settings want marks of modules too: with `marks:modules`, and not with `record:off`.
+bool vramtape_wants_module_marks(void);
 
 // Records a mark on every device that was used: `kind` is one of `VRAMTAPE_MARK_*`.
 //

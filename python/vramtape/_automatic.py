@@ -7,6 +7,8 @@ Python runs here a few times a step and never for an allocation:
 - around the autograd engine: the phase ``backward``;
 - after either: the phase ``forward``, which is therefore all that is neither, such as loading data and clipping;
 - around ``torch.profiler.record_function``: a range.
+
+With ``marks:modules`` it runs around every call of a module too (``_modules``).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _runtime, marks
+from . import _modules, _runtime, marks
 
 # VRAMTAPE_CATEGORY_* of vramtape.h.
 PARAMETER, GRADIENT, OPTIMIZER_STATE = range(3)
@@ -33,13 +35,14 @@ _optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 # The one whose steps are the program's, and how many there were of each.
 _leader: Optional[weakref.ref[torch.optim.Optimizer]] = None
 _steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
+_has_modules = False
 # Optimizers were made whose parameters the tape does not know.
 _is_new = False
 
 
 def activate() -> None:
     """Begins to mark, once."""
-    global _is_active
+    global _is_active, _has_modules
     if _is_active:
         return
     _is_active = True
@@ -51,14 +54,17 @@ def activate() -> None:
     _watch_new_optimizers()
     _watch_engine()
     _watch_ranges()
+    if _runtime.call("wants_module_marks"):
+        _has_modules = True
+        _modules.activate(_announce_model)
 
 
 def announce() -> None:
     """Categorizes the memory of all known parameters, gradients and optimizer states."""
     for optimizer in list(_optimizers):
-        _say(PARAMETER, _parameters(optimizer))
+        _say_by_module(PARAMETER, _parameters(optimizer))
         _say(GRADIENT, _gradients(optimizer))
-        _say(OPTIMIZER_STATE, _states(optimizer))
+        _say_by_module(OPTIMIZER_STATE, _states(optimizer))
 
 
 def _before_step(optimizer: Any, _arguments: Any, _named: Any) -> None:
@@ -67,7 +73,7 @@ def _before_step(optimizer: Any, _arguments: Any, _named: Any) -> None:
     marks.record(marks.PHASE, "optimizer")
     _optimizers.add(optimizer)
     if _steps.get(optimizer, 0) % REPEAT_STEPS == 0:
-        _say(PARAMETER, _parameters(optimizer))
+        _say_by_module(PARAMETER, _parameters(optimizer))
     _say(GRADIENT, _gradients(optimizer))
 
 
@@ -79,7 +85,7 @@ def _after_step(optimizer: Any, _arguments: Any, _named: Any) -> None:
     _steps[optimizer] = count + 1
     # Most optimizers make their state in the first step.
     if count % REPEAT_STEPS == 0:
-        _say(OPTIMIZER_STATE, _states(optimizer))
+        _say_by_module(OPTIMIZER_STATE, _states(optimizer))
     if _leader is None or _leader() is None:
         _leader = weakref.ref(optimizer)
     if _leader() is optimizer and not marks.is_counted_by_program:
@@ -143,16 +149,40 @@ def _watch_ranges() -> None:
     kind.__exit__ = left
 
 
-def _parameters(optimizer: torch.optim.Optimizer) -> Iterable[Any]:
-    return (one for group in optimizer.param_groups for one in group["params"])
+def _announce_model(parts: list[tuple[str, torch.nn.Module]]) -> None:
+    """Categorizes the parameters of a model that is called for the first time."""
+    _say_by_module(PARAMETER, ((one, one) for _, part in parts for one in part.parameters(recurse=False)))
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> Iterable[tuple[Any, Any]]:
+    """Each parameter twice, as :func:`_say_by_module` takes tensors."""
+    return ((one, one) for group in optimizer.param_groups for one in group["params"])
 
 
 def _gradients(optimizer: torch.optim.Optimizer) -> Iterable[Any]:
-    return (one.grad for one in _parameters(optimizer) if one.grad is not None)
+    return (one.grad for one, _ in _parameters(optimizer) if one.grad is not None)
 
 
-def _states(optimizer: torch.optim.Optimizer) -> Iterable[Any]:
-    return (value for state in optimizer.state.values() if isinstance(state, dict) for value in state.values())
+def _states(optimizer: torch.optim.Optimizer) -> Iterable[tuple[Any, Any]]:
+    """The state's tensors with their parameters."""
+    states = ((one, state) for one, state in optimizer.state.items() if isinstance(state, dict))
+    return ((one, value) for one, state in states for value in state.values())
+
+
+def _say_by_module(category: int, tensors: Iterable[tuple[Any, Any]]) -> None:
+    """Categorizes the memory of tensors, given with the parameter whose module they belong to."""
+    if not _has_modules:
+        _say(category, (tensor for _, tensor in tensors))
+        return
+    paths = _modules.parameters()
+    found: dict[bytes, list[Any]] = {}
+    for parameter, tensor in tensors:
+        found.setdefault(paths.get(id(parameter), b""), []).append(tensor)
+    for path, some in found.items():
+        _modules.owner(path)
+        _say(category, some)
+    if any(found):
+        _modules.owner(b"")
 
 
 def _say(category: int, tensors: Iterable[Any]) -> None:

@@ -77,6 +77,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "mark": (_int, _int, _text),
     "categorize": (_long, _int, _int, _pointer, _size),
     "wants_marks": (ctypes.c_bool,),
+    "wants_module_marks": (ctypes.c_bool,),
     "observe_empty_cache": (_int, _u64, _u64, ctypes.c_bool),
     "observe_memory_fraction": (_int, ctypes.c_double, _int),
     "observe_reset": (_int, _int, ctypes.c_bool),

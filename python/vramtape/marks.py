@@ -15,6 +15,7 @@ from . import _runtime
 
 # VRAMTAPE_MARK_* of vramtape.h.
 STEP, PHASE, RANGE_BEGIN, RANGE_END, INSTANT = range(5)
+MODULE_BEGIN, MODULE_END, MODULE_BACKWARD, MODULE_OWNER = range(5, 9)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _lock = threading.Lock()

@@ -14,6 +14,7 @@ pub mod export;
 pub mod fit;
 pub mod holders;
 pub mod import;
+pub mod modules;
 pub mod pickle;
 pub mod ranks;
 pub mod report;

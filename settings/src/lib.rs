@@ -32,7 +32,7 @@ pub use merge::merge;
 pub use pytorch::Parsed;
 pub use stacks::{StackMode, StackSettings};
 pub use tape_path::TapePath;
-pub use vramtape::{DeviceKind, RecordMode, Route, Settings, Strategy};
+pub use vramtape::{DeviceKind, MarkMode, RecordMode, Route, Settings, Strategy};
 
 /// Which PyTorch's behaviour `native` reproduces. They differ in the capture gate, in deferred frees,
 /// and in which of two equally large free blocks is taken.

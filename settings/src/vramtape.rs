@@ -91,6 +91,18 @@ impl RecordMode {
     }
 }
 
+/// The marks that the Python package makes by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MarkMode {
+    /// None.
+    Off,
+    /// Steps, phases, ranges, and the categories of blocks.
+    #[default]
+    Auto,
+    /// The same, and the running module.
+    Modules,
+}
+
 /// The device in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceKind {
@@ -122,8 +134,8 @@ pub struct Settings {
     pub ring_events: u64,
     /// `stacks`, `stacks_every` and `stacks_native`.
     pub stacks: StackSettings,
-    /// `marks`: whether the Python package marks steps, phases and what memory holds by itself.
-    pub marks: bool,
+    /// `marks`.
+    pub marks: MarkMode,
     /// `command`: whether a tape has the command line of its program.
     pub command: bool,
     /// `device`.
@@ -144,7 +156,7 @@ impl Default for Settings {
             tape_replace: false,
             ring_events: DEFAULT_RING_EVENTS,
             stacks: StackSettings::default(),
-            marks: true,
+            marks: MarkMode::default(),
             command: true,
             device: DeviceKind::default(),
             search_after_flush: None,
@@ -192,7 +204,13 @@ impl Settings {
                 "stacks" => stacks.mode = Some(value.stacks()?),
                 "stacks_every" => stacks.every = Some((value.stacks_every()?, key_at)),
                 "stacks_native" => stacks.native = Some((value.boolean()?, key_at)),
-                "marks" => settings.marks = value.one_of(&[("auto", true), ("off", false)])?,
+                "marks" => {
+                    settings.marks = value.one_of(&[
+                        ("auto", MarkMode::Auto),
+                        ("modules", MarkMode::Modules),
+                        ("off", MarkMode::Off),
+                    ])?;
+                }
                 "command" => settings.command = value.one_of(&[("on", true), ("off", false)])?,
                 "device" => {
                     settings.device =
@@ -359,7 +377,8 @@ mod tests {
         assert_eq!(read.search_after_flush, Some(false));
         assert_eq!(read.tape_max_bytes, Some(2 << 30));
         assert!(read.tape_replace && !Settings::default().tape_replace);
-        assert!(!read.marks && Settings::default().marks);
+        assert_eq!((read.marks, Settings::default().marks), (MarkMode::Off, MarkMode::Auto));
+        assert_eq!(settings("marks:modules").marks, MarkMode::Modules);
         assert!(!read.command && Settings::default().command);
     }
 

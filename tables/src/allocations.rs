@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use replay::modules::{ModuleOfAlloc, ModuleUse, OpenModules};
 use replay::tape::Device;
 use rustc_hash::FxHashMap;
-use trace_format::{Addr, BlockStatus, Category, Event, PoolId, Record, StackId, Stream, ThreadId};
+use trace_format::{
+    Addr, BlockStatus, Category, Event, PoolId, Record, StackId, Stream, StringId, ThreadId,
+};
 
 use crate::row::{Column, Row, amounts, devices, handles, ids, names, numbers, texts};
 use crate::sink::Sink;
@@ -21,7 +24,7 @@ struct RecordTime {
 const BEFORE: RecordTime = RecordTime { record: -1, time_ns: 0 };
 
 #[derive(Clone, Copy)]
-struct Allocation {
+struct Allocation<'t> {
     device: u16,
     begin: RecordTime,
     free: Option<RecordTime>,
@@ -34,6 +37,16 @@ struct Allocation {
     thread: ThreadId,
     stack: StackId,
     category: Option<Category>,
+    of_alloc: ModuleOfAlloc,
+    module: Option<&'t str>,
+    module_use: Option<ModuleUse>,
+}
+
+/// The live allocations of a device.
+struct Live<'t> {
+    device: &'t Device,
+    by_addr: FxHashMap<Addr, Allocation<'t>>,
+    open: OpenModules,
 }
 
 fn record(moment: Option<RecordTime>) -> Option<i64> {
@@ -44,7 +57,7 @@ fn time_ns(moment: Option<RecordTime>) -> Option<u64> {
     moment.map(|moment| moment.time_ns).filter(|ns| *ns > 0)
 }
 
-impl Row for Allocation {
+impl Row for Allocation<'_> {
     fn columns() -> Vec<Column<Self>> {
         vec![
             ("device", |rows| devices(rows, |row| row.device)),
@@ -62,28 +75,40 @@ impl Row for Allocation {
             ("thread", |rows| ids(rows, |row| Some(row.thread.0).filter(|id| *id > 0))),
             ("stack_id", |rows| ids(rows, |row| Some(row.stack.0).filter(|id| *id > 0))),
             ("category", |rows| texts(rows, |row| row.category.map(Category::name))),
+            ("module", |rows| texts(rows, |row| row.module)),
+            ("module_use", |rows| texts(rows, |row| row.module_use.map(ModuleUse::name))),
         ]
     }
 }
 
 pub(crate) fn write(source: &Source<'_>, path: &Path, format: Format) -> Result<Written> {
     let mut sink = Sink::create(path, format)?;
+    let named = |allocation: Allocation<'_>| {
+        let module = allocation.of_alloc.module;
+        let module = (module != StringId::default()).then(|| source.stacks.text(module));
+        Allocation { module, ..allocation }
+    };
     for device in &source.devices {
-        let mut live = at_start(device);
+        let mut live =
+            Live { device, by_addr: at_start(device), open: OpenModules::new(source.stacks) };
         for (at, read) in (0..).zip(&device.records) {
-            if let Some(ended) = step(&mut live, device, at, read)? {
-                sink.push(ended)?;
+            if let Some(ended) = live.step(at, read)? {
+                sink.push(named(ended))?;
             }
         }
-        let mut kept: Vec<_> = live.into_values().collect();
+        let mut kept: Vec<_> = live.by_addr.into_values().collect();
         kept.sort_by_key(|allocation| (allocation.begin.record, allocation.addr));
-        kept.into_iter().try_for_each(|allocation| sink.push(allocation))?;
+        for allocation in kept {
+            let known = allocation.module_use;
+            let module_use = known.or_else(|| live.open.use_of_live(&allocation.of_alloc));
+            sink.push(named(Allocation { module_use, ..allocation }))?;
+        }
     }
     sink.end()
 }
 
 /// The blocks that are live before the device's first record.
-fn at_start(device: &Device) -> FxHashMap<Addr, Allocation> {
+fn at_start(device: &Device) -> FxHashMap<Addr, Allocation<'_>> {
     let blocks = device.base.segments.iter().flat_map(|segment| {
         let held = segment.blocks.iter().filter(|block| block.status != BlockStatus::Inactive);
         held.map(move |block| Allocation {
@@ -99,63 +124,69 @@ fn at_start(device: &Device) -> FxHashMap<Addr, Allocation> {
             thread: ThreadId::default(),
             stack: block.stack,
             category: None,
+            of_alloc: ModuleOfAlloc::default(),
+            module: None,
+            module_use: None,
         })
     });
     blocks.map(|allocation| (allocation.addr, allocation)).collect()
 }
 
-/// Follows a record; an allocation that it ends comes out.
-fn step(
-    live: &mut FxHashMap<Addr, Allocation>,
-    device: &Device,
-    at: u64,
-    read: &Record,
-) -> Result<Option<Allocation>> {
-    let moment = RecordTime { record: at.cast_signed(), time_ns: read.time_ns };
-    let unknown = |addr: Addr| TableError::Contradiction {
-        device: device.id,
-        record: at,
-        reason: format!("nothing is allocated at {addr}"),
-    };
-    match read.event {
-        Event::Alloc { addr, requested_bytes, size_bytes, stream, pool } => {
-            let begun = Allocation {
-                device: device.id.0,
-                begin: moment,
-                free: None,
-                completed: None,
-                addr,
-                requested_bytes,
-                size_bytes,
-                stream,
-                pool,
-                thread: read.thread,
-                stack: read.stack,
-                category: None,
-            };
-            if live.insert(addr, begun).is_some() {
-                return Err(TableError::Contradiction {
-                    device: device.id,
-                    record: at,
-                    reason: format!("{addr} is allocated already"),
-                });
+impl<'t> Live<'t> {
+    /// Follows a record; an allocation that it ends comes out.
+    fn step(&mut self, at: u64, read: &Record) -> Result<Option<Allocation<'t>>> {
+        let moment = RecordTime { record: at.cast_signed(), time_ns: read.time_ns };
+        let Self { device, by_addr: live, open } = self;
+        open.follow(read);
+        let contradiction =
+            |reason: String| TableError::Contradiction { device: device.id, record: at, reason };
+        let unknown = |addr: Addr| contradiction(format!("nothing is allocated at {addr}"));
+        match read.event {
+            Event::Alloc { addr, requested_bytes, size_bytes, stream, pool } => {
+                let begun = Allocation {
+                    device: device.id.0,
+                    begin: moment,
+                    free: None,
+                    completed: None,
+                    addr,
+                    requested_bytes,
+                    size_bytes,
+                    stream,
+                    pool,
+                    thread: read.thread,
+                    stack: read.stack,
+                    category: None,
+                    of_alloc: open.of_alloc(read.thread),
+                    module: None,
+                    module_use: None,
+                };
+                if live.insert(addr, begun).is_some() {
+                    return Err(contradiction(format!("{addr} is allocated already")));
+                }
             }
+            Event::Category { addr, category } => {
+                let allocation = live.get_mut(&addr).ok_or_else(|| unknown(addr))?;
+                allocation.category = Some(category);
+                if let Some(module) = open.owner(read.thread) {
+                    allocation.of_alloc.module = module;
+                }
+            }
+            Event::Free { addr, pending: true, .. } => {
+                let freed = live.get_mut(&addr).ok_or_else(|| unknown(addr))?;
+                freed.free = Some(moment);
+                freed.module_use = open.use_of_freed(&freed.of_alloc);
+            }
+            Event::Free { addr, pending: false, .. } => {
+                let ended = live.remove(&addr).ok_or_else(|| unknown(addr))?;
+                let module_use = open.use_of_freed(&ended.of_alloc);
+                return Ok(Some(Allocation { free: Some(moment), module_use, ..ended }));
+            }
+            Event::FreeCompleted { addr, .. } => {
+                let ended = live.remove(&addr).ok_or_else(|| unknown(addr))?;
+                return Ok(Some(Allocation { completed: Some(moment), ..ended }));
+            }
+            _ => {}
         }
-        Event::Category { addr, category } => {
-            live.get_mut(&addr).ok_or_else(|| unknown(addr))?.category = Some(category);
-        }
-        Event::Free { addr, pending: true, .. } => {
-            live.get_mut(&addr).ok_or_else(|| unknown(addr))?.free = Some(moment);
-        }
-        Event::Free { addr, pending: false, .. } => {
-            let ended = live.remove(&addr).ok_or_else(|| unknown(addr))?;
-            return Ok(Some(Allocation { free: Some(moment), ..ended }));
-        }
-        Event::FreeCompleted { addr, .. } => {
-            let ended = live.remove(&addr).ok_or_else(|| unknown(addr))?;
-            return Ok(Some(Allocation { completed: Some(moment), ..ended }));
-        }
-        _ => {}
+        Ok(None)
     }
-    Ok(None)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use replay::snapshot::Stacks;
-use trace_format::{Addr, Event, MarkKind, PoolId, Record, ScopeFilter, State, Stream};
+use trace_format::{Addr, Event, PoolId, Record, ScopeFilter, State, Stream};
 
 use crate::row::{Column, Row, amounts, devices, flags, handles, ids, names, shares, texts};
 use crate::sink::Sink;
@@ -152,7 +152,7 @@ fn fields<'t>(read: &Record, stacks: &'t Stacks) -> RecordRow<'t> {
         | Event::CaptureEnd { pool } => row.pool = Some(pool),
         Event::Settings { text } => row.text = Some(stacks.text(text)),
         Event::Mark { kind, name } => {
-            (row.mark, row.text) = (Some(mark_name(kind)), Some(stacks.text(name)));
+            (row.mark, row.text) = (Some(kind.name()), Some(stacks.text(name)));
         }
         Event::Category { addr, category } => {
             (row.addr, row.text) = (Some(addr), Some(category.name()));
@@ -169,15 +169,5 @@ const fn filter_name(filter: ScopeFilter) -> &'static str {
         ScopeFilter::Capture => "capture",
         ScopeFilter::Thread => "thread",
         ScopeFilter::Unknown => "unknown",
-    }
-}
-
-const fn mark_name(kind: MarkKind) -> &'static str {
-    match kind {
-        MarkKind::Step => "step",
-        MarkKind::Phase => "phase",
-        MarkKind::RangeBegin => "range_begin",
-        MarkKind::RangeEnd => "range_end",
-        MarkKind::Instant => "instant",
     }
 }

@@ -122,14 +122,7 @@ fn events() -> Vec<Event> {
     for filter in [ScopeFilter::Capture, ScopeFilter::Thread, ScopeFilter::Unknown] {
         events.push(Event::PoolBegin { pool, filter });
     }
-    let kinds = [
-        MarkKind::Step,
-        MarkKind::Phase,
-        MarkKind::RangeBegin,
-        MarkKind::RangeEnd,
-        MarkKind::Instant,
-    ];
-    events.extend(kinds.map(|kind| Event::Mark { kind, name: StringId(4) }));
+    events.extend(MarkKind::ALL.map(|kind| Event::Mark { kind, name: StringId(4) }));
     events.extend(Category::ALL.map(|category| Event::Category { addr, category }));
     events
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use rayon::prelude::*;
+use replay::modules;
 use replay::tape::{Device, Tape};
 use trace_format::StringId;
 
@@ -48,12 +49,13 @@ pub(crate) fn data(
 ) -> Result<DeviceData, Contradiction> {
     let Source { tape, device, number, .. } = source;
     let records = &device.records;
-    let followed = follow(device, code, progress)?;
+    let followed = follow(device, &tape.stacks, code, progress)?;
     let last_moment = records.len() as u32;
     let clock = Clock::of(records);
     let id = |name: &str| format!("d{number}/{name}");
     let phases = followed.phases.iter().map(|id| phase_label(tape, *id)).collect();
-    let texts = Texts { code: &code.labels.labels, phases };
+    let modules = followed.modules.iter().map(|id| modules::label(&tape.stacks, *id)).collect();
+    let texts = Texts { code: &code.labels.labels, phases, modules };
     let groupings = groupings(&followed, &texts);
     let levels = followed.level.clone().with_coarser();
     let (marks, mark_names) = marks::chunk(id("marks"), records, clock.start_ns);

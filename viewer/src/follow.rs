@@ -1,9 +1,13 @@
 //! One pass over a device's records: the lives of its blocks, and its memory column by column.
 
+use replay::modules::{ModuleOfAlloc, ModuleUse, OpenModules};
+use replay::snapshot::Stacks;
 use replay::tape::Device;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
-use trace_format::{Addr, BlockStatus, Category, Event, PoolId, Record, Stream};
+use trace_format::{
+    Addr, BlockStatus, Category, Event, MarkKind, PoolId, Record, Stream, StringId,
+};
 
 use crate::columns::{Counters, Level};
 use crate::kinds::{Kind, Numbered, lifetime_class};
@@ -40,7 +44,9 @@ pub(crate) struct Followed {
     pub(crate) streams: Vec<Stream>,
     pub(crate) pools: Vec<PoolId>,
     /// Names of phases; the first is that of records before any phase.
-    pub(crate) phases: Vec<trace_format::StringId>,
+    pub(crate) phases: Vec<StringId>,
+    /// Paths of modules; the first is that of memory outside any.
+    pub(crate) modules: Vec<StringId>,
     /// Pools with their streams: the groups of reserved memory and of envelopes.
     pub(crate) pool_streams: Vec<(PoolId, Stream)>,
     pub(crate) reserved: Vec<Change>,
@@ -70,6 +76,7 @@ struct Block {
     life: u32,
     kind: Kind,
     pool_stream: u32,
+    of_alloc: ModuleOfAlloc,
 }
 
 impl Block {
@@ -94,8 +101,10 @@ struct Follower<'c> {
     kinds: Numbered<Kind>,
     streams: Numbered<Stream>,
     pools: Numbered<PoolId>,
-    phases: Numbered<trace_format::StringId>,
+    phases: Numbered<StringId>,
     phase: u32,
+    open: OpenModules,
+    modules: Numbered<StringId>,
     pool_streams: Numbered<(PoolId, Stream)>,
     pool_bytes: Vec<PoolBytes>,
     reserved: Vec<Change>,
@@ -106,11 +115,12 @@ struct Follower<'c> {
 /// Follows the records of a device.
 pub(crate) fn follow(
     device: &Device,
+    stacks: &Stacks,
     code: &CodeOf,
     mut progress: impl FnMut(u64),
 ) -> Result<Followed, Contradiction> {
     const PROGRESS_RECORDS: usize = 1 << 16;
-    let mut follower = Follower::new(code, device.records.len());
+    let mut follower = Follower::new(stacks, code, device.records.len());
     let contradiction = |record: usize, event: &'static str, addr: Addr| Contradiction {
         device: device.id.0,
         record,
@@ -142,7 +152,16 @@ pub(crate) fn follow(
     }
     follower.finish();
     let Follower {
-        lives, kinds, streams, pools, phases, pool_streams, reserved, envelopes, ..
+        lives,
+        kinds,
+        streams,
+        pools,
+        phases,
+        modules,
+        pool_streams,
+        reserved,
+        envelopes,
+        ..
     } = follower;
     Ok(Followed {
         lives,
@@ -151,6 +170,7 @@ pub(crate) fn follow(
         streams: streams.keys,
         pools: pools.keys,
         phases: phases.keys,
+        modules: modules.keys,
         pool_streams: pool_streams.keys,
         reserved,
         envelopes,
@@ -162,9 +182,10 @@ pub(crate) fn follow(
 }
 
 impl<'c> Follower<'c> {
-    fn new(code: &'c CodeOf, records: usize) -> Self {
-        let mut phases = Numbered::default();
-        let phase = phases.number(trace_format::StringId::default());
+    fn new(stacks: &Stacks, code: &'c CodeOf, records: usize) -> Self {
+        let (mut phases, mut modules) = (Numbered::default(), Numbered::default());
+        let phase = phases.number(StringId::default());
+        modules.number(StringId::default());
         Self {
             code,
             blocks: FxHashMap::default(),
@@ -174,6 +195,8 @@ impl<'c> Follower<'c> {
             pools: Numbered::default(),
             phases,
             phase,
+            open: OpenModules::new(stacks),
+            modules,
             pool_streams: Numbered::default(),
             pool_bytes: Vec::new(),
             reserved: Vec::new(),
@@ -194,12 +217,13 @@ impl<'c> Follower<'c> {
                     code: self.code.before(block.stack),
                     ..self.kind(segment.stream, segment.pool)
                 };
+                let (pool, stream) = (segment.pool, segment.stream);
                 match block.status {
                     BlockStatus::Allocated => {
-                        self.allocate(0, block.addr, kind, segment.pool, segment.stream)?;
+                        self.allocate(0, block.addr, kind, pool, stream)?;
                     }
                     BlockStatus::PendingFree => {
-                        self.allocate(0, block.addr, kind, segment.pool, segment.stream)?;
+                        self.allocate(0, block.addr, kind, pool, stream)?;
                         self.lives.pop();
                         self.end_allocated(&kind);
                         self.blocks.entry(block.addr).and_modify(|block| block.life = NO_END);
@@ -223,11 +247,16 @@ impl<'c> Follower<'c> {
                     code: self.code.recorded(record.stack),
                     ..self.kind(stream, pool)
                 };
+                let of_alloc = self.open.of_alloc(record.thread);
                 self.allocate(moment, addr, kind, pool, stream)?;
+                if of_alloc != ModuleOfAlloc::default() {
+                    self.blocks.entry(addr).and_modify(|block| block.of_alloc = of_alloc);
+                }
             }
             Event::Free { addr, pending, .. } => {
                 let block = self.blocks.remove(&addr).filter(|it| !it.is_pending()).ok_or(addr)?;
-                self.end_life(&block, moment);
+                let module_use = self.open.use_of_freed(&block.of_alloc);
+                self.end_life(&block, moment, module_use);
                 self.end_allocated(&block.kind);
                 if pending {
                     self.blocks.insert(addr, Block { life: NO_END, ..block });
@@ -240,7 +269,11 @@ impl<'c> Follower<'c> {
                 self.end_active(&block);
             }
             Event::Category { addr, category } => {
-                self.blocks.get_mut(&addr).ok_or(addr)?.kind.category = Some(category);
+                let block = self.blocks.get_mut(&addr).ok_or(addr)?;
+                block.kind.category = Some(category);
+                if let Some(module) = self.open.owner(record.thread) {
+                    block.of_alloc.module = module;
+                }
             }
             Event::SegmentAlloc { size_bytes, stream, pool, .. }
             | Event::SegmentMap { size_bytes, stream, pool, .. } => {
@@ -250,9 +283,13 @@ impl<'c> Follower<'c> {
             | Event::SegmentUnmap { addr, size_bytes, stream, pool, .. } => {
                 self.release(moment, pool, stream, size_bytes).ok_or(addr)?;
             }
-            Event::Mark { kind: trace_format::MarkKind::Phase, name } => {
-                self.phase = self.phases.number(name);
+            Event::Mark { kind, name } => {
+                if kind == MarkKind::Phase {
+                    self.phase = self.phases.number(name);
+                }
+                self.open.follow(record);
             }
+            Event::Lost { .. } => self.open.follow(record),
             _ => {}
         }
         Ok(())
@@ -267,6 +304,8 @@ impl<'c> Follower<'c> {
             stream: self.streams.number(stream),
             pool: self.pools.number(pool),
             phase: self.phase,
+            module: 0,
+            module_use: None,
             category: None::<Category>,
             lifetime: 0,
         }
@@ -283,7 +322,11 @@ impl<'c> Follower<'c> {
         let pool_stream = self.pool_stream(pool, stream);
         let life = self.lives.len() as u32;
         self.lives.push(Life { start: moment, end: NO_END, addr: addr.0, kind: 0 });
-        if self.blocks.insert(addr, Block { life, kind, pool_stream }).is_some() {
+        if self
+            .blocks
+            .insert(addr, Block { life, kind, pool_stream, of_alloc: ModuleOfAlloc::default() })
+            .is_some()
+        {
             return Err(addr);
         }
         self.now.allocated_bytes += kind.size_bytes;
@@ -294,11 +337,13 @@ impl<'c> Follower<'c> {
         Ok(())
     }
 
-    fn end_life(&mut self, block: &Block, end: u32) {
+    fn end_life(&mut self, block: &Block, end: u32, module_use: Option<ModuleUse>) {
         let Some(life) = self.lives.get_mut(block.life as usize) else { return };
         let records = (end != NO_END).then(|| end - life.start);
         life.end = end;
-        life.kind = self.kinds.number(Kind { lifetime: lifetime_class(records), ..block.kind });
+        let lifetime = lifetime_class(records);
+        let module = self.modules.number(block.of_alloc.module);
+        life.kind = self.kinds.number(Kind { module, module_use, lifetime, ..block.kind });
     }
 
     fn end_allocated(&mut self, kind: &Kind) {
@@ -356,7 +401,8 @@ impl<'c> Follower<'c> {
     /// Ends the pass: the lives that go on get their kinds.
     fn finish(&mut self) {
         for block in std::mem::take(&mut self.blocks).into_values() {
-            self.end_life(&block, NO_END);
+            let module_use = self.open.use_of_live(&block.of_alloc);
+            self.end_life(&block, NO_END, module_use);
         }
     }
 }

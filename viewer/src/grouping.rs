@@ -3,6 +3,7 @@
 //! The groups of a grouping are numbered from the bottom of the stack to its top, those whose bytes live longest
 //! first: parameters lie below activations, activations below temporary memory.
 
+use replay::modules::ModuleUse;
 use trace_format::Category;
 
 use crate::follow::{Followed, NO_END};
@@ -31,6 +32,7 @@ pub(crate) struct Grouping {
 pub(crate) struct Texts<'t> {
     pub(crate) code: &'t [String],
     pub(crate) phases: Vec<&'t str>,
+    pub(crate) modules: Vec<&'t str>,
 }
 
 const UNCATEGORIZED: &str = "other";
@@ -59,6 +61,15 @@ pub(crate) fn groupings(followed: &Followed, texts: &Texts<'_>) -> Vec<Grouping>
     add("code", &|at| texts.code[at as usize].clone(), &|kind| kind.code);
     if followed.phases.len() > 1 {
         add("phase", &|at| texts.phases[at as usize].to_owned(), &|kind| kind.phase);
+    }
+    if followed.modules.len() > 1 {
+        add("module", &|at| texts.modules[at as usize].to_owned(), &|kind| kind.module);
+        let place = |kind: &Kind| kind.module_use.map_or(ModuleUse::ALL.len(), |it| it as usize);
+        add(
+            "module use",
+            &|at| ModuleUse::ALL.get(at as usize).map_or(UNCATEGORIZED, |it| it.name()).to_owned(),
+            &|kind| place(kind) as u32,
+        );
     }
     add("size", &size_label, &|kind| size_class(kind.size_bytes));
     add("lifetime", &|at| LIFETIMES[at as usize].to_owned(), &|kind| u32::from(kind.lifetime));

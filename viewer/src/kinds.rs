@@ -1,5 +1,6 @@
 //! Kinds of lives: all that many allocations share.
 
+use replay::modules::ModuleUse;
 use rustc_hash::FxHashMap;
 use trace_format::Category;
 
@@ -15,6 +16,8 @@ pub(crate) struct Kind {
     pub(crate) stream: u32,
     pub(crate) pool: u32,
     pub(crate) phase: u32,
+    pub(crate) module: u32,
+    pub(crate) module_use: Option<ModuleUse>,
     pub(crate) category: Option<Category>,
     /// The class of its length: [`lifetime_class`].
     pub(crate) lifetime: u8,

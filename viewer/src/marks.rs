@@ -20,7 +20,10 @@ pub(crate) fn chunk(id: String, records: &[Record], start_ns: u64) -> (Chunk, Ve
     let (mut marks, mut latest) = (Vec::new(), 0);
     for (at, record) in records.iter().enumerate() {
         let (kind, name, requested_bytes) = match record.event {
-            Event::Mark { kind, name } => (code(kind), name, 0),
+            Event::Mark { kind, name } => match code(kind) {
+                Some(code) => (code, name, 0),
+                None => continue,
+            },
             Event::Oom { requested_bytes, .. } => (5, StringId::default(), requested_bytes),
             Event::Snapshot { .. } => (6, StringId::default(), 0),
             Event::Lost { .. } => (7, StringId::default(), 0),
@@ -44,12 +47,17 @@ pub(crate) fn chunk(id: String, records: &[Record], start_ns: u64) -> (Chunk, Ve
     (Chunk::of(id, &arrays), names.keys)
 }
 
-fn code(kind: MarkKind) -> u64 {
-    match kind {
+/// `None` for marks of modules: the page has them as the grouping `module`.
+fn code(kind: MarkKind) -> Option<u64> {
+    Some(match kind {
         MarkKind::Step => 0,
         MarkKind::Phase => 1,
         MarkKind::RangeBegin => 2,
         MarkKind::RangeEnd => 3,
         MarkKind::Instant => 4,
-    }
+        MarkKind::ModuleBegin
+        | MarkKind::ModuleEnd
+        | MarkKind::ModuleBackward
+        | MarkKind::ModuleOwner => return None,
+    })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use replay::categories::{Categories, CategoryMemory};
 use replay::holders::RunHolders;
+use replay::modules::{self, ModuleMemory};
 use replay::start::Start;
 use replay::tape::{Device, Tape};
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub(super) struct DeviceInfo {
     pub(super) peak_reserved_bytes: u64,
     /// The categories of the blocks at the allocated peak; empty where the run has none.
     pub(super) peak_held: Vec<CategoryMemory>,
+    /// The modules of the blocks at the allocated peak, the largest first; empty where the run has none.
+    pub(super) peak_modules: Vec<ModuleMemory>,
     /// The code that held memory at the peak, and when memory was out.
     pub(super) holders: RunHolders,
     /// How many records of each kind.
@@ -63,6 +66,7 @@ impl DeviceInfo {
             peak_allocated_bytes: state.allocated_bytes(),
             peak_reserved_bytes: state.reserved_bytes(),
             peak_held: Vec::new(),
+            peak_modules: Vec::new(),
             holders: RunHolders::of(tape, device),
             events: BTreeMap::new(),
         };
@@ -79,6 +83,8 @@ impl DeviceInfo {
         info.end_reserved_bytes = state.reserved_bytes();
         let categories = Categories::of(&device.base.segments, &device.records);
         info.peak_held = categories.held_after(peak_after);
+        let (base, records) = (&device.base.segments, &device.records);
+        info.peak_modules = modules::held_after(&tape.stacks, base, records, peak_after);
         Ok(info)
     }
 }

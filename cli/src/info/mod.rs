@@ -2,6 +2,7 @@
 
 mod count;
 mod folder;
+mod module;
 mod origin;
 
 use std::fmt::Write;
@@ -127,6 +128,9 @@ fn text(tape: &Tape, info: &Info) -> Result<String> {
         }
         if device.peak_allocated_bytes > 0 {
             write!(text, "\n{}", holders::text(&device.holders))?;
+        }
+        if !device.peak_modules.is_empty() {
+            write!(text, "\n{}", module::table(&device.peak_modules))?;
         }
     }
     Ok(text)

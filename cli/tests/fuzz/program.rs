@@ -112,11 +112,7 @@ impl Program {
                 let device_free_bytes = self.or(rng, 0);
                 Event::Oom { requested_bytes, size_bytes, device_free_bytes, stream, pool }
             }
-            62 => {
-                use MarkKind::{Instant, Phase, RangeBegin, RangeEnd, Step};
-                let kinds = [Step, Phase, RangeBegin, RangeEnd, Instant];
-                Event::Mark { kind: *rng.pick(&kinds), name }
-            }
+            62 => Event::Mark { kind: *rng.pick(&MarkKind::ALL), name },
             _ if rng.once_in(8) => Event::Lost { count: self.or(rng, 3) },
             _ => Event::Snapshot { active_bytes: self.size(rng) },
         }

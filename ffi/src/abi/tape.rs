@@ -21,6 +21,14 @@ pub const VRAMTAPE_MARK_RANGE_BEGIN: c_int = 2;
 pub const VRAMTAPE_MARK_RANGE_END: c_int = 3;
 /// A named moment.
 pub const VRAMTAPE_MARK_INSTANT: c_int = 4;
+/// A call of a module begins; the name is the module's path.
+pub const VRAMTAPE_MARK_MODULE_BEGIN: c_int = 5;
+/// A call of a module ends.
+pub const VRAMTAPE_MARK_MODULE_END: c_int = 6;
+/// The thread's backward pass reached the module; the next phase ends it.
+pub const VRAMTAPE_MARK_MODULE_BACKWARD: c_int = 7;
+/// The blocks that this thread categorizes from here on are the module's. An empty name ends it.
+pub const VRAMTAPE_MARK_MODULE_OWNER: c_int = 8;
 
 /// A parameter of the model.
 pub const VRAMTAPE_CATEGORY_PARAMETER: c_int = 0;
@@ -179,6 +187,12 @@ pub extern "C" fn vramtape_wants_marks() -> bool {
     guard::answer(false, tape::wants_marks)
 }
 
+/// Whether the settings want marks of modules too: with `marks:modules`, and not with `record:off`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_wants_module_marks() -> bool {
+    guard::answer(false, tape::wants_module_marks)
+}
+
 /// Records a mark on every device that was used: `kind` is one of `VRAMTAPE_MARK_*`.
 ///
 /// # Safety
@@ -195,8 +209,12 @@ pub unsafe extern "C" fn vramtape_mark(kind: c_int, name: *const c_char) -> c_in
             VRAMTAPE_MARK_RANGE_BEGIN => MarkKind::RangeBegin,
             VRAMTAPE_MARK_RANGE_END => MarkKind::RangeEnd,
             VRAMTAPE_MARK_INSTANT => MarkKind::Instant,
+            VRAMTAPE_MARK_MODULE_BEGIN => MarkKind::ModuleBegin,
+            VRAMTAPE_MARK_MODULE_END => MarkKind::ModuleEnd,
+            VRAMTAPE_MARK_MODULE_BACKWARD => MarkKind::ModuleBackward,
+            VRAMTAPE_MARK_MODULE_OWNER => MarkKind::ModuleOwner,
             other => {
-                return Err(Error::value(format!("{other} is no kind of mark; expected 0 to 4")));
+                return Err(Error::value(format!("{other} is no kind of mark; expected 0 to 8")));
             }
         };
         tape::mark(kind, name)

@@ -6,7 +6,7 @@ use std::{env, fs, mem, process};
 
 use recorder::{Flush, RingPart, TapeError, TapeFailure, TapeRecorder, save_rings};
 use serde::Serialize;
-use settings::{RecordMode, TapePath};
+use settings::{MarkMode, RecordMode, Settings, TapePath};
 use trace_format::{Addr, Category, DeviceId, EndKind, MarkKind, Meta, ProgramEnd, Source, utc};
 
 use super::recording::Recording;
@@ -297,7 +297,14 @@ pub(crate) fn categorize(heap: &Heap, category: Category, addrs: &[u64]) -> Resu
 
 /// Whether marks of the Python package's own are wanted, and go anywhere.
 pub(crate) fn wants_marks() -> Result<bool, Error> {
-    with(|process| Ok(process.settings.marks && process.settings.record != RecordMode::Off))
+    let is_wanted = |settings: &Settings| settings.marks != MarkMode::Off;
+    with(|process| Ok(is_wanted(&process.settings) && process.settings.record != RecordMode::Off))
+}
+
+/// Whether marks of modules are wanted too.
+pub(crate) fn wants_module_marks() -> Result<bool, Error> {
+    let is_wanted = |settings: &Settings| settings.marks == MarkMode::Modules;
+    with(|process| Ok(is_wanted(&process.settings) && process.settings.record != RecordMode::Off))
 }
 
 /// Records a mark on every device that records, from whichever thread this is.

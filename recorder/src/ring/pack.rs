@@ -43,6 +43,10 @@ const SNAPSHOT: u8 = 24;
 const MARK: u8 = 25;
 const LOST: u8 = 26;
 const CATEGORY: u8 = 27;
+/// A mark of a module: a detail has no room for all kinds of marks.
+const MODULE_MARK: u8 = 28;
+/// The first kind of mark of a module.
+const FIRST_MODULE_MARK: u8 = MarkKind::ModuleBegin as u8;
 /// Not an event: words for the one that follows.
 pub(super) const MORE: u8 = 30;
 /// Not an event: both clocks at one moment.
@@ -112,14 +116,11 @@ pub(super) fn pack(event: &Event) -> Packed {
         }
         Event::Snapshot { active_bytes } => (SNAPSHOT, 0, None, [active_bytes, 0, 0]),
         Event::Mark { kind, name } => {
-            let kind = match kind {
-                MarkKind::Step => 0,
-                MarkKind::Phase => 1,
-                MarkKind::RangeBegin => 2,
-                MarkKind::RangeEnd => 3,
-                MarkKind::Instant => 4,
+            let (kind, detail) = match kind as u8 {
+                code @ FIRST_MODULE_MARK.. => (MODULE_MARK, code - FIRST_MODULE_MARK),
+                code => (MARK, code),
             };
-            (MARK, kind, None, [u64::from(name.0), 0, 0])
+            (kind, detail, None, [u64::from(name.0), 0, 0])
         }
         Event::Category { addr, category } => (CATEGORY, category as u8, None, [addr.0, 0, 0]),
         Event::Lost { count } => (LOST, 0, None, [count, 0, 0]),
@@ -172,15 +173,9 @@ pub(super) fn unpack(
         DRIVER_REFUSED => Event::DriverRefused { size_bytes: a },
         OOM => Event::Oom { requested_bytes, size_bytes, device_free_bytes: a, stream, pool },
         SNAPSHOT => Event::Snapshot { active_bytes: a },
-        MARK => {
-            let kind = match detail {
-                0 => MarkKind::Step,
-                1 => MarkKind::Phase,
-                2 => MarkKind::RangeBegin,
-                3 => MarkKind::RangeEnd,
-                4 => MarkKind::Instant,
-                _ => return None,
-            };
+        MARK | MODULE_MARK => {
+            let first = if kind == MARK { 0 } else { FIRST_MODULE_MARK };
+            let kind = *MarkKind::ALL.get(usize::from(detail.checked_add(first)?))?;
             Event::Mark { kind, name: string()? }
         }
         CATEGORY => {
@@ -200,7 +195,7 @@ pub(super) mod tests {
     /// Whatever `unpack` accepts is an event, so any numbers reach every event there is.
     pub(in crate::ring) fn events() -> impl Strategy<Value = Event> {
         let any_or_id = prop_oneof![any::<u64>(), any::<u32>().prop_map(u64::from)];
-        (1..=CATEGORY, 0..5_u8, any::<[u64; 3]>(), any_or_id, any::<[u64; 2]>()).prop_filter_map(
+        (1..=MODULE_MARK, 0..5_u8, any::<[u64; 3]>(), any_or_id, any::<[u64; 2]>()).prop_filter_map(
             "detail or number of another kind",
             |(kind, detail, [stream, major, minor], any, [number, size])| {
                 let place = (Stream(stream), PoolId(major, minor));

@@ -269,10 +269,12 @@ impl<E: Encode> Document<'_, '_, E> {
             for record in device.records {
                 let Event::Mark { kind, name } = record.event else { continue };
                 let stages: &[&str] = match kind {
-                    MarkKind::RangeBegin => &["START"],
-                    MarkKind::RangeEnd => &["END"],
+                    MarkKind::RangeBegin | MarkKind::ModuleBegin => &["START"],
+                    MarkKind::RangeEnd | MarkKind::ModuleEnd => &["END"],
                     // A moment is a range without length.
                     MarkKind::Step | MarkKind::Phase | MarkKind::Instant => &["START", "END"],
+                    // A module's backward pass has no end of its own.
+                    MarkKind::ModuleBackward | MarkKind::ModuleOwner => &[],
                 };
                 for stage in stages {
                     self.out.item()?;

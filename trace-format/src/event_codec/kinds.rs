@@ -66,18 +66,15 @@ pub(super) const fn mark_code(kind: MarkKind) -> u8 {
         MarkKind::RangeBegin => 2,
         MarkKind::RangeEnd => 3,
         MarkKind::Instant => 4,
+        MarkKind::ModuleBegin => 5,
+        MarkKind::ModuleEnd => 6,
+        MarkKind::ModuleBackward => 7,
+        MarkKind::ModuleOwner => 8,
     }
 }
 
-pub(super) const fn mark_of(code: u8) -> Result<MarkKind, Malformed> {
-    Ok(match code {
-        0 => MarkKind::Step,
-        1 => MarkKind::Phase,
-        2 => MarkKind::RangeBegin,
-        3 => MarkKind::RangeEnd,
-        4 => MarkKind::Instant,
-        _ => return Err(Malformed::Code),
-    })
+pub(super) fn mark_of(code: u8) -> Result<MarkKind, Malformed> {
+    MarkKind::ALL.get(usize::from(code)).copied().ok_or(Malformed::Code)
 }
 
 pub(super) const fn category_code(category: Category) -> u8 {

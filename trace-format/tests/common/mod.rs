@@ -58,13 +58,7 @@ fn filters() -> impl Strategy<Value = ScopeFilter> {
 }
 
 fn marks() -> impl Strategy<Value = MarkKind> {
-    prop_oneof![
-        Just(MarkKind::Step),
-        Just(MarkKind::Phase),
-        Just(MarkKind::RangeBegin),
-        Just(MarkKind::RangeEnd),
-        Just(MarkKind::Instant)
-    ]
+    (0..MarkKind::ALL.len()).prop_map(|code| MarkKind::ALL[code])
 }
 
 fn segments() -> impl Strategy<Value = Event> {

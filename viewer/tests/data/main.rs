@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use decode::Decoded;
+use replay::modules::held_after;
 use replay::tape::{Device, Tape};
 use serde_json::Value;
 use trace_format::{
@@ -27,7 +28,8 @@ fn random_tape(seed: u64, records: usize) -> Tape {
     let mut random = fastrand::Rng::with_seed(seed);
     let keys = [(0, PoolId::DEFAULT), (7, PoolId::DEFAULT), (0, PoolId(0, 3))];
     let mut tape = Tape::default();
-    let phase = tape.stacks.add_string("forward");
+    let phases = ["forward", "backward"].map(|name| tape.stacks.add_string(name));
+    let modules = ["GPT", "layers.0", "layers.1"].map(|name| tape.stacks.add_string(name));
     for (key, (stream, pool)) in keys.iter().enumerate() {
         let addr = (key as u64 + 1) << 32;
         let block = |place: u64, status| BlockState {
@@ -81,8 +83,13 @@ fn random_tape(seed: u64, records: usize) -> Tape {
     while device.records.len() < records {
         let event = match random.u32(0..100) {
             0 => {
-                let name = phase;
+                let name = phases[random.usize(0..2)];
                 Event::Mark { kind: MarkKind::Phase, name }
+            }
+            1 if random.bool() => {
+                use MarkKind::{ModuleBackward, ModuleBegin, ModuleEnd, ModuleOwner};
+                let kinds = [ModuleBegin, ModuleEnd, ModuleBackward, ModuleOwner];
+                Event::Mark { kind: kinds[random.usize(0..4)], name: modules[random.usize(0..3)] }
             }
             1 => Event::Mark { kind: MarkKind::Step, name: StringId::default() },
             2 if !live.is_empty() => {
@@ -122,7 +129,7 @@ fn random_tape(seed: u64, records: usize) -> Tape {
             _ => continue,
         };
         time_ns += random.u64(0..3000);
-        let (thread, stack) = (ThreadId(1), StackId::NONE);
+        let (thread, stack) = (ThreadId(random.u32(1..3)), StackId::NONE);
         device.records.push(Record { time_ns, thread, stack, event });
     }
     tape
@@ -310,6 +317,35 @@ fn at_every_level_the_stack_is_exact_at_the_peak_of_its_columns() {
 }
 
 #[test]
+fn the_modules_are_exact_and_those_of_info() {
+    let tape = random_tape(4, 20_000);
+    let (page, device) = (page(&tape), &tape.devices[0]);
+    let (base, records) = (&device.base.segments, &device.records);
+    let (module, labels) = grouping(&page, "module");
+    let (module_use, use_labels) = grouping(&page, "module use");
+    let peaks = check_series(&page, 0, &truth(device));
+    let (heights, uses) = (bands(&page, module, 0), bands(&page, module_use, 0));
+    for (column, &peak) in peaks.iter().enumerate() {
+        let rows = held_after(&tape.stacks, base, records, peak);
+        let shown: HashMap<&str, u64> = heights[column]
+            .iter()
+            .filter(|(_, bytes)| **bytes > 0)
+            .map(|(group, bytes)| (labels[*group].as_str(), *bytes))
+            .collect();
+        let known: HashMap<&str, u64> =
+            rows.iter().map(|row| (row.module.as_str(), row.allocated_bytes)).collect();
+        assert_eq!(shown, known, "moment {peak}");
+        // A category hides the use in `info`.
+        for name in ["kept", "temporary"] {
+            let group = use_labels.iter().position(|label| label == name).expect(name);
+            let listed = rows.iter().filter_map(|row| row.contents.get(name));
+            let listed: u64 = listed.map(|content| content.allocated_bytes).sum();
+            assert!(uses[column].get(&group).is_some_and(|bytes| *bytes >= listed), "{name}");
+        }
+    }
+}
+
+#[test]
 fn every_life_is_in_the_lowest_node_that_covers_it_and_nowhere_else() {
     let tape = random_tape(11, 400_000);
     let (page, truth) = (page(&tape), truth(&tape.devices[0]));
@@ -412,7 +448,10 @@ fn marks_and_times_are_those_of_the_records() {
     let records = &tape.devices[0].records;
     let marked: Vec<u64> = (1..)
         .zip(records)
-        .filter(|(_, record)| matches!(record.event, Event::Mark { .. }))
+        .filter(|(_, record)| {
+            use MarkKind::{Phase, Step};
+            matches!(record.event, Event::Mark { kind: Phase | Step, .. })
+        })
         .map(|(moment, _)| moment)
         .collect();
     assert_eq!(page.arrays("d0/marks").unwrap().rising(), marked);
