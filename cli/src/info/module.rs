@@ -67,7 +67,7 @@ mod tests {
         modules.extend((0..10).map(|at| row(&format!("layers.{at}"), &[("kept", 1 << 20)])));
         let text = table(&modules);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "largest modules at the peak (17.0 MiB)");
+        assert_eq!(lines[0], "largest modules at the peak (17.00 MiB)");
         assert_eq!(lines[1], "     6.00 MiB   35.3 %  layers.0.mlp (5.00 MiB kept)");
         assert_eq!(lines[2], "     1.00 MiB    5.9 %  layers.0 (kept)");
         assert_eq!(lines[9], "     3.00 MiB   17.6 %  3 others");

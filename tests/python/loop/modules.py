@@ -82,7 +82,7 @@ checkpointed = GPT(is_checkpointed=True).cuda()
 optimizer = torch.optim.SGD(checkpointed.parameters(), momentum=0.9)
 step(checkpointed, optimizer)
 rows, starts, ends = profile(lambda: step(checkpointed, optimizer))
-# Two models of one class: the second is told from the first.
+# Two models of one class: the second has a number.
 check_parameters(nn.ModuleDict({"GPT#2": checkpointed}), {**rows, "GPT#2": {"contents": {}}}, 1)
 name = "GPT#2.layers.2.mlp.0"
 assert starts == ends and starts[name] == starts["GPT#2.layers.2"] == 2, "it is computed again"
@@ -99,7 +99,7 @@ assert starts == ends and starts["blocks.1.relu"] == 2, starts
 
 
 class Odd(nn.Module):
-    """Ends its call by an exception, if told so, and calls a module of its own that it does not show."""
+    """Ends its call by the exception that it is given, and calls a module of its own that it does not show."""
 
     def __init__(self):
         super().__init__()
