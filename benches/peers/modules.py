@@ -4,7 +4,7 @@
 
 Each subject is a process of its own; they take turns. `call` is a call of a module that does nothing, `trained` one
 that adds, with its part of the backward pass. A step is one of training, with the optimizer's. Exits with 1 where
-marks of modules cost more than 12 us for a call: the difference between `modules` and `auto`, over the calls.
+marks of modules cost more than 12 us for a call: the difference between `modules` and `off`, over the calls.
 """
 
 import argparse
@@ -119,7 +119,7 @@ def main():
     rows = {}
     for what, count in calls.items():
         row = {marks: found[marks][what] for marks in SUBJECTS}
-        rows[what] = {**row, "calls": count, "us_a_call": (row["modules"] - row["auto"]) / count}
+        rows[what] = {**row, "calls": count, "us_a_call": (row["modules"] - row["off"]) / count}
     if arguments.json:
         print(json.dumps(rows))
     else:
