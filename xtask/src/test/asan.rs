@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use crate::cargo;
 use crate::tally::Tally;
 
+use super::parallel::Parallel;
 use super::rust::counted;
 
 /// The packages, and which of their tests.
@@ -51,13 +52,13 @@ const SKIPPED: [&str; 8] = [
 /// Random runs of each setting of the heap's model: a tenth of the ordinary, as each takes ten times as long.
 const CASES: &str = "10";
 
-/// Runs them, built once more by `asan.sh`.
-pub(super) fn run(tally: &mut Tally) {
+/// Adds them, built once more by `asan.sh`.
+pub(super) fn add(parallel: &mut Parallel, tally: &mut Tally) {
     const NAME: &str = "heap, ring and C ABI, AddressSanitizer";
     let Some(runtime) = runtime() else {
         return tally.skip(NAME, "this Rust toolchain has no AddressSanitizer for this machine");
     };
-    tally.group(NAME, || {
+    parallel.add(NAME.to_owned(), move || {
         let mut test = cargo::command(&["test", "--no-fail-fast"])?;
         test.args(SUITES);
         test.arg("--").args(SKIPPED);

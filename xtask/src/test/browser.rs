@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::tally::Tally;
 use crate::{cargo, npm};
 
+use super::parallel::Parallel;
 use super::rust::counted;
 
 /// Under what names distributions install Chromium, and Google Chrome is there.
@@ -16,8 +17,8 @@ const PROGRAMS: [&str; 4] =
 /// The viewer of flame graphs that opens our exports, and its version.
 const SPEEDSCOPE: (&str, &str) = ("speedscope", "1.25.0");
 
-/// Runs them in the browser that `VRAMTAPE_BROWSER` names, or the first that is found.
-pub(super) fn run(tally: &mut Tally) {
+/// Adds them, in the browser that `VRAMTAPE_BROWSER` names, or the first that is found.
+pub(super) fn add(parallel: &mut Parallel, tally: &mut Tally) {
     const NAME: &str = "pages in a browser";
     let Some(browser) = find() else {
         let why = "no Chromium found (apt install chromium, or name one in VRAMTAPE_BROWSER)";
@@ -28,7 +29,7 @@ pub(super) fn run(tally: &mut Tally) {
         Ok(package) => package,
         Err(error) => return tally.skip(NAME, &format!("{error:#}")),
     };
-    tally.group(NAME, || {
+    parallel.add(NAME.to_owned(), move || {
         // Of the workspace, as everything was built for that: for one package alone features differ.
         let page = ["test", "--workspace", "--test", "page", "--", "--ignored"];
         let mut test = cargo::command(&page)?;

@@ -20,6 +20,7 @@ use anyhow::Result;
 
 use crate::cargo;
 use crate::tally::Tally;
+use parallel::Parallel;
 
 /// Options of the tests.
 #[derive(clap::Args)]
@@ -39,14 +40,23 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     style::run(&mut tally);
     workflow::run(&mut tally);
-    viewer::run(&mut tally);
-    rust::run(&mut tally);
-    asan::run(&mut tally);
-    browser::run(&mut tally);
+    rust::check(&mut tally);
+    without_pytorch(&mut tally);
     if options.quick {
         tally.leave_out("real PyTorch", "left out by --quick");
     } else {
         scripts::run(&mut tally)?;
     }
     Ok(tally.finish(started.elapsed().as_secs()))
+}
+
+/// Everything else that needs no PyTorch, side by side: one test program after another keeps one processor busy.
+fn without_pytorch(tally: &mut Tally) {
+    let mut parallel = Parallel::default();
+    rust::add(&mut parallel);
+    asan::add(&mut parallel, tally);
+    viewer::add(&mut parallel, tally);
+    browser::add(&mut parallel, tally);
+    rust::add_doctests(&mut parallel);
+    parallel.run(tally);
 }

@@ -11,13 +11,14 @@ use crate::tally::{Counts, Outcome, Tally};
 use crate::{cargo, exec};
 
 use super::advisories;
+use super::parallel::Parallel;
 use super::rings::Rings;
 
 /// A cold build of everything on two cores takes a fraction of this.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Runs every group.
-pub(super) fn run(tally: &mut Tally) {
+/// Runs the checks that only compile.
+pub(super) fn check(tally: &mut Tally) {
     if cargo::has("fmt") {
         lint(tally, "format", &["fmt", "--all", "--", "--check"], &[]);
     } else {
@@ -49,13 +50,23 @@ pub(super) fn run(tally: &mut Tally) {
         tally
             .skip("licences and sources", "cargo-deny is not installed (cargo install cargo-deny)");
     }
+}
+
+/// Adds the tests.
+pub(super) fn add(parallel: &mut Parallel) {
     // Benches are among the targets: criterion runs each once when it is not asked to measure.
     let tests = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
-    tally.group("unit, integration, C and bench tests", || {
+    parallel.add("unit, integration, C and bench tests".to_owned(), move || {
         counted("cargo-test", cargo::command(&tests)?)
     });
+}
+
+/// Adds the examples in the documentation.
+pub(super) fn add_doctests(parallel: &mut Parallel) {
     let doctests = ["test", "-q", "--workspace", "--doc", "--no-fail-fast"];
-    tally.group("documentation examples", || counted("cargo-doctest", cargo::command(&doctests)?));
+    parallel.add("documentation examples".to_owned(), move || {
+        counted("cargo-doctest", cargo::command(&doctests)?)
+    });
 }
 
 /// One command that passes or fails as a whole.

@@ -11,14 +11,16 @@ use crate::progress::Step;
 use crate::tally::{Counts, Outcome, Tally};
 use crate::{cargo, exec, npm};
 
+use super::parallel::Parallel;
+
 /// The installation takes seconds, and so do the checks.
 const LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// Runs `npm run check` in `viewer/`. Its packages are installed by the first run, which needs the network.
-pub(super) fn run(tally: &mut Tally) {
+/// Adds `npm run check` in `viewer/`. Its packages are installed by the first run, which needs the network.
+pub(super) fn add(parallel: &mut Parallel, tally: &mut Tally) {
     const NAME: &str = "page of the viewer";
     match install() {
-        Ok(()) => tally.group(NAME, || {
+        Ok(()) => parallel.add(NAME.to_owned(), || {
             let mut npm = command()?;
             npm.args(["run", "check"]);
             let output = exec::run(&mut Step::start(NAME), "viewer-check", npm, LIMIT)?;
