@@ -31,7 +31,7 @@ export class Chart {
   constructor(
     readonly view: View,
     private readonly ask: (request: FrameRequest) => void,
-    private readonly recycle: (buffer: ArrayBuffer) => void,
+    private readonly recycle: (...buffers: ArrayBuffer[]) => void,
   ) {
     this.scale = this.layout();
     new ResizeObserver(() => {
@@ -76,7 +76,7 @@ export class Chart {
   show(reply: FrameReply): void {
     const { device, grouping, axis } = reply.request;
     if (device !== this.view.device || grouping !== this.view.grouping || axis !== this.view.axis) return;
-    if (this.reply !== null) this.recycle(this.reply.ids.buffer);
+    if (this.reply !== null) this.recycle(this.reply.ids.buffer, this.reply.columns.moment.buffer);
     this.reply = reply;
     const { width, height } = reply.request;
     if (this.picture.width !== width || this.picture.height !== height) {

@@ -17,6 +17,12 @@ export function make<K extends keyof HTMLElementTagNameMap>(name: K, className =
   return element;
 }
 
+/** Sets text that may be the same as before: equal text costs no layout. */
+export function setText(element: HTMLElement, text: string, title = ""): void {
+  if (element.textContent !== text) element.textContent = text;
+  if (element.title !== title) element.title = title;
+}
+
 /** A square in the colour of a group. */
 export function swatch(colour: number): HTMLElement {
   const element = make("span", "swatch");

@@ -1,7 +1,7 @@
 // Everything around the chart: title, key numbers, selects, facts, messages.
 
 import type { Found, FrameReply } from "../engine/protocol.ts";
-import { byId, make } from "./dom.ts";
+import { byId, make, setText } from "./dom.ts";
 import { Tip } from "./tip.ts";
 import { bytes, count } from "./units.ts";
 import type { View } from "./view.ts";
@@ -107,16 +107,16 @@ export function showStatus(view: View, reply: FrameReply): void {
   if (detail.mode === "bands" && detail.is_coarser) parts.push("Loading finer columns …");
   else if (reply.waiting > 0) parts.push("Loading …");
   const status = byId("detail");
-  status.textContent = parts.join(" ");
+  setText(status, parts.join(" "));
   status.classList.toggle("loading", reply.waiting > 0);
-  byId("peak").textContent = Tip.peakText(view, reply.peak.moment, reply.peak.allocated_bytes);
+  setText(byId("peak"), Tip.peakText(view, reply.peak.moment, reply.peak.allocated_bytes));
   showFound(reply.found, "at the peak");
 }
 
 /** The result of the search. */
 export function showFound(found: Found | null, when: string): void {
-  byId("found").textContent = found === null ? "" : found.error !== "" ? found.error
-    : `${count(found.groups)} ${found.groups === 1 ? "group" : "groups"}, ${bytes(found.at_peak_bytes)} ${when}`;
+  setText(byId("found"), found === null ? "" : found.error !== "" ? found.error
+    : `${count(found.groups)} ${found.groups === 1 ? "group" : "groups"}, ${bytes(found.at_peak_bytes)} ${when}`);
   byId("found").classList.toggle("error", found !== null && found.error !== "");
 }
 

@@ -1,7 +1,7 @@
 // The groups in view, as a table.
 
 import type { FrameReply, LegendRow } from "../engine/protocol.ts";
-import { byId, make, swatch } from "./dom.ts";
+import { byId, make, setText, swatch } from "./dom.ts";
 import { bytes, count, exactBytes, share } from "./units.ts";
 import type { View } from "./view.ts";
 
@@ -17,6 +17,7 @@ export class Legend {
   private sort: { column: Column; isUp: boolean } = { column: "at_peak_bytes", isUp: false };
   private reply: Shown | null = null;
   private readonly body = byId<HTMLTableSectionElement>("groups");
+  private readonly rows: Row[] = [];
   private planned = false;
 
   constructor(private readonly view: View) {
@@ -39,7 +40,8 @@ export class Legend {
     this.reply = reply;
     const isMap = this.view.tab === "map";
     byId("legend").classList.toggle("at-moment", isMap);
-    byId("legend").querySelector("[data-column=at_peak_bytes]")!.textContent = isMap ? "allocated" : "at the peak";
+    const column = byId("legend").querySelector<HTMLElement>("[data-column=at_peak_bytes]")!;
+    setText(column, isMap ? "allocated" : "at the peak", column.title);
     if (this.planned) return;
     this.planned = true;
     setTimeout(() => {
@@ -60,35 +62,47 @@ export class Legend {
     const rows = [...reply.legend].sort((a, b) => (sort.isUp ? order(a, b) : order(b, a)));
     const { allocated_bytes: whole } = reply.peak;
     const focused = (document.activeElement as HTMLElement | null)?.closest("tr")?.dataset.group;
-    this.body.replaceChildren(...rows.map((row) => this.row(row, whole, view.lit)));
+    while (this.rows.length < rows.length) this.rows.push(new Row());
+    rows.forEach((row, place) => { this.rows[place]!.show(row, whole, view.lit); });
+    const shown = this.rows.slice(0, rows.length).map((row) => row.element);
+    if (this.body.childElementCount !== shown.length) this.body.replaceChildren(...shown);
     if (focused !== undefined) this.body.querySelector<HTMLElement>(`tr[data-group="${focused}"] button`)?.focus();
     const left = reply.groups_in_view - reply.legend.filter((row) => row.group >= 0).length;
     byId("more").textContent = left > 0 ? `and ${count(left)} smaller groups, not listed` : "";
   }
+}
 
-  private row(row: LegendRow, whole: number, lit: number | null): HTMLTableRowElement {
-    const tr = make("tr", lit === row.group ? "lit" : "");
-    tr.dataset.group = String(row.group);
-    const label = make("td", "label");
-    if (row.group >= 0) {
-      const button = make("button", "link", row.label);
-      button.setAttribute("aria-pressed", String(lit === row.group));
-      button.title = row.label;
-      label.append(make("div", "", "", swatch(row.colour), button));
-    } else {
-      const text = make("span", "dim", "other: all smaller groups");
-      label.append(make("div", "", "", swatch(row.colour), text));
-    }
-    const part = make("td", "part");
-    const bar = make("i");
+/** A row that shows one group after another: new elements for each picture would be megabytes of garbage a second. */
+class Row {
+  readonly element = make("tr");
+  private readonly swatch = swatch(0);
+  private readonly button = make("button", "link");
+  private readonly other = make("span", "dim", "other: all smaller groups");
+  private readonly bar = make("i");
+  private readonly share = make("span");
+  private readonly at = make("td");
+  private readonly most = make("td");
+
+  constructor() {
+    this.element.append(make("td", "label", "", make("div", "", "", this.swatch, this.button, this.other)), this.at,
+      make("td", "part", "", this.bar, this.share), this.most);
+  }
+
+  show(row: LegendRow, whole: number, lit: number | null): void {
+    const { element, button, bar } = this;
+    const colour = `#${row.colour.toString(16).padStart(6, "0")}`;
+    const isGroup = row.group >= 0;
+    element.className = lit === row.group ? "lit" : "";
+    element.dataset.group = String(row.group);
+    this.swatch.style.backgroundColor = colour;
+    button.hidden = !isGroup;
+    this.other.hidden = isGroup;
+    button.setAttribute("aria-pressed", String(lit === row.group));
+    setText(button, row.label, row.label);
     bar.style.width = `${whole > 0 ? (100 * row.at_peak_bytes) / whole : 0}%`;
-    bar.style.backgroundColor = `#${row.colour.toString(16).padStart(6, "0")}`;
-    part.append(bar, make("span", "", share(row.at_peak_bytes, whole)));
-    const at = make("td", "", bytes(row.at_peak_bytes));
-    at.title = exactBytes(row.at_peak_bytes);
-    const most = make("td", "", bytes(row.most_bytes));
-    most.title = exactBytes(row.most_bytes);
-    tr.append(label, at, part, most);
-    return tr;
+    bar.style.backgroundColor = colour;
+    setText(this.share, share(row.at_peak_bytes, whole));
+    setText(this.at, bytes(row.at_peak_bytes), exactBytes(row.at_peak_bytes));
+    setText(this.most, bytes(row.most_bytes), exactBytes(row.most_bytes));
   }
 }

@@ -39,7 +39,7 @@ function start(header: Header): void {
       if (view.tab === "timeline") {
         showStatus(view, reply);
         legend.show(reply);
-        if (chart.cursor !== null) void tip.hover();
+        tip.follow();
       }
       ready();
     },
@@ -70,8 +70,8 @@ function start(header: Header): void {
   });
   const chart = new Chart(view, (request) => {
     link.draw(request);
-  }, (buffer) => {
-    link.recycle(buffer);
+  }, (...buffers) => {
+    link.recycle(...buffers);
   });
   const pinned = new Pinned(view);
   const tip = new Tip(view, chart, link, pinned);

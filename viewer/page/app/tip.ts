@@ -11,8 +11,12 @@ import type { Pinned } from "./pinned.ts";
 import { bytes, count, duration } from "./units.ts";
 import type { View } from "./view.ts";
 
+/** A gesture's pictures come faster than this. */
+const SETTLE_MS = 100;
+
 export class Tip {
   private readonly float: Float;
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly view: View,
@@ -25,6 +29,12 @@ export class Tip {
 
   hover(): Promise<void> {
     return this.float.hover();
+  }
+
+  /** Follows the picture under a cursor that rests: not each picture of a gesture, which would be work for nothing. */
+  follow(): void {
+    clearTimeout(this.timer);
+    if (this.chart.cursor !== null) this.timer = setTimeout(() => void this.hover(), SETTLE_MS);
   }
 
   hide(): void {

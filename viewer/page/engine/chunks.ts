@@ -31,7 +31,7 @@ export class Chunks {
     private readonly ask: (id: string) => void,
     private readonly arrived: () => void,
     private readonly fault: (error: ChunkError) => void,
-    private readonly limitBytes = 48 * 2 ** 20,
+    private readonly limitBytes = 16 * 2 ** 20,
   ) {}
 
   get waiting(): number {

@@ -133,9 +133,7 @@ export class Engine {
     if (reply === null) return;
     this.drawnInPart = reply.waiting > 0 ? request : null;
     if (reply.waiting === 0) this.frame = null;
-    const { columns } = reply;
-    // The columns stay here for questions about the picture.
-    this.post({ ...reply, columns: { ...columns } }, [reply.pixels.buffer, reply.ids.buffer]);
+    this.post(reply, [reply.pixels.buffer, reply.ids.buffer, reply.columns.moment.buffer]);
   }
 
   private drawMap(request: MapRequest): void {
@@ -155,7 +153,7 @@ export class Engine {
     const tiles = new Tiles(data, 0);
     tiles.ask(level, 0, (data.device.levels[level]?.columns ?? 1) - 1, false);
     const to = clock === null ? moments : Math.max(1, clock.last_ns);
-    const columns = newColumns(width);
+    const columns = newColumns(width, this.renderer.spares);
     const chosen = chooseColumns(tiles, level, pixelEdges(width, 0, to, clock), columns, false);
     if (!chosen.level.every((use) => use === level)) return;
     this.minimap = null;

@@ -1,6 +1,9 @@
 // A picture of ids: one column of pixels after another, each from its top to its bottom.
 
-import { EDGE, NOTHING } from "./protocol.ts";
+import { type Columns, EDGE, NOTHING } from "./protocol.ts";
+
+/** A picture is two buffers and its columns; one is drawn while another is shown. */
+const SPARES_MAX = 8;
 
 /** Buffers that were sent to the page and came back: a picture is megabytes, and new pages of memory are slow. */
 export class Spares {
@@ -14,7 +17,7 @@ export class Spares {
   }
 
   give(buffers: ArrayBuffer[]): void {
-    this.spares = [...buffers, ...this.spares].slice(0, 4);
+    this.spares = [...buffers, ...this.spares].slice(0, SPARES_MAX);
   }
 }
 
@@ -76,10 +79,18 @@ export class Picture {
   }
 }
 
-/** What columns show, before pixels: filled by the levels of detail and by the blocks. */
-export function newColumns(width: number): Record<"moment" | "allocated" | "allocatedLeast" | "active" |
-  "reservedMost" | "reservedLeast", Float64Array> {
-  const array = (): Float64Array => new Float64Array(width);
-  return { moment: array(), allocated: array(), allocatedLeast: array(), active: array(), reservedMost: array(),
-    reservedLeast: array() };
+const COLUMN_ARRAYS = ["moment", "allocated", "allocatedLeast", "active", "reservedMost", "reservedLeast"] as const;
+
+/** What columns show, before pixels: filled by the levels of detail and by the blocks. All arrays share one buffer. */
+export function newColumns(width: number, spares: Spares): Columns {
+  const { buffer } = spares.take(COLUMN_ARRAYS.length * 2 * width);
+  const arrays = COLUMN_ARRAYS.map((name, place) => [name, new Float64Array(buffer, 8 * width * place, width)]);
+  return Object.fromEntries(arrays) as Columns;
+}
+
+/** A copy to send away. */
+export function copyColumns(columns: Columns, spares: Spares): Columns {
+  const copy = newColumns(columns.moment.length, spares);
+  for (const name of COLUMN_ARRAYS) copy[name].set(columns[name]);
+  return copy;
 }

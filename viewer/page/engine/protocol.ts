@@ -55,14 +55,14 @@ export type Detail =
   | { mode: "bands"; column_moments: number; is_coarser: boolean }
   | { mode: "blocks"; blocks: number; is_coarser: false };
 
-/** For each pixel column: its moment, and bytes. */
+/** For each pixel column: its moment, and bytes. All arrays share one buffer. */
 export interface Columns {
-  moment: Float64Array;
-  allocated: Float64Array;
-  allocatedLeast: Float64Array;
-  active: Float64Array;
-  reservedMost: Float64Array;
-  reservedLeast: Float64Array;
+  moment: Float64Array<ArrayBuffer>;
+  allocated: Float64Array<ArrayBuffer>;
+  allocatedLeast: Float64Array<ArrayBuffer>;
+  active: Float64Array<ArrayBuffer>;
+  reservedMost: Float64Array<ArrayBuffer>;
+  reservedLeast: Float64Array<ArrayBuffer>;
 }
 
 export interface FrameReply {

@@ -10,7 +10,7 @@ import { choosePeaks, chooseReserved, drawBlocks, findMismatch } from "./exact.t
 import { chooseColumns, type Chosen, EXACT_MOMENTS_MAX, levelFor } from "./levels.ts";
 import { paint, type Palette } from "./paint.ts";
 import { Palettes } from "./palettes.ts";
-import { newColumns, Picture, Spares } from "./picture.ts";
+import { copyColumns, newColumns, Picture, Spares } from "./picture.ts";
 import type { Columns, Detail, FrameReply, FrameRequest } from "./protocol.ts";
 import { Scratch } from "./scratch.ts";
 import { Tally } from "./tally.ts";
@@ -56,7 +56,7 @@ export class Renderer {
     if (names === undefined || clock === undefined || width < 1 || height < 1) return null;
     const edges = pixelEdges(width, request.from, request.to, clock);
     const [from, to] = [edges[0]!, edges[width]!];
-    const columns = newColumns(width);
+    const columns = newColumns(width, this.spares);
     const level = levelFor(device, to - from, width);
     const tiles = new Tiles(data, grouping);
     this.ask(tiles, level, from, to);
@@ -81,9 +81,11 @@ export class Renderer {
     const labels = names?.groups[grouping] ?? [];
     const palette = this.palettes.choose(request, labels, device.groupings[grouping]);
     const [legend, inView] = tally.rows((group) => labels[group] ?? `group ${group}`, (group) => palette.colour(group));
+    if (this.drawn !== null) this.spares.give([this.drawn.columns.moment.buffer]);
     this.drawn = { data, tiles, request, columns, chosen, set, names, palette };
     return {
-      type: "frame", request, columns, legend, groups_in_view: inView, waiting: waiting(),
+      type: "frame", request, columns: copyColumns(columns, this.spares), legend, groups_in_view: inView,
+      waiting: waiting(),
       pixels: paint(picture, palette, set?.shade ?? null, set !== null && width / (to - from) >= SIDES_PIXELS,
         this.spares.take(width * height)),
       ids: picture.ids, detail: this.detail(data, level, chosen, set, from, to), set: set?.number ?? 0,

@@ -2,6 +2,16 @@
 
 type Numbers = Uint32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
 
+/** What newer browsers have. */
+interface Transferable {
+  transfer?: (length: number) => ArrayBuffer;
+}
+
+/** Gives memory back now; without `transfer`, the next garbage collection does. */
+function release(buffer: ArrayBuffer): void {
+  (buffer as Transferable).transfer?.(0);
+}
+
 export class Scratch {
   private readonly kept = new Map<string, ArrayBuffer>();
 
@@ -9,6 +19,7 @@ export class Scratch {
     const known = this.kept.get(name);
     // Memory of a window that was much larger is given back.
     if (known !== undefined && known.byteLength >= length && known.byteLength <= 8 * length + 2 ** 16) return known;
+    if (known !== undefined) release(known);
     const made = new ArrayBuffer(8 * Math.ceil(length / 8 * 1.2));
     this.kept.set(name, made);
     return made;
