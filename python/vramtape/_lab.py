@@ -7,10 +7,14 @@ exit code do so in the answer: ``same`` of :func:`diff` and :func:`verify`.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterable
 from typing import Any, Optional, Union
 
 from ._library import Text
+from ._page import Page
 from ._query import Progress, query
 
 Run = Union[str, bytes, "os.PathLike[str]"]
@@ -215,24 +219,36 @@ def edit(
 
 def view(
     runs: Runs,
-    output: Run,
+    output: Optional[Run] = None,
     progress: Progress = None,
     *,
     force: bool = False,
     meta: Optional[Run] = None,
     trust_factor: Optional[int] = None,
     threads: Optional[int] = None,
-) -> dict[str, Any]:
+) -> Page:
     """Writes runs as one HTML page that needs no network: memory over time, down to each block.
 
+    A notebook shows the page where this is the last expression of a cell: ``vramtape.view("run.vtape")``.
+
     :param runs: a run, or several and folders of them
-    :param output: the page to write
+    :param output: the page to write; a temporary file if left out, which is removed with the object that is returned
 
     The others are those of :func:`edit`; ``threads`` is that of :func:`replay`.
     """
-    flags = [*_paths("output", output), *_paths("meta", meta), *_switch("force", force)]
+    folder = tempfile.mkdtemp(prefix="vramtape-view-") if output is None else None
+    target = os.path.join(folder, "view.html") if folder is not None else output
+    flags = [*_paths("output", target), *_paths("meta", meta), *_switch("force", force)]
     flags += _flags("trust-factor", trust_factor)
-    return query(["view", *flags, *_runs(runs)], threads, progress)
+    try:
+        page = Page(query(["view", *flags, *_runs(runs)], threads, progress))
+    except BaseException:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if folder is not None:
+        weakref.finalize(page, shutil.rmtree, folder, ignore_errors=True)
+    return page
 
 
 def import_run(

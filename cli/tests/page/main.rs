@@ -5,6 +5,7 @@
 //! `VRAMTAPE_BROWSER=chromium cargo test -p cli --test page -- --ignored`.
 
 mod edges;
+mod flame;
 mod speedscope;
 mod view;
 

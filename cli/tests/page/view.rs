@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tests::browser::Browser;
 use trace_format::State;
 
-use super::{number, vramtape};
+use super::{flame, number, vramtape};
 
 /// Waits for the first picture with data, until no chunk is awaited and the groups are listed.
 const READY: &str = "new Promise((done) => {
@@ -99,6 +99,7 @@ impl Viewed {
             problems.extend(self.stacks_are_exact(browser));
             problems.extend(Self::keys_move_the_window(browser));
             problems.extend(self.maps_are_exact(browser));
+            problems.extend(flame::problems(&self.allocated, browser));
         } else {
             problems.push("no picture".to_owned());
         }
@@ -264,10 +265,11 @@ impl Viewed {
 }
 
 /// Presses a key.
-fn press(browser: &mut Browser, key: &str) {
+pub(super) fn press(browser: &mut Browser, key: &str) {
     for kind in ["keyDown", "keyUp"] {
-        let event =
-            json!({ "type": kind, "key": key, "text": if kind == "keyDown" { key } else { "" } });
+        // Keys with a name, such as Enter, write no text.
+        let text = if kind == "keyDown" && key.len() == 1 { key } else { "" };
+        let event = json!({ "type": kind, "key": key, "text": text });
         browser.call("Input.dispatchKeyEvent", &event);
     }
     browser.settle();

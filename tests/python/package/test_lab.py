@@ -2,9 +2,11 @@
 
 import functools
 import gzip
+import html
 import inspect
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -98,6 +100,7 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert vramtape.view([ONE_SHOT, half], page)["devices"] == 2
         assert "exists" in raised(vramtape.Error, lambda: vramtape.view(ONE_SHOT, page))
         assert vramtape.view(ONE_SHOT, page, force=True)["page_bytes"] == page.stat().st_size
+        shown_by_notebooks()
         tape = folder / "run.vtape"
         assert vramtape.import_run(snapshot, tape)["devices"] == 1
         assert vramtape.info(folder)["runs"][0]["name"] == "half.vtape"
@@ -110,6 +113,21 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         (folder / "rings").mkdir()
         assert vramtape.recover(rings=folder / "rings") == {"rings": []}
         assert "neither a process" in raised(vramtape.Error, lambda: vramtape.recover("nowhere", folder / "o.vtape"))
+
+
+def shown_by_notebooks():
+    page = vramtape.view(ONE_SHOT)
+    path, text = page.path, page.path.read_text(encoding="utf-8")
+    shown = page._repr_html_()
+    attributes = dict(re.findall(r'(\w+)="([^"]*)"', shown))
+    # Without same-origin: the page can read nothing of the notebook.
+    assert attributes["sandbox"] == "allow-scripts"
+    assert shown.startswith("<iframe ") and shown.count("<") == 2, shown[:99]
+    assert html.unescape(attributes["srcdoc"]) == text
+    page["page_bytes"] = 33 << 20
+    assert "33 MiB" in page._repr_html_() and str(path) in page._repr_html_()
+    del page
+    assert not path.parent.exists(), "a temporary page goes with its object"
 
 
 def test_a_file_that_holds_more_than_its_size_lets_expect_is_read_where_it_is_trusted():

@@ -28,7 +28,6 @@ export class AddressMap {
   private readonly lines = document.createElement("canvas");
   private readonly front = byId<HTMLCanvasElement>("map-front");
   private readonly owners = byId("owners");
-  private readonly field = byId<HTMLInputElement>("moment");
   private readonly float: Float;
   private width = 0;
 
@@ -44,19 +43,11 @@ export class AddressMap {
     new ResizeObserver(() => {
       if (this.root.clientWidth !== this.width) this.update();
     }).observe(this.root);
-    this.field.addEventListener("change", () => {
-      if (this.field.value !== "") view.setMoment(Number(this.field.value));
-    });
-    byId("before").addEventListener("click", () => { view.setMoment(view.at - 1); });
-    byId("after").addEventListener("click", () => { view.setMoment(view.at + 1); });
-    byId("at-peak").addEventListener("click", () => { view.setMoment(null); });
   }
 
   update(): void {
     const { view } = this;
     if (view.tab !== "map") return;
-    this.field.max = String(view.data.moments - 1);
-    if (document.activeElement !== this.field) this.field.value = String(view.at);
     byId("map-empty").textContent = byId("empty").textContent;
     this.width = this.root.clientWidth;
     this.ask();

@@ -1,16 +1,15 @@
 // What is at a place, in words: for the tooltip and for the panel of the pinned thing.
 
+import { isInternalFile } from "../engine/frames.ts";
 import type { BlockInfo, Info, StackFrame } from "../engine/protocol.ts";
 import { make, swatch } from "./dom.ts";
 import { bytes, count, duration, exactBytes, share } from "./units.ts";
 
-/** Frames of PyTorch and of Python itself, seldom the cause of an allocation's size. */
-const INTERNAL = /(^|\/)torch\/|(site|dist)-packages\/|\/lib\/python\d|^<frozen|^\?$|\.so(\.|$)|^(at|c10|aten)::/;
 /** Frames in a tooltip. */
 const TIP_FRAMES = 5;
 
 export function isInternal(frame: StackFrame): boolean {
-  return INTERNAL.test(frame.file) || frame.file === "";
+  return isInternalFile(frame.file);
 }
 
 function rows(...pairs: (readonly [string, string] | null)[]): HTMLElement {

@@ -29,6 +29,11 @@ export function readFragment(view: View): Wanted {
   if (by >= 0) view.grouping = by;
   view.query = params.get("find") ?? "";
   view.tab = TABS.find((tab) => tab === params.get("view")) ?? view.tab;
+  const [of, frames] = [params.get("flame"), params.get("frames")];
+  if (of === "allocated" || of === "difference") view.setFlame({ of });
+  if (frames === "module" && view.data.groupings.some(({ name }) => name === "module")) view.setFlame({ by: "module" });
+  if (params.has("inverted")) view.setFlame({ is_inverted: true });
+  if (params.has("own")) view.setFlame({ is_own: true });
   const at = number(params.get("at"));
   if (at >= 0) view.setMoment(at);
   const [bottom, top] = [number(params.get("bottom")), number(params.get("top"))];
@@ -40,6 +45,10 @@ function write(view: View): void {
   const params = new URLSearchParams();
   if (view.device > 0) params.set("device", String(view.device));
   if (view.tab !== "timeline") params.set("view", view.tab);
+  if (view.flame.of !== "live") params.set("flame", view.flame.of);
+  if (view.flame.by !== "stack") params.set("frames", view.flame.by);
+  if (view.flame.is_inverted) params.set("inverted", "1");
+  if (view.flame.is_own) params.set("own", "1");
   if (view.moment !== null) params.set("at", String(view.moment));
   params.set("by", view.data.groupings[view.grouping]?.name ?? "");
   if (view.axis === "time") params.set("axis", "time");

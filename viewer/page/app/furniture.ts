@@ -114,9 +114,9 @@ export function showStatus(view: View, reply: FrameReply): void {
 }
 
 /** The result of the search. */
-export function showFound(found: Found | null, when: string): void {
+export function showFound(found: Found | null, when: string, what = "group"): void {
   setText(byId("found"), found === null ? "" : found.error !== "" ? found.error
-    : `${count(found.groups)} ${found.groups === 1 ? "group" : "groups"}, ${bytes(found.at_peak_bytes)} ${when}`);
+    : `${count(found.groups)} ${what}${found.groups === 1 ? "" : "s"}, ${bytes(found.at_peak_bytes)} ${when}`);
   byId("found").classList.toggle("error", found !== null && found.error !== "");
 }
 

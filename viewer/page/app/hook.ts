@@ -1,8 +1,9 @@
 // `window.vramtape`: what tests and the speed script read.
 
-import type { FrameReply, MapNumbers, MapReply, Stack } from "../engine/protocol.ts";
+import type { FlameReply, FrameReply, MapNumbers, MapReply, Stack } from "../engine/protocol.ts";
 import type { AddressMap } from "./addressmap.ts";
 import type { Chart } from "./chart.ts";
+import type { FlameGraph } from "./flame.ts";
 import type { EngineLink } from "./link.ts";
 import type { Tab, View } from "./view.ts";
 
@@ -26,6 +27,8 @@ export interface Hook {
   setMoment(moment: number | null): void;
   /** The numbers of the address map, from the decoded data that it is drawn from; null in a page without ranges. */
   map(): Promise<MapNumbers | null>;
+  /** The flame graph, as it is drawn at the present moment or window; null where there is none. */
+  flame(): Promise<FlameReply | null>;
   /** Milliseconds that the engine took for each map since the last call. */
   mapTimes(): number[];
 }
@@ -40,9 +43,10 @@ export class HookState {
   private times: number[] = [];
   private mapTimes: number[] = [];
   private map: MapReply | null = null;
+  private flame: FlameReply | null = null;
   private shown: FrameReply | null = null;
 
-  constructor(view: View, chart: Chart, map: AddressMap, link: EngineLink) {
+  constructor(view: View, chart: Chart, map: AddressMap, flame: FlameGraph, link: EngineLink) {
     window.vramtape = {
       state: () => ({
         view: view.tab, moment: view.at, device: view.device,
@@ -78,6 +82,12 @@ export class HookState {
         await settled(isDrawn);
         return isDrawn() && this.map?.is_missing === false ? this.map.numbers : null;
       },
+      flame: async () => {
+        const isDrawn = (): boolean => JSON.stringify(this.flame?.request) === JSON.stringify(flame.request());
+        flame.ask();
+        await settled(isDrawn);
+        return isDrawn() ? this.flame : null;
+      },
       mapTimes: () => {
         const { mapTimes } = this;
         this.mapTimes = [];
@@ -103,6 +113,10 @@ export class HookState {
   showMap(reply: MapReply): void {
     this.map = reply;
     if (this.mapTimes.length < TIMES_MAX) this.mapTimes.push(reply.took_ms);
+  }
+
+  showFlame(reply: FlameReply): void {
+    this.flame = reply;
   }
 
   show(reply: FrameReply): void {

@@ -2,6 +2,7 @@
 
 import type { Chart } from "./chart.ts";
 import { byId } from "./dom.ts";
+import type { FlameInput } from "./flameinput.ts";
 import type { MapInput } from "./mapinput.ts";
 import type { Tip } from "./tip.ts";
 import { TABS, type View } from "./view.ts";
@@ -26,6 +27,7 @@ export class Input {
     private readonly chart: Chart,
     private readonly tip: Tip,
     private readonly mapInput: MapInput,
+    private readonly flameInput: FlameInput,
     private readonly help: () => void,
   ) {
     const { root } = chart;
@@ -212,11 +214,17 @@ export class Input {
       "?": this.help,
       ...Object.fromEntries(TABS.map((tab, place) => [String(place + 1), () => { this.view.selectTab(tab); }])),
     };
-    const action = always[event.key]
-      ?? (this.view.tab === "map" ? this.mapInput.action(event) : this.chartAction(event.key, target));
+    const action = always[event.key] ?? this.tabAction(event, target);
     if (action === undefined) return;
     event.preventDefault();
     action();
+  }
+
+  private tabAction(event: KeyboardEvent, target: HTMLElement): (() => void) | undefined {
+    const { view } = this;
+    const ofFlame = view.tab === "flame" ? this.flameInput.action(event) : undefined;
+    if (ofFlame !== undefined) return ofFlame;
+    return view.isOfMoment ? this.mapInput.action(event) : this.chartAction(event.key, target);
   }
 
   private chartAction(key: string, target: HTMLElement): (() => void) | undefined {

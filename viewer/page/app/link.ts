@@ -2,7 +2,8 @@
 
 import type { Header } from "../format/header.ts";
 import { Engine } from "../engine/engine.ts";
-import type { FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest, Stack, ToEngine,
+import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest, Stack,
+  ToEngine,
 } from "../engine/protocol.ts";
 
 /** While the document is still parsed, missing chunks are looked for again after this time. */
@@ -13,6 +14,7 @@ const START_MS = 4000;
 export interface Listener {
   frame(reply: FrameReply): void;
   map(reply: MapReply): void;
+  flame(reply: FlameReply): void;
   device(message: FromEngine & { type: "device" }): void;
   minimap(message: FromEngine & { type: "minimap" }): void;
   fault(chunk: string, text: string): void;
@@ -29,6 +31,7 @@ export class EngineLink {
   private isInFlight = false;
   private next: FrameRequest | null = null;
   private nextMap: MapRequest | null = null;
+  private nextFlame: FlameRequest | null = null;
   private sent: ToEngine[] = [];
 
   constructor(
@@ -103,6 +106,9 @@ export class EngineLink {
       case "map":
         this.listener.map(message);
         return;
+      case "flame":
+        this.listener.flame(message);
+        return;
       case "taken":
         this.isInFlight = false;
         this.sendNext();
@@ -157,9 +163,14 @@ export class EngineLink {
     this.sendNext();
   }
 
+  drawFlame(request: FlameRequest): void {
+    this.nextFlame = request;
+    this.sendNext();
+  }
+
   private sendNext(): void {
-    const { next, nextMap } = this;
-    if (this.isInFlight || (next === null && nextMap === null)) return;
+    const { next, nextMap, nextFlame } = this;
+    if (this.isInFlight || (next ?? nextMap ?? nextFlame) === null) return;
     this.isInFlight = true;
     if (next !== null) {
       this.next = null;
@@ -167,6 +178,9 @@ export class EngineLink {
     } else if (nextMap !== null) {
       this.nextMap = null;
       this.send({ type: "map", request: nextMap });
+    } else if (nextFlame !== null) {
+      this.nextFlame = null;
+      this.send({ type: "flame", request: nextFlame });
     }
   }
 

@@ -7,12 +7,15 @@ import { Chart } from "./chart.ts";
 import { byId, onScheme } from "./dom.ts";
 import { keepFragment, readFragment, type Wanted } from "./fragment.ts";
 import { emptyText, fillDevice, fillSelects, showFault, showFound, showStatus } from "./furniture.ts";
+import { FlameGraph } from "./flame.ts";
+import { FlameInput } from "./flameinput.ts";
 import { HookState } from "./hook.ts";
 import { Input } from "./input.ts";
 import { Legend } from "./legend.ts";
 import { EngineLink } from "./link.ts";
 import { MapInput } from "./mapinput.ts";
 import { Minimap } from "./minimap.ts";
+import { MomentField } from "./momentfield.ts";
 import { Pinned } from "./pinned.ts";
 import { Tabs } from "./tabs.ts";
 import { Tip } from "./tip.ts";
@@ -52,6 +55,12 @@ function start(header: Header): void {
       }
       ready();
     },
+    flame: (reply) => {
+      flame.show(reply);
+      hook.showFlame(reply);
+      if (view.tab === "flame") showFound(reply.found, "in the graph", "frame");
+      ready();
+    },
     device: (message) => {
       if (message.device !== view.device) return;
       const { time_step_moments: step, moments } = view.data;
@@ -76,17 +85,19 @@ function start(header: Header): void {
   const pinned = new Pinned(view);
   const tip = new Tip(view, chart, link, pinned);
   const map = new AddressMap(view, link, pinned);
+  const flame = new FlameGraph(view, link);
+  const momentField = new MomentField(view);
   const tabs = new Tabs(view);
   const minimap = new Minimap(view, chart, (width) => {
     link.askMinimap(view.device, view.axis, width);
   });
   const legend = new Legend(view);
-  const hook = new HookState(view, chart, map, link);
+  const hook = new HookState(view, chart, map, flame, link);
   const help = byId<HTMLDialogElement>("help");
   const openHelp = (): void => {
     if (!help.open) help.showModal();
   };
-  new Input(view, chart, tip, new MapInput(view, map), openHelp);
+  new Input(view, chart, tip, new MapInput(view, map), new FlameInput(view, flame), openHelp);
   fillSelects(view);
   let device = -1;
   const update = (): void => {
@@ -95,12 +106,15 @@ function start(header: Header): void {
       tip.clear();
       chart.forget();
       map.forget();
+      flame.forget();
       if (!view.isEmpty) link.askDevice(device);
     }
     fillDevice(view);
     byId("empty").textContent = emptyText(view);
     chart.update();
     map.update();
+    flame.update();
+    momentField.update();
     minimap.draw();
   };
   tabs.show();
@@ -111,16 +125,16 @@ function start(header: Header): void {
       tip.hide();
       tabs.show();
     }
-    if (change === "data" || change === "tab") update();
-    else if (change === "moment") {
-      chart.plan();
-      map.update();
-      if (view.tab === "map") minimap.draw();
-    } else {
-      chart.update();
-      if (change === "look") map.update();
-      else minimap.draw();
+    if (change === "data" || change === "tab") {
+      update();
+      return;
     }
+    if (change === "moment") chart.plan();
+    else if (change !== "flame") chart.update();
+    if (change === "moment" || change === "look") map.update();
+    flame.update();
+    momentField.update();
+    if (change !== "look") minimap.draw();
   });
   keepFragment(view);
   onScheme(update);

@@ -43,7 +43,9 @@ export class Minimap {
   }
 
   private get box(): { left: number; width: number } {
-    if (this.view.tab === "map") return { left: 6, width: Math.max(10, this.canvas.parentElement!.clientWidth - 40) };
+    if (this.view.tab !== "timeline") {
+      return { left: 6, width: Math.max(10, this.canvas.parentElement!.clientWidth - 40) };
+    }
     const { left, width } = this.chart.scale.plot;
     return { left, width };
   }
@@ -64,7 +66,7 @@ export class Minimap {
     const context = clear(this.canvas, width, HEIGHT);
     const isCurrent = series?.device === view.device && series.axis === view.axis;
     if (isCurrent) this.drawSeries(context, series);
-    if (view.tab === "map") this.drawMoment(context);
+    if (view.isOfMoment) this.drawMoment(context);
     else this.drawWindow(context);
   }
 
@@ -77,7 +79,7 @@ export class Minimap {
     context.beginPath();
     context.roundRect(x - 4, HEIGHT / 2 - 10, 8, 20, 4);
     context.fill();
-    canvas.setAttribute("aria-label", "Moment of the address map");
+    canvas.setAttribute("aria-label", "Moment");
     canvas.setAttribute("aria-valuemax", String(view.data.moments - 1));
     canvas.setAttribute("aria-valuenow", String(view.at));
     canvas.setAttribute("aria-valuetext", `moment ${view.at}`);
@@ -138,7 +140,7 @@ export class Minimap {
   private press(event: PointerEvent): void {
     const { view } = this;
     const x = event.offsetX;
-    if (view.tab === "map") {
+    if (view.isOfMoment) {
       this.drag = { part: "both", x, from: view.from, to: view.to };
       this.canvas.setPointerCapture(event.pointerId);
       this.setMoment(x);
@@ -159,7 +161,7 @@ export class Minimap {
   private move(event: PointerEvent): void {
     const { drag, view } = this;
     const x = event.offsetX;
-    if (view.tab === "map") {
+    if (view.isOfMoment) {
       this.canvas.style.cursor = "ew-resize";
       if (drag !== null) this.setMoment(x);
       return;

@@ -29,8 +29,9 @@ export class Tabs {
       tab.tabIndex = isShown ? 0 : -1;
       document.getElementById(tab.getAttribute("aria-controls") ?? "")!.hidden = !isShown;
     }
+    // A part of the page for some tabs names them.
     for (const element of document.querySelectorAll<HTMLElement>("[data-only]")) {
-      element.hidden = element.dataset.only !== this.view.tab;
+      element.hidden = !element.dataset.only!.split(" ").includes(this.view.tab);
     }
   }
 }

@@ -3,7 +3,7 @@
 import type { Device, Header } from "../format/header.ts";
 import { Clock } from "../engine/clock.ts";
 import type { Lanes } from "../engine/lanes.ts";
-import type { Axis } from "../engine/protocol.ts";
+import type { Axis, FlameRequest } from "../engine/protocol.ts";
 
 /** Room above the highest thing that is drawn. */
 const HEADROOM = 1.06;
@@ -13,9 +13,9 @@ const CAPACITY_SHOWN = 1.5;
 const MOMENTS_MIN = 8;
 const NS_MIN = 1000;
 
-export type Change = "window" | "data" | "look" | "tab" | "moment";
+export type Change = "window" | "data" | "look" | "tab" | "moment" | "flame";
 
-export const TABS = ["timeline", "map"] as const;
+export const TABS = ["timeline", "map", "flame"] as const;
 export type Tab = (typeof TABS)[number];
 
 export class View {
@@ -30,6 +30,8 @@ export class View {
   top_bytes: number | null = null;
   /** Of the map; null: the one with the most allocated bytes. */
   moment: number | null = null;
+  flame: Pick<FlameRequest, "of" | "by" | "is_inverted" | "is_own" | "zoom"> = { of: "live", by: "stack",
+    is_inverted: false, is_own: false, zoom: [] };
   query = "";
   lit: number | null = null;
   lanes: Lanes | null = null;
@@ -71,6 +73,24 @@ export class View {
     return Math.min(this.moment ?? this.data.peaks.allocated_moment, this.data.moments - 1);
   }
 
+  /** Whether the tab shows one moment, and not the window. */
+  get isOfMoment(): boolean {
+    return this.tab === "map" || (this.tab === "flame" && this.flame.of === "live");
+  }
+
+  /** The window in moments: from the first to behind the last. */
+  get moments(): [number, number] {
+    const last = this.data.moments - 1;
+    const from = Math.min(Math.max(0, Math.floor(this.momentAt(this.from))), last);
+    return [from, Math.min(Math.max(from + 1, Math.ceil(this.momentAt(this.to))), last + 1)];
+  }
+
+  /** Frames have other numbers in another graph, so a change of anything else ends a zoom. */
+  setFlame(change: Partial<View["flame"]>): void {
+    this.flame = { ...this.flame, zoom: [], ...change };
+    this.changed("flame");
+  }
+
   setMoment(moment: number | null): void {
     const isNumber = moment !== null && !Number.isNaN(moment);
     this.moment = isNumber ? Math.round(Math.min(Math.max(moment, 0), this.data.moments - 1)) : null;
@@ -107,6 +127,7 @@ export class View {
     this.lanes = null;
     this.lit = null;
     this.moment = null;
+    this.flame = { ...this.flame, by: "stack", zoom: [] };
     this.grouping = Math.max(0, this.data.groupings.findIndex((one) => one.quantity === "allocated"));
     this.reset();
   }

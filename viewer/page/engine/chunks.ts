@@ -1,4 +1,5 @@
-// Decoded chunks, fetched by id, kept up to a limit of memory: the ones not used for longest go first.
+// Decoded chunks, fetched by id. Those with a level of detail are kept up to a limit of memory: the ones not used for
+// longest go first.
 
 import { inflate } from "../format/inflate.ts";
 import { ChunkError } from "../format/varint.ts";
@@ -12,6 +13,12 @@ interface Entry {
   decode: (data: Uint8Array) => unknown;
   isRequired: boolean;
 }
+
+/** Chunks that a window needs. Names, kinds and ranges have no level of detail; every picture needs them. */
+const OF_WINDOW = /\/(series|bands|lives)\//;
+
+/** More than the largest window needs, or its chunks would drive out one another. */
+const LIMIT_BYTES = 24 * 2 ** 20;
 
 /** Bytes that a decoded value takes, roughly. */
 export function weigh(value: unknown): number {
@@ -31,7 +38,7 @@ export class Chunks {
     private readonly ask: (id: string) => void,
     private readonly arrived: () => void,
     private readonly fault: (error: ChunkError) => void,
-    private readonly limitBytes = 16 * 2 ** 20,
+    private readonly limitBytes = LIMIT_BYTES,
   ) {}
 
   get waiting(): number {
@@ -72,7 +79,7 @@ export class Chunks {
       }
     }
     entry.value = value;
-    entry.bytes = weigh(value);
+    if (OF_WINDOW.test(id)) entry.bytes = weigh(value);
     this.bytes += entry.bytes;
     this.onTheWay--;
     this.prune(id);
@@ -81,9 +88,7 @@ export class Chunks {
 
   private prune(newest: string): void {
     if (this.bytes <= this.limitBytes) return;
-    // Names and kinds have no level of detail; every picture needs them.
-    const old = [...this.entries].filter(([id, entry]) => (
-      entry.value !== undefined && id !== newest && /\/(series|bands|lives)\//.test(id)));
+    const old = [...this.entries].filter(([id, entry]) => entry.bytes > 0 && id !== newest);
     old.sort(([, a], [, b]) => a.used - b.used);
     for (const [id, entry] of old) {
       // Some more than is needed, so that the next chunk does not sort again.

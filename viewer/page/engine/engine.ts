@@ -7,11 +7,12 @@ import { infoAt, stackAt } from "./answers.ts";
 import { Chunks } from "./chunks.ts";
 import { pixelEdges } from "./clock.ts";
 import { Dataset } from "./dataset.ts";
+import { Flamer } from "./flamer.ts";
 import { arrange } from "./lanes.ts";
 import { chooseColumns, levelFor } from "./levels.ts";
 import { Mapper } from "./mapper.ts";
 import { newColumns } from "./picture.ts";
-import type { Axis, FrameRequest, FromEngine, MapRequest, ToEngine } from "./protocol.ts";
+import type { Axis, FlameRequest, FrameRequest, FromEngine, MapRequest, ToEngine } from "./protocol.ts";
 import { Renderer } from "./render.ts";
 import { Tiles } from "./tiles.ts";
 
@@ -29,9 +30,11 @@ export class Engine {
   private datasets: Dataset[] = [];
   private readonly renderer: Renderer;
   private readonly mapper: Mapper;
+  private readonly flamer = new Flamer();
   /** Asked for and not answered, or answered from less than all of its chunks. */
   private frame: FrameRequest | null = null;
   private map: MapRequest | null = null;
+  private flame: FlameRequest | null = null;
   private minimap: MinimapRequest | null = null;
   private device: number | null = null;
   private isPlanned = false;
@@ -76,6 +79,11 @@ export class Engine {
         this.work();
         this.post({ type: "taken" });
         return;
+      case "flame":
+        this.flame = message.request;
+        this.work();
+        this.post({ type: "taken" });
+        return;
       case "minimap":
         this.minimap = message;
         break;
@@ -112,7 +120,8 @@ export class Engine {
   private plan(): void {
     if (this.isPlanned) return;
     this.isPlanned = true;
-    const isUrgent = this.frame !== this.drawnInPart || this.map !== null || this.chunks.waiting === 0;
+    const isUrgent = this.frame !== this.drawnInPart || this.map !== null || this.flame !== null
+      || this.chunks.waiting === 0;
     setTimeout(() => {
       this.isPlanned = false;
       this.work();
@@ -122,6 +131,7 @@ export class Engine {
   private work(): void {
     if (this.frame !== null) this.drawFrame(this.frame);
     if (this.map !== null) this.drawMap(this.map);
+    if (this.flame !== null) this.drawFlame(this.flame);
     if (this.minimap !== null) this.drawMinimap(this.minimap);
     if (this.device !== null) this.describe(this.device);
   }
@@ -142,6 +152,14 @@ export class Engine {
     if (reply === null) return;
     this.map = null;
     this.post(reply, [reply.pixels.buffer]);
+  }
+
+  private drawFlame(request: FlameRequest): void {
+    const data = this.datasets[request.device];
+    const reply = data === undefined ? null : this.flamer.draw(data, request);
+    if (reply === null) return;
+    this.flame = null;
+    this.post(reply);
   }
 
   private drawMinimap({ device: place, axis, width }: MinimapRequest): void {

@@ -151,6 +151,57 @@ export interface MapReply {
   took_ms: number;
 }
 
+/** A flame graph to draw. `from`, `to` and `moment` are moments; `width` is CSS pixels. */
+export interface FlameRequest {
+  device: number;
+  /** Bytes at `moment`, allocated from `from` to `to`, or at `to - 1` minus those at `from`. */
+  of: "live" | "allocated" | "difference";
+  by: "stack" | "module";
+  moment: number;
+  from: number;
+  to: number;
+  /** Innermost frames at the top. */
+  is_inverted: boolean;
+  /** Without frames of PyTorch, Python and packages, where a stack has others. */
+  is_own: boolean;
+  /** The frames from the root to the one that has the full width. */
+  zoom: number[];
+  width: number;
+  query: string;
+  is_dark: boolean;
+}
+
+export interface FlameRect {
+  depth: number;
+  x0: number;
+  x1: number;
+  frame: number;
+  /** The place of the parent among the rectangles, -1 for the root. */
+  parent: number;
+  bytes: number;
+  blocks: number;
+  label: string;
+  detail: string;
+  colour: number;
+}
+
+export interface FlameReply {
+  type: "flame";
+  request: FlameRequest;
+  rects: FlameRect[];
+  /** Of a difference: what there is more of, and less. Their sum is `total_bytes`. */
+  more_bytes: number;
+  less_bytes: number;
+  total_bytes: number;
+  blocks: number;
+  /** Rectangles that are narrower than a pixel, with all below them. */
+  narrow: number;
+  /** Whether the window has too many allocations to be summed up. */
+  is_too_much: boolean;
+  found: Found | null;
+  took_ms: number;
+}
+
 export interface StackFrame {
   name: string;
   file: string;
@@ -214,6 +265,7 @@ export type ToEngine =
   | { type: "device"; device: number }
   | { type: "frame"; request: FrameRequest }
   | { type: "map"; request: MapRequest }
+  | { type: "flame"; request: FlameRequest }
   | { type: "minimap"; device: number; axis: Axis; width: number }
   /** Buffers of a picture that is not shown any more, for the next ones. */
   | { type: "recycle"; buffers: ArrayBuffer[] }
@@ -227,6 +279,7 @@ export type FromEngine =
   | { type: "device"; device: number; times: Float64Array | null; lanes: Lanes }
   | FrameReply
   | MapReply
+  | FlameReply
   /** A request was worked on: with a picture if anything of it has arrived, else that one follows. */
   | { type: "taken" }
   | { type: "minimap"; device: number; axis: Axis; allocated: Float64Array; reserved: Float64Array }

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { Engine } from "../engine/engine.ts";
-import type { FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest, Stack } from "../engine/protocol.ts";
+import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest, Stack,
+} from "../engine/protocol.ts";
 import type { PageData } from "./pagedata.ts";
 
 /** An engine over chunks in memory; `without` are missing. */
@@ -52,6 +53,16 @@ export class Bench {
       query: "", lit: null, ...changes };
     const done = this.wait((m): m is MapReply => m.type === "map" && m.request === request);
     this.engine.receive({ type: "map", request });
+    return done;
+  }
+
+  /** The flame graph of the whole run. */
+  flame(changes: Partial<FlameRequest>): Promise<FlameReply> {
+    const { moments } = this.data.header.devices[0]!;
+    const request: FlameRequest = { device: 0, of: "live", by: "stack", moment: 0, from: 0, to: moments,
+      is_inverted: false, is_own: false, zoom: [], width: 1000, query: "", is_dark: false, ...changes };
+    const done = this.wait((m): m is FlameReply => m.type === "flame" && m.request === request);
+    this.engine.receive({ type: "flame", request });
     return done;
   }
 
