@@ -9,7 +9,7 @@ use replay::ranks::find;
 use replay::tape::Tape;
 use serde::Serialize;
 use trace_format::Commit;
-use viewer::PageRun;
+use viewer::{PageRun, Pattern};
 
 use crate::input::TrustFlag;
 use crate::progress::Progress;
@@ -46,6 +46,8 @@ struct Written {
     page_bytes: u64,
     devices: usize,
     records: u64,
+    /// The parts of training steps, for each device.
+    patterns: Vec<Vec<Pattern>>,
 }
 
 /// Reads the runs and writes the page, whole or not at all.
@@ -68,10 +70,11 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let records = tapes.iter().map(Tape::records_len).sum();
     let title = format!("{} - vramtape", runs[0].name);
     let progress = Progress::start("writing the page", records);
-    let put = |out: &mut dyn Write| -> Result<()> {
+    let put = |out: &mut dyn Write| -> Result<viewer::Written> {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        viewer::write(&mut out, &title, &runs, |done| progress.at(done))?;
-        Ok(out.flush()?)
+        let shown = viewer::write(&mut out, &title, &runs, |done| progress.at(done))?;
+        out.flush()?;
+        Ok(shown)
     };
     if page == Path::new("-") {
         put(&mut io::stdout().lock())?;
@@ -79,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     }
     let cannot = || format!("cannot write {}", page.display());
     let (mut file, commit) = Commit::begin(&page).with_context(cannot)?;
-    put(&mut file).with_context(cannot)?;
+    let viewer::Written { patterns } = put(&mut file).with_context(cannot)?;
     drop(file);
     commit.finish().with_context(cannot)?;
     drop(progress);
@@ -87,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let devices = tapes.iter().map(|tape| tape.devices.len()).sum();
     let size = bytes::show(page_bytes);
     let text = format!("{}: {records} records in {size}; open it in a browser\n", page.display());
-    let written = Written { output: page, page_bytes, devices, records };
+    let written = Written { output: page, page_bytes, devices, records, patterns };
     output::print_report(options.json, &written, || text)?;
     Ok(Verdict::Good)
 }

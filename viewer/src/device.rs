@@ -14,6 +14,7 @@ use crate::follow::{Contradiction, Followed, follow};
 use crate::grouping::{Grouping, Quantity, Texts, groupings};
 use crate::header::{DeviceHeader, GroupingHeader, LevelHeader, LivesHeader, Peaks};
 use crate::names::{CodeOf, Frames, Names, stacks};
+use crate::patterns::{Pattern, patterns};
 use crate::times::Clock;
 use crate::{marks, ranges, series, tree};
 
@@ -28,6 +29,7 @@ pub(crate) struct DeviceData {
     /// Chunks that the first picture needs.
     pub(crate) first: Vec<Chunk>,
     pub(crate) rest: Vec<Chunk>,
+    pub(crate) patterns: Vec<Pattern>,
 }
 
 /// A device of a run, and its place in the page.
@@ -58,7 +60,9 @@ pub(crate) fn data(
     let texts = Texts { code: &code.labels.labels, phases, modules };
     let groupings = groupings(&followed, &texts);
     let levels = followed.level.clone().with_coarser();
-    let (marks, mark_names) = marks::chunk(id("marks"), records, clock.start_ns);
+    let patterns = patterns(&followed, records, tape);
+    let text = |id| tape.text(id);
+    let (marks, mark_names) = marks::chunk(id("marks"), records, &patterns, clock.start_ns, text);
     let (kinds, rank) = kinds(&followed, &groupings, id("kinds"));
 
     let is_small = u64::from(last_moment) < EXACT_MOMENTS_MAX;
@@ -123,7 +127,7 @@ pub(crate) fn data(
     let names = Names {
         streams: followed.streams.iter().map(ToString::to_string).collect(),
         pools: followed.pools.iter().map(ToString::to_string).collect(),
-        marks: mark_names.iter().map(|id| tape.text(*id)).collect(),
+        marks: mark_names,
         groups: labels,
         strings: &tape.stacks.strings,
         frames: Frames::of(tape),
@@ -132,7 +136,7 @@ pub(crate) fn data(
     let names = serde_json::to_vec(&names).expect("texts and numbers are JSON");
     rest.insert(0, Chunk::new(id("names"), &names));
     let header = device_header(source, &followed, &levels, headers, clock);
-    Ok(DeviceData { header, first, rest })
+    Ok(DeviceData { header, first, rest, patterns })
 }
 
 fn phase_label(tape: &Tape, phase: StringId) -> &str {

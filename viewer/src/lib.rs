@@ -16,10 +16,12 @@ mod kinds;
 mod marks;
 mod names;
 mod page;
+mod patterns;
 mod ranges;
 mod series;
 mod times;
 mod tree;
 
 pub use follow::Contradiction;
-pub use page::{PageRun, ViewError, write};
+pub use page::{PageRun, ViewError, Written, write};
+pub use patterns::Pattern;

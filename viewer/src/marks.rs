@@ -1,9 +1,10 @@
-//! Steps, phases, named ranges, and moments of interest.
+//! Steps, phases, named ranges, patterns, and moments of interest.
 
 use trace_format::{Event, MarkKind, Record, StringId};
 
 use crate::chunk::{Arrays, Chunk};
 use crate::kinds::Numbered;
+use crate::patterns::Pattern;
 
 struct Mark {
     moment: u64,
@@ -13,8 +14,14 @@ struct Mark {
     time_ns: u64,
 }
 
-/// The marks as a chunk, and the strings that they name.
-pub(crate) fn chunk(id: String, records: &[Record], start_ns: u64) -> (Chunk, Vec<StringId>) {
+/// The marks as a chunk, and the texts that they name.
+pub(crate) fn chunk<'t>(
+    id: String,
+    records: &[Record],
+    patterns: &'t [Pattern],
+    start_ns: u64,
+    text: impl Fn(StringId) -> &'t str,
+) -> (Chunk, Vec<&'t str>) {
     let mut names = Numbered::default();
     names.number(StringId::default());
     let (mut marks, mut latest) = (Vec::new(), 0);
@@ -38,13 +45,49 @@ pub(crate) fn chunk(id: String, records: &[Record], start_ns: u64) -> (Chunk, Ve
             time_ns: latest,
         });
     }
+    let mut texts: Vec<&str> = names.keys.into_iter().map(text).collect();
+    add_patterns(&mut marks, &mut texts, patterns, records, start_ns);
     let mut arrays = Arrays::default();
     arrays.rising(marks.iter().map(|mark| mark.moment));
     arrays.plain(marks.iter().map(|mark| mark.kind));
     arrays.plain(marks.iter().map(|mark| mark.name));
     arrays.plain(marks.iter().map(|mark| mark.requested_bytes));
     arrays.rising(marks.iter().map(|mark| mark.time_ns));
-    (Chunk::of(id, &arrays), names.keys)
+    (Chunk::of(id, &arrays), texts)
+}
+
+/// Patterns begin and end as ranges do, in marks of their own kinds.
+fn add_patterns<'t>(
+    marks: &mut Vec<Mark>,
+    texts: &mut Vec<&'t str>,
+    patterns: &'t [Pattern],
+    records: &[Record],
+    start_ns: u64,
+) {
+    if patterns.iter().all(|pattern| pattern.is_phase) {
+        return;
+    }
+    let mut latest = 0;
+    let time = records.iter().map(|record| {
+        latest = record.time_ns.saturating_sub(start_ns).max(latest);
+        latest
+    });
+    let times: Vec<u64> = time.collect();
+    let first = texts.len();
+    for pattern in patterns.iter().filter(|pattern| !pattern.is_phase) {
+        let known = texts[first..].iter().position(|text| *text == pattern.name);
+        let name = known.map_or(texts.len(), |place| first + place);
+        if known.is_none() {
+            texts.push(pattern.name);
+        }
+        for (moment, kind) in [(pattern.start, 8), (pattern.end, 9)] {
+            let record = (moment as usize).saturating_sub(1).min(times.len() - 1);
+            let (moment, name, time_ns) = (u64::from(moment), name as u64, times[record]);
+            marks.push(Mark { moment, kind, name, requested_bytes: 0, time_ns });
+        }
+    }
+    // An end before a begin at the same moment, so that parts that touch are not nested.
+    marks.sort_by_key(|mark| (mark.moment, mark.kind != 9));
 }
 
 /// `None` for marks of modules: the page has them as the grouping `module`.

@@ -10,6 +10,7 @@ use crate::device::{DeviceData, Source, data};
 use crate::follow::Contradiction;
 use crate::header::Header;
 use crate::names::CodeOf;
+use crate::patterns::Pattern;
 
 /// The viewer, with places for the title and the data (`viewer/build.mjs`).
 const TEMPLATE: &str = include_str!("../dist/page.html");
@@ -58,6 +59,13 @@ pub enum ViewError {
     Io(#[from] io::Error),
 }
 
+/// What a page shows besides the records.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// The parts of the steps, for each device of each run.
+    pub patterns: Vec<Vec<Pattern>>,
+}
+
 /// Records of a device that a page numbers.
 const RECORDS_MAX: usize = u32::MAX as usize - 1;
 
@@ -70,8 +78,8 @@ pub fn write(
     title: &str,
     runs: &[PageRun<'_>],
     mut progress: impl FnMut(u64),
-) -> Result<(), ViewError> {
-    let (mut devices, mut done) = (Vec::new(), 0);
+) -> Result<Written, ViewError> {
+    let (mut devices, mut done) = (Vec::<DeviceData>::new(), 0);
     for run in runs {
         let code = CodeOf::new(run.tape);
         for device in &run.tape.devices {
@@ -89,8 +97,9 @@ pub fn write(
             done += records as u64;
         }
     }
+    let patterns = devices.iter_mut().map(|device| std::mem::take(&mut device.patterns)).collect();
     put(out, title, devices)?;
-    Ok(())
+    Ok(Written { patterns })
 }
 
 fn put(out: &mut impl Write, title: &str, devices: Vec<DeviceData>) -> io::Result<()> {

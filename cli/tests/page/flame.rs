@@ -14,19 +14,24 @@ pub(super) fn problems(allocated: &[u64], browser: &mut Browser) -> Vec<String> 
     problems
 }
 
+/// A number of bytes or of rows.
+fn whole(value: &Value, key: &str) -> i64 {
+    number(value, key) as i64
+}
+
 fn sums(allocated: &[u64], browser: &mut Browser) -> Vec<String> {
     let mut problems = Vec::new();
     let last = allocated.len() - 1;
     for moment in [0, last / 3, last] {
         let graph = browser.evaluate(&format!("(vramtape.setMoment({moment}), vramtape.flame())"));
-        let of_roots = |depth: f64| -> f64 {
+        let of_roots = |depth: i64| -> i64 {
             let rects = graph["rects"].as_array().into_iter().flatten();
-            rects.filter(|it| number(it, "depth") == depth).map(|it| number(it, "bytes")).sum()
+            rects.filter(|it| whole(it, "depth") == depth).map(|it| whole(it, "bytes")).sum()
         };
-        let expected = allocated[moment] as f64;
-        let (total, root, below) = (number(&graph, "total_bytes"), of_roots(0.0), of_roots(1.0));
+        let expected = allocated[moment].cast_signed();
+        let (total, root, below) = (whole(&graph, "total_bytes"), of_roots(0), of_roots(1));
         // Rectangles below a pixel are counted, not drawn.
-        let is_below = below <= expected && (expected == 0.0 || below > 0.95 * expected);
+        let is_below = below <= expected && below >= expected / 20 * 19;
         if total != expected || root != expected || !is_below {
             problems
                 .push(format!("the graph of {moment}: {total}, {root}, {below}, not {expected}"));
@@ -38,8 +43,8 @@ fn sums(allocated: &[u64], browser: &mut Browser) -> Vec<String> {
         "(vramtape.setWindow({from}, {to}), {change}.value = 'difference',
          {change}.dispatchEvent(new Event('change')), vramtape.flame())"
     ));
-    let found = number(&graph, "more_bytes") - number(&graph, "less_bytes");
-    let expected = allocated[to - 1] as f64 - allocated[from] as f64;
+    let found = whole(&graph, "more_bytes") - whole(&graph, "less_bytes");
+    let expected = allocated[to - 1].cast_signed() - allocated[from].cast_signed();
     if found != expected {
         problems.push(format!("from {from} to {to} {found} bytes more, not {expected}"));
     }
@@ -52,9 +57,9 @@ fn sums(allocated: &[u64], browser: &mut Browser) -> Vec<String> {
 
 /// Arrows go to a frame, Enter gives it the full width, 0 shows the whole graph.
 fn keys(browser: &mut Browser) -> Vec<String> {
-    let width = |graph: &Value, depth: f64| -> f64 {
+    let width = |graph: &Value, depth: i64| -> f64 {
         let rects = graph["rects"].as_array().into_iter().flatten();
-        let wide = rects.filter(|it| number(it, "depth") == depth);
+        let wide = rects.filter(|it| whole(it, "depth") == depth);
         wide.map(|it| number(it, "x1") - number(it, "x0")).fold(0.0, f64::max)
     };
     for key in ["ArrowDown", "ArrowDown", "ArrowDown", "Enter"] {
@@ -63,8 +68,8 @@ fn keys(browser: &mut Browser) -> Vec<String> {
     let zoomed = browser.evaluate("vramtape.flame()");
     let full = number(&zoomed["request"], "width");
     let mut problems = Vec::new();
-    let depth = zoomed["request"]["zoom"].as_array().map_or(0, Vec::len) as f64;
-    if depth == 0.0 || (width(&zoomed, depth) - full).abs() > 0.5 {
+    let depth = zoomed["request"]["zoom"].as_array().map_or(0, Vec::len) as i64;
+    if depth == 0 || (width(&zoomed, depth) - full).abs() > 0.5 {
         problems.push(format!("Enter zooms to depth {depth}: {}", zoomed["request"]));
     }
     press(browser, "0");

@@ -90,7 +90,9 @@ function drawLane(context: CanvasRenderingContext2D, scale: Scale, lane: Lane, l
     if (x1 < plot.left) continue;
     const name = lanes.names[lane.name[place]!] ?? "";
     if (x1 - x0 >= SPAN_MIN) {
-      drawSpan(context, name, Math.max(x0, plot.left), Math.min(x1, right), y, isDark, lane.title === "steps", place);
+      const isNamed = drawSpan(context, name, Math.max(x0, plot.left), Math.min(x1, right), y, isDark,
+        lane.title === "steps", place);
+      if (!isNamed && x1 < right) drawBeside(context, name, x1, nextX(scale, lane, i, right), y);
       drawn.push({ x0, x1, y, text: name, merged: 1, points: [],
         span: { lane: lane.title, name, start: lane.start[place]!, end: lane.end[place]! } });
       continue;
@@ -112,13 +114,29 @@ function drawLane(context: CanvasRenderingContext2D, scale: Scale, lane: Lane, l
     }
     const merged = i - place;
     drawMerged(context, merged, lane.title, Math.max(x0, plot.left), Math.min(Math.max(end, x0 + 2), right), y);
+    if (merged === 1) drawBeside(context, name, Math.max(end, x0 + 2), nextX(scale, lane, i, right), y);
     drawn.push({ x0, x1: end, y, text: "", span: null, points: [], merged });
   }
   return drawn;
 }
 
+/** Where the span at a place of a lane begins, or the end of the plot. */
+function nextX(scale: Scale, lane: Lane, place: number, right: number): number {
+  return place < lane.start.length ? Math.min(right, scale.moment(lane.start[place]!)) : right;
+}
+
+/** The name of a span that is too narrow for it, where nothing else is. */
+function drawBeside(context: CanvasRenderingContext2D, name: string, x: number, room: number, y: number): void {
+  if (context.measureText(name).width + 10 > room - x) return;
+  context.fillStyle = css("--dim");
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillText(name, x + 4, y + LANE_HEIGHT / 2 + 0.5);
+}
+
+/** Returns whether the span has room for its name, or a part of it. */
 function drawSpan(context: CanvasRenderingContext2D, name: string, x0: number, x1: number, y: number, isDark: boolean,
-  isStep: boolean, place: number): void {
+  isStep: boolean, place: number): boolean {
   const theme = isDark ? THEMES.dark : THEMES.light;
   context.fillStyle = isStep ? css(place % 2 === 0 ? "--lane-a" : "--lane-b")
     : theme.groups[hash(name) % 12]!;
@@ -130,7 +148,7 @@ function drawSpan(context: CanvasRenderingContext2D, name: string, x0: number, x
   context.fillStyle = css("--ink");
   context.textAlign = "left";
   context.textBaseline = "middle";
-  fitText(context, name, x0 + 6, y + LANE_HEIGHT / 2 + 0.5, x1 - x0 - 10);
+  return fitText(context, name, x0 + 6, y + LANE_HEIGHT / 2 + 0.5, x1 - x0 - 10);
 }
 
 /** Says that so many spans were too narrow to be drawn one by one. */

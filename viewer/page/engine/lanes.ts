@@ -60,6 +60,10 @@ class Ranges {
   deeper = 0;
   private readonly open: (number | null)[] = [];
 
+  lanes(title: string): Lane[] {
+    return this.depths.map((spans, depth) => lane(depth === 0 ? title : "", spans));
+  }
+
   begin(moment: number, name: number): void {
     let depth = this.open.findIndex((taken) => taken === null);
     if (depth < 0) depth = this.open.push(null) - 1;
@@ -82,7 +86,7 @@ const POINT_KINDS = new Map<number, Point["kind"]>([[MARK.instant, "instant"], [
   [MARK.outOfMemory, "outOfMemory"], [MARK.lost, "lost"]]);
 
 export function arrange(marks: Marks | null, names: Names, moments: number): Lanes {
-  const [steps, phases, ranges] = [newSpans(), newSpans(), new Ranges()];
+  const [steps, phases, ranges, patterns] = [newSpans(), newSpans(), new Ranges(), new Ranges()];
   const points: Point[] = [];
   marks?.moment.forEach((moment, i) => {
     const name = marks.name[i]!;
@@ -94,13 +98,15 @@ export function arrange(marks: Marks | null, names: Names, moments: number): Lan
     } else if (kind === MARK.phase) begin(phases, moment, name);
     else if (kind === MARK.rangeBegin) ranges.begin(moment, name);
     else if (kind === MARK.rangeEnd) ranges.end(moment, name);
+    else if (kind === MARK.patternBegin) patterns.begin(moment, name);
+    else if (kind === MARK.patternEnd) patterns.end(moment, name);
     else if (points.length < POINTS_MAX || kind === MARK.outOfMemory || kind === MARK.lost) {
       points.push({ moment, time_ns: marks.time[i] ?? 0, kind: POINT_KINDS.get(kind) ?? "instant",
         name: names.marks[name] ?? "", bytes: marks.bytes[i]! });
     }
   });
-  for (const spans of [steps, phases, ...ranges.depths]) endOpen(spans, moments);
-  const lanes = [lane("steps", steps), lane("phases", phases),
-    ...ranges.depths.map((spans, depth) => lane(depth === 0 ? "ranges" : "", spans))];
-  return { lanes: lanes.filter((one) => one.start.length > 0), names: names.marks, points, deeper: ranges.deeper };
+  for (const spans of [steps, phases, ...ranges.depths, ...patterns.depths]) endOpen(spans, moments);
+  const lanes = [lane("steps", steps), lane("phases", phases), ...ranges.lanes("ranges"), ...patterns.lanes("pattern")];
+  return { lanes: lanes.filter((one) => one.start.length > 0), names: names.marks, points,
+    deeper: ranges.deeper + patterns.deeper };
 }

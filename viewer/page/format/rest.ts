@@ -3,7 +3,8 @@
 import { ArrayReader, ChunkError } from "./varint.ts";
 
 export const MARK = {
-  step: 0, phase: 1, rangeBegin: 2, rangeEnd: 3, instant: 4, outOfMemory: 5, snapshot: 6, lost: 7,
+  step: 0, phase: 1, rangeBegin: 2, rangeEnd: 3, instant: 4, outOfMemory: 5, snapshot: 6, lost: 7, patternBegin: 8,
+  patternEnd: 9,
 } as const;
 
 export interface Marks {

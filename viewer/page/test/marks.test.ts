@@ -20,6 +20,14 @@ test("steps last to the next, phases to the end of their step, ranges nest", () 
   assert.deepEqual(points.map((point) => [point.moment, point.name]), [[16, "saved"]]);
 });
 
+test("patterns are lanes of their own, and one that ends where the next begins is beside it", () => {
+  const names = { ...NO_NAMES, marks: ["forward", "backward", "logits"] };
+  const { lanes } = arrange(marks([1, MARK.patternBegin, 0], [7, MARK.patternBegin, 2], [8, MARK.patternEnd, 0],
+    [8, MARK.patternBegin, 1], [9, MARK.patternEnd, 2], [20, MARK.patternEnd, 1]), names, 100);
+  const spans = lanes.map((lane) => [lane.title, [...lane.start].map((start, i) => [start, lane.end[i]])]);
+  assert.deepEqual(spans, [["pattern", [[1, 8], [8, 20]]], ["", [[7, 9]]]]);
+});
+
 test("ranges that are nested too deeply are counted", () => {
   const deep = Array.from({ length: 6 }, (_, i): [number, number, number] => [i + 1, MARK.rangeBegin, 0]);
   assert.equal(arrange(marks(...deep), NO_NAMES, 10).deeper, 3);

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use decode::Decoded;
+use replay::import::RunLimits;
 use replay::modules::held_after;
 use replay::tape::{Device, Tape};
 use serde_json::Value;
@@ -454,13 +455,79 @@ fn marks_and_times_are_those_of_the_records() {
         })
         .map(|(moment, _)| moment)
         .collect();
-    assert_eq!(page.arrays("d0/marks").unwrap().rising(), marked);
+    let mut marks = page.arrays("d0/marks").unwrap();
+    let (moments, kinds) = (marks.rising(), marks.plain());
+    // The kinds behind are those of patterns, which are found in the records.
+    let found = moments.into_iter().zip(kinds).filter(|(_, kind)| *kind < 8);
+    assert_eq!(found.map(|(moment, _)| moment).collect::<Vec<_>>(), marked);
     let mut times = page.arrays("d0/times").unwrap();
     let times = times.rising();
     assert_eq!(number(&page.header["devices"][0], "time_step_moments"), 1);
     let start_ns = records[0].time_ns;
     let expected = records.iter().map(|record| record.time_ns - start_ns);
     assert_eq!(times[1..=records.len()], expected.collect::<Vec<_>>());
+}
+
+type Patterns = HashMap<&'static str, Vec<(usize, usize)>>;
+
+/// The patterns of a snapshot in the repository, by name, and its allocated bytes at each moment.
+fn patterns(trace: &str) -> (Patterns, Vec<u64>) {
+    let file = format!("{}/../tests/data/traces/{trace}.pickle.zst", env!("CARGO_MANIFEST_DIR"));
+    let tape = Tape::open(file, &RunLimits::default()).unwrap();
+    let run = PageRun { name: "run".to_owned(), tape: &tape, facts: Vec::new() };
+    let written = viewer::write(&mut Vec::new(), "run", &[run], |_| ()).unwrap();
+    let mut found = Patterns::new();
+    for it in &written.patterns[0] {
+        found.entry(it.name).or_default().push((it.start as usize, it.end as usize));
+    }
+    (found, truth(&tape.devices[0]).allocated)
+}
+
+#[test]
+fn memory_rises_in_forward_passes_and_falls_in_backward_passes() {
+    for (trace, steps) in [("gpt2_train-default", 4), ("resnet50_batchsweep-oom", 6)] {
+        let (found, allocated) = patterns(trace);
+        let (forward, backward) = (&found["forward"], &found["backward"]);
+        assert_eq!((forward.len(), backward.len()), (steps, steps), "{trace}");
+        let peak = *allocated.iter().max().unwrap();
+        for (up, down) in forward.iter().zip(backward) {
+            assert!(up.1 <= down.0, "{trace}: {up:?}, {down:?}");
+            // Activations of the smallest batch are a fifth of the parameters.
+            assert!(allocated[up.1] > allocated[up.0] * 6 / 5, "{trace}: {up:?}");
+            // Gradients of a small batch are as large as its activations.
+            let is_large = allocated[up.1] > allocated[up.0] + peak / 3;
+            assert!(
+                !is_large || allocated[down.0] > allocated[down.1] * 5 / 4,
+                "{trace}: {down:?}"
+            );
+        }
+        let [spike] = found["tallest spike"][..] else { panic!("{trace}: one spike") };
+        assert_eq!(allocated[spike.0], peak, "{trace}");
+        let parameters = found["parameters"][0];
+        assert!(parameters.1 <= forward[0].0, "{trace}: {parameters:?}");
+    }
+}
+
+#[test]
+fn the_logits_of_a_language_model_lie_at_the_turn() {
+    let (found, _) = patterns("gpt2_train-default");
+    assert_eq!(found["logits"].len(), found["forward"].len());
+    for ((logits, up), down) in
+        found["logits"].iter().zip(&found["forward"]).zip(&found["backward"])
+    {
+        assert!(up.0 < logits.0 && logits.0 < up.1 && down.0 < logits.1 && logits.1 < down.1);
+    }
+    assert!(
+        !patterns("resnet50_batchsweep-oom").0.contains_key("logits"),
+        "of a language model only"
+    );
+}
+
+#[test]
+fn a_run_without_a_backward_pass_has_no_patterns() {
+    for trace in ["fragmentation_exercise-default", "cudagraph_pools-default"] {
+        assert_eq!(patterns(trace).0.len(), 0, "{trace}");
+    }
 }
 
 #[test]

@@ -29,8 +29,15 @@ use super::rings::Rings;
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Tests of vramtape's side of the interface to PyTorch: run under its default version only, as all take minutes.
-const ONCE: [&str; 6] =
-    ["test_end", "test_gpu", "test_install", "test_launch", "test_loop", "test_owners"];
+const ONCE: [&str; 7] = [
+    "test_end",
+    "test_gpu",
+    "test_install",
+    "test_launch",
+    "test_loop",
+    "test_owners",
+    "test_view",
+];
 
 /// Runs every script under every PyTorch that it is for.
 pub(super) fn run(tally: &mut Tally) -> Result<()> {
