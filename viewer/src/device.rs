@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 use replay::modules;
 use replay::tape::{Device, Tape};
-use trace_format::StringId;
+use trace_format::{Event, StringId};
 
 use crate::bands::{Changes, ShownLives};
 use crate::chunk::{Arrays, Chunk};
@@ -205,6 +205,8 @@ fn device_header(
         start_ns: clock.start_ns.to_string(),
         lost: device.lost,
         left_out: device.left_out,
+        ooms: device.records.iter().filter(|it| matches!(it.event, Event::Oom { .. })).count()
+            as u64,
         capacity_bytes,
         levels: levels
             .iter()

@@ -25,6 +25,7 @@ pub(crate) struct DeviceHeader {
     pub(crate) start_ns: String,
     pub(crate) lost: u64,
     pub(crate) left_out: u64,
+    pub(crate) ooms: u64,
     pub(crate) capacity_bytes: Option<u64>,
     pub(crate) levels: Vec<LevelHeader>,
     pub(crate) groupings: Vec<GroupingHeader>,

@@ -6,6 +6,7 @@
 
 mod edges;
 mod flame;
+mod ranks;
 mod speedscope;
 mod view;
 

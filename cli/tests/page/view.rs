@@ -267,8 +267,13 @@ impl Viewed {
 /// Presses a key.
 pub(super) fn press(browser: &mut Browser, key: &str) {
     for kind in ["keyDown", "keyUp"] {
-        // Keys with a name, such as Enter, write no text.
-        let text = if kind == "keyDown" && key.len() == 1 { key } else { "" };
+        // A button takes Enter as the text that it writes; arrows write none.
+        let text = match key {
+            "Enter" => "\r",
+            key if key.len() == 1 => key,
+            _ => "",
+        };
+        let text = if kind == "keyDown" { text } else { "" };
         let event = json!({ "type": kind, "key": key, "text": text });
         browser.call("Input.dispatchKeyEvent", &event);
     }

@@ -1,7 +1,7 @@
 // The window and the choices in the URL's fragment, so that a link shows the same. Where the URL is closed to the page
 // (a sandbox), nothing is kept.
 
-import { TABS, type View } from "./view.ts";
+import type { View } from "./view.ts";
 
 const WRITE_MS = 400;
 
@@ -28,7 +28,7 @@ export function readFragment(view: View): Wanted {
   const by = view.data.groupings.findIndex((one) => one.quantity === "allocated" && one.name === params.get("by"));
   if (by >= 0) view.grouping = by;
   view.query = params.get("find") ?? "";
-  view.tab = TABS.find((tab) => tab === params.get("view")) ?? view.tab;
+  view.tab = view.tabs.find((tab) => tab === params.get("view")) ?? view.tab;
   const [of, frames] = [params.get("flame"), params.get("frames")];
   if (of === "allocated" || of === "difference") view.setFlame({ of });
   if (frames === "module" && view.data.groupings.some(({ name }) => name === "module")) view.setFlame({ by: "module" });
@@ -44,7 +44,7 @@ export function readFragment(view: View): Wanted {
 function write(view: View): void {
   const params = new URLSearchParams();
   if (view.device > 0) params.set("device", String(view.device));
-  if (view.tab !== "timeline") params.set("view", view.tab);
+  if (view.tab !== "timeline" || view.tabs.includes("ranks")) params.set("view", view.tab);
   if (view.flame.of !== "live") params.set("flame", view.flame.of);
   if (view.flame.by !== "stack") params.set("frames", view.flame.by);
   if (view.flame.is_inverted) params.set("inverted", "1");

@@ -5,6 +5,7 @@ import type { AddressMap } from "./addressmap.ts";
 import type { Chart } from "./chart.ts";
 import type { FlameGraph } from "./flame.ts";
 import type { EngineLink } from "./link.ts";
+import type { Ranks } from "./ranks.ts";
 import type { Tab, View } from "./view.ts";
 
 /** Frames whose times are kept. */
@@ -29,6 +30,8 @@ export interface Hook {
   map(): Promise<MapNumbers | null>;
   /** The flame graph, as it is drawn at the present moment or window; null where there is none. */
   flame(): Promise<FlameReply | null>;
+  /** The places of the devices in the header, in the order of their cards. */
+  ranks(): number[];
   /** Milliseconds that the engine took for each map since the last call. */
   mapTimes(): number[];
 }
@@ -46,7 +49,7 @@ export class HookState {
   private flame: FlameReply | null = null;
   private shown: FrameReply | null = null;
 
-  constructor(view: View, chart: Chart, map: AddressMap, flame: FlameGraph, link: EngineLink) {
+  constructor(view: View, chart: Chart, map: AddressMap, flame: FlameGraph, ranks: Ranks, link: EngineLink) {
     window.vramtape = {
       state: () => ({
         view: view.tab, moment: view.at, device: view.device,
@@ -88,6 +91,7 @@ export class HookState {
         await settled(isDrawn);
         return isDrawn() ? this.flame : null;
       },
+      ranks: () => ranks.places,
       mapTimes: () => {
         const { mapTimes } = this;
         this.mapTimes = [];

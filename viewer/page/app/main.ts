@@ -17,6 +17,7 @@ import { MapInput } from "./mapinput.ts";
 import { Minimap } from "./minimap.ts";
 import { MomentField } from "./momentfield.ts";
 import { Pinned } from "./pinned.ts";
+import { Ranks } from "./ranks.ts";
 import { Tabs } from "./tabs.ts";
 import { Tip } from "./tip.ts";
 import { View } from "./view.ts";
@@ -71,6 +72,7 @@ function start(header: Header): void {
       view.changed("data");
     },
     minimap: (message) => {
+      if (ranks.show(message) && view.tab === "ranks") ready();
       minimap.show(message);
     },
     fault: (_, text) => {
@@ -86,13 +88,16 @@ function start(header: Header): void {
   const tip = new Tip(view, chart, link, pinned);
   const map = new AddressMap(view, link, pinned);
   const flame = new FlameGraph(view, link);
+  const ranks = new Ranks(view, (place, width) => {
+    link.askMinimap(place, "moment", width);
+  });
   const momentField = new MomentField(view);
   const tabs = new Tabs(view);
   const minimap = new Minimap(view, chart, (width) => {
     link.askMinimap(view.device, view.axis, width);
   });
   const legend = new Legend(view);
-  const hook = new HookState(view, chart, map, flame, link);
+  const hook = new HookState(view, chart, map, flame, ranks, link);
   const help = byId<HTMLDialogElement>("help");
   const openHelp = (): void => {
     if (!help.open) help.showModal();
@@ -114,6 +119,7 @@ function start(header: Header): void {
     chart.update();
     map.update();
     flame.update();
+    ranks.update();
     momentField.update();
     minimap.draw();
   };

@@ -17,6 +17,8 @@ export class Minimap {
   private readonly canvas = byId<HTMLCanvasElement>("minimap");
   private drag: { part: "from" | "to" | "both"; x: number; from: number; to: number } | null = null;
   private wanted = "";
+  /** Of the series that was asked for last. */
+  private width = 0;
 
   constructor(
     private readonly view: View,
@@ -37,7 +39,8 @@ export class Minimap {
   }
 
   show(series: Series): void {
-    if (series.device !== this.view.device || series.axis !== this.view.axis) return;
+    const { view, width } = this;
+    if (series.device !== view.device || series.axis !== view.axis || series.allocated.length !== width) return;
     this.series = series;
     this.draw();
   }
@@ -59,9 +62,10 @@ export class Minimap {
     const key = `${view.device} ${view.axis} ${Math.round(box.width * pixelRatio())}`;
     if (key !== this.wanted && !view.isEmpty) {
       this.wanted = key;
-      this.ask(Math.round(box.width * pixelRatio()));
+      this.width = Math.round(box.width * pixelRatio());
+      this.ask(this.width);
     }
-    this.canvas.hidden = view.isEmpty;
+    this.canvas.hidden = view.isEmpty || view.tab === "ranks";
     const width = box.left + box.width + 2;
     const context = clear(this.canvas, width, HEIGHT);
     const isCurrent = series?.device === view.device && series.axis === view.axis;

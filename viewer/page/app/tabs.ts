@@ -11,7 +11,7 @@ export class Tabs {
         view.selectTab(tab.dataset.tab as Tab);
       });
       tab.addEventListener("keydown", (event) => {
-        const { length } = this.tabs;
+        const { length } = view.tabs;
         const to = { ArrowRight: place + 1, ArrowLeft: place + length - 1, Home: 0, End: length - 1 }[event.key];
         if (to === undefined) return;
         event.preventDefault();
@@ -25,6 +25,7 @@ export class Tabs {
   show(): void {
     for (const tab of this.tabs) {
       const isShown = tab.dataset.tab === this.view.tab;
+      tab.hidden = !this.view.tabs.includes(tab.dataset.tab as Tab);
       tab.setAttribute("aria-selected", String(isShown));
       tab.tabIndex = isShown ? 0 : -1;
       document.getElementById(tab.getAttribute("aria-controls") ?? "")!.hidden = !isShown;

@@ -15,7 +15,7 @@ const NS_MIN = 1000;
 
 export type Change = "window" | "data" | "look" | "tab" | "moment" | "flame";
 
-export const TABS = ["timeline", "map", "flame"] as const;
+export const TABS = ["timeline", "map", "flame", "ranks"] as const;
 export type Tab = (typeof TABS)[number];
 
 export class View {
@@ -40,6 +40,8 @@ export class View {
 
   constructor(readonly header: Header) {
     this.selectDevice(0);
+    const runs = new Set(header.devices.map(({ run }) => run));
+    if (runs.size > 1) this.tab = "ranks";
   }
 
   get data(): Device {
@@ -97,8 +99,13 @@ export class View {
     this.changed("moment");
   }
 
+  /** The views that this page has. */
+  get tabs(): readonly Tab[] {
+    return this.header.devices.length > 1 ? TABS : TABS.filter((tab) => tab !== "ranks");
+  }
+
   selectTab(tab: Tab): void {
-    if (tab === this.tab || !TABS.includes(tab)) return;
+    if (tab === this.tab || !this.tabs.includes(tab)) return;
     this.tab = tab;
     this.changed("tab");
   }

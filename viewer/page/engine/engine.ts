@@ -35,7 +35,8 @@ export class Engine {
   private frame: FrameRequest | null = null;
   private map: MapRequest | null = null;
   private flame: FlameRequest | null = null;
-  private minimap: MinimapRequest | null = null;
+  /** By device and width. */
+  private readonly minimaps = new Map<string, MinimapRequest>();
   private device: number | null = null;
   private isPlanned = false;
   /** Drawn from less than all of its chunks. */
@@ -85,7 +86,7 @@ export class Engine {
         this.post({ type: "taken" });
         return;
       case "minimap":
-        this.minimap = message;
+        this.minimaps.set(`${message.device} ${message.width}`, message);
         break;
       case "recycle":
         this.renderer.spares.give(message.buffers);
@@ -132,7 +133,7 @@ export class Engine {
     if (this.frame !== null) this.drawFrame(this.frame);
     if (this.map !== null) this.drawMap(this.map);
     if (this.flame !== null) this.drawFlame(this.flame);
-    if (this.minimap !== null) this.drawMinimap(this.minimap);
+    for (const [key, request] of this.minimaps) if (this.drawMinimap(request)) this.minimaps.delete(key);
     if (this.device !== null) this.describe(this.device);
   }
 
@@ -162,10 +163,11 @@ export class Engine {
     this.post(reply);
   }
 
-  private drawMinimap({ device: place, axis, width }: MinimapRequest): void {
+  /** Whether all of it was there. */
+  private drawMinimap({ device: place, axis, width }: MinimapRequest): boolean {
     const data = this.datasets[place];
     const clock = axis === "time" ? data?.clock() : null;
-    if (data === undefined || clock === undefined) return;
+    if (data === undefined || clock === undefined) return false;
     const { moments } = data.device;
     const level = levelFor(data.device, moments, width);
     const tiles = new Tiles(data, 0);
@@ -173,9 +175,9 @@ export class Engine {
     const to = clock === null ? moments : Math.max(1, clock.last_ns);
     const columns = newColumns(width, this.renderer.spares);
     const chosen = chooseColumns(tiles, level, pixelEdges(width, 0, to, clock), columns, false);
-    if (!chosen.level.every((use) => use === level)) return;
-    this.minimap = null;
+    if (!chosen.level.every((use) => use === level)) return false;
     this.post({ type: "minimap", device: place, axis, allocated: columns.allocated, reserved: columns.reservedMost });
+    return true;
   }
 
   private describe(place: number): void {

@@ -32,6 +32,7 @@ export interface Device {
   start_ns: string;
   lost: number;
   left_out: number;
+  ooms: number;
   capacity_bytes: number | null;
   levels: Level[];
   groupings: Grouping[];
@@ -50,7 +51,7 @@ export interface Header {
 /** The version of docs/page-format.md that this page reads. */
 const VERSION = 1;
 
-const DEVICE_NUMBERS = ["device", "records", "moments", "lost", "left_out", "time_step_moments"] as const;
+const DEVICE_NUMBERS = ["device", "records", "moments", "lost", "left_out", "ooms", "time_step_moments"] as const;
 const PEAK_NUMBERS = ["allocated_bytes", "allocated_moment", "reserved_bytes", "reserved_moment", "active_bytes",
   "requested_bytes"] as const;
 

@@ -252,7 +252,7 @@ function device(tape: Tape, c: Counters, levels: Device["levels"], groupings: { 
   const [allocated, reserved] = [peak(c.allocated), peak(c.reserved)];
   return {
     run: "gpt-training.vtape", device: 0, name: "NVIDIA RTX A5000", records: tape.moments - 1, moments: tape.moments,
-    has_clock: true, start_ns: "0", lost: 0, left_out: 0, levels,
+    has_clock: true, start_ns: "0", lost: 0, left_out: 0, ooms: 0, levels,
     capacity_bytes: Math.ceil(reserved / 2 ** 30 + 1) * 2 ** 30,
     groupings: groupings.map(({ name, labels }) => ({ name, quantity: "allocated", groups: labels.length })),
     lives: { leaf_moments: LEAF, height, count: tape.lives.length }, time_step_moments: step,

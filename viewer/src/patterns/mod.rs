@@ -2,7 +2,7 @@
 //!
 //! Forward pass, backward pass and optimizer step come from the marks of phases or, in a snapshot, from the stacks of
 //! allocations ([`passes`]): shape alone confuses gradients with activations, as both are freed in the reverse
-//! order of their allocations. Within them, shape tells logits and activations that are computed again ([`waves`]).
+//! order of their allocations. Within them, shape identifies logits and activations that are computed again ([`waves`]).
 //! A run without a backward pass has no patterns. `docs/view.md` states the rules for readers.
 
 mod passes;
@@ -130,7 +130,7 @@ fn steps(runs: &[Run], followed: &Followed) -> Vec<Pattern> {
     found
 }
 
-/// By stacks, or by shape where no stack tells.
+/// By stacks, or by shape without them.
 fn recomputation(backward: Run, again: &[Run], followed: &Followed) -> Vec<Pattern> {
     let named = |(start, end)| Pattern::new("recomputation", start, end);
     if !again.is_empty() {
