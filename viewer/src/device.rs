@@ -229,6 +229,7 @@ fn device_header(
             reserved_moment: followed.peak_reserved_moment,
             active_bytes: followed.peak.active_bytes,
             requested_bytes: followed.peak.requested_bytes,
+            live_bytes: followed.peak_live_bytes,
         },
         facts: facts.to_vec(),
     }

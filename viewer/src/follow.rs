@@ -55,6 +55,9 @@ pub(crate) struct Followed {
     pub(crate) level: Level,
     /// The first moments with the most, and how much.
     pub(crate) peak: Counters,
+    /// The most live bytes: requested bytes in units of 512, until other streams are done with them. No policy can
+    /// reserve less.
+    pub(crate) peak_live_bytes: u64,
     pub(crate) peak_allocated_moment: u32,
     pub(crate) peak_reserved_moment: u32,
 }
@@ -110,6 +113,15 @@ struct Follower<'c> {
     reserved: Vec<Change>,
     envelopes: Vec<Change>,
     now: Counters,
+    live_bytes: u64,
+    peak_live_bytes: u64,
+}
+
+/// PyTorch's least unit of a block.
+const UNIT_BYTES: u64 = 512;
+
+fn live_bytes(kind: &Kind) -> u64 {
+    kind.requested_bytes.max(1).next_multiple_of(UNIT_BYTES)
 }
 
 /// Follows the records of a device.
@@ -161,6 +173,7 @@ pub(crate) fn follow(
         pool_streams,
         reserved,
         envelopes,
+        peak_live_bytes,
         ..
     } = follower;
     Ok(Followed {
@@ -176,6 +189,7 @@ pub(crate) fn follow(
         envelopes,
         level,
         peak,
+        peak_live_bytes,
         peak_allocated_moment,
         peak_reserved_moment,
     })
@@ -202,6 +216,8 @@ impl<'c> Follower<'c> {
             reserved: Vec::new(),
             envelopes: Vec::new(),
             now: Counters::default(),
+            live_bytes: 0,
+            peak_live_bytes: 0,
         }
     }
 
@@ -332,6 +348,8 @@ impl<'c> Follower<'c> {
         self.now.allocated_bytes += kind.size_bytes;
         self.now.active_bytes += kind.size_bytes;
         self.now.requested_bytes += kind.requested_bytes;
+        self.live_bytes += live_bytes(&kind);
+        self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
         self.pool_bytes[pool_stream as usize].active += kind.size_bytes;
         self.grow_envelope(moment, pool_stream);
         Ok(())
@@ -353,6 +371,7 @@ impl<'c> Follower<'c> {
 
     fn end_active(&mut self, block: &Block) {
         self.now.active_bytes -= block.kind.size_bytes;
+        self.live_bytes -= live_bytes(&block.kind);
         self.pool_bytes[block.pool_stream as usize].active -= block.kind.size_bytes;
     }
 

@@ -63,4 +63,5 @@ pub(crate) struct Peaks {
     pub(crate) reserved_moment: u32,
     pub(crate) active_bytes: u64,
     pub(crate) requested_bytes: u64,
+    pub(crate) live_bytes: u64,
 }

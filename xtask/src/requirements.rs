@@ -45,7 +45,13 @@ pub(crate) static LINTERS: Requirements = Requirements {
 /// For the tests of exported tables: the readers that query them.
 pub(crate) static TABLES: Requirements = Requirements {
     name: "tables",
-    pins: &["duckdb==2.0.0", "pandas==3.1.1", "polars==2.1.0", "pyarrow==26.0.1"],
+    pins: &[
+        "duckdb==2.0.0",
+        "pandas==3.1.1",
+        "perfetto==0.59.1",
+        "polars==2.1.0",
+        "pyarrow==26.0.1",
+    ],
     on: None,
     headers: None,
     python_min: 11,

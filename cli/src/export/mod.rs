@@ -1,7 +1,7 @@
 //! `vramtape export RUN -o OUT`: a run as tables, or as a file for another tool.
 
 mod snapshot;
-mod speedscope;
+mod tool;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use replay::compare::{StrategyRow, compare};
+use replay::export::{write_perfetto, write_speedscope};
 use replay::report::Report as Figures;
 use serde::Serialize;
 use tables::{Format, Line, Source, Table, Written};
@@ -26,7 +27,8 @@ pub(crate) struct Options {
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// Where to write: a folder for all tables, or for one a file, FILE.parquet or FILE.arrow; FILE.pickle or FILE.json
-    /// for a memory snapshot for PyTorch's viewer; FILE.speedscope.json for the flame graphs of speedscope
+    /// for a memory snapshot for PyTorch's viewer; FILE.speedscope.json for the flame graphs of speedscope;
+    /// FILE.pftrace for Perfetto
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Replace files that are there
@@ -126,6 +128,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 enum ForOthers {
     Snapshot(replay::export::Format),
     Speedscope,
+    Perfetto,
 }
 
 impl ForOthers {
@@ -134,6 +137,9 @@ impl ForOthers {
         if path.as_os_str().as_encoded_bytes().ends_with(b".speedscope.json") {
             return Some(Self::Speedscope);
         }
+        if path.extension().is_some_and(|extension| extension == "pftrace") {
+            return Some(Self::Perfetto);
+        }
         snapshot::format_of(path).map(Self::Snapshot)
     }
 
@@ -141,6 +147,7 @@ impl ForOthers {
         match self {
             Self::Snapshot(_) => "a snapshot",
             Self::Speedscope => "a file for speedscope",
+            Self::Perfetto => "a file for Perfetto",
         }
     }
 }
@@ -156,7 +163,8 @@ fn run_for_others(options: &Options, kind: ForOthers) -> Result<Verdict> {
     let devices = options.machine.devices(&options.run, tape)?;
     match kind {
         ForOthers::Snapshot(format) => snapshot::write(output, format, &devices)?,
-        ForOthers::Speedscope => speedscope::write(output, &options.run, &devices)?,
+        ForOthers::Speedscope => tool::write(output, &options.run, &devices, write_speedscope)?,
+        ForOthers::Perfetto => tool::write(output, &options.run, &devices, write_perfetto)?,
     }
     let records = devices.iter().map(|chosen| chosen.device().records.len() as u64).sum();
     let (file, size_bytes) = (output.display().to_string(), size_of(output));
@@ -185,7 +193,8 @@ fn targets(options: &Options) -> Result<Vec<Target>> {
     if let Some(kind) = output.extension().filter(|_| !is_folder(output)) {
         let (kind, output) = (kind.display(), output.display());
         bail!(
-            "there is no format `{kind}`: give -o FILE.parquet, FILE.arrow, or for a folder {output}/"
+            "there is no format `{kind}`: give -o FILE.parquet, FILE.arrow, FILE.pickle, FILE.json, \
+             FILE.speedscope.json, FILE.pftrace, or for a folder {output}/"
         );
     }
     let format = options.format.unwrap_or(Format::Parquet);

@@ -4,6 +4,7 @@
 mod document;
 mod encode;
 mod json;
+mod perfetto;
 mod pickler;
 mod speedscope;
 
@@ -15,6 +16,7 @@ use thiserror::Error;
 use trace_format::{Commit, DeviceId, Record, SegmentState, State, StateError};
 
 use crate::snapshot::Stacks;
+pub use perfetto::write_perfetto;
 pub use speedscope::write_speedscope;
 
 /// The input of a snapshot.

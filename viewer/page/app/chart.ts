@@ -4,7 +4,7 @@ import { EDGE, type FrameReply, type FrameRequest } from "../engine/protocol.ts"
 import { drawAxes, line } from "./axes.ts";
 import { byId, css, isDark } from "./dom.ts";
 import { drawLanes, type Drawn, LANE_HEIGHT, lanesHeight } from "./lanebox.ts";
-import { drawCapacity, drawEvents, drawReserved } from "./lines.ts";
+import { drawCapacity, drawEvents, drawLowerBound, drawReserved } from "./lines.ts";
 import { Scale } from "./scale.ts";
 import { clear, pixelRatio } from "./surface.ts";
 import type { View } from "./view.ts";
@@ -131,6 +131,7 @@ export class Chart {
     context.rect(left, top - 2, width, height + 2);
     context.clip();
     if (reply !== null) drawReserved(context, scale, reply);
+    if (view.data.peaks.live_bytes > 0) drawLowerBound(context, scale, view.data.peaks.live_bytes);
     if (view.hasCapacityLine) drawCapacity(context, scale, view.data.capacity_bytes ?? 0);
     drawEvents(context, scale);
     context.restore();

@@ -52,13 +52,23 @@ export function drawReserved(context: CanvasRenderingContext2D, scale: Scale, re
 }
 
 export function drawCapacity(context: CanvasRenderingContext2D, scale: Scale, capacity: number): void {
-  const y = Math.round(scale.y(capacity)) + 0.5;
+  drawLevel(context, scale, capacity, "capacity", [6, 4], false);
+}
+
+/** The most live bytes: no policy can reserve less. */
+export function drawLowerBound(context: CanvasRenderingContext2D, scale: Scale, live: number): void {
+  drawLevel(context, scale, live, "lower bound", [1.5, 3], true);
+}
+
+function drawLevel(context: CanvasRenderingContext2D, scale: Scale, level: number, name: string, dash: number[],
+  isBelow: boolean): void {
+  const y = Math.round(scale.y(level)) + 0.5;
   context.strokeStyle = css("--capacity");
   context.lineWidth = 1;
-  context.setLineDash([6, 4]);
+  context.setLineDash(dash);
   line(context, scale.plot.left, y, scale.plot.left + scale.plot.width, y);
   context.setLineDash([]);
-  label(context, scale, y, `capacity ${shortBytes(capacity)}`, css("--capacity"), false);
+  label(context, scale, y, `${name} ${shortBytes(level)}`, css("--capacity"), isBelow);
 }
 
 /** A word at the right end of a line, with a halo. */

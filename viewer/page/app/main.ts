@@ -170,7 +170,7 @@ function boot(): void {
   document.addEventListener("DOMContentLoaded", () => {
     // The last element, behind all chunks.
     if (document.getElementById("end") === null) {
-      showFault("This page is cut off: copy or write it again. What is here is shown.");
+      showFault("This page is cut off: copy or write it again. The parts before the cut are shown.");
     }
   });
   const element = document.getElementById("header");

@@ -20,6 +20,8 @@ export interface Peaks {
   reserved_moment: number;
   active_bytes: number;
   requested_bytes: number;
+  /** No policy can reserve less. */
+  live_bytes: number;
 }
 
 export interface Device {
@@ -53,7 +55,7 @@ const VERSION = 1;
 
 const DEVICE_NUMBERS = ["device", "records", "moments", "lost", "left_out", "ooms", "time_step_moments"] as const;
 const PEAK_NUMBERS = ["allocated_bytes", "allocated_moment", "reserved_bytes", "reserved_moment", "active_bytes",
-  "requested_bytes"] as const;
+  "requested_bytes", "live_bytes"] as const;
 
 function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;

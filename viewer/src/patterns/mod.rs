@@ -1,9 +1,9 @@
 //! The parts of training steps, for labels over the picture of memory.
 //!
 //! Forward pass, backward pass and optimizer step come from the marks of phases or, in a snapshot, from the stacks of
-//! allocations ([`passes`]): shape alone confuses gradients with activations, as both are freed in the reverse
-//! order of their allocations. Within them, shape identifies logits and activations that are computed again ([`waves`]).
-//! A run without a backward pass has no patterns. `docs/view.md` states the rules for readers.
+//! allocations ([`passes`]): shape alone confuses gradients with activations, as both are freed in the reverse order of
+//! their allocations. Within them, shape identifies logits and activations that are computed again ([`waves`]). A run
+//! without a backward pass has no patterns. `docs/view.md` states the rules for readers.
 
 mod passes;
 mod waves;

@@ -468,6 +468,34 @@ fn marks_and_times_are_those_of_the_records() {
     assert_eq!(times[1..=records.len()], expected.collect::<Vec<_>>());
 }
 
+#[test]
+fn the_lower_bound_is_the_most_requested_bytes_until_other_streams_are_done() {
+    let tape = random_tape(6, 20_000);
+    let page = page(&tape);
+    let device = &tape.devices[0];
+    let unit = |bytes: u64| bytes.max(1).next_multiple_of(512);
+    let blocks = device.base.segments.iter().flat_map(|segment| &segment.blocks);
+    let live = blocks.filter(|block| block.status != BlockStatus::Inactive);
+    let mut live: HashMap<Addr, u64> =
+        live.map(|block| (block.addr, unit(block.requested_bytes))).collect();
+    let mut now: u64 = live.values().sum();
+    let mut most = now;
+    for record in &device.records {
+        match record.event {
+            Event::Alloc { addr, requested_bytes, .. } => {
+                now += unit(requested_bytes);
+                live.insert(addr, unit(requested_bytes));
+            }
+            Event::Free { addr, pending: false, .. } | Event::FreeCompleted { addr, .. } => {
+                now -= live.remove(&addr).unwrap();
+            }
+            _ => {}
+        }
+        most = most.max(now);
+    }
+    assert_eq!(number(&page.header["devices"][0]["peaks"], "live_bytes") as u64, most);
+}
+
 type Patterns = HashMap<&'static str, Vec<(usize, usize)>>;
 
 /// The patterns of a snapshot in the repository, by name, and its allocated bytes at each moment.
