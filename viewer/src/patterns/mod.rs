@@ -2,8 +2,8 @@
 //!
 //! Forward pass, backward pass and optimizer step come from the marks of phases or, in a snapshot, from the stacks of
 //! allocations ([`passes`]): shape alone confuses gradients with activations, as both are freed in the reverse order of
-//! their allocations. Within them, shape identifies logits and activations that are computed again ([`waves`]). A run
-//! without a backward pass has no patterns. `docs/view.md` states the rules for readers.
+//! their allocations. Within them, shape identifies logits and activations that are computed again ([`mod@waves`]). A
+//! run without a backward pass has no patterns. `docs/view.md` states the rules for readers.
 
 mod passes;
 mod waves;
