@@ -22,6 +22,7 @@ mod info;
 mod input;
 mod output;
 mod package;
+mod page;
 mod process;
 mod progress;
 mod recover;

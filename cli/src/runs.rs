@@ -204,7 +204,8 @@ fn ask_each<T: Send>(
 ) -> Result<Vec<Rank<T>>> {
     let whole = progress.is_over_runs().then(|| PARTS_OF_A_RUN / devices.len() as u64);
     let rank = |chosen: &Chosen| {
-        let share = Share { progress, whole, total: OnceLock::new(), seen: AtomicU64::new(0) };
+        let share =
+            Share { run: name, progress, whole, total: OnceLock::new(), seen: AtomicU64::new(0) };
         let device = chosen.device().id.0;
         let name = match devices.len() {
             1 => name.to_owned(),
@@ -219,6 +220,8 @@ fn ask_each<T: Send>(
 
 /// How far one rank is, in the bar of all.
 pub(crate) struct Share<'p> {
+    /// Its run's name.
+    pub(crate) run: &'p str,
     progress: &'p Progress,
     /// Its share of a bar over many runs.
     whole: Option<u64>,

@@ -149,32 +149,25 @@ impl MachineFlags {
         before: Option<&(Arc<Tape>, Summary)>,
         (device, start): (usize, Option<Start>),
     ) -> Result<Chosen> {
+        let recorded = Chosen::as_recorded(tape, device);
         let compat = match self.compat {
             Some(CompatFlag::V2_11) => Compat::V2_11,
             Some(CompatFlag::V2_15) => Compat::V2_15,
-            None => tape.compat(),
+            None => recorded.compat,
         };
         let capacity_bytes = match self.capacity.as_deref() {
             Some(_) => self.capacity()?,
-            None => tape
-                .device_meta(tape.devices[device].id)
-                .and_then(|meta| meta.capacity_bytes.or(meta.total_bytes)),
+            None => recorded.capacity_bytes,
         };
-        let inferred_empty_cache = !self.no_empty_cache;
-        let trust_factor = tape.trust_factor;
-        let follow = Follow { inferred_empty_cache, trust_factor, ..Follow::default() };
-        let is_capacity_recorded = self.capacity.is_none();
-        let (tape, before) = (Arc::clone(tape), before.cloned());
-        let started = start.map(|start| Started { start, cold: self.cold });
+        let follow = Follow { inferred_empty_cache: !self.no_empty_cache, ..recorded.follow };
         Ok(Chosen {
-            tape,
-            device,
             compat,
             capacity_bytes,
-            is_capacity_recorded,
+            is_capacity_recorded: self.capacity.is_none(),
             follow,
-            started,
-            before,
+            started: start.map(|start| Started { start, cold: self.cold }),
+            before: before.cloned(),
+            ..recorded
         })
     }
 
@@ -195,6 +188,23 @@ fn cold_tape(mut tape: Tape) -> Tape {
 }
 
 impl Chosen {
+    /// A device of a run, by its place, on the machine that it was recorded on.
+    pub(crate) fn as_recorded(tape: &Arc<Tape>, device: usize) -> Self {
+        let Device { id, base, .. } = &tape.devices[device];
+        let meta = tape.device_meta(*id);
+        let trust_factor = tape.trust_factor;
+        Self {
+            tape: Arc::clone(tape),
+            device,
+            compat: tape.compat(),
+            capacity_bytes: meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes)),
+            is_capacity_recorded: true,
+            follow: Follow { trust_factor, ..Follow::default() },
+            started: Start::of(base).map(|start| Started { start, cold: false }),
+            before: None,
+        }
+    }
+
     /// Where the run starts in the middle: with what.
     pub(crate) fn started(&self) -> Option<Started> {
         self.started

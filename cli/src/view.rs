@@ -1,22 +1,19 @@
 //! `vramtape view RUN...`: runs as one page that needs no network.
 
-use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use replay::ranks::find;
 use replay::tape::Tape;
 use serde::Serialize;
-use trace_format::Commit;
-use viewer::{PageRun, Pattern};
+use viewer::Pattern;
 
 use crate::input::TrustFlag;
 use crate::progress::Progress;
-use crate::{Verdict, bytes, info, input, output};
-
-/// Bytes of the page that are written at once.
-const BUFFER_BYTES: usize = 1 << 20;
+use crate::setting::Chosen;
+use crate::{Verdict, bytes, input, output, page};
 
 /// The flags.
 #[derive(clap::Args)]
@@ -57,40 +54,33 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     if options.json && options.output.as_deref() == Some(Path::new("-")) {
         bail!("--json and the page cannot both go to standard output: give -o a file");
     }
-    let page = options.output.clone().unwrap_or_else(|| default_page(&found.files[0]));
-    output::check(&page, options.force)?;
+    let file = options.output.clone().unwrap_or_else(|| default_page(&found.files[0]));
+    output::check(&file, options.force)?;
     let known = options.trust.with(&input::recorded(options.meta.as_deref())?.known());
-    let tapes = found.files.iter().map(|path| input::read(path, &known));
-    let tapes: Vec<Tape> = tapes.collect::<Result<_>>()?;
-    let runs = names.iter().zip(&tapes).map(|(name, tape)| {
-        let facts = info::facts(&tape.meta);
-        PageRun { name: name.clone(), tape, facts }
-    });
-    let runs: Vec<PageRun<'_>> = runs.collect();
-    let records = tapes.iter().map(Tape::records_len).sum();
-    let title = format!("{} - vramtape", runs[0].name);
-    let progress = Progress::start("writing the page", records);
-    let put = |out: &mut dyn Write| -> Result<viewer::Written> {
-        let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        let shown = viewer::write(&mut out, &title, &runs, |done| progress.at(done))?;
-        out.flush()?;
-        Ok(shown)
+    let tapes = found.files.iter().map(|path| Ok(Arc::new(input::read(path, &known)?)));
+    let tapes: Vec<Arc<Tape>> = tapes.collect::<Result<_>>()?;
+    let records = tapes.iter().map(|tape| tape.records_len()).sum();
+    let progress = Progress::start("writing the page", page::PASSES * records);
+    let of_run = |(name, tape): (&String, &Arc<Tape>)| {
+        let device = |place| {
+            let chosen = Chosen::as_recorded(tape, place);
+            page::device(name, &chosen, &|records| progress.add(records))
+        };
+        (0..tape.devices.len()).map(device).collect::<Vec<_>>()
     };
-    if page == Path::new("-") {
-        put(&mut io::stdout().lock())?;
+    let devices = names.iter().zip(&tapes).flat_map(of_run).collect::<Result<Vec<_>, _>>()?;
+    drop(tapes);
+    let title = &names[0];
+    if file == Path::new("-") {
+        page::write_to(&mut io::stdout().lock(), title, devices)?;
         return Ok(Verdict::Good);
     }
-    let cannot = || format!("cannot write {}", page.display());
-    let (mut file, commit) = Commit::begin(&page).with_context(cannot)?;
-    let viewer::Written { patterns } = put(&mut file).with_context(cannot)?;
-    drop(file);
-    commit.finish().with_context(cannot)?;
+    let (count, patterns) = (devices.len(), devices.iter().map(|it| it.patterns.clone()).collect());
+    let page_bytes = page::write(&file, title, devices)?;
     drop(progress);
-    let page_bytes = fs::metadata(&page).with_context(cannot)?.len();
-    let devices = tapes.iter().map(|tape| tape.devices.len()).sum();
     let size = bytes::show(page_bytes);
-    let text = format!("{}: {records} records in {size}; open it in a browser\n", page.display());
-    let written = Written { output: page, page_bytes, devices, records, patterns };
+    let text = format!("{}: {records} records in {size}; open it in a browser\n", file.display());
+    let written = Written { output: file, page_bytes, devices: count, records, patterns };
     output::print_report(options.json, &written, || text)?;
     Ok(Verdict::Good)
 }

@@ -293,8 +293,7 @@ fn compare_draws_a_page_with_the_tables_values() {
     assert_eq!(code, Some(0), "{json}");
     let table: serde_json::Value = serde_json::from_str(&json).unwrap();
     let html = fs::read_to_string(&page).unwrap();
-    let data = html.split_once("application/json\">").unwrap().1.split_once("</script>").unwrap().0;
-    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    let data = tests::page::json(&html, "d0/plots/strategies");
     let most = |list: &serde_json::Value| {
         list.as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap()).max().unwrap()
     };

@@ -321,18 +321,20 @@ fn a_folder_without_runs_is_an_error_that_lists_its_content() {
 }
 
 #[test]
-fn the_page_of_several_ranks_is_the_worst_ones_and_says_so() {
+fn the_page_of_several_ranks_has_the_strategies_of_each() {
     let job = Job::new();
     let page = job.name("page.html");
     let found = json(&["compare", &job.folder(), "--html", &page]);
     let html = fs::read_to_string(&page).unwrap();
-    let data = html.split_once("application/json\">").unwrap().1.split_once("</script>").unwrap().0;
-    let data: Value = serde_json::from_str(data).unwrap();
-    let worst = found["rows"][0]["worst"]["rank"].as_u64().unwrap() as usize;
-    let name = found["ranks"][worst]["name"].as_str().unwrap();
-    assert_eq!(data["run"], format!("{name}, the worst of 3 ranks"));
+    let devices = tests::page::header(&html)["devices"].as_array().unwrap().clone();
+    let ranks = found["ranks"].as_array().unwrap();
+    assert_eq!(devices.len(), ranks.len());
     let peaks = |rows: &Value| -> Vec<u64> {
         rows.as_array().unwrap().iter().map(|row| bytes(&row["peak_reserved_bytes"])).collect()
     };
-    assert_eq!(peaks(&data["rows"]), peaks(&found["ranks"][worst]["rows"]));
+    for (at, (device, rank)) in devices.iter().zip(ranks).enumerate() {
+        assert_eq!(device["run"], rank["name"]);
+        let plot = tests::page::json(&html, &format!("d{at}/plots/strategies"));
+        assert_eq!(peaks(&plot["rows"]), peaks(&rank["rows"]));
+    }
 }

@@ -103,8 +103,8 @@ class profile:  # noqa: N801  It is used as a function is.
         return self._block.stats()
 
     def save_html(self, path: _Path, device: Device = None) -> None:
-        """Writes the lab's page of the block: what other settings would have reserved, memory over time, and the code
-        that held it, where stacks are recorded.
+        """Writes the block's page: memory over time, the address map, waste, other strategies and settings, and the
+        code that held memory, where stacks are recorded.
 
         :raises RuntimeError: as for :attr:`memory_stats`
         :raises vramtape.Error: when the page cannot be written

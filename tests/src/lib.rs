@@ -1,6 +1,7 @@
-//! Tools of the tests: the project's files, a browser, and the snapshot contract.
+//! Tools of the tests: the project's files, a browser, pages, and the snapshot contract.
 
 pub mod browser;
+pub mod page;
 pub mod snapshot_contract;
 
 use std::fs;

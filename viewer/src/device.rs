@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 use replay::modules;
 use replay::tape::{Device, Tape};
+use serde::Serialize;
 use trace_format::{Event, StringId};
 
 use crate::bands::{Changes, ShownLives};
@@ -14,7 +15,9 @@ use crate::follow::{Contradiction, Followed, follow};
 use crate::grouping::{Grouping, Quantity, Texts, groupings};
 use crate::header::{DeviceHeader, GroupingHeader, LevelHeader, LivesHeader, Peaks};
 use crate::names::{CodeOf, Frames, Names, stacks};
+use crate::page::{RECORDS_MAX, ViewError};
 use crate::patterns::{Pattern, patterns};
+use crate::plots::{StrategiesPlot, WastePlot};
 use crate::times::Clock;
 use crate::{marks, ranges, series, tree};
 
@@ -23,38 +26,79 @@ const EXACT_MOMENTS_MAX: u64 = 300_000;
 /// Levels of at most so many columns are there for the first picture.
 const FIRST_COLUMNS_MAX: usize = 8192;
 
-/// A device as the page has it.
-pub(crate) struct DeviceData {
+/// A device as a page has it: its chunks are compressed, and the tape is not needed any more.
+#[derive(Debug)]
+pub struct PageDevice {
     pub(crate) header: DeviceHeader,
     /// Chunks that the first picture needs.
     pub(crate) first: Vec<Chunk>,
     pub(crate) rest: Vec<Chunk>,
-    pub(crate) patterns: Vec<Pattern>,
+    /// The parts of the training steps.
+    pub patterns: Vec<Pattern>,
 }
 
-/// A device of a run, and its place in the page.
-#[derive(Clone, Copy)]
-pub(crate) struct Source<'t> {
-    pub(crate) run: &'t str,
-    pub(crate) tape: &'t Tape,
-    pub(crate) device: &'t Device,
-    pub(crate) facts: &'t [(String, String)],
-    /// Its number in the page.
-    pub(crate) number: usize,
+/// A device of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'t> {
+    /// The run's name.
+    pub run: &'t str,
+    /// The run.
+    pub tape: &'t Tape,
+    /// The device, which is one of the tape's.
+    pub device: &'t Device,
+    /// Names and texts for the page's list of facts.
+    pub facts: &'t [(String, String)],
+}
+
+impl PageDevice {
+    /// Computes the data of a device. `progress` receives the records done.
+    ///
+    /// # Errors
+    /// When the run contradicts itself, or has more records than a page numbers.
+    pub fn new(source: Source<'_>, progress: impl FnMut(u64)) -> Result<Self, ViewError> {
+        let Source { run, tape, device, .. } = source;
+        let records = device.records.len();
+        if records > RECORDS_MAX {
+            let device = device.id.0;
+            return Err(ViewError::TooLong { run: run.to_owned(), device, records });
+        }
+        let contradiction = |error| ViewError::Contradiction { run: run.to_owned(), error };
+        data(source, &CodeOf::new(tape), progress).map_err(contradiction)
+    }
+
+    /// The most bytes that were reserved, as recorded.
+    pub fn peak_reserved_bytes(&self) -> u64 {
+        self.header.peaks.reserved_bytes
+    }
+
+    /// Adds the parts of reserved memory over time.
+    pub fn add_waste(&mut self, plot: &WastePlot) {
+        self.add_plot("waste", plot);
+    }
+
+    /// Adds the reserved memory of other strategies over time.
+    pub fn add_strategies(&mut self, plot: &StrategiesPlot) {
+        self.add_plot("strategies", plot);
+    }
+
+    fn add_plot(&mut self, name: &'static str, plot: &impl Serialize) {
+        let plot = serde_json::to_vec(plot).expect("texts and numbers are JSON");
+        self.rest.push(Chunk::new(format!("plots/{name}"), &plot));
+        self.header.plots.push(name);
+    }
 }
 
 /// Computes the data of a device.
-pub(crate) fn data(
+fn data(
     source: Source<'_>,
     code: &CodeOf,
     progress: impl FnMut(u64),
-) -> Result<DeviceData, Contradiction> {
-    let Source { tape, device, number, .. } = source;
+) -> Result<PageDevice, Contradiction> {
+    let Source { tape, device, .. } = source;
     let records = &device.records;
     let followed = follow(device, &tape.stacks, code, progress)?;
     let last_moment = records.len() as u32;
     let clock = Clock::of(records);
-    let id = |name: &str| format!("d{number}/{name}");
     let phases = followed.phases.iter().map(|id| phase_label(tape, *id)).collect();
     let modules = followed.modules.iter().map(|id| modules::label(&tape.stacks, *id)).collect();
     let texts = Texts { code: &code.labels.labels, phases, modules };
@@ -62,12 +106,13 @@ pub(crate) fn data(
     let levels = followed.level.clone().with_coarser();
     let patterns = patterns(&followed, records, tape);
     let text = |id| tape.text(id);
-    let (marks, mark_names) = marks::chunk(id("marks"), records, &patterns, clock.start_ns, text);
-    let (kinds, rank) = kinds(&followed, &groupings, id("kinds"));
+    let (marks, mark_names) =
+        marks::chunk("marks".to_owned(), records, &patterns, clock.start_ns, text);
+    let (kinds, rank) = kinds(&followed, &groupings, "kinds".to_owned());
 
     let is_small = u64::from(last_moment) < EXACT_MOMENTS_MAX;
     let (mut first, mut rest) = (vec![marks], Vec::new());
-    first.extend(clock.chunk(id("times"), records));
+    first.extend(clock.chunk("times".to_owned(), records));
     let mut headers = groupings.iter().map(|it| header(it.name, Quantity::Allocated, &it.labels));
     let mut headers: Vec<_> = headers.by_ref().collect();
     let mut labels: Vec<_> = groupings.iter().map(|it| it.labels.clone()).collect();
@@ -86,11 +131,7 @@ pub(crate) fn data(
     for (at, level) in levels.iter().enumerate().rev() {
         let is_first = is_small || level.columns.len() <= FIRST_COLUMNS_MAX;
         let to = if is_first { &mut first } else { &mut rest };
-        to.extend(series::tiles(
-            &id(&format!("series/{at}")),
-            level.column_moments,
-            &level.columns,
-        ));
+        to.extend(series::tiles(&format!("series/{at}"), level.column_moments, &level.columns));
         let shown = ShownLives::of(&followed, level);
         let stacks: Vec<_> = groupings
             .par_iter()
@@ -100,14 +141,13 @@ pub(crate) fn data(
             .par_iter()
             .enumerate()
             .map(|(grouping, changes)| {
-                changes
-                    .tiles(&id(&format!("bands/{grouping}/{at}")), groupings[grouping].labels.len())
+                changes.tiles(&format!("bands/{grouping}/{at}"), groupings[grouping].labels.len())
             })
             .collect();
         for (place, (_, quantity, changes)) in others.iter().enumerate() {
             let stack = other_changes(*quantity, changes, level);
             let grouping = groupings.len() + place;
-            let prefix = id(&format!("bands/{grouping}/{at}"));
+            let prefix = format!("bands/{grouping}/{at}");
             tiles.push(stack.tiles(&prefix, followed.pool_streams.len()));
         }
         // The first picture shows the first grouping.
@@ -115,8 +155,8 @@ pub(crate) fn data(
         to.extend(tiles.into_iter().flatten());
         rest.extend(behind.into_iter().flatten());
     }
-    rest.push(ranges::chunk(id("ranges"), device, &followed.pool_streams));
-    let nodes = tree::nodes(&id("lives"), &followed, last_moment, &rank);
+    rest.push(ranges::chunk("ranges".to_owned(), device, &followed.pool_streams));
+    let nodes = tree::nodes("lives", &followed, last_moment, &rank);
     if is_small {
         first.push(kinds);
         first.extend(nodes);
@@ -134,9 +174,9 @@ pub(crate) fn data(
         stacks: stacks(tape),
     };
     let names = serde_json::to_vec(&names).expect("texts and numbers are JSON");
-    rest.insert(0, Chunk::new(id("names"), &names));
+    rest.insert(0, Chunk::new("names".to_owned(), &names));
     let header = device_header(source, &followed, &levels, headers, clock);
-    Ok(DeviceData { header, first, rest, patterns })
+    Ok(PageDevice { header, first, rest, patterns })
 }
 
 fn phase_label(tape: &Tape, phase: StringId) -> &str {
@@ -232,5 +272,6 @@ fn device_header(
             live_bytes: followed.peak_live_bytes,
         },
         facts: facts.to_vec(),
+        plots: Vec::new(),
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct DeviceHeader {
     pub(crate) time_step_moments: u32,
     pub(crate) peaks: Peaks,
     pub(crate) facts: Vec<(String, String)>,
+    /// The names of its plots.
+    pub(crate) plots: Vec<&'static str>,
 }
 
 #[derive(Debug, Serialize)]

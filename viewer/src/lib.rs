@@ -17,11 +17,14 @@ mod marks;
 mod names;
 mod page;
 mod patterns;
+mod plots;
 mod ranges;
 mod series;
 mod times;
 mod tree;
 
+pub use device::{PageDevice, Source};
 pub use follow::Contradiction;
-pub use page::{PageRun, ViewError, Written, write};
+pub use page::{ViewError, write};
 pub use patterns::Pattern;
+pub use plots::{StrategiesPlot, WastePlot};

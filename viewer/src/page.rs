@@ -2,15 +2,12 @@
 
 use std::io::{self, Write};
 
-use replay::tape::Tape;
 use thiserror::Error;
 
 use crate::chunk::Chunk;
-use crate::device::{DeviceData, Source, data};
+use crate::device::PageDevice;
 use crate::follow::Contradiction;
 use crate::header::Header;
-use crate::names::CodeOf;
-use crate::patterns::Pattern;
 
 /// The viewer, with places for the title and the data (`viewer/build.mjs`).
 const TEMPLATE: &str = include_str!("../dist/page.html");
@@ -22,18 +19,7 @@ const REST: &str = "<!--rest-->";
 /// The version of the page's data.
 const VERSION: u32 = 1;
 
-/// A run of the page.
-#[derive(Debug)]
-pub struct PageRun<'t> {
-    /// Its name.
-    pub name: String,
-    /// The run.
-    pub tape: &'t Tape,
-    /// Names and texts for the page's list of facts.
-    pub facts: Vec<(String, String)>,
-}
-
-/// A page that could not be written.
+/// A device that no page can show.
 #[derive(Debug, Error)]
 pub enum ViewError {
     /// The run contradicts itself.
@@ -54,55 +40,16 @@ pub enum ViewError {
         /// Its records.
         records: usize,
     },
-    /// The file could not be written.
-    #[error("cannot write the page: {0}")]
-    Io(#[from] io::Error),
-}
-
-/// What a page shows besides the records.
-#[derive(Debug, Default)]
-pub struct Written {
-    /// The parts of the steps, for each device of each run.
-    pub patterns: Vec<Vec<Pattern>>,
 }
 
 /// Records of a device that a page numbers.
-const RECORDS_MAX: usize = u32::MAX as usize - 1;
+pub(crate) const RECORDS_MAX: usize = u32::MAX as usize - 1;
 
-/// Writes the page of these runs. `progress` receives the records done.
+/// Writes the page of these devices.
 ///
 /// # Errors
-/// When a run contradicts itself or `out` does not take the page.
-pub fn write(
-    out: &mut impl Write,
-    title: &str,
-    runs: &[PageRun<'_>],
-    mut progress: impl FnMut(u64),
-) -> Result<Written, ViewError> {
-    let (mut devices, mut done) = (Vec::<DeviceData>::new(), 0);
-    for run in runs {
-        let code = CodeOf::new(run.tape);
-        for device in &run.tape.devices {
-            let records = device.records.len();
-            if records > RECORDS_MAX {
-                let device = device.id.0;
-                return Err(ViewError::TooLong { run: run.name.clone(), device, records });
-            }
-            let (tape, facts, number) = (run.tape, &run.facts[..], devices.len());
-            let source = Source { run: &run.name, tape, device, facts, number };
-            let data = data(source, &code, |records| progress(done + records));
-            devices.push(
-                data.map_err(|error| ViewError::Contradiction { run: run.name.clone(), error })?,
-            );
-            done += records as u64;
-        }
-    }
-    let patterns = devices.iter_mut().map(|device| std::mem::take(&mut device.patterns)).collect();
-    put(out, title, devices)?;
-    Ok(Written { patterns })
-}
-
-fn put(out: &mut impl Write, title: &str, devices: Vec<DeviceData>) -> io::Result<()> {
+/// When `out` does not take it.
+pub fn write(out: &mut impl Write, title: &str, devices: Vec<PageDevice>) -> io::Result<()> {
     let (before_title, template) = split(TEMPLATE, TITLE);
     let (before_header, template) = split(template, HEADER);
     let (before_first, template) = split(template, FIRST);
@@ -111,10 +58,10 @@ fn put(out: &mut impl Write, title: &str, devices: Vec<DeviceData>) -> io::Resul
     out.write_all(escape(title).as_bytes())?;
     out.write_all(before_header.as_bytes())?;
     let (mut headers, mut first, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-    for device in devices {
+    for (number, device) in devices.into_iter().enumerate() {
         headers.push(device.header);
-        first.extend(device.first);
-        rest.extend(device.rest);
+        first.push((number, device.first));
+        rest.push((number, device.rest));
     }
     let producer = concat!("vramtape ", env!("CARGO_PKG_VERSION")).to_owned();
     let header = serde_json::to_string(&Header { version: VERSION, producer, devices: headers })?;
@@ -133,11 +80,13 @@ fn split<'t>(template: &'t str, place: &str) -> (&'t str, &'t str) {
     template.split_once(place).expect("the built page has its places")
 }
 
-fn put_chunks(out: &mut impl Write, chunks: &[Chunk]) -> io::Result<()> {
-    for Chunk { id, text } in chunks {
-        write!(out, "<script type=\"text/plain\" id=\"{id}\">")?;
-        out.write_all(text)?;
-        out.write_all(b"</script>\n")?;
+fn put_chunks(out: &mut impl Write, devices: &[(usize, Vec<Chunk>)]) -> io::Result<()> {
+    for (number, chunks) in devices {
+        for Chunk { id, text } in chunks {
+            write!(out, "<script type=\"text/plain\" id=\"d{number}/{id}\">")?;
+            out.write_all(text)?;
+            out.write_all(b"</script>\n")?;
+        }
     }
     Ok(())
 }

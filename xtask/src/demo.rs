@@ -11,10 +11,8 @@ use crate::cargo;
 use crate::torch;
 use crate::venv::Venv;
 
-/// The page of the comparison.
-const PAGE: &str = "compare.html";
-/// The page of memory over time.
-const VIEW: &str = "view.html";
+/// The page: memory over time and the comparison.
+const PAGE: &str = "view.html";
 
 /// Options of the demo.
 #[derive(clap::Args)]
@@ -39,9 +37,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let tape = out.join("gpt.vtape");
     train(options.steps, &venv, &artefacts, &root, &tape)?;
     compare(&artefacts, &tape, &out)?;
-    let view = out.join(VIEW);
-    let to = view.to_str().context("the folder's name is no text")?;
-    vramtape(&artefacts, "view", &tape, &["--output", to, "--force"])?;
     println!();
     println!("Try another policy on the same run:");
     println!(
@@ -49,9 +44,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         artefacts.vramtape.display(),
         tape.display()
     );
-    println!("The tape, the table and the same as JSON and as a page are in {}.", out.display());
-    println!("Open {} in a browser for the table,", out.join(PAGE).display());
-    println!("and {} for memory over time.", view.display());
+    println!("The tape, the table and the same as JSON are in {}.", out.display());
+    println!(
+        "Open {} in a browser: memory over time, waste, strategies.",
+        out.join(PAGE).display()
+    );
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,20 +1,20 @@
 //! `vramtape compare RUN...`: the table over strategies and settings, and the page that draws them.
 
 mod edited;
-mod page;
 mod ranks;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
 use replay::advice::{Advice, Measured, choose};
 use replay::compare::{StrategyRow, USUAL_SETTINGS, compare};
 use replay::driver::DriveError;
-use replay::holders::RunHolders;
 use replay::report::Report;
 use replay::start::Departure;
 use replay::strategy::Choice;
 use serde::Serialize;
+use viewer::{PageDevice, StrategiesPlot};
 
 use edited::Edited;
 
@@ -23,11 +23,14 @@ use crate::runs::{Bound, Rank, RunsFlags, Share, inferred_notes};
 use crate::setting::Chosen;
 use crate::strategy::{StrategyFlag, models};
 use crate::table::Table;
-use crate::{Verdict, bytes, output, start, strategy};
+use crate::{Verdict, bytes, output, page, start, strategy};
 
 /// The help of `--strategy`.
 const ABOUT_STRATEGY: &str =
     "A strategy to add to the table, with its settings; may be given several times";
+
+/// Points of a line on the page: about as many as a screen has columns.
+const POINTS: usize = 1000;
 
 /// In the place of a row's reserved memory, where its replay passes the bound of driver calls.
 const REFUSED: &str = "refused";
@@ -46,7 +49,7 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write a page with plots over time, of the worst rank if there are several; it needs nothing but a browser
+    /// Write the page of `vramtape view`, with these strategies over time
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Replace that file if it is there
@@ -58,6 +61,9 @@ pub(crate) struct Options {
 #[derive(Serialize)]
 struct Comparison {
     capacity_bytes: Option<u64>,
+    /// When the run begins.
+    #[serde(skip)]
+    start_ns: u64,
     /// Which row has the settings that the run was recorded with.
     recorded_row: usize,
     /// By how much the replay of that row differs from the recording.
@@ -67,9 +73,9 @@ struct Comparison {
     rows: Vec<StrategyRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     edited: Option<Edited>,
-    /// The code that held the recorded run's memory, where a page is asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    holders: Option<RunHolders>,
+    /// The recorded run, where a page is asked for.
+    #[serde(skip)]
+    page: Option<PageDevice>,
     /// Which setting to try, for the edited run if there is one.
     advice: Option<Advice>,
     /// `None` where the run under its recorded settings passes the bound of driver calls.
@@ -87,7 +93,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         options.runs.each("comparing", jobs, |chosen, share| compared(options, chosen, share))?;
     let rank = match compared.only() {
         Ok(rank) => rank,
-        Err(ranks) => return ranks::report(options, &ranks),
+        Err(ranks) => return ranks::report(options, ranks),
     };
     if options.json {
         output::print_json(&rank)?;
@@ -97,10 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         let text = text(&rank.found, &rank.bound) + &started + &rank.bound.note();
         output::print(&(text + &inferred_notes(&rank.inferred)))?;
     }
-    // The table is there already if the page cannot be written.
-    if let Some(file) = &options.html {
-        write_page(file, &rank, rank.name.clone())?;
-    }
+    write_page(options, vec![rank])?;
     Ok(Verdict::Good)
 }
 
@@ -111,7 +114,8 @@ fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Com
     let choices = choices(recorded, &options.config, &options.strategy)?;
     let work = |chosen: &Chosen| choices.len() as u64 * chosen.device().records.len() as u64;
     let first = work(recorded);
-    share.begin(if before.is_some() { first + work(chosen) } else { first });
+    let drawn = work_of_page(options, recorded);
+    share.begin(first + before.as_ref().map_or(0, |_| work(chosen)) + drawn);
     let rows = replayed(options, recorded, &choices, &|done| share.at(done))?;
     let mut edited = None;
     if let Some((_, summary)) = before {
@@ -119,8 +123,11 @@ fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Com
         let edits = options.runs.ranks.machine.edit.iter().map(ToString::to_string).collect();
         edited = Some(Edited { edits, summary, rows });
     }
-    let of_recorded = || RunHolders::of(recorded.tape(), recorded.device());
-    let holders = options.html.is_some().then(of_recorded);
+    let before_page = first + edited.as_ref().map_or(0, |_| work(chosen));
+    let done = AtomicU64::new(before_page);
+    let at = |records| share.at(done.fetch_add(records, Ordering::Relaxed) + records);
+    let draw = || page::device(share.run, recorded, &at);
+    let page = options.html.is_some().then(draw).transpose()?;
     let of_first = rows.first().and_then(StrategyRow::report);
     let replay_differs = of_first.and_then(|report| recorded.departure(report));
     let (capacity_bytes, is_cold) = (chosen.capacity_bytes, chosen.is_cold());
@@ -130,14 +137,16 @@ fn compared(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Com
         measured => Some(measured?),
     };
     let advice = choose(measured.as_slice());
+    let start_ns = recorded.device().records.first().map_or(0, |record| record.time_ns);
     Ok(Comparison {
         capacity_bytes,
+        start_ns,
         recorded_row: 0,
         replay_differs,
         is_cold,
         rows,
         edited,
-        holders,
+        page,
         advice,
         measured,
     })
@@ -151,12 +160,31 @@ fn replayed(
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<Vec<StrategyRow>, DriveError> {
     let (capacity_bytes, follow) = (chosen.capacity_bytes, chosen.follow);
-    let points = if options.html.is_some() { page::POINTS } else { 0 };
+    let points = if options.html.is_some() { POINTS } else { 0 };
     chosen.with_device(|device| compare(device, choices, capacity_bytes, follow, points, done))
 }
 
-/// Writes the page of a rank, which it calls `run`.
-fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
+/// The records that the page of a device takes, if one is asked for.
+fn work_of_page(options: &Options, chosen: &Chosen) -> u64 {
+    let records = chosen.device().records.len() as u64;
+    if options.html.is_some() { page::PASSES * records } else { 0 }
+}
+
+/// Writes the page of these ranks, if one is asked for. The table is printed already if that fails.
+fn write_page(options: &Options, ranks: Vec<Rank<Comparison>>) -> Result<()> {
+    let Some(file) = &options.html else { return Ok(()) };
+    let title = ranks[0].name.clone();
+    let drawn = |mut rank: Rank<Comparison>| {
+        let mut page = rank.found.page.take()?;
+        page.add_strategies(&plot(&rank));
+        Some(page)
+    };
+    page::write(file, &title, ranks.into_iter().filter_map(drawn).collect())?;
+    Ok(())
+}
+
+/// The comparison over time.
+fn plot(rank: &Rank<Comparison>) -> StrategiesPlot {
     let comparison = &rank.found;
     let edited = comparison.edited.as_ref().map(|edited| &edited.rows[..]);
     let runs: Vec<_> = [Some(&comparison.rows[..]), edited].into_iter().flatten().collect();
@@ -169,15 +197,11 @@ fn write_page(file: &Path, rank: &Rank<Comparison>, run: String) -> Result<()> {
         .map(|sentence| sentence.trim().replace('\n', ". "))
         .filter(|s| !s.is_empty())
         .collect();
-    let about = page::About {
-        run,
-        device: rank.device,
-        capacity_bytes: comparison.capacity_bytes,
-        summary: summary.join(". "),
-        inferred: &rank.inferred,
-        holders: comparison.holders.as_ref(),
-    };
-    page::write(file, &page::Data::new(about, &labels, &runs))
+    let mut plot = StrategiesPlot::new(comparison.start_ns, &labels, &runs);
+    plot.summary = summary.join(". ");
+    plot.capacity_bytes = comparison.capacity_bytes;
+    plot.inferred.clone_from(&rank.inferred);
+    plot
 }
 
 impl Comparison {

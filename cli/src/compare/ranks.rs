@@ -29,8 +29,8 @@ struct Summary<'a> {
     lower_bound: bool,
 }
 
-/// Prints one row a setting, and writes the page of the worst rank.
-pub(super) fn report(options: &Options, answers: &Answers<Comparison>) -> Result<Verdict> {
+/// Prints one row a setting, and writes the page of all ranks.
+pub(super) fn report(options: &Options, answers: Answers<Comparison>) -> Result<Verdict> {
     let tables: Vec<&[StrategyRow]> =
         answers.ranks.iter().map(|rank| rank.found.rows.as_slice()).collect();
     let rows = compare(&tables);
@@ -59,12 +59,7 @@ pub(super) fn report(options: &Options, answers: &Answers<Comparison>) -> Result
         let advice = advice.map_or(String::new(), |advice| format!("\n{}\n", advice.text));
         output::print(&(text + &advice + &answers.notes(worst)))?;
     }
-    // The table is there already if the page cannot be written.
-    if let Some(file) = &options.html {
-        let rank = &answers.ranks[worst];
-        let run = format!("{}, the worst of {} ranks", rank.name, answers.ranks.len());
-        write_page(file, rank, run)?;
-    }
+    write_page(options, answers.ranks)?;
     Ok(Verdict::Good)
 }
 

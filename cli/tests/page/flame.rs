@@ -4,13 +4,13 @@ use serde_json::Value;
 use tests::browser::Browser;
 
 use super::number;
-use super::view::press;
+use super::view::{press, show};
 
 /// What is wrong with the flame graph, given the allocated bytes at each moment. The tab is shown, and left at the end.
 pub(super) fn problems(allocated: &[u64], browser: &mut Browser) -> Vec<String> {
-    press(browser, "3");
+    show(browser, "flame");
     let problems = [sums(allocated, browser), keys(browser)].concat();
-    press(browser, "1");
+    show(browser, "timeline");
     problems
 }
 

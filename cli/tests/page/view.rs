@@ -280,6 +280,15 @@ pub(super) fn press(browser: &mut Browser, key: &str) {
     browser.settle();
 }
 
+/// Shows a view by the digit of its tab.
+pub(super) fn show(browser: &mut Browser, tab: &str) {
+    let places =
+        "[...document.querySelectorAll('[role=tab]:not([hidden])')].map((tab) => tab.dataset.tab)";
+    let digit = browser.evaluate(&format!("{places}.indexOf('{tab}') + 1"));
+    press(browser, &digit.to_string());
+    assert_eq!(browser.evaluate("vramtape.state().view"), tab);
+}
+
 /// 12,345.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();

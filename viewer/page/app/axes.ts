@@ -5,19 +5,19 @@ import type { Scale } from "./scale.ts";
 import { count, duration, shortBytes, tickStep, unitOf } from "./units.ts";
 
 export function drawAxes(context: CanvasRenderingContext2D, scale: Scale): void {
-  const { view, plot } = scale;
+  const { view, plot, heights } = scale;
   const { left, top, width, height } = plot;
   context.lineWidth = 1;
   context.strokeStyle = css("--grid");
   context.fillStyle = css("--dim");
-  const range = view.top - view.bottom_bytes;
+  const range = heights.top - heights.bottom_bytes;
   const step = tickStep(range, Math.min(8, Math.max(2, height / 56)), true);
   // One unit for all ticks: the largest in which quarters of it are enough.
-  const largest = unitOf(view.top);
+  const largest = unitOf(heights.top);
   const unit = Number.isInteger((4 * step) / 1024 ** largest) ? largest : unitOf(step);
   context.textAlign = "right";
   context.textBaseline = "middle";
-  for (let at = Math.ceil(view.bottom_bytes / step) * step; at <= view.top; at += step) {
+  for (let at = Math.ceil(heights.bottom_bytes / step) * step; at <= heights.top; at += step) {
     const y = Math.round(scale.y(at)) + 0.5;
     line(context, left, y, left + width, y);
     if (y > top + 4) context.fillText(at === 0 ? "0" : shortBytes(at, unit), left - 8, Math.min(y, top + height - 2));

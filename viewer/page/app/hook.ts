@@ -6,7 +6,9 @@ import type { Chart } from "./chart.ts";
 import type { FlameGraph } from "./flame.ts";
 import type { EngineLink } from "./link.ts";
 import type { Ranks } from "./ranks.ts";
+import type { Strategies } from "./strategies.ts";
 import type { Tab, View } from "./view.ts";
+import type { Waste } from "./waste.ts";
 
 /** Frames whose times are kept. */
 const TIMES_MAX = 10_000;
@@ -32,6 +34,10 @@ export interface Hook {
   flame(): Promise<FlameReply | null>;
   /** The places of the devices in the header, in the order of their cards. */
   ranks(): number[];
+  /** The parts of reserved memory that the shown plot has at a moment. */
+  waste(moment: number): ReturnType<Waste["at"]>;
+  /** The rows of the shown plot of strategies, at a moment. */
+  strategies(moment: number): ReturnType<Strategies["at"]>;
   /** Milliseconds that the engine took for each map since the last call. */
   mapTimes(): number[];
 }
@@ -49,7 +55,8 @@ export class HookState {
   private flame: FlameReply | null = null;
   private shown: FrameReply | null = null;
 
-  constructor(view: View, chart: Chart, map: AddressMap, flame: FlameGraph, ranks: Ranks, link: EngineLink) {
+  constructor(view: View, chart: Chart, map: AddressMap, flame: FlameGraph, ranks: Ranks, waste: Waste,
+    strategies: Strategies, link: EngineLink) {
     window.vramtape = {
       state: () => ({
         view: view.tab, moment: view.at, device: view.device,
@@ -92,6 +99,8 @@ export class HookState {
         return isDrawn() ? this.flame : null;
       },
       ranks: () => ranks.places,
+      waste: (moment) => waste.at(moment),
+      strategies: (moment) => strategies.at(moment),
       mapTimes: () => {
         const { mapTimes } = this;
         this.mapTimes = [];

@@ -4,8 +4,9 @@ import type { Chart } from "./chart.ts";
 import { byId } from "./dom.ts";
 import type { FlameInput } from "./flameinput.ts";
 import type { MapInput } from "./mapinput.ts";
+import type { Plot } from "./plot.ts";
 import type { Tip } from "./tip.ts";
-import { TABS, type View } from "./view.ts";
+import type { View } from "./view.ts";
 
 /** A press that moves less is a click. */
 const CLICK_PIXELS = 4;
@@ -28,6 +29,7 @@ export class Input {
     private readonly tip: Tip,
     private readonly mapInput: MapInput,
     private readonly flameInput: FlameInput,
+    private readonly plots: readonly Plot[],
     private readonly help: () => void,
   ) {
     const { root } = chart;
@@ -212,7 +214,8 @@ export class Input {
     const always: Record<string, () => void> = {
       "/": () => { byId("search").focus(); },
       "?": this.help,
-      ...Object.fromEntries(TABS.map((tab, place) => [String(place + 1), () => { this.view.selectTab(tab); }])),
+      ...Object.fromEntries(this.view.tabs.map((tab, place) =>
+        [String(place + 1), () => { this.view.selectTab(tab); }])),
     };
     const action = always[event.key] ?? this.tabAction(event, target);
     if (action === undefined) return;
@@ -224,11 +227,14 @@ export class Input {
     const { view } = this;
     const ofFlame = view.tab === "flame" ? this.flameInput.action(event) : undefined;
     if (ofFlame !== undefined) return ofFlame;
+    const ofPlot = this.plots.find((plot) => plot.tab === view.tab)?.action(event);
+    if (ofPlot !== undefined) return ofPlot;
     return view.isOfMoment ? this.mapInput.action(event) : this.chartAction(event.key, target);
   }
 
   private chartAction(key: string, target: HTMLElement): (() => void) | undefined {
-    const isInChart = target === this.chart.root || target === document.body || target.id === "minimap";
+    const isInChart = target === this.chart.root || target === document.body || target.id === "minimap"
+      || target.classList.contains("plot");
     const actions: Record<string, () => void> = {
       "0": () => { this.view.reset(); },
       "+": () => { this.view.zoom(KEY_ZOOM, this.fraction()); },

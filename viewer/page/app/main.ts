@@ -18,9 +18,11 @@ import { Minimap } from "./minimap.ts";
 import { MomentField } from "./momentfield.ts";
 import { Pinned } from "./pinned.ts";
 import { Ranks } from "./ranks.ts";
+import { Strategies } from "./strategies.ts";
 import { Tabs } from "./tabs.ts";
 import { Tip } from "./tip.ts";
 import { View } from "./view.ts";
+import { Waste } from "./waste.ts";
 
 /** Messages are the page's only output; a page without a header has nothing else. */
 function fail(text: string): void {
@@ -91,18 +93,21 @@ function start(header: Header): void {
   const ranks = new Ranks(view, (place, width) => {
     link.askMinimap(place, "moment", width);
   });
+  const waste = new Waste(view, showFault, ready);
+  const strategies = new Strategies(view, showFault, ready);
   const momentField = new MomentField(view);
   const tabs = new Tabs(view);
   const minimap = new Minimap(view, chart, (width) => {
     link.askMinimap(view.device, view.axis, width);
   });
   const legend = new Legend(view);
-  const hook = new HookState(view, chart, map, flame, ranks, link);
+  const hook = new HookState(view, chart, map, flame, ranks, waste, strategies, link);
   const help = byId<HTMLDialogElement>("help");
   const openHelp = (): void => {
     if (!help.open) help.showModal();
   };
-  new Input(view, chart, tip, new MapInput(view, map), new FlameInput(view, flame), openHelp);
+  new Input(view, chart, tip, new MapInput(view, map), new FlameInput(view, flame), [waste.panel, strategies.panel],
+    openHelp);
   fillSelects(view);
   let device = -1;
   const update = (): void => {
@@ -120,6 +125,8 @@ function start(header: Header): void {
     map.update();
     flame.update();
     ranks.update();
+    waste.update();
+    strategies.update();
     momentField.update();
     minimap.draw();
   };
@@ -139,6 +146,8 @@ function start(header: Header): void {
     else if (change !== "flame") chart.update();
     if (change === "moment" || change === "look") map.update();
     flame.update();
+    waste.update();
+    strategies.update();
     momentField.update();
     if (change !== "look") minimap.draw();
   });

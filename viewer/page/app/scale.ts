@@ -9,10 +9,17 @@ export interface Box {
   height: number;
 }
 
+/** The lowest and the highest bytes of a plot. */
+export interface Heights {
+  bottom_bytes: number;
+  top: number;
+}
+
 export class Scale {
   constructor(
     readonly view: View,
     readonly plot: Box,
+    readonly heights: Heights = view,
   ) {}
 
   /** CSS pixels of a place on the axis. */
@@ -26,7 +33,7 @@ export class Scale {
   }
 
   y(bytes: number): number {
-    const { bottom_bytes: bottom, top } = this.view;
+    const { bottom_bytes: bottom, top } = this.heights;
     return this.plot.top + this.plot.height * (1 - (bytes - bottom) / (top - bottom));
   }
 
@@ -36,7 +43,7 @@ export class Scale {
   }
 
   bytes(y: number): number {
-    const { bottom_bytes: bottom, top } = this.view;
+    const { bottom_bytes: bottom, top } = this.heights;
     return bottom + (1 - (y - this.plot.top) / this.plot.height) * (top - bottom);
   }
 

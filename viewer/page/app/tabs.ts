@@ -24,10 +24,13 @@ export class Tabs {
 
   show(): void {
     for (const tab of this.tabs) {
+      const name = tab.dataset.tab as Tab;
+      tab.title = `${tab.textContent} (${this.view.tabs.indexOf(name) + 1})`;
       const isShown = tab.dataset.tab === this.view.tab;
       tab.hidden = !this.view.tabs.includes(tab.dataset.tab as Tab);
       tab.setAttribute("aria-selected", String(isShown));
       tab.tabIndex = isShown ? 0 : -1;
+      if (isShown) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
       document.getElementById(tab.getAttribute("aria-controls") ?? "")!.hidden = !isShown;
     }
     // A part of the page for some tabs names them.

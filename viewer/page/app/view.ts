@@ -15,7 +15,7 @@ const NS_MIN = 1000;
 
 export type Change = "window" | "data" | "look" | "tab" | "moment" | "flame";
 
-export const TABS = ["timeline", "map", "flame", "ranks"] as const;
+export const TABS = ["timeline", "map", "waste", "strategies", "flame", "ranks"] as const;
 export type Tab = (typeof TABS)[number];
 
 export class View {
@@ -101,7 +101,10 @@ export class View {
 
   /** The views that this page has. */
   get tabs(): readonly Tab[] {
-    return this.header.devices.length > 1 ? TABS : TABS.filter((tab) => tab !== "ranks");
+    const { devices } = this.header;
+    const has = (plot: string): boolean => devices.some(({ plots }) => plots.includes(plot));
+    return TABS.filter((tab) => (tab === "ranks" ? devices.length > 1
+      : tab === "strategies" || tab === "waste" ? has(tab) : true));
   }
 
   selectTab(tab: Tab): void {

@@ -42,6 +42,8 @@ export interface Device {
   time_step_moments: number;
   peaks: Peaks;
   facts: [string, string][];
+  /** The names of its plots. */
+  plots: string[];
 }
 
 export interface Header {
@@ -78,6 +80,7 @@ function checkDevice(device: Device, name: string): void {
   check(typeof device.peaks === "object", "peaks");
   for (const key of PEAK_NUMBERS) check(isCount(device.peaks[key]), `peaks.${key}`);
   check(Array.isArray(device.facts), "facts");
+  check(Array.isArray(device.plots), "plots");
 }
 
 /** Reads the header, or throws an error that names the key which is wrong. */

@@ -259,7 +259,7 @@ function device(tape: Tape, c: Counters, levels: Device["levels"], groupings: { 
     peaks: { allocated_bytes: allocated, allocated_moment: c.allocated.indexOf(allocated), reserved_bytes: reserved,
       reserved_moment: c.reserved.indexOf(reserved), active_bytes: peak(c.active), requested_bytes: peak(c.requested),
       live_bytes: peak(c.active) },
-    facts: [["settings", "max_split_size_mb:128"], ["torch", "2.11.0"], ["host", "node-17"]],
+    facts: [["settings", "max_split_size_mb:128"], ["torch", "2.11.0"], ["host", "node-17"]], plots: [],
   };
 }
 
