@@ -125,7 +125,8 @@ class Monitor:
         path; None, after one warning, where it cannot be written.
 
         With vramtape in the process it has the events that the ring holds, and a tape of them lies beside it; no
-        history has to be on. With PyTorch's own allocator alone it has what ``_record_memory_history`` recorded.
+        history has to be on. With PyTorch's own allocator alone it has what ``_record_memory_history`` recorded. The
+        page of :func:`vramtape.view` lies beside both.
         """
         try:
             return self._snapshot(step)
@@ -145,10 +146,24 @@ class Monitor:
         at = "" if step is None else f"-step{step}"
         path = self.snapshot_dir / f"memory-rank{rank()}-device{index}{at}.pickle"
         self.snapshot_dir.mkdir(parents=True, exist_ok=True)
-        if not _snapshot_of_ring(index, path):
+        run = path.with_suffix(".vtape")
+        if not _snapshot_of_ring(index, path, run):
             with whole(path) as made:
                 cuda.memory._dump_snapshot(str(made))
+            run = path
+        self._draw(run)
         return path
+
+    def _draw(self, run: Path) -> None:
+        """Writes the page of a run beside it, where the library is installed."""
+        from . import _lab
+
+        try:
+            _lab.view(run, run.with_suffix(".html"), force=True)
+        except ImportError:
+            return
+        except Exception as error:
+            self._warn("page", f"no page of {run} was written: {error}")
 
     def _warn(self, what: str, text: str) -> None:
         if what not in self._warned:
@@ -156,7 +171,7 @@ class Monitor:
             _text.warn(f"vramtape: {text}; training goes on", stacklevel=4)
 
 
-def _snapshot_of_ring(device: int, path: Path) -> bool:
+def _snapshot_of_ring(device: int, path: Path, tape: Path) -> bool:
     """Writes the device's ring as a tape and as a snapshot; False where nothing of it is recorded in this process."""
     from . import _profile, _runtime
 
@@ -165,7 +180,6 @@ def _snapshot_of_ring(device: int, path: Path) -> bool:
             return False
     except ImportError:
         return False
-    tape = path.with_suffix(".vtape")
     _runtime.call("tape_save", device, tape)
     try:
         _profile.export(tape, path)

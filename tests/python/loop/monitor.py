@@ -53,8 +53,9 @@ with tempfile.TemporaryDirectory() as folder:
     assert [answer["peak_bytes"] for answer in answers] == [224 * MIB, 96 * MIB], "a report begins a new interval"
     assert re.fullmatch(r"\[step 1\] GPU mem: 0\.1GiB allocated, 0\.2GiB peak, .*GiB total \(\d+%\)", lines[0]), lines
     snapshot = monitor.snapshot_dir / "memory-rank0-device0-step2.pickle"
-    suffixes = [".pickle"] if route == "native" else [".pickle", ".vtape"]
+    suffixes = [".html", ".pickle"] if route == "native" else [".html", ".pickle", ".vtape"]
     assert sorted(monitor.snapshot_dir.iterdir()) == [snapshot.with_suffix(suffix) for suffix in suffixes]
+    assert '"moments":' in snapshot.with_suffix(".html").read_text()
     data = pickle.loads(snapshot.read_bytes())
     assert sum(segment["allocated_size"] for segment in data["segments"]) == 96 * MIB
     actions = [event["action"] for event in data["device_traces"][0]]
