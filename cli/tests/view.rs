@@ -99,7 +99,7 @@ fn names_of_a_tape_are_text_and_never_markup() {
 }
 
 #[test]
-fn the_numbers_are_those_of_info() {
+fn the_numbers_are_those_of_info_of_waste_and_of_pytorch() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/traces");
@@ -121,6 +121,21 @@ fn the_numbers_are_those_of_info() {
         assert_eq!(shown["peaks"]["reserved_bytes"], info["peak_reserved_bytes"], "{run}");
         let known: Value = serde_json::from_slice(&fs::read(meta).unwrap()).unwrap();
         assert_eq!(shown["capacity_bytes"], known["device_total_bytes"], "{run}");
+        for quantity in ["allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"] {
+            let recorded = &known["memory_stats"][format!("{quantity}.all.peak")];
+            assert_eq!(&shown["peaks"][quantity], recorded, "{quantity} of {run}");
+        }
+        let html = fs::read_to_string(&page).unwrap();
+        let plot = tests::page::json(&html, "d0/plots/waste");
+        let waste = json(&["waste", run, "--meta", meta]);
+        let parts = plot["parts"].as_array().unwrap();
+        let at = |stretch: usize| -> u64 {
+            parts.iter().map(|part| part["bytes"][stretch].as_u64().unwrap()).sum()
+        };
+        let stretches = plot["edges"].as_array().unwrap().len() - 1;
+        let most = (0..stretches).map(at).max().unwrap();
+        assert_eq!(most, waste["peak"]["reserved_bytes"], "{run}");
+        assert_eq!(plot["differs"], Value::Null, "{run}");
         count += 1;
     }
     assert!(count >= 5, "{count} recorded runs");
