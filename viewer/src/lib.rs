@@ -19,9 +19,11 @@ mod page;
 mod patterns;
 mod ranges;
 mod series;
+mod served;
 mod times;
 mod tree;
 
 pub use follow::Contradiction;
-pub use page::{PageRun, ViewError, Written, write};
+pub use page::{Page, PageRun, ViewError};
 pub use patterns::Pattern;
+pub use served::ServedPage;

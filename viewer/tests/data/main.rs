@@ -14,12 +14,12 @@ use trace_format::{
     Addr, BlockState, BlockStatus, Category, DeviceId, Event, MarkKind, PoolId, Record,
     SegmentState, StackId, State, Stream, StringId, ThreadId,
 };
-use viewer::PageRun;
+use viewer::{Page, PageRun};
 
 fn page(tape: &Tape) -> Decoded {
     let mut page = Vec::new();
     let run = PageRun { name: "run.vtape".to_owned(), tape, facts: Vec::new() };
-    viewer::write(&mut page, "run", &[run], |_| ()).expect("a page");
+    Page::new("run", &[run], |_| ()).expect("a page").write(&mut page).expect("memory");
     Decoded::of(std::str::from_utf8(&page).expect("UTF-8"))
 }
 
@@ -438,7 +438,7 @@ fn a_record_that_contradicts_is_an_error_that_names_it() {
         Event::Free { addr: Addr(0x42), requested_bytes: 1, size_bytes: 512, pending: false };
     tape.devices[0].records[7].event = free;
     let run = PageRun { name: "run.vtape".to_owned(), tape: &tape, facts: Vec::new() };
-    let error = viewer::write(&mut Vec::new(), "run", &[run], |_| ()).unwrap_err().to_string();
+    let error = Page::new("run", &[run], |_| ()).err().expect("a contradiction").to_string();
     assert!(error.starts_with("run.vtape: device 0: record 7 (free at 0x42)"), "{error}");
 }
 
@@ -503,9 +503,9 @@ fn patterns(trace: &str) -> (Patterns, Vec<u64>) {
     let file = format!("{}/../tests/data/traces/{trace}.pickle.zst", env!("CARGO_MANIFEST_DIR"));
     let tape = Tape::open(file, &RunLimits::default()).unwrap();
     let run = PageRun { name: "run".to_owned(), tape: &tape, facts: Vec::new() };
-    let written = viewer::write(&mut Vec::new(), "run", &[run], |_| ()).unwrap();
+    let page = Page::new("run", &[run], |_| ()).unwrap();
     let mut found = Patterns::new();
-    for it in &written.patterns[0] {
+    for it in &page.patterns()[0] {
         found.entry(it.name).or_default().push((it.start as usize, it.end as usize));
     }
     (found, truth(&tape.devices[0]).allocated)
