@@ -7,6 +7,7 @@
 mod edges;
 mod flame;
 mod ranks;
+mod served;
 mod speedscope;
 mod view;
 
