@@ -17,6 +17,7 @@ mod export;
 mod exporter;
 mod fit;
 mod holders;
+mod http;
 mod import;
 mod info;
 mod input;

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use replay::waste::{Waste, waste};
 use trace_format::Commit;
-use viewer::{PageDevice, Source, ViewError, WastePlot};
+use viewer::{Page, PageDevice, Source, ViewError, WastePlot};
 
 use crate::compare::settings_of;
 use crate::setting::Chosen;
@@ -74,19 +74,24 @@ fn in_parts(progress: &(dyn Fn(u64) + Sync)) -> impl FnMut(u64) + '_ {
     }
 }
 
-/// Writes the page of these devices, whole or not at all; returns its size.
-pub(crate) fn write(path: &Path, title: &str, devices: Vec<PageDevice>) -> Result<u64> {
+/// The page of these devices.
+pub(crate) fn page(title: &str, devices: Vec<PageDevice>) -> Page {
+    Page::new(&format!("{title} - vramtape"), devices)
+}
+
+/// Writes a page, whole or not at all; returns its size.
+pub(crate) fn write(page: &Page, path: &Path) -> Result<u64> {
     let cannot = || format!("cannot write {}", path.display());
     let (mut file, commit) = Commit::begin(path).with_context(cannot)?;
-    write_to(&mut file, title, devices).with_context(cannot)?;
+    write_to(page, &mut file).with_context(cannot)?;
     drop(file);
     commit.finish().with_context(cannot)?;
     Ok(fs::metadata(path).with_context(cannot)?.len())
 }
 
 /// The same to a stream.
-pub(crate) fn write_to(out: &mut dyn Write, title: &str, devices: Vec<PageDevice>) -> Result<()> {
+pub(crate) fn write_to(page: &Page, out: &mut dyn Write) -> Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-    viewer::write(&mut out, &format!("{title} - vramtape"), devices)?;
+    page.write(&mut out)?;
     Ok(out.flush()?)
 }

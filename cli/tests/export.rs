@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
@@ -158,4 +159,25 @@ fn a_file_for_speedscope_has_the_bytes_of_the_peak_by_stack() {
     assert!(code == Some(2) && text.contains("exists"), "{text}");
     let (text, code) = vramtape(&["export", &run, "-f", "-o", &out, "--table", "stacks"]);
     assert!(code == Some(2) && text.contains("a file for speedscope"), "{text}");
+}
+
+#[test]
+fn a_profile_for_firefox_is_json_and_compressed_where_its_name_ends_so() {
+    let folder = Folder::new();
+    let run = trace("traces/gpt2_train-default.pickle.zst");
+    let files = ["run.firefox.json", "run.firefox.json.gz"].map(|name| folder.path(name));
+    for out in &files {
+        let (text, code) = vramtape(&["export", &run, "-o", out.to_str().unwrap()]);
+        assert_eq!(code, Some(0), "{text}");
+    }
+    let [plain, compressed] = files.map(|file| fs::read(file).unwrap());
+    let profile: Value = serde_json::from_slice(&plain).unwrap();
+    assert_eq!(profile["meta"]["product"], "gpt2_train-default.pickle.zst");
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut unpacked).unwrap();
+    assert!(unpacked == plain && compressed.len() < plain.len() / 4);
+    let out = folder.name("run.firefox.json");
+    let (text, code) = vramtape(&["export", &run, "-f", "-o", &out, "--table", "stacks"]);
+    assert!(code == Some(2) && text.contains("a file for the Firefox Profiler"), "{text}");
+    assert_eq!(folder.holds().len(), 2);
 }

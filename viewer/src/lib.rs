@@ -20,11 +20,13 @@ mod patterns;
 mod plots;
 mod ranges;
 mod series;
+mod served;
 mod times;
 mod tree;
 
 pub use device::{PageDevice, Source};
 pub use follow::Contradiction;
-pub use page::{ViewError, write};
+pub use page::{Page, ViewError};
 pub use patterns::Pattern;
 pub use plots::{StrategiesPlot, WastePlot};
+pub use served::ServedPage;

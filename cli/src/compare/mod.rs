@@ -179,7 +179,7 @@ fn write_page(options: &Options, ranks: Vec<Rank<Comparison>>) -> Result<()> {
         page.add_strategies(&plot(&rank));
         Some(page)
     };
-    page::write(file, &title, ranks.into_iter().filter_map(drawn).collect())?;
+    page::write(&page::page(&title, ranks.into_iter().filter_map(drawn).collect()), file)?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use replay::compare::{StrategyRow, compare};
-use replay::export::{write_perfetto, write_speedscope};
+use replay::export::{write_firefox, write_perfetto, write_speedscope};
 use replay::report::Report as Figures;
 use serde::Serialize;
 use tables::{Format, Line, Source, Table, Written};
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     run: PathBuf,
     /// Where to write: a folder for all tables, or for one a file, FILE.parquet or FILE.arrow; FILE.pickle or FILE.json
     /// for a memory snapshot for PyTorch's viewer; FILE.speedscope.json for the flame graphs of speedscope;
-    /// FILE.pftrace for Perfetto
+    /// FILE.pftrace for Perfetto; FILE.firefox.json or FILE.firefox.json.gz for the Firefox Profiler
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Replace files that are there
@@ -129,13 +129,18 @@ enum ForOthers {
     Snapshot(replay::export::Format),
     Speedscope,
     Perfetto,
+    Firefox,
 }
 
 impl ForOthers {
     /// The kind of a file of this name, if it is no table.
     fn of(path: &Path) -> Option<Self> {
-        if path.as_os_str().as_encoded_bytes().ends_with(b".speedscope.json") {
+        let name = path.as_os_str().as_encoded_bytes();
+        if name.ends_with(b".speedscope.json") {
             return Some(Self::Speedscope);
+        }
+        if name.ends_with(b".firefox.json") || name.ends_with(b".firefox.json.gz") {
+            return Some(Self::Firefox);
         }
         if path.extension().is_some_and(|extension| extension == "pftrace") {
             return Some(Self::Perfetto);
@@ -148,6 +153,7 @@ impl ForOthers {
             Self::Snapshot(_) => "a snapshot",
             Self::Speedscope => "a file for speedscope",
             Self::Perfetto => "a file for Perfetto",
+            Self::Firefox => "a file for the Firefox Profiler",
         }
     }
 }
@@ -165,6 +171,7 @@ fn run_for_others(options: &Options, kind: ForOthers) -> Result<Verdict> {
         ForOthers::Snapshot(format) => snapshot::write(output, format, &devices)?,
         ForOthers::Speedscope => tool::write(output, &options.run, &devices, write_speedscope)?,
         ForOthers::Perfetto => tool::write(output, &options.run, &devices, write_perfetto)?,
+        ForOthers::Firefox => tool::write(output, &options.run, &devices, write_firefox)?,
     }
     let records = devices.iter().map(|chosen| chosen.device().records.len() as u64).sum();
     let (file, size_bytes) = (output.display().to_string(), size_of(output));
@@ -194,7 +201,7 @@ fn targets(options: &Options) -> Result<Vec<Target>> {
         let (kind, output) = (kind.display(), output.display());
         bail!(
             "there is no format `{kind}`: give -o FILE.parquet, FILE.arrow, FILE.pickle, FILE.json, \
-             FILE.speedscope.json, FILE.pftrace, or for a folder {output}/"
+             FILE.speedscope.json, FILE.pftrace, FILE.firefox.json, or for a folder {output}/"
         );
     }
     let format = options.format.unwrap_or(Format::Parquet);

@@ -3,29 +3,25 @@
 //! It reads the rings of those processes, which do nothing for it: no server, thread or file of it is in a training
 //! process.
 
-mod connection;
 mod family;
 mod host;
-mod http;
 mod listen;
+mod metrics;
 mod render;
 mod rings;
-mod server;
 mod text_file;
 
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::low_level::pipe;
 
+use crate::http::{Listener, Server, on_signals};
 use crate::rings::RingFolder;
 use crate::{Verdict, output};
 use listen::Listen;
+use metrics::Metrics;
 use rings::RingTable;
-use server::{Listener, Server};
 use text_file::TextFile;
 
 /// The flags.
@@ -59,23 +55,18 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         (None, Some(_)) => None,
         (listen, _) => Some(listen.clone().unwrap_or_default()),
     };
-    let listener = listen.map(|listen| Listener::bind(&listen)).transpose()?;
+    let bind = |Listen { host, port }: &Listen| Listener::bind(host, *port, "--listen");
+    let listener = listen.as_ref().map(bind).transpose()?;
     let stop = on_signals().context("cannot listen to Ctrl-C")?;
     if let Some(listener) = &listener {
         eprintln!("metrics: http://{}/metrics", listener.address()?);
     }
     let text_file = options.textfile.clone().map(|path| TextFile::new(path, options.interval));
-    Server { listener, text_file, stop }.run(|| render::text(&render::families(&rings.devices())));
+    let host = listen.map(|listen| listen.host).unwrap_or_default();
+    let mut server = Server { listener, service: Metrics { rings, host, text_file }, stop };
+    server.run();
+    server.service.end();
     Ok(Verdict::Good)
-}
-
-/// Becomes readable with the first Ctrl-C or SIGTERM.
-fn on_signals() -> std::io::Result<UnixStream> {
-    let (stop, end) = UnixStream::pair()?;
-    for signal in [SIGINT, SIGTERM] {
-        pipe::register(signal, end.try_clone()?)?;
-    }
-    Ok(stop)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

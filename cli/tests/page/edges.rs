@@ -12,7 +12,7 @@ use trace_format::{
 
 use super::{number, vramtape};
 
-type Tape = Writer<fs::File>;
+pub(super) type Tape = Writer<fs::File>;
 
 /// Waits until the page has drawn a picture or says why it has none.
 const SETTLED: &str = "new Promise((done) => {
@@ -40,20 +40,20 @@ struct Edge {
     is_good: fn(&Value) -> bool,
 }
 
-fn writer(path: &Path, meta: &Meta) -> Tape {
+pub(super) fn writer(path: &Path, meta: &Meta) -> Tape {
     Writer::create(path, meta).unwrap()
 }
 
-fn record(time_ns: u64, stack: StackId, event: Event) -> Record {
+pub(super) fn record(time_ns: u64, stack: StackId, event: Event) -> Record {
     Record { time_ns, thread: ThreadId(1), stack, event }
 }
 
-fn segment(addr: u64, size_bytes: u64, stream: u64) -> Event {
+pub(super) fn segment(addr: u64, size_bytes: u64, stream: u64) -> Event {
     let (addr, stream, pool) = (Addr(addr), Stream(stream), PoolId::DEFAULT);
     Event::SegmentAlloc { addr, size_bytes, stream, pool, is_large: true }
 }
 
-fn alloc(addr: u64, size_bytes: u64, stream: u64) -> Event {
+pub(super) fn alloc(addr: u64, size_bytes: u64, stream: u64) -> Event {
     let (addr, stream, pool) = (Addr(addr), Stream(stream), PoolId::DEFAULT);
     Event::Alloc { addr, requested_bytes: size_bytes, size_bytes, stream, pool }
 }

@@ -12,7 +12,7 @@ use trace_format::State;
 use super::{flame, number, vramtape};
 
 /// Waits for the first picture with data, until no chunk is awaited and the groups are listed.
-const READY: &str = "new Promise((done) => {
+pub(super) const READY: &str = "new Promise((done) => {
     const begun = performance.now();
     const look = () => {
         const is_ready = document.documentElement.dataset.ready === '1' && vramtape.state().waiting === 0
@@ -23,7 +23,7 @@ const READY: &str = "new Promise((done) => {
 })";
 
 /// Waits until the picture of the window that was asked for is drawn in full.
-const DRAWN: &str = "new Promise((done) => {
+pub(super) const DRAWN: &str = "new Promise((done) => {
     const begun = performance.now();
     const look = () => {
         const { from, to, drawn, waiting } = vramtape.state();
@@ -50,19 +50,20 @@ const SEEN: &str = "(() => {
 })()";
 
 /// A page, and the records that it was made of.
-struct Viewed {
+pub(super) struct Viewed {
     _folder: TempDir,
     page: PathBuf,
     html: String,
+    /// Of the file, or of a server that has the same page.
+    pub(super) url: String,
     /// Allocated and reserved bytes at each moment.
     allocated: Vec<u64>,
     reserved: Vec<u64>,
 }
 
 impl Viewed {
-    fn new(trace: &str) -> Self {
-        let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/traces");
-        let run = traces.join(format!("{trace}.pickle.zst"));
+    pub(super) fn new(trace: &str) -> Self {
+        let run = snapshot(trace);
         let tape = Tape::open(&run, &replay::import::RunLimits::default()).unwrap();
         let device = &tape.devices[0];
         let mut state = State::from_segments(&device.base.segments).unwrap();
@@ -77,11 +78,8 @@ impl Viewed {
         let page = folder.path().join("page.html");
         vramtape(&["view", run.to_str().unwrap(), "-o", page.to_str().unwrap()]);
         let html = fs::read_to_string(&page).unwrap();
-        Self { _folder: folder, page, html, allocated, reserved }
-    }
-
-    fn url(&self) -> String {
-        format!("file://{}", self.page.display())
+        let url = format!("file://{}", page.display());
+        Self { _folder: folder, page, html, url, allocated, reserved }
     }
 
     fn peak(&self) -> (usize, u64) {
@@ -90,8 +88,8 @@ impl Viewed {
     }
 
     /// What is wrong with the page in a window of this size, in a colour scheme.
-    fn problems(&self, browser: &mut Browser, width: u32, scheme: &str) -> Vec<String> {
-        browser.open(&self.url(), width, scheme);
+    pub(super) fn problems(&self, browser: &mut Browser, width: u32, scheme: &str) -> Vec<String> {
+        browser.open(&self.url, width, scheme);
         let mut problems = Vec::new();
         if browser.evaluate(&format!("typeof vramtape === 'object' && {READY}")) == true {
             let seen = browser.evaluate(SEEN);
@@ -103,7 +101,7 @@ impl Viewed {
         } else {
             problems.push("no picture".to_owned());
         }
-        problems.extend(browser.complaints(&self.url()));
+        problems.extend(complaints(browser, &self.url));
         problems.iter().map(|problem| format!("{width} px, {scheme}: {problem}")).collect()
     }
 
@@ -262,6 +260,19 @@ impl Viewed {
         let end = begin + self.html[begin..].find("</script>").unwrap();
         &self.html[begin..end]
     }
+}
+
+/// A recorded run in the repository.
+pub(super) fn snapshot(trace: &str) -> PathBuf {
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/traces");
+    traces.join(format!("{trace}.pickle.zst"))
+}
+
+/// As the browser has them; a page from a server may ask for its chunks.
+pub(super) fn complaints(browser: &Browser, url: &str) -> Vec<String> {
+    let of_chunk = format!("it asks for {url}chunk/");
+    let complaints = browser.complaints(url).into_iter();
+    complaints.filter(|it| !it.starts_with(&of_chunk)).collect()
 }
 
 /// Presses a key.

@@ -1,11 +1,14 @@
 //! Writes what an allocator did as a PyTorch memory snapshot: for PyTorch's viewer (`MemoryViz`), `_memory_viz.py`
 //! and everything else that reads `torch.cuda.memory._dump_snapshot` files.
 
+mod clock;
 mod document;
 mod encode;
+mod firefox;
 mod json;
 mod perfetto;
 mod pickler;
+mod spans;
 mod speedscope;
 
 use std::io::{self, BufWriter, Write};
@@ -16,8 +19,12 @@ use thiserror::Error;
 use trace_format::{Commit, DeviceId, Record, SegmentState, State, StateError};
 
 use crate::snapshot::Stacks;
+pub use firefox::write_firefox;
 pub use perfetto::write_perfetto;
 pub use speedscope::write_speedscope;
+
+/// The only frame of allocations without a stack.
+const NO_STACK: &str = "no stack recorded";
 
 /// The input of a snapshot.
 pub struct SnapshotSource<'a> {

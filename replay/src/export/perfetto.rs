@@ -9,15 +9,14 @@ use std::path::Path;
 
 use hashbrown::HashMap;
 use prost::Message;
-use trace_format::{Commit, Event, MarkKind, Record, State, StateError, StringId, ThreadId};
+use trace_format::{Commit, Event, Record, State, StateError, StringId};
 
 use super::ExportError;
-use crate::modules;
+use super::clock::Clock;
+use super::spans::{SpanChange, SpanRow};
 use crate::snapshot::Stacks;
 use crate::tape::Device;
 
-/// Time of a record where the tape has no clock.
-const RECORD_NS: u64 = 1000;
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// `TracePacket` in `protos/perfetto/trace/trace_packet.proto`; only fields that are written.
@@ -88,20 +87,17 @@ const COUNTERS: [&str; 3] = ["allocated", "active", "reserved"];
 /// Tracks of a device besides its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Track {
-    Steps,
-    Phases,
-    Ranges,
-    Modules(ThreadId),
+    Spans(SpanRow),
     Events,
 }
 
 impl Track {
     fn name(self) -> String {
         match self {
-            Self::Steps => "steps".to_owned(),
-            Self::Phases => "phases".to_owned(),
-            Self::Ranges => "ranges".to_owned(),
-            Self::Modules(thread) => format!("modules, thread {}", thread.0),
+            Self::Spans(SpanRow::Steps) => "steps".to_owned(),
+            Self::Spans(SpanRow::Phases) => "phases".to_owned(),
+            Self::Spans(SpanRow::Ranges) => "ranges".to_owned(),
+            Self::Spans(SpanRow::Modules(thread)) => format!("modules, thread {}", thread.0),
             Self::Events => "events".to_owned(),
         }
     }
@@ -139,16 +135,17 @@ struct Trace<'t, W> {
     /// The number of the device's first track, its process.
     process: u64,
     tracks: HashMap<Track, u64>,
-    /// Open slices of each track, by name.
-    open: HashMap<Track, Vec<StringId>>,
-    now_ns: u64,
+    /// How many slices of each row are open.
+    open: HashMap<SpanRow, usize>,
+    clock: Clock,
 }
 
 impl<'t, W: Write> Trace<'t, W> {
     fn new(out: &'t mut W, stacks: &'t Stacks, device: &'t Device) -> Self {
         let process = (u64::from(device.id.0) + 1) << 32;
         let (tracks, open) = (HashMap::new(), HashMap::new());
-        Self { out, stacks, device, buffer: Vec::new(), process, tracks, open, now_ns: 0 }
+        let clock = Clock::new(device);
+        Self { out, stacks, device, buffer: Vec::new(), process, tracks, open, clock }
     }
 
     fn write(mut self, name: &str) -> io::Result<()> {
@@ -156,32 +153,21 @@ impl<'t, W: Write> Trace<'t, W> {
         let invalid = |error: StateError| io::Error::new(io::ErrorKind::InvalidData, error);
         let device = self.device;
         let mut state = State::from_segments(&device.base.segments).map_err(invalid)?;
-        let has_clock = device.records.iter().any(|record| record.time_ns > 0);
-        let first_ns = if has_clock { device.base.time_ns } else { 0 };
-        self.now_ns = if first_ns > 0 { first_ns } else { self.time(0, has_clock) };
         let mut shown = [u64::MAX; COUNTERS.len()];
         self.count(&state, &mut shown)?;
         for (at, record) in device.records.iter().enumerate() {
             state.apply(record).map_err(invalid)?;
-            // A clock that goes back stands still.
-            self.now_ns = self.now_ns.max(self.time(at, has_clock));
+            self.clock.go_to(at, record);
             self.count(&state, &mut shown)?;
             self.mark(record)?;
         }
-        let open: Vec<_> = self.open.iter().map(|(track, names)| (*track, names.len())).collect();
-        for (track, slices) in open {
+        let open: Vec<_> = self.open.iter().map(|(row, slices)| (*row, *slices)).collect();
+        for (row, slices) in open {
             for _ in 0..slices {
-                self.end(track)?;
+                self.end(row)?;
             }
         }
         Ok(())
-    }
-
-    fn time(&self, record: usize, has_clock: bool) -> u64 {
-        match self.device.records.get(record) {
-            Some(record) if has_clock => record.time_ns,
-            _ => record as u64 * RECORD_NS,
-        }
     }
 
     fn describe(&mut self, name: &str) -> io::Result<()> {
@@ -225,7 +211,13 @@ impl<'t, W: Write> Trace<'t, W> {
 
     fn mark(&mut self, record: &Record) -> io::Result<()> {
         match record.event {
-            Event::Mark { kind, name } => self.named(kind, name, record.thread),
+            Event::Mark { kind, name } => {
+                SpanChange::of(kind, name, record.thread).try_for_each(|change| match change {
+                    SpanChange::Begin(row, name) => self.begin(row, name),
+                    SpanChange::End(row) => self.end(row),
+                    SpanChange::Instant(name) => self.instant(self.stacks.text(name).to_owned()),
+                })
+            }
             Event::Oom { requested_bytes, .. } => {
                 self.instant(format!("out of memory: {requested_bytes} bytes requested"))
             }
@@ -235,43 +227,20 @@ impl<'t, W: Write> Trace<'t, W> {
         }
     }
 
-    fn named(&mut self, kind: MarkKind, name: StringId, thread: ThreadId) -> io::Result<()> {
-        match kind {
-            MarkKind::Step => {
-                // A phase belongs to the step in which it began.
-                self.end(Track::Phases)?;
-                self.end(Track::Steps)?;
-                self.begin(Track::Steps, name)
-            }
-            MarkKind::Phase => {
-                self.end(Track::Phases)?;
-                self.begin(Track::Phases, name)
-            }
-            MarkKind::RangeBegin => self.begin(Track::Ranges, name),
-            MarkKind::RangeEnd => self.end(Track::Ranges),
-            MarkKind::ModuleBegin => self.begin(Track::Modules(thread), name),
-            MarkKind::ModuleEnd => self.end(Track::Modules(thread)),
-            MarkKind::Instant => self.instant(self.stacks.text(name).to_owned()),
-            MarkKind::ModuleBackward | MarkKind::ModuleOwner => Ok(()),
-        }
+    fn begin(&mut self, row: SpanRow, name: StringId) -> io::Result<()> {
+        let uuid = self.uuid(Track::Spans(row))?;
+        *self.open.entry(row).or_default() += 1;
+        let text = row.text(self.stacks, name).to_owned();
+        self.event(SLICE_BEGIN, uuid, Some(text), None)
     }
 
-    fn begin(&mut self, track: Track, name: StringId) -> io::Result<()> {
-        let uuid = self.uuid(track)?;
-        self.open.entry(track).or_default().push(name);
-        let text = match track {
-            Track::Modules(_) => modules::label(self.stacks, name),
-            _ => self.stacks.text(name),
-        };
-        self.event(SLICE_BEGIN, uuid, Some(text.to_owned()), None)
-    }
-
-    /// Ends the track's innermost slice, if one is open: a tape may begin within slices.
-    fn end(&mut self, track: Track) -> io::Result<()> {
-        if self.open.entry(track).or_default().pop().is_none() {
+    fn end(&mut self, row: SpanRow) -> io::Result<()> {
+        let open = self.open.entry(row).or_default();
+        if *open == 0 {
             return Ok(());
         }
-        let uuid = self.uuid(track)?;
+        *open -= 1;
+        let uuid = self.uuid(Track::Spans(row))?;
         self.event(SLICE_END, uuid, None, None)
     }
 
@@ -300,7 +269,7 @@ impl<'t, W: Write> Trace<'t, W> {
     ) -> io::Result<()> {
         let (kind, track_uuid) = (Some(kind), Some(track));
         let track_event = Some(TrackEvent { kind, track_uuid, name, counter_value });
-        let timestamp = Some(self.now_ns);
+        let timestamp = Some(self.clock.now_ns);
         self.packet(Packet { timestamp, track_event, ..Packet::default() })
     }
 

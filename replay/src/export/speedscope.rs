@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use serde::Serialize;
 use trace_format::{Commit, Event, StackId};
 
-use super::ExportError;
+use super::{ExportError, NO_STACK};
 use crate::holders::{HolderFrame, stacks_at_peak};
 use crate::snapshot::Stacks;
 use crate::tape::Device;
@@ -114,7 +114,7 @@ impl Frames<'_> {
     fn sample(&mut self, stack: StackId) -> Vec<usize> {
         let frames = HolderFrame::of(self.stacks, self.stacks.frames_of(stack));
         if frames.is_empty() {
-            return vec![self.number("no stack recorded".to_owned(), String::new(), 0)];
+            return vec![self.number(NO_STACK.to_owned(), String::new(), 0)];
         }
         let outermost_first = frames.into_iter().rev();
         outermost_first.map(|frame| self.number(frame.function, frame.file, frame.line)).collect()

@@ -2,6 +2,7 @@
 
 import type { Found, FrameReply } from "../engine/protocol.ts";
 import { byId, make, setText } from "./dom.ts";
+import { isServed } from "./source.ts";
 import { Tip } from "./tip.ts";
 import { bytes, count } from "./units.ts";
 import type { View } from "./view.ts";
@@ -129,7 +130,8 @@ export function showFault(text: string): void {
   const more = faults.length - FAULTS_MAX;
   const list = faults.slice(0, FAULTS_MAX).map((fault) => make("p", "", fault));
   if (more > 0) list.push(make("p", "", `and ${count(more)} more like these`));
-  byId("faults").replaceChildren(make("p", "lead", "Part of this page's data cannot be read. Write the page again "
-    + "with `vramtape view`, or copy the file again."), ...list);
+  byId("faults").replaceChildren(make("p", "lead", `Part of this page's data cannot be read. ${isServed
+    ? "Reload the page, or run `vramtape view --serve` again and open the URL that it prints."
+    : "Write the page again with `vramtape view`, or copy the file again."}`), ...list);
   byId("faults").hidden = false;
 }

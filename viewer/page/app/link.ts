@@ -5,9 +5,8 @@ import { Engine } from "../engine/engine.ts";
 import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest, Stack,
   ToEngine,
 } from "../engine/protocol.ts";
+import { ChunkSource } from "./source.ts";
 
-/** While the document is still parsed, missing chunks are looked for again after this time. */
-const RETRY_MS = 20;
 /** A worker that has not begun by then is given up. */
 const START_MS = 4000;
 
@@ -24,7 +23,6 @@ export class EngineLink {
   private worker: Worker | null = null;
   private engine: Engine | null = null;
   private isReady = false;
-  private missing = new Set<string>();
   private ticket = 0;
   private readonly asked = new Map<number, (answer: Info | Stack | null) => void>();
   /** Sent and unanswered; the next picture waits for the answer, and only the newest of those that wait is drawn. */
@@ -33,15 +31,18 @@ export class EngineLink {
   private nextMap: MapRequest | null = null;
   private nextFlame: FlameRequest | null = null;
   private sent: ToEngine[] = [];
+  private readonly source: ChunkSource;
 
   constructor(
     private readonly header: Header,
     private readonly listener: Listener,
   ) {
-    this.startWorker();
-    document.addEventListener("DOMContentLoaded", () => {
-      this.retry();
+    this.source = new ChunkSource((id, text) => {
+      this.send({ type: "chunk", id, text });
+    }, (text) => {
+      listener.fault("", text);
     });
+    this.startWorker();
   }
 
   get isInPage(): boolean {
@@ -98,7 +99,7 @@ export class EngineLink {
         this.sent = [];
         return;
       case "need":
-        this.answerNeed(message.id);
+        this.source.need(message.id);
         return;
       case "frame":
         this.listener.frame(message);
@@ -128,24 +129,6 @@ export class EngineLink {
       case "fault":
         this.listener.fault(message.chunk, message.text);
     }
-  }
-
-  private answerNeed(id: string): void {
-    const element = document.getElementById(id);
-    // The element that is parsed last may be there in part.
-    const isLoading = document.readyState === "loading";
-    if (isLoading && !element?.nextSibling) {
-      if (this.missing.size === 0) setTimeout(() => { this.retry(); }, RETRY_MS);
-      this.missing.add(id);
-      return;
-    }
-    this.send({ type: "chunk", id, text: element?.textContent ?? null });
-  }
-
-  private retry(): void {
-    const { missing } = this;
-    this.missing = new Set();
-    for (const id of missing) this.answerNeed(id);
   }
 
   private answer(ticket: number, value: Info | Stack | null): void {

@@ -18,6 +18,7 @@ import { Minimap } from "./minimap.ts";
 import { MomentField } from "./momentfield.ts";
 import { Pinned } from "./pinned.ts";
 import { Ranks } from "./ranks.ts";
+import { isServed } from "./source.ts";
 import { Strategies } from "./strategies.ts";
 import { Tabs } from "./tabs.ts";
 import { Tip } from "./tip.ts";
@@ -179,7 +180,8 @@ function boot(): void {
   document.addEventListener("DOMContentLoaded", () => {
     // The last element, behind all chunks.
     if (document.getElementById("end") === null) {
-      showFault("This page is cut off: copy or write it again. The parts before the cut are shown.");
+      showFault(`This page is cut off: ${isServed ? "reload it" : "copy or write it again"}. The parts before the cut `
+        + "are shown.");
     }
   });
   const element = document.getElementById("header");
@@ -190,6 +192,7 @@ function boot(): void {
   try {
     const header = parseHeader(element.textContent);
     byId("producer").textContent = header.producer;
+    if (isServed) byId("origin").textContent = "It is loaded in parts from vramtape, and makes no other requests.";
     if (header.devices.length > 0) start(header);
     else {
       byId("empty").textContent = "This recording has no device: the program allocated no GPU memory.";

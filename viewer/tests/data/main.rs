@@ -14,7 +14,7 @@ use trace_format::{
     Addr, BlockState, BlockStatus, Category, DeviceId, Event, MarkKind, PoolId, Record,
     SegmentState, StackId, State, Stream, StringId, ThreadId,
 };
-use viewer::{PageDevice, Source, ViewError};
+use viewer::{Page, PageDevice, Source, ViewError};
 
 /// The devices of a run, as a page has them.
 fn devices(tape: &Tape) -> Result<Vec<PageDevice>, ViewError> {
@@ -24,7 +24,7 @@ fn devices(tape: &Tape) -> Result<Vec<PageDevice>, ViewError> {
 
 fn page(tape: &Tape) -> Decoded {
     let mut page = Vec::new();
-    viewer::write(&mut page, "run", devices(tape).expect("a page")).expect("memory");
+    Page::new("run", devices(tape).expect("a page")).write(&mut page).expect("memory");
     Decoded::of(std::str::from_utf8(&page).expect("UTF-8"))
 }
 

@@ -2,20 +2,16 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::PollFlags;
 
-use super::host::Hosts;
-use super::http;
-
-/// A connection that takes longer is dropped.
-const TIME_MAX: Duration = Duration::from_secs(1);
+use super::Service;
+use super::message::{Parsed, answer, parse};
 
 /// A connection.
 pub(super) struct Connection {
     stream: TcpStream,
-    hosts: Hosts,
     until: Instant,
     request: Vec<u8>,
     /// The answer, once there is one, and how much of it was sent.
@@ -30,10 +26,10 @@ pub(super) enum Progress {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, host: &str, now: Instant) -> io::Result<Self> {
+    /// One that is dropped at a time.
+    pub(super) fn new(stream: TcpStream, until: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        let hosts = Hosts::new(host, stream.local_addr()?.ip());
-        Ok(Self { stream, hosts, until: now + TIME_MAX, request: Vec::new(), answer: None })
+        Ok(Self { stream, until, request: Vec::new(), answer: None })
     }
 
     /// When it is dropped.
@@ -56,19 +52,23 @@ impl Connection {
     }
 
     /// Reads and writes as much as there is and as fits. A connection that fails is over.
-    pub(super) fn advance(&mut self, metrics: impl FnOnce() -> String) -> Progress {
-        match self.try_advance(metrics) {
+    pub(super) fn advance(&mut self, service: &mut impl Service) -> Progress {
+        match self.try_advance(service) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Progress::Waits,
             Ok(()) | Err(_) => Progress::Over,
         }
     }
 
-    fn try_advance(&mut self, metrics: impl FnOnce() -> String) -> io::Result<()> {
+    fn try_advance(&mut self, service: &mut impl Service) -> io::Result<()> {
         let (bytes, written) = match &mut self.answer {
             Some(answer) => answer,
             none => {
-                let asked = read(&mut self.stream, &mut self.request, &self.hosts)?;
-                none.insert((http::answer(asked, metrics), 0))
+                let local = self.stream.local_addr()?.ip();
+                read(&mut self.stream, &mut self.request, |bytes| {
+                    parse(bytes, local) != Parsed::Incomplete
+                })?;
+                let parsed = parse(&self.request, local);
+                none.insert((answer(&parsed, |request| service.answer(request)), 0))
             }
         };
         while *written < bytes.len() {
@@ -83,12 +83,12 @@ impl Connection {
     }
 }
 
-/// Reads on until the request is whole; it never grows beyond what is looked at.
+/// Reads on until the request is whole or the other side has sent all; it never grows beyond what is looked at.
 fn read(
     stream: &mut TcpStream,
     request: &mut Vec<u8>,
-    hosts: &Hosts,
-) -> io::Result<http::ParseState> {
+    is_whole: impl Fn(&[u8]) -> bool,
+) -> io::Result<()> {
     let mut some = [0; 1024];
     loop {
         let count = match stream.read(&mut some) {
@@ -97,9 +97,8 @@ fn read(
             Err(error) => return Err(error),
         };
         request.extend_from_slice(&some[..count]);
-        match http::parse(request, |host| hosts.is_ours(host)) {
-            http::ParseState::Incomplete if count > 0 => {}
-            asked => return Ok(asked),
+        if count == 0 || is_whole(request) {
+            return Ok(());
         }
     }
 }

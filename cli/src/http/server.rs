@@ -1,4 +1,4 @@
-//! One loop that answers several connections at once, each within a set time, and keeps the text file up to date.
+//! One loop that answers several connections at once, each within a set time, and does the service's other work.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::Service;
 use super::connection::{Connection, Progress};
-use super::listen::Listen;
-use super::text_file::TextFile;
 
 /// Connections at once. One more takes the place of the oldest that has sent nothing, else of the oldest.
 const CONNECTIONS_MAX: usize = 64;
@@ -19,72 +18,63 @@ const CONNECTIONS_MAX: usize = 64;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that listens.
-pub(super) struct Listener {
-    socket: TcpListener,
-    /// The host of `--listen`.
-    host: String,
-}
+pub(crate) struct Listener(TcpListener);
 
 impl Listener {
-    /// Listens from now on.
-    pub(super) fn bind(listen: &Listen) -> Result<Self> {
-        let Listen { host, port } = listen;
-        let socket = TcpListener::bind((host.as_str(), *port)).map_err(|error| {
-            anyhow!("cannot listen on {host}:{port}: {error}{}", advice(&error))
+    /// Listens from now on. The flag that changes the address is in the error.
+    pub(crate) fn bind(host: &str, port: u16, flag: &str) -> Result<Self> {
+        let socket = TcpListener::bind((host, port)).map_err(|error| {
+            anyhow!("cannot listen on {host}:{port}: {error}; {}", advice(&error, flag))
         })?;
         socket.set_nonblocking(true).context("cannot listen without waiting")?;
-        Ok(Self { socket, host: host.clone() })
+        Ok(Self(socket))
     }
 
     /// Its address, with the port that the system chose where none was given.
-    pub(super) fn address(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
     }
 }
 
-fn advice(error: &io::Error) -> &'static str {
+fn advice(error: &io::Error, flag: &str) -> String {
     match error.kind() {
-        ErrorKind::AddrInUse => "; another process has the port: pass --listen with another one",
-        ErrorKind::PermissionDenied => {
-            "; ports below 1024 are the system's: pass --listen with another one"
+        ErrorKind::AddrInUse => {
+            format!("another process has the port: pass {flag} with another one")
         }
-        _ => "; pass --listen with an address of this machine",
+        ErrorKind::PermissionDenied => {
+            format!("ports below 1024 are the system's: pass {flag} with another one")
+        }
+        _ => format!("pass {flag} with an address of this machine"),
     }
 }
 
-/// What the command does until it ends.
-pub(super) struct Server {
-    pub(super) listener: Option<Listener>,
-    pub(super) text_file: Option<TextFile>,
-    /// Readable once the command is to end.
-    pub(super) stop: UnixStream,
+/// A service, and what ends it.
+pub(crate) struct Server<S> {
+    /// Without one, the service only does its other work.
+    pub(crate) listener: Option<Listener>,
+    pub(crate) service: S,
+    /// Readable once the server is to end.
+    pub(crate) stop: UnixStream,
 }
 
-impl Server {
-    /// Serves `metrics` until it is to end.
-    pub(super) fn run(mut self, mut metrics: impl FnMut() -> String) {
+impl<S: Service> Server<S> {
+    /// Serves until it is to end.
+    pub(crate) fn run(&mut self) {
         let mut connections: Vec<Connection> = Vec::new();
         let mut accepts_from = Instant::now();
-        loop {
-            if self.wait(&connections, accepts_from) {
-                break;
-            }
+        while !self.wait(&connections, accepts_from) {
             let now = Instant::now();
-            if let Some(file) = &mut self.text_file {
-                file.write_if_due(now, &mut metrics);
-            }
+            let Self { listener, service, .. } = self;
+            service.work(now);
             connections.retain_mut(|connection| {
-                connection.until() > now && connection.advance(&mut metrics) == Progress::Waits
+                connection.until() > now && connection.advance(service) == Progress::Waits
             });
-            if let Some(listener) = self.listener.as_ref().filter(|_| accepts_from <= now)
-                && accept(listener, &mut connections, now, &mut metrics).is_err()
+            if let Some(listener) = listener.as_ref().filter(|_| accepts_from <= now)
+                && accept(listener, &mut connections, now, service).is_err()
             {
                 // Out of file descriptors, most likely: not a reason to spin.
                 accepts_from = now + PAUSE;
             }
-        }
-        if let Some(file) = self.text_file {
-            file.remove();
         }
     }
 
@@ -95,10 +85,10 @@ impl Server {
         let mut entries = vec![PollFd::new(&self.stop, PollFlags::IN)];
         entries.extend(connections.iter().map(|one| PollFd::new(one.stream(), one.interest())));
         let listener = self.listener.as_ref().filter(|_| is_accepting);
-        entries.extend(listener.map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
+        entries.extend(listener.map(|listener| PollFd::new(&listener.0, PollFlags::IN)));
         let times = connections.iter().map(Connection::until);
         let times = times.chain((!is_accepting).then_some(accepts_from));
-        let until = times.chain(self.text_file.as_ref().map(TextFile::due)).min();
+        let until = times.chain(self.service.due()).min();
         // A millisecond more: a wait that ends early would be repeated.
         let left =
             until.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1));
@@ -109,18 +99,18 @@ impl Server {
 }
 
 /// Accepts as many as there is room for, so that those that are there get their turn.
-fn accept(
+fn accept<S: Service>(
     listener: &Listener,
     connections: &mut Vec<Connection>,
     now: Instant,
-    metrics: &mut impl FnMut() -> String,
+    service: &mut S,
 ) -> io::Result<()> {
     for _ in 0..CONNECTIONS_MAX {
-        match listener.socket.accept() {
+        match listener.0.accept() {
             // Its request is there already, as a rule. Errors of a connection are its client's concern.
             Ok((stream, _)) => {
-                if let Ok(mut connection) = Connection::new(stream, &listener.host, now)
-                    && connection.advance(&mut *metrics) == Progress::Waits
+                if let Ok(mut connection) = Connection::new(stream, now + S::TIME_MAX)
+                    && connection.advance(service) == Progress::Waits
                 {
                     make_room(connections);
                     connections.push(connection);

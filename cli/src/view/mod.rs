@@ -1,14 +1,16 @@
 //! `vramtape view RUN...`: runs as one page that needs no network.
 
+mod serve;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use replay::ranks::find;
+use replay::ranks::{Found, find};
 use replay::tape::Tape;
 use serde::Serialize;
-use viewer::Pattern;
+use viewer::{PageDevice, Pattern};
 
 use crate::input::TrustFlag;
 use crate::progress::Progress;
@@ -27,10 +29,16 @@ pub(crate) struct Options {
     /// Replace the file if it is there
     #[arg(short, long)]
     force: bool,
+    /// Write no file: serve the page on this machine until Ctrl-C, for runs whose page is too large for one file
+    #[arg(long, conflicts_with_all = ["output", "force"])]
+    serve: bool,
+    /// Port to serve on [default: one that is free]
+    #[arg(long, value_name = "N", requires = "serve")]
+    port: Option<u16>,
     /// JSON with the run's device_total_bytes and fraction, which a snapshot does not hold
     #[arg(long, value_name = "META.json")]
     meta: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON; with --serve, the URL
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -47,20 +55,43 @@ struct Written {
     patterns: Vec<Vec<Pattern>>,
 }
 
-/// Reads the runs and writes the page, whole or not at all.
+/// Reads the runs and writes the page, whole or not at all, or serves it.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let found = find(&options.runs)?;
-    let names = found.names();
+    let title = found.names()[0].clone();
+    if options.serve {
+        let listener = serve::listen(options.port.unwrap_or(0))?;
+        let (devices, _) = devices(&found, options, "computing the page")?;
+        serve::serve(page::page(&title, devices), listener, options.json)?;
+        return Ok(Verdict::Good);
+    }
     if options.json && options.output.as_deref() == Some(Path::new("-")) {
         bail!("--json and the page cannot both go to standard output: give -o a file");
     }
     let file = options.output.clone().unwrap_or_else(|| default_page(&found.files[0]));
     output::check(&file, options.force)?;
+    let (devices, records) = devices(&found, options, "writing the page")?;
+    let (count, patterns) = (devices.len(), devices.iter().map(|it| it.patterns.clone()).collect());
+    let page = page::page(&title, devices);
+    if file == Path::new("-") {
+        page::write_to(&page, &mut io::stdout().lock())?;
+        return Ok(Verdict::Good);
+    }
+    let page_bytes = page::write(&page, &file)?;
+    let size = bytes::show(page_bytes);
+    let text = format!("{}: {records} records in {size}; open it in a browser\n", file.display());
+    let written = Written { output: file, page_bytes, devices: count, records, patterns };
+    output::print_report(options.json, &written, || text)?;
+    Ok(Verdict::Good)
+}
+
+/// The data of all devices of the runs, and the number of records.
+fn devices(found: &Found, options: &Options, task: &'static str) -> Result<(Vec<PageDevice>, u64)> {
     let known = options.trust.with(&input::recorded(options.meta.as_deref())?.known());
     let tapes = found.files.iter().map(|path| Ok(Arc::new(input::read(path, &known)?)));
     let tapes: Vec<Arc<Tape>> = tapes.collect::<Result<_>>()?;
     let records = tapes.iter().map(|tape| tape.records_len()).sum();
-    let progress = Progress::start("writing the page", page::PASSES * records);
+    let progress = Progress::start(task, page::PASSES * records);
     let of_run = |(name, tape): (&String, &Arc<Tape>)| {
         let device = |place| {
             let chosen = Chosen::as_recorded(tape, place);
@@ -68,21 +99,8 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         };
         (0..tape.devices.len()).map(device).collect::<Vec<_>>()
     };
-    let devices = names.iter().zip(&tapes).flat_map(of_run).collect::<Result<Vec<_>, _>>()?;
-    drop(tapes);
-    let title = &names[0];
-    if file == Path::new("-") {
-        page::write_to(&mut io::stdout().lock(), title, devices)?;
-        return Ok(Verdict::Good);
-    }
-    let (count, patterns) = (devices.len(), devices.iter().map(|it| it.patterns.clone()).collect());
-    let page_bytes = page::write(&file, title, devices)?;
-    drop(progress);
-    let size = bytes::show(page_bytes);
-    let text = format!("{}: {records} records in {size}; open it in a browser\n", file.display());
-    let written = Written { output: file, page_bytes, devices: count, records, patterns };
-    output::print_report(options.json, &written, || text)?;
-    Ok(Verdict::Good)
+    let devices = found.names().iter().zip(&tapes).flat_map(of_run).collect::<Result<_, _>>()?;
+    Ok((devices, records))
 }
 
 /// `run.vtape` becomes `run.html`.
