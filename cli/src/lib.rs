@@ -12,6 +12,7 @@ mod clean;
 mod compare;
 mod diff;
 mod edit;
+mod explain;
 #[cfg(feature = "tables")]
 mod export;
 mod exporter;
@@ -74,6 +75,8 @@ enum Verb {
     Compare(compare::Options),
     /// Break down a run's reserved memory
     Waste(waste::Options),
+    /// Find out-of-memory messages in a text or a log, and print the cause that their numbers prove
+    Explain(explain::Options),
     /// Write runs as one HTML page that needs no network
     View(view::Options),
     /// Find the smallest device that a run fits on
@@ -159,6 +162,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Replay(options) => replay::run(options),
         Verb::Compare(options) => compare::run(options),
         Verb::Waste(options) => waste::run(options),
+        Verb::Explain(options) => explain::run(options),
         Verb::View(options) => view::run(options),
         Verb::Fit(options) => fit::run(options),
         Verb::Tune(options) => tune::run(options),
