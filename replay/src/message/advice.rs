@@ -23,6 +23,11 @@ const HOLDERS: &str = "vramtape run -o run.vtape train.py; then vramtape info ru
 const FIT: &str = "vramtape fit run.vtape: the smallest GPU on which the recorded run fits";
 const TUNE: &str =
     "vramtape tune run.vtape: the settings under which the recorded run reserves least";
+const HUGE: [&str; 3] = [
+    "the line of the request in the traceback: no device of this size can serve it",
+    "a smaller or split operation: chunks, a smaller batch, attention without the full score matrix",
+    "the shapes of its tensors: a dimension in the wrong place is a usual reason",
+];
 const NVIDIA_SMI: &str =
     "nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv";
 const LESS_LIVE: &str = "less live memory: a smaller batch or shorter sequences, activation checkpointing, lower \
@@ -50,15 +55,14 @@ pub(super) fn advice(
             record: Vec::new(),
         },
         OomVerdict::Capacity => Advice {
-            try_first: vec![live(fields), LESS_LIVE.to_owned()],
+            try_first: [Some(live(fields)), raise(framework, fields), Some(LESS_LIVE.to_owned())]
+                .into_iter()
+                .flatten()
+                .collect(),
             record: record(&[HOLDERS, FIT]),
         },
         OomVerdict::HugeRequest => Advice {
-            try_first: list(&[
-                "find the line of the request in the traceback: no device of this size can serve it",
-                "a smaller or split operation: chunks, a smaller batch, attention that needs no full score matrix",
-                "check the shapes: a size in the wrong place is a usual reason",
-            ]),
+            try_first: raise(framework, fields).into_iter().chain(list(&HUGE)).collect(),
             record: record(&[HOLDERS]),
         },
         OomVerdict::Fragmentation | OomVerdict::PartlyFragmentation => {
@@ -117,6 +121,23 @@ pub(super) fn advice(
             },
         },
     }
+}
+
+/// A limit that is below the device's memory, or unrelated to it.
+fn raise(framework: &str, fields: &Fields) -> Option<String> {
+    let limit = fields.allowed_bytes.get()?;
+    if fields.capacity_bytes.get().is_some_and(|capacity| capacity <= limit) {
+        return None;
+    }
+    let setting = match framework {
+        "pytorch-mps" => {
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO; 0.0 removes it, and the system may then swap or stop"
+        }
+        "cupy" => "CUPY_GPU_MEMORY_LIMIT or set_limit of the memory pool",
+        "rmm" => "maximum_pool_size of the pool, or its limiting adaptor",
+        _ => "torch.cuda.set_per_process_memory_fraction",
+    };
+    Some(format!("a limit above {}: {setting}", ByteSize(limit)))
 }
 
 /// The share of live memory, which no allocator can reduce.

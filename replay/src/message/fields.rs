@@ -39,6 +39,9 @@ pub struct ListedProcess {
     pub bytes: Option<u64>,
 }
 
+/// Processes of one message that are kept: more than a machine has.
+const PROCESSES: usize = 1024;
+
 /// The numbers of one message. In JSON those that it states, `null` for a sentinel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fields {
@@ -91,8 +94,9 @@ impl Fields {
         *self == Self { device: self.device, ..Self::default() }
     }
 
-    /// Takes the groups of a match. The first statement of a field counts.
-    pub(super) fn take(&mut self, groups: &Captures<'_>) {
+    /// Takes the groups of a match; whether they state anything new. The first statement of a field counts.
+    pub(super) fn take(&mut self, groups: &Captures<'_>) -> bool {
+        let mut is_new = false;
         let text = |name| groups.name(name).map(|found| found.as_bytes());
         let fields = [
             ("requested", &mut self.requested_bytes),
@@ -110,6 +114,7 @@ impl Fields {
         for (name, field) in fields {
             if let Some(text) = text(name).filter(|_| *field == Stated::Not) {
                 *field = Stated::of(size_bytes(text));
+                is_new = true;
             }
         }
         // An exact count after a rounded size, or a number whose unit follows the next.
@@ -123,8 +128,12 @@ impl Fields {
         }
         if let (Some(pid), Some(bytes)) = (text("pid"), text("listed")) {
             let pid = size_bytes(pid).unwrap_or(u64::MAX);
-            self.processes.push(ListedProcess { pid, bytes: size_bytes(bytes) });
+            is_new |= self.processes.len() < PROCESSES;
+            if is_new {
+                self.processes.push(ListedProcess { pid, bytes: size_bytes(bytes) });
+            }
         }
+        is_new
     }
 }
 
@@ -187,7 +196,7 @@ mod tests {
             ("12.5pib", Some(14_073_748_835_532_800)),
             ("146.mib", Some(146 << 20)),
             ("11.00g", Some(11 << 30)),
-            ("10.371208gib", Some(11_136_000_043)),
+            ("10.371208gib", Some(11_135_999_795)),
             ("120,000,000,000bytes", Some(120_000_000_000)),
             ("2071210686004019200bytes", Some(2_071_210_686_004_019_200)),
             ("33668857856", Some(33_668_857_856)),

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use regex::bytes::Regex;
+use regex::bytes::{Regex, RegexSet};
 
 use super::fields::Fields;
 use super::grammar::compile;
@@ -62,6 +62,15 @@ const NAMES: [(&[&str], &str, Rules); 17] = [
 /// The name of errors around which is none.
 const UNNAMED: &str = "unrecognized";
 
+/// The rows of [`NAMES`], searched together.
+static AROUND_WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
+    let row = |(words, ..): &(&[&str], &str, Rules)| {
+        let words: Vec<String> = words.iter().map(|words| regex::escape(words)).collect();
+        words.join("|")
+    };
+    RegexSet::new(NAMES.iter().map(row)).expect("literals compile")
+});
+
 static CURRENT_DEVICE: LazyLock<Regex> = LazyLock::new(|| compile(r"currentdevice:{device#}"));
 
 /// Whether the words after `before` are an error's, and not PyTorch's advice to search for one.
@@ -72,8 +81,7 @@ pub(super) fn is_error(words: &[u8], before: &[u8]) -> bool {
 
 /// The error whose words are at `start..end`, on the line `line`.
 pub(super) fn parse(text: &[u8], (start, end): (usize, usize), line: &[u8]) -> Candidate {
-    let is_around = |words: &&str| contains(line, words.as_bytes());
-    let named = NAMES.iter().find(|(words, ..)| words.iter().any(|words| is_around(words)));
+    let named = AROUND_WORDS.matches(line).iter().next().map(|row| NAMES[row]);
     let (framework, rules) = named.map_or((UNNAMED, Rules::General), |row| (row.1, row.2));
     let mut fields = Fields::default();
     if let Some(groups) = CURRENT_DEVICE.captures(window(text, end, DEVICE)) {

@@ -9,6 +9,8 @@ mod pytorch;
 mod rules;
 mod scan;
 mod squash;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 

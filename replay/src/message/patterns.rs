@@ -49,299 +49,121 @@ struct Pattern {
     text: &'static str,
 }
 
+impl Pattern {
+    fn compile(&self) -> Regex {
+        let start = if self.back == 0 { r"\A" } else { "" };
+        compile(&format!("{start}(?:{})", self.text))
+    }
+}
+
 /// Squashed bytes of a text after its anchor.
 const LONGEST: usize = 600;
 
-const fn row(
-    anchor: &'static str,
-    framework: &'static str,
-    generation: &'static str,
-    rules: Rules,
-    back: usize,
-    text: &'static str,
-) -> Pattern {
-    Pattern { anchor, framework, generation, rules, back, text }
+/// Makes rows of `ANCHOR => FRAMEWORK, GENERATION, RULES, BACK; TEXT`.
+macro_rules! table {
+    ($($anchor:literal => $framework:literal, $generation:literal, $rules:ident, $back:literal; $text:literal,)*) => {
+        &[$(Pattern {
+            anchor: $anchor,
+            framework: $framework,
+            generation: $generation,
+            rules: Rules::$rules,
+            back: $back,
+            text: $text,
+        }),*]
+    };
 }
 
 /// The first row of an anchor that matches counts. Where an anchor begins another one, the longer is first.
-const PATTERNS: &[Pattern] = &[
-    row(
-        "mpsbackendoutofmemory",
-        "pytorch-mps",
-        "mps",
-        Rules::ProcessLimit,
-        0,
+const PATTERNS: &[Pattern] = table! {
+    "mpsbackendoutofmemory" => "pytorch-mps", "mps", ProcessLimit, 0;
         r"mpsbackendoutofmemory\(mpsallocated:?{allocated}(?:,otherallocations:{others})?(?:,maxallowed:{allowed})?
         (?:.{0,8}?triedtoallocate{requested})?",
-    ),
     // cudaMallocAsync.
-    row(
-        "wouldexceedallowedmemory",
-        "pytorch-cuda",
-        "cudaMallocAsync",
-        Rules::General,
-        40,
+    "wouldexceedallowedmemory" => "pytorch-cuda", "cudaMallocAsync", General, 40;
         r"allocationondevice{device#}?wouldexceedallowedmemory(?:.{0,60}?currentlyallocated:{allocated})?
         (?:.{0,24}?requested:{requested})?(?:.{0,24}?devicelimit:{capacity})?(?:.{0,24}?free\([a-z]*\):{free})?
         (?:.{0,24}?pytorchlimit\([a-z]*\).{0,24}?:{allowed})?",
-    ),
-    row(
-        "memoryallocationfailedwithoom",
-        "pytorch-cuda",
-        "2.12+ warning",
-        Rules::General,
-        0,
+    "memoryallocationfailedwithoom" => "pytorch-cuda", "2.12+ warning", General, 0;
         r"memoryallocationfailedwithoomondevice{device#}whiletryingtoallocate{requested}
         (?:\(free:{free#},total:{capacity#}\))?",
-    ),
-    row(
-        "youtriedtoallocate",
-        "pytorch-cpu",
-        "host",
-        Rules::Host,
-        160,
-        r"(?:(?:enforcefail|defaultcpuallocator|torch).{0,140}?)?youtriedtoallocate{requested}",
-    ),
-    row(
-        "unabletoallocate",
-        "numpy",
-        "host",
-        Rules::Host,
-        0,
+    "youtriedtoallocate" => "pytorch-cpu", "host", Host, 0;
+        "youtriedtoallocate{requested}",
+    "unabletoallocate" => "numpy", "host", Host, 0;
         r"unabletoallocate{requested}foranarray",
-    ),
-    row(
-        "unabletoallocatearray",
-        "numpy",
-        "host",
-        Rules::Host,
-        0,
+    "unabletoallocatearray" => "numpy", "host", Host, 0;
         r"unabletoallocatearraywithshape",
-    ),
     // vLLM.
-    row(
-        "freememoryondevice",
-        "vllm",
-        "startup",
-        Rules::Startup,
-        0,
+    "freememoryondevice" => "vllm", "startup", Startup, 0;
         r"freememoryondevice(?:[a-z]*:{device#})?\({free_number#}/{capacity}\)onstartup
         (?:islessthandesiredgpumemoryutilization(?:\([0-9.]+,{requested}\))?)?",
-    ),
-    row(
-        "kvcacheisneeded",
-        "vllm",
-        "kv-cache",
-        Rules::Cache,
-        60,
+    "kvcacheisneeded" => "vllm", "kv-cache", Cache, 60;
         r"{requested}kvcacheisneeded(?:,whichislargerthantheavailablekvcachememory\(?{free})?",
-    ),
-    row(
+    "noavailablememoryforthecacheblocks" => "vllm", "kv-cache", Cache, 0;
         "noavailablememoryforthecacheblocks",
-        "vllm",
-        "kv-cache",
-        Rules::Cache,
-        0,
-        "noavailablememoryforthecacheblocks",
-    ),
-    row(
-        "thanthemaximumnumberoftokensthatcanbestored",
-        "vllm",
-        "kv-cache",
-        Rules::CacheTokens,
-        60,
+    "thanthemaximumnumberoftokensthatcanbestored" => "vllm", "kv-cache", CacheTokens, 60;
         r"(?:maxseqlen\([0-9]+\)islarger)?thanthemaximumnumberoftokensthatcanbestoredinkvcache",
-    ),
     // XLA: JAX, and TensorFlow since it compiles.
-    row(
-        "outofmemorywhiletryingtoallocate",
-        "jax",
-        "request-only",
-        Rules::General,
-        0,
+    "outofmemorywhiletryingtoallocate" => "jax", "request-only", General, 0;
         r"outofmemorywhiletryingtoallocate{requested}(?:\({exact}\))?",
-    ),
-    row(
-        "failedtoallocaterequestfor",
-        "jax",
-        "request-only",
-        Rules::General,
-        0,
+    "failedtoallocaterequestfor" => "jax", "request-only", General, 0;
         r"failedtoallocaterequestfor{requested}(?:\({exact}\))?(?:ondeviceordinal{device#})?",
-    ),
-    row(
-        "thatwasnotpossible.thereare",
-        "jax",
-        "tpu",
-        Rules::General,
-        80,
+    "thatwasnotpossible.thereare" => "jax", "tpu", General, 80;
         r"attemptingto(?:allocate|reserve){requested}.{0,40}?thatwasnotpossible.thereare{free}",
-    ),
-    row(
-        "ranoutofmemoryinmemoryspacehbm",
-        "jax",
-        "tpu",
-        Rules::General,
-        0,
+    "ranoutofmemoryinmemoryspacehbm" => "jax", "tpu", General, 0;
         r"ranoutofmemoryinmemoryspacehbm.{0,24}?used{requested}of{capacity}",
-    ),
-    row(
-        "wouldexceedmemory",
-        "jax",
-        "tpu",
-        Rules::General,
-        60,
+    "wouldexceedmemory" => "jax", "tpu", General, 60;
         r"allocation\(size={requested#}\)wouldexceedmemory\(size={capacity#}\)",
-    ),
     // TensorFlow.
-    row(
-        "oomwhenallocatingtensor",
-        "tensorflow",
-        "host",
-        Rules::Host,
-        0,
-        r"oomwhenallocatingtensor.{0,200}?(?:device:cpu:[0-9]+|byallocator(?:cpu|mklcpu|gpuhost|cudahost))[a-z0-9]*",
-    ),
-    row(
-        "oomwhenallocatingtensor",
-        "tensorflow",
-        "shape-only",
-        Rules::General,
-        0,
+    "oomwhenallocatingtensor" => "tensorflow", "host", Host, 0;
+        r"oomwhenallocatingtensorwithshape\[[0-9,]*\](?:andtype[a-z0-9]*)?on/[a-z0-9:/]{0,100}?
+        (?:device:cpu:|byallocator(?:cpu|mklcpu|gpuhost|cudahost))",
+    "oomwhenallocatingtensor" => "tensorflow", "shape-only", General, 0;
         r"oomwhenallocatingtensor
         (?:withshape\[[0-9,]*\](?:andtype[a-z0-9]*on/[a-z0-9:/]{0,100}?device:gpu:{device#})?)?",
-    ),
-    row(
-        "ranoutofmemorytryingtoallocate",
-        "tensorflow",
-        "request-only",
-        Rules::General,
-        40,
+    "ranoutofmemorytryingtoallocate" => "tensorflow", "request-only", General, 40;
         r"(?:allocator\((?:gpu{device#})?[a-z0-9]*\))?ranoutofmemorytryingtoallocate{requested}
         (?:\(roundedto{exact#}\))?",
-    ),
-    row(
-        "fromdevice:cudaerroroutofmemory",
-        "tensorflow",
-        "request-only",
-        Rules::General,
-        80,
+    "fromdevice:cudaerroroutofmemory" => "tensorflow", "request-only", General, 80;
         r"failedtoallocate{requested}(?:\({exact}\))?fromdevice:cudaerroroutofmemory",
-    ),
-    row(
-        "bytesonhost",
-        "tensorflow",
-        "host",
-        Rules::Host,
-        60,
+    "bytesonhost" => "tensorflow", "host", Host, 60;
         r"failedtoalloc(?:ate)?{requested}onhost",
-    ),
     // CuPy.
-    row(
-        "outofmemoryallocating",
-        "cupy",
-        "pool",
-        Rules::PoolLimit,
-        0,
+    "outofmemoryallocating" => "cupy", "pool", PoolLimit, 0;
         r"outofmemoryallocating{requested}\(allocatedsofar:{allocated}(?:,limitsetto:{allowed})?",
-    ),
-    row(
-        "outofmemoryallocating",
-        "jax",
-        "request-only",
-        Rules::General,
-        0,
+    "outofmemoryallocating" => "jax", "request-only", General, 0;
         r"outofmemoryallocating{requested}",
-    ),
-    row(
-        "outofmemorytoallocate",
-        "cupy",
-        "pool",
-        Rules::PoolLimit,
-        0,
+    "outofmemorytoallocate" => "cupy", "pool", PoolLimit, 0;
         r"outofmemorytoallocate{requested}(?:\(total{allocated}\))?",
-    ),
     // RMM.
-    row(
-        "maximumpoolsizeexceeded",
-        "rmm",
-        "pool",
-        Rules::PoolLimit,
-        160,
-        r"(?:rmmfailure.{0,140}?)?maximumpoolsizeexceeded(?:\(failedtoallocate{requested}\))?
+    "maximumpoolsizeexceeded" => "rmm", "pool", PoolLimit, 0;
+        r"maximumpoolsizeexceeded(?:\(failedtoallocate{requested}\))?
         (?:.{0,60}?current/max/trysize={reserved},{allowed},)?",
-    ),
-    row(
-        "cudaerror(failedtoallocate",
-        "rmm",
-        "driver",
-        Rules::General,
-        0,
-        r"cudaerror\(failedtoallocate{requested}\)",
-    ),
-    row(
-        "exceededmemorylimit(failedtoallocate",
-        "rmm",
-        "limit",
-        Rules::PoolLimit,
-        0,
+    "cudaerror(failedtoallocate" => "rmm", "driver", General, 0;
+        r"cudaerror\(failedtoallocate{requested}\)(?:at:.{0,200}?cudaerrormemoryallocation(?:outofmemory)?)?",
+    "exceededmemorylimit(failedtoallocate" => "rmm", "limit", PoolLimit, 0;
         r"exceededmemorylimit\(failedtoallocate{requested}\)",
-    ),
     // ggml.
-    row(
-        "cudamallocfailed:outofmemory",
-        "llama.cpp",
-        "request-only",
-        Rules::General,
-        120,
-        r"allocating{requested}ondevice{device#}:.{0,8}?cudamallocfailed:outofmemory",
-    ),
-    row(
-        "cudamallocfailed:outofmemory",
-        "llama.cpp",
-        "request-only",
-        Rules::General,
-        0,
+    "cudamallocfailed:outofmemory" => "llama.cpp", "request-only", General, 120;
+        r"allocating{requested}ondevice{device#}:.{0,8}?cudamallocfailed:outofmemory
+        (?:.{0,60}?failedtoallocate[a-z]*[0-9]*bufferofsize{exact#})?",
+    "cudamallocfailed:outofmemory" => "llama.cpp", "request-only", General, 0;
         r"cudamallocfailed:outofmemory.{0,40}?failedtoallocate(?:[a-z]+{device#})?bufferofsize{requested#}",
-    ),
-    row(
-        "devicememoryallocationofsize",
-        "llama.cpp",
-        "request-only",
-        Rules::General,
-        0,
+    "bufferofsize" => "llama.cpp", "request-only", General, 40;
+        r"failedtoallocate(?:cuda|rocm|vulkan|sycl|metal)(?:{device#})?bufferofsize{requested#}",
+    "devicememoryallocationofsize" => "llama.cpp", "request-only", General, 0;
         r"devicememoryallocationofsize{requested#}failed",
-    ),
     // Others.
-    row(
-        "outofgpumemorytryingtoallocate",
-        "julia",
-        "no-allocated",
-        Rules::General,
-        0,
+    "outofgpumemorytryingtoallocate" => "julia", "no-allocated", General, 0;
         r"outofgpumemorytryingtoallocate{requested}(?:effectivegpumemoryusage:[0-9.]+\([^/)]{0,20}/{capacity}\))?",
-    ),
-    row(
-        "outofmemoryerrorongpu",
-        "paddle",
-        "no-capacity",
-        Rules::General,
-        0,
+    "outofmemoryerrorongpu" => "paddle", "no-capacity", General, 0;
         r"outofmemoryerrorongpu{device#}.{0,4}?cannotallocate{requested}memoryongpu[0-9]+
         (?:,{allocated}memoryhasbeenallocatedandavailablememoryisonly{free})?",
-    ),
-    row(
-        "memoryforrequestedbufferofsize",
-        "onnxruntime",
-        "request-only",
-        Rules::General,
-        0,
+    "memoryforrequestedbufferofsize" => "onnxruntime", "request-only", General, 0;
         r"memoryforrequestedbufferofsize{requested#}",
-    ),
-];
+};
 
 static COMPILED: LazyLock<Vec<Regex>> =
-    LazyLock::new(|| PATTERNS.iter().map(|pattern| compile(pattern.text)).collect());
+    LazyLock::new(|| PATTERNS.iter().map(Pattern::compile).collect());
 
 /// The anchors of all rows.
 pub(super) fn anchors() -> impl Iterator<Item = &'static str> {

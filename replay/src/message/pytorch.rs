@@ -25,7 +25,7 @@ const BACKENDS: [&str; 8] = ["cuda", "hip", "xpu", "npu", "mlu", "musa", "gcu", 
 
 struct Grammar {
     request: Regex,
-    /// `(GPU 0; 3.81 GiB total capacity; ...)`, until 2.0.
+    /// `(GPU 0; 3.81 GiB total capacity; ...)`, until 2.0. The first word of a clause is enough, since a writer may cut it.
     until_2_0: Regex,
     /// `GPU 0 has a total capacity of 23.69 GiB of which ...`, since 2.1.
     since_2_1: Regex,
@@ -35,8 +35,8 @@ struct Grammar {
 static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| Grammar {
     request: compile(r"\A triedtoallocate{requested}"),
     until_2_0: compile(
-        r"\([a-z]*{device#}; | {capacity}totalcapacity | {allocated}alreadyallocated | {free}free | {allowed}allowed
-        | {unallocated}cached | {reserved}reservedintotal",
+        r"\([a-z]*{device#}; | {capacity}total | {allocated}already | {free}free | {allowed}allowed
+        | {unallocated}cached | {reserved}reserved",
     ),
     since_2_1: compile(
         r"gpu{device#}?hasatotalcapaci?tyof{capacity} | ofwhich{free}
@@ -68,11 +68,8 @@ pub(super) fn parse(text: &[u8], anchor: usize) -> Option<Candidate> {
     while let Some(groups) = clauses.captures(window(text, at, GAP + CLAUSE)) {
         let clause = groups.get(0)?;
         let gap = window(text, at, clause.start());
-        let before = fields.clone();
-        fields.take(&groups);
-        // A number that is known already, or another request: the next message.
-        if clause.start() > GAP || contains(gap, b"triedtoallocate") || fields == before {
-            fields = before;
+        // Another request, or a number that is known already: the next message.
+        if clause.start() > GAP || contains(gap, b"triedtoallocate") || !fields.take(&groups) {
             break;
         }
         at += clause.end();

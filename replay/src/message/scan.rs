@@ -198,16 +198,8 @@ impl Scanner {
 
 /// The line of an error's words, as far as it may name the program.
 fn line_around(squashed: &Squashed, (start, end): (usize, usize)) -> &[u8] {
-    let line = squashed.line(squashed.offset(start));
-    let is_same = |at: &usize| squashed.line(squashed.offset(*at)) == line;
-    let last = squashed.text.len();
-    let mut from = start.saturating_sub(mention::AROUND);
-    let mut to = (end + mention::AROUND).min(last);
-    while !is_same(&from) {
-        from += (start - from).div_ceil(2);
-    }
-    while to > end && !is_same(&(to - 1)) {
-        to -= (to - end).div_ceil(2);
-    }
+    let line = squashed.line_span(start);
+    let from = line.start.max(start.saturating_sub(mention::AROUND));
+    let to = line.end.min(end + mention::AROUND).max(end);
     &squashed.text[from..to]
 }

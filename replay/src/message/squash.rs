@@ -3,6 +3,8 @@
 //! Line breaks (in the middle of a word too), indentation, `#` and `>` in front of lines, string literals in pieces,
 //! Markdown and escapes such as `\n` and `\"` all vanish. UTF-16 of a Windows console reads as well: its zero bytes go.
 
+use std::ops::Range;
+
 /// Squashed text of a part of a stream, and where each of its bytes was.
 #[derive(Debug, Default)]
 pub(super) struct Squashed {
@@ -92,6 +94,16 @@ impl Squashed {
         self.dropped_breaks + self.breaks.partition_point(|place| *place < offset) as u64 + 1
     }
 
+    /// The squashed line of a byte.
+    pub(super) fn line_span(&self, at: usize) -> Range<usize> {
+        let next = self.breaks.partition_point(|place| *place < self.offset(at));
+        let index = |place: Option<&u64>, other| {
+            place.map_or(other, |place| self.offsets.partition_point(|offset| offset < place))
+        };
+        let before = next.checked_sub(1).and_then(|before| self.breaks.get(before));
+        index(before, 0)..index(self.breaks.get(next), self.text.len())
+    }
+
     /// Drops the first `count` bytes of the squashed text.
     pub(super) fn drop_front(&mut self, count: usize) {
         let from = self.offset(count);
@@ -141,11 +153,13 @@ mod tests {
         let place =
             |squashed: &Squashed, at| (squashed.offset(at), squashed.line(squashed.offset(at)));
         assert_eq!(squashed.text, b"abcde");
-        assert_eq!(place(&squashed, 3), (7, 4));
+        assert_eq!(place(&squashed, 3), (8, 4));
+        assert_eq!((squashed.line_span(2), squashed.line_span(4)), (2..3, 3..5));
         squashed.drop_front(2);
         assert_eq!(squashed.text, b"cde");
         assert_eq!(place(&squashed, 0), (4, 2));
-        assert_eq!(place(&squashed, 1), (7, 4));
-        assert_eq!(place(&squashed, 3), (10, 5));
+        assert_eq!(place(&squashed, 1), (8, 4));
+        assert_eq!(squashed.line_span(1), 1..3);
+        assert_eq!(place(&squashed, 3), (11, 5));
     }
 }
