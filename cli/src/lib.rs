@@ -75,7 +75,7 @@ enum Verb {
     Compare(compare::Options),
     /// Break down a run's reserved memory
     Waste(waste::Options),
-    /// Find out-of-memory messages in a text or a log, and print the cause that their numbers prove
+    /// Print the cause of an out of memory, from a program's message or its log
     Explain(explain::Options),
     /// Write runs as one HTML page that needs no network
     View(view::Options),

@@ -82,7 +82,7 @@ pub(super) fn advice(
         OomVerdict::OtherProcess => Advice {
             try_first: other_process(framework, fields),
             record: vec![
-                format!("{NVIDIA_SMI}: the processes on the device"),
+                format!("{}: the processes on the device", process_list(framework)),
                 "vramtape top: the jobs on this machine that vramtape records".to_owned(),
             ],
         },
@@ -99,12 +99,13 @@ pub(super) fn advice(
                 "fewer communicators and streams, or CUBLAS_WORKSPACE_CONFIG=:4096:2",
             ]),
             record: vec![format!(
-                "{NVIDIA_SMI}: the memory of this process, with that outside the pools"
+                "{}: the memory of this process, with that outside the pools",
+                process_list(framework)
             )],
         },
         OomVerdict::Host => Advice {
             try_first: list(&[
-                "the machine's memory, not the GPU's: fewer workers of a data loader, less pinned memory, smaller arrays",
+                "the machine's memory, not the GPU's: fewer data loader workers, less pinned memory, smaller arrays",
                 "the limits of the container or job: cgroup memory, ulimit -l for pinned memory",
             ]),
             record: list(&["free -h, and the peak of the process in /proc/PID/status (VmHWM)"]),
@@ -171,10 +172,22 @@ fn fragmentation(framework: &str, generation: &str) -> Vec<String> {
     ]
 }
 
+/// The command that lists the processes on a device.
+fn process_list(framework: &str) -> &'static str {
+    match framework {
+        "pytorch-hip" | "hip-error" => "rocm-smi --showpids",
+        "pytorch-xpu" => "xpu-smi ps",
+        "pytorch-npu" => "npu-smi info",
+        _ => NVIDIA_SMI,
+    }
+}
+
 fn other_process(framework: &str, fields: &Fields) -> Vec<String> {
     let mut lines = Vec::new();
     if fields.processes.is_empty() {
-        lines.push("find the holder with nvidia-smi: another job, a notebook, or a process that did not end".to_owned());
+        lines.push(
+            "find the holder: another job, a notebook, a process that did not end".to_owned(),
+        );
     } else {
         lines.push(
             "end or move the other processes above, or choose another device with CUDA_VISIBLE_DEVICES".to_owned(),

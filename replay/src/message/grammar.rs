@@ -20,8 +20,8 @@ pub(super) fn compile(pattern: &str) -> Regex {
                 text.push_str(&group[..=close]);
             }
             name => match name.strip_suffix('#') {
-                Some(name) => text.push_str(&format!("(?P<{name}>{NUMBER})")),
-                None => text.push_str(&format!("(?P<{name}>{SIZE})")),
+                Some(name) => text.extend(["(?P<", name, ">", NUMBER, ")"]),
+                None => text.extend(["(?P<", name, ">", SIZE, ")"]),
             },
         }
         rest = &group[close + 1..];

@@ -75,8 +75,8 @@ static CURRENT_DEVICE: LazyLock<Regex> = LazyLock::new(|| compile(r"currentdevic
 
 /// Whether the words after `before` are an error's, and not PyTorch's advice to search for one.
 pub(super) fn is_error(words: &[u8], before: &[u8]) -> bool {
-    let is_known = |known: &&str| contains(words, known.as_bytes());
-    ANCHORS.iter().any(|known| is_known(&known)) && !before.ends_with(b"searchfor")
+    let is_known = |known: &str| contains(words, known.as_bytes());
+    ANCHORS.iter().any(|known| is_known(known)) && !before.ends_with(b"searchfor")
 }
 
 /// The error whose words are at `start..end`, on the line `line`.
@@ -88,6 +88,14 @@ pub(super) fn parse(text: &[u8], (start, end): (usize, usize), line: &[u8]) -> C
         fields.take(&groups);
     }
     Candidate { start, end, framework, generation: GENERATION, rules, fields }
+}
+
+/// Whether an error on the line beside a message is a part of it: its library is the message's, or below that.
+pub(super) fn belongs(error: &Candidate, framework: &str) -> bool {
+    let is_pytorch = |name: &str| name.starts_with("pytorch");
+    error.framework == framework
+        || matches!(error.framework, UNNAMED | "cuda-error" | "jax")
+        || (is_pytorch(error.framework) && is_pytorch(framework))
 }
 
 /// How much a name says: an error that several libraries report counts as the most specific one.

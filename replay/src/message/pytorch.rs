@@ -25,7 +25,7 @@ const BACKENDS: [&str; 8] = ["cuda", "hip", "xpu", "npu", "mlu", "musa", "gcu", 
 
 struct Grammar {
     request: Regex,
-    /// `(GPU 0; 3.81 GiB total capacity; ...)`, until 2.0. The first word of a clause is enough, since a writer may cut it.
+    /// `(GPU 0; 3.81 GiB total capacity; ...)`, until 2.0. The first word of a clause is enough: a writer may cut it.
     until_2_0: Regex,
     /// `GPU 0 has a total capacity of 23.69 GiB of which ...`, since 2.1.
     since_2_1: Regex,

@@ -67,8 +67,8 @@ pub(super) struct Scanner {
     dropped: u64,
     /// Where the search goes on in the window.
     next: usize,
-    /// The end of the last message with numbers, and its line.
-    last: Option<(u64, u64)>,
+    /// The end of the last message with numbers, its line, and its framework.
+    last: Option<(u64, u64, &'static str)>,
     pending: Option<Pending>,
     found: Vec<Found>,
     known: HashMap<(&'static str, &'static str, Fields), usize>,
@@ -140,9 +140,13 @@ impl Scanner {
         };
         let before = self.pending.take();
         if message.generation != mention::GENERATION {
-            self.last = Some((end, end_line));
+            self.last = Some((end, end_line, message.framework));
             match before {
-                Some(before) if is_beside((before.end, before.end_line)) => {
+                Some(before)
+                    if is_beside((before.end, before.end_line))
+                        && (before.end_line == line
+                            || mention::belongs(&before.candidate, message.framework)) =>
+                {
                     return self.keep(message, before.byte_offset, before.line);
                 }
                 Some(before) => self.keep(before.candidate, before.byte_offset, before.line),
@@ -150,7 +154,10 @@ impl Scanner {
             }
             return self.keep(message, byte_offset, line);
         }
-        if self.last.is_some_and(is_beside) {
+        let is_part = |(place, on, framework): (u64, u64, &str)| {
+            is_beside((place, on)) && (on == line || mention::belongs(&message, framework))
+        };
+        if self.last.is_some_and(is_part) {
             if let Some(before) = before {
                 self.keep(before.candidate, before.byte_offset, before.line);
             }

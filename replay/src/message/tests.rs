@@ -1,5 +1,7 @@
 //! Messages in logs: all of them, each once, with its place, however often and between whatever they are.
 
+use std::fmt::Write;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -20,12 +22,12 @@ fn verdicts(text: &str) -> Vec<(OomVerdict, u64, u64)> {
 fn a_log_has_each_message_once_with_its_first_line_and_its_count() {
     let mut log = String::new();
     for step in 0..400 {
-        log.push_str(&format!("step {step}: loss 0.{step}, memory 3.00 GiB allocated\n"));
+        writeln!(log, "step {step}: loss 0.{step}, memory 3.00 GiB allocated").unwrap();
         if step % 100 == 7 {
-            log.push_str(&format!("[rank0]: torch.OutOfMemoryError: {CAPACITY}\n"));
+            writeln!(log, "[rank0]: torch.OutOfMemoryError: {CAPACITY}").unwrap();
         }
         if step == 50 {
-            log.push_str(&format!("RuntimeError: {OLD}\n"));
+            writeln!(log, "RuntimeError: {OLD}").unwrap();
         }
     }
     log.push_str("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n");
@@ -84,6 +86,19 @@ fn errors_without_numbers_come_last_and_once_a_line() {
 }
 
 #[test]
+fn an_error_of_another_library_on_the_next_line_is_a_message_of_its_own() {
+    let lines = [
+        ("NCCL WARN Cuda failure 2 'out of memory'", 2),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED", 2),
+        ("This error means you ran out of memory on your GPU.", 1),
+        ("RuntimeError: CUDA error: out of memory", 1),
+    ];
+    for (line, count) in lines {
+        assert_eq!(verdicts(&format!("{OLD}\n{line}\n")).len(), count, "{line}");
+    }
+}
+
+#[test]
 fn generations_are_known_by_their_text() {
     let new = |hint: &str| {
         CAPACITY
@@ -131,7 +146,7 @@ fn far_too_many_processes_and_messages_are_bounded() {
         explain(format!("CUDA out of memory. Tried to allocate 1.00 GiB. {many}").as_bytes());
     assert_eq!(report.messages[0].processes.len(), 1024);
     let log: String =
-        (0..1200).map(|n| format!("CUDA out of memory. Tried to allocate {n}.00 MiB.\n")).collect();
+        (0..1200).fold(String::new(), |log, n| log + &format!("Tried to allocate {n}.00 MiB.\n"));
     let report = explain(log.as_bytes());
     assert_eq!((report.messages.len(), report.left_out), (1000, 200));
 }
