@@ -24,8 +24,8 @@ const OTHERS: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to alloc
     memory 5.97 GiB is allocated by PyTorch, and 116.33 MiB is reserved by PyTorch but unallocated.";
 const GRAPHS: &str = "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 47.53 GiB of which \
     896.00 KiB is free. Including non-PyTorch memory, this process has 47.51 GiB memory in use. Of the allocated \
-    memory 47.00 GiB is allocated by PyTorch, with 46.22 GiB allocated in private pools (e.g., CUDA Graphs), and 149.10 MiB \
-    is reserved by PyTorch but unallocated.";
+    memory 47.00 GiB is allocated by PyTorch, with 46.22 GiB allocated in private pools (e.g., CUDA Graphs), and \
+    149.10 MiB is reserved by PyTorch but unallocated.";
 
 /// What a pasted text gives, and the exit code.
 fn paste(args: &[&str], text: &[u8]) -> (String, Option<i32>) {
