@@ -21,6 +21,11 @@ pub(crate) struct TrustFlag {
 }
 
 impl TrustFlag {
+    /// The flag's number.
+    pub(crate) fn factor(self) -> u64 {
+        self.factor
+    }
+
     /// `known`, with the flag's number.
     pub(crate) fn with(self, known: &RunLimits) -> RunLimits {
         RunLimits { trust_factor: self.factor, ..*known }

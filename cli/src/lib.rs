@@ -12,6 +12,7 @@ mod clean;
 mod compare;
 mod diff;
 mod edit;
+mod explain;
 #[cfg(feature = "tables")]
 mod export;
 mod exporter;
@@ -76,6 +77,8 @@ enum Verb {
     Compare(compare::Options),
     /// Break down a run's reserved memory
     Waste(waste::Options),
+    /// Print the cause of an out of memory, from a program's message or its log
+    Explain(explain::Options),
     /// Write runs as one HTML page that needs no network
     View(view::Options),
     /// Find the smallest device that a run fits on
@@ -161,6 +164,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Replay(options) => replay::run(options),
         Verb::Compare(options) => compare::run(options),
         Verb::Waste(options) => waste::run(options),
+        Verb::Explain(options) => explain::run(options),
         Verb::View(options) => view::run(options),
         Verb::Fit(options) => fit::run(options),
         Verb::Tune(options) => tune::run(options),

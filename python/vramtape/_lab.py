@@ -320,6 +320,15 @@ def diff(
     return query(["diff", *_flags("trust-factor", trust_factor), *_runs([expected, actual])], 1, progress)
 
 
+def explain(message: Run, progress: Progress = None, *, trust_factor: Optional[int] = None) -> dict[str, Any]:
+    """Finds the out-of-memory messages of a text or a log, in ``messages``, each with its numbers and its verdict.
+
+    :param message: the file with the text, of any size
+    :param trust_factor: as for :func:`replay`
+    """
+    return query(["explain", *_paths("message", message), *_flags("trust-factor", trust_factor)], 1, progress)
+
+
 def verify(
     run: Run, progress: Progress = None, *, meta: Optional[Run] = None, trust_factor: Optional[int] = None
 ) -> dict[str, Any]:

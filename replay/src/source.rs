@@ -15,6 +15,9 @@ const MAX_WINDOW_LOG: u32 = 27;
 /// Bytes decompressed between two looks at how many there are.
 const STEP_BYTES: u64 = 1 << 20;
 
+/// Bytes passed on at once.
+const PART_BYTES: usize = 1 << 18;
+
 /// How compressed files begin.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -115,6 +118,40 @@ pub fn read_from(raw: impl Read, path: &Path, trust_factor: u64) -> Result<Input
     }
     drop(reader);
     Ok(Input { bytes, stored_bytes: stored_bytes.get() })
+}
+
+/// Passes the bytes of `path` on in parts, as [`read_all`] reads them, without holding them all.
+///
+/// # Errors
+/// As [`read_all`], without its limit for a whole file.
+pub fn each_part(
+    path: &Path,
+    trust_factor: u64,
+    mut part: impl FnMut(&[u8]),
+) -> Result<(), SourceError> {
+    let failed =
+        |compression| move |source| SourceError::Io { path: path.to_owned(), compression, source };
+    let raw: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path).map_err(failed(""))?)
+    };
+    let stored_bytes = Cell::new(0);
+    let (mut reader, compression) = decompress(Counted { raw, bytes: &stored_bytes }, path)?;
+    let mut buffer = vec![0; PART_BYTES];
+    let mut read_bytes = 0;
+    loop {
+        let count = match reader.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(compression)(error)),
+        };
+        read_bytes += count as u64;
+        let too_much = |error| SourceError::TooMuch { path: path.to_owned(), error };
+        Bound::UNPACKED.check(read_bytes, stored_bytes.get(), trust_factor).map_err(too_much)?;
+        part(&buffer[..count]);
+    }
 }
 
 /// A reader that counts the bytes read so far.

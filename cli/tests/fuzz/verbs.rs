@@ -68,9 +68,9 @@ impl Verb {
     }
 }
 
-/// Flags that keep a usual file from taking long, and from this machine's rings.
+/// Flags that a verb cannot do without, or that keep a usual file from taking long, and from this machine's rings.
 fn is_always(id: &str) -> bool {
-    matches!(id, "lines" | "checks" | "output" | "named")
+    matches!(id, "lines" | "checks" | "output" | "named" | "message")
 }
 
 /// Something for an argument, by what the help calls its value.

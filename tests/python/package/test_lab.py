@@ -110,6 +110,9 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         tables = vramtape.export(ONE_SHOT, folder / "tables", table="records", format="arrow", edit="scale:0.5")
         assert Path(tables["tables"][0]["file"]).name == "records.arrow", tables
         assert vramtape.verify(snapshot)["same"] and vramtape.verify(ONE_SHOT)["devices"]
+        message = "XPU out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 2.00 GiB"
+        (folder / "oom.txt").write_text(message)
+        assert vramtape.explain(folder / "oom.txt")["messages"][0]["verdict"] == "huge-request"
         (folder / "rings").mkdir()
         assert vramtape.recover(rings=folder / "rings") == {"rings": []}
         assert "neither a process" in raised(vramtape.Error, lambda: vramtape.recover("nowhere", folder / "o.vtape"))
