@@ -9,7 +9,7 @@ use trace_format::{Event, StringId};
 
 use crate::bands::{Changes, ShownLives};
 use crate::chunk::{Arrays, Chunk};
-use crate::columns::Level;
+use crate::columns::{COLUMN_MOMENTS, Level};
 use crate::follow::{Contradiction, Followed, follow};
 use crate::grouping::{Grouping, Quantity, Texts, groupings};
 use crate::header::{DeviceHeader, GroupingHeader, LevelHeader, LivesHeader, Peaks};
@@ -51,14 +51,11 @@ pub(crate) fn data(
 ) -> Result<DeviceData, Contradiction> {
     let Source { tape, device, number, .. } = source;
     let records = &device.records;
-    let followed = follow(device, &tape.stacks, code, progress)?;
+    let followed = follow(device, &tape.stacks, code, COLUMN_MOMENTS, progress)?;
     let last_moment = records.len() as u32;
     let clock = Clock::of(records);
     let id = |name: &str| format!("d{number}/{name}");
-    let phases = followed.phases.iter().map(|id| phase_label(tape, *id)).collect();
-    let modules = followed.modules.iter().map(|id| modules::label(&tape.stacks, *id)).collect();
-    let texts = Texts { code: &code.labels.labels, phases, modules };
-    let groupings = groupings(&followed, &texts);
+    let groupings = allocated_groupings(&followed, tape, code);
     let levels = followed.level.clone().with_coarser();
     let patterns = patterns(&followed, records, tape);
     let text = |id| tape.text(id);
@@ -139,6 +136,17 @@ pub(crate) fn data(
     Ok(DeviceData { header, first, rest, patterns })
 }
 
+/// The groupings of allocated bytes, with their labels.
+pub(crate) fn allocated_groupings(
+    followed: &Followed,
+    tape: &Tape,
+    code: &CodeOf,
+) -> Vec<Grouping> {
+    let phases = followed.phases.iter().map(|id| phase_label(tape, *id)).collect();
+    let modules = followed.modules.iter().map(|id| modules::label(&tape.stacks, *id)).collect();
+    groupings(followed, &Texts { code: &code.labels.labels, phases, modules })
+}
+
 fn phase_label(tape: &Tape, phase: StringId) -> &str {
     match phase {
         StringId(0) => "before any phase",
@@ -184,6 +192,18 @@ fn kinds(followed: &Followed, groupings: &[Grouping], id: String) -> (Chunk, Vec
     (Chunk::of(id, &arrays), rank)
 }
 
+/// The name of the GPU or "", and its memory.
+pub(crate) fn gpu<'t>(tape: &'t Tape, device: &Device) -> (&'t str, Option<u64>) {
+    let meta = tape.device_meta(device.id);
+    let capacity_bytes = meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes));
+    (meta.map_or("", |meta| &meta.name), capacity_bytes)
+}
+
+/// Out-of-memory errors.
+pub(crate) fn ooms(device: &Device) -> u64 {
+    device.records.iter().filter(|it| matches!(it.event, Event::Oom { .. })).count() as u64
+}
+
 fn device_header(
     source: Source<'_>,
     followed: &Followed,
@@ -192,21 +212,19 @@ fn device_header(
     clock: Clock,
 ) -> DeviceHeader {
     let Source { run, tape, device, facts, .. } = source;
-    let meta = tape.device_meta(device.id);
-    let capacity_bytes = meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes));
+    let (name, capacity_bytes) = gpu(tape, device);
     let records = device.records.len() as u64;
     DeviceHeader {
         run: run.to_owned(),
         device: device.id.0,
-        name: meta.map(|meta| meta.name.clone()).unwrap_or_default(),
+        name: name.to_owned(),
         records,
         moments: records + 1,
         has_clock: clock.is_known,
         start_ns: clock.start_ns.to_string(),
         lost: device.lost,
         left_out: device.left_out,
-        ooms: device.records.iter().filter(|it| matches!(it.event, Event::Oom { .. })).count()
-            as u64,
+        ooms: ooms(device),
         capacity_bytes,
         levels: levels
             .iter()

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use replay::tape::Tape;
+use replay::tape::{Device, Tape};
 use thiserror::Error;
 
 use crate::chunk::Chunk;
@@ -31,6 +31,19 @@ pub struct PageRun<'t> {
     pub tape: &'t Tape,
     /// Names and texts for the page's list of facts.
     pub facts: Vec<(String, String)>,
+}
+
+impl PageRun<'_> {
+    /// How many records a device has, if they can be numbered.
+    pub(crate) fn records_of(&self, device: &Device) -> Result<usize, ViewError> {
+        let (run, records) = (self.name.clone(), device.records.len());
+        let too_long = ViewError::TooLong { run, device: device.id.0, records };
+        if records > RECORDS_MAX { Err(too_long) } else { Ok(records) }
+    }
+
+    pub(crate) fn contradiction(&self, error: Contradiction) -> ViewError {
+        ViewError::Contradiction { run: self.name.clone(), error }
+    }
 }
 
 /// A page that could not be written.
@@ -83,17 +96,11 @@ pub fn write(
     for run in runs {
         let code = CodeOf::new(run.tape);
         for device in &run.tape.devices {
-            let records = device.records.len();
-            if records > RECORDS_MAX {
-                let device = device.id.0;
-                return Err(ViewError::TooLong { run: run.name.clone(), device, records });
-            }
+            let records = run.records_of(device)?;
             let (tape, facts, number) = (run.tape, &run.facts[..], devices.len());
             let source = Source { run: &run.name, tape, device, facts, number };
             let data = data(source, &code, |records| progress(done + records));
-            devices.push(
-                data.map_err(|error| ViewError::Contradiction { run: run.name.clone(), error })?,
-            );
+            devices.push(data.map_err(|error| run.contradiction(error))?);
             done += records as u64;
         }
     }

@@ -1,4 +1,6 @@
-//! `vramtape view RUN...`: runs as one page that needs no network.
+//! `vramtape view RUN...`: runs as one page that needs no network, or as a picture.
+
+mod pictures;
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -14,6 +16,7 @@ use viewer::{PageRun, Pattern};
 use crate::input::TrustFlag;
 use crate::progress::Progress;
 use crate::{Verdict, bytes, info, input, output};
+use pictures::{PictureFlags, WrittenPicture};
 
 /// Bytes of the page that are written at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -27,6 +30,8 @@ pub(crate) struct Options {
     /// Where to write; - is standard output [default: the name of the first run, with .html]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    pictures: PictureFlags,
     /// Replace the file if it is there
     #[arg(short, long)]
     force: bool,
@@ -42,23 +47,35 @@ pub(crate) struct Options {
 
 #[derive(Serialize)]
 struct Written {
-    output: PathBuf,
-    page_bytes: u64,
+    #[serde(flatten)]
+    page: Option<WrittenPage>,
     devices: usize,
     records: u64,
+    pictures: Vec<WrittenPicture>,
+}
+
+#[derive(Serialize)]
+struct WrittenPage {
+    output: PathBuf,
+    page_bytes: u64,
     /// The parts of training steps, for each device.
     patterns: Vec<Vec<Pattern>>,
 }
 
-/// Reads the runs and writes the page, whole or not at all.
+/// Reads the runs and writes the page and the pictures, each whole or not at all.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let found = find(&options.runs)?;
     let names = found.names();
     if options.json && options.output.as_deref() == Some(Path::new("-")) {
         bail!("--json and the page cannot both go to standard output: give -o a file");
     }
-    let page = options.output.clone().unwrap_or_else(|| default_page(&found.files[0]));
-    output::check(&page, options.force)?;
+    let Options { pictures, force, json, .. } = options;
+    let default = || default_page(&found.files[0]);
+    let page = options.output.clone().or_else(|| (!pictures.is_given()).then(default));
+    pictures.check(page.as_deref(), *force, *json)?;
+    if let Some(page) = &page {
+        output::check(page, *force)?;
+    }
     let known = options.trust.with(&input::recorded(options.meta.as_deref())?.known());
     let tapes = found.files.iter().map(|path| input::read(path, &known));
     let tapes: Vec<Tape> = tapes.collect::<Result<_>>()?;
@@ -68,17 +85,38 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     });
     let runs: Vec<PageRun<'_>> = runs.collect();
     let records = tapes.iter().map(Tape::records_len).sum();
+    let devices = tapes.iter().map(|tape| tape.devices.len()).sum();
+    let pictures = if pictures.is_given() { pictures.write(&runs, records)? } else { Vec::new() };
+    let is_page_printed = page.as_deref() == Some(Path::new("-"));
+    let page = page.map(|page| write_page(page, &runs, records)).transpose()?;
+    if is_page_printed || pictures.iter().any(WrittenPicture::is_on_standard_output) {
+        return Ok(Verdict::Good);
+    }
+    let written = Written { page, devices, records, pictures };
+    output::print_report(*json, &written, || report(&written))?;
+    Ok(Verdict::Good)
+}
+
+fn report(written: &Written) -> String {
+    let page = written.page.as_ref().map(|page| {
+        let (output, size) = (page.output.display(), bytes::show(page.page_bytes));
+        format!("{output}: {} records in {size}; open it in a browser\n", written.records)
+    });
+    page.into_iter().chain(written.pictures.iter().map(WrittenPicture::line)).collect()
+}
+
+fn write_page(page: PathBuf, runs: &[PageRun<'_>], records: u64) -> Result<WrittenPage> {
     let title = format!("{} - vramtape", runs[0].name);
     let progress = Progress::start("writing the page", records);
     let put = |out: &mut dyn Write| -> Result<viewer::Written> {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        let shown = viewer::write(&mut out, &title, &runs, |done| progress.at(done))?;
+        let shown = viewer::write(&mut out, &title, runs, |done| progress.at(done))?;
         out.flush()?;
         Ok(shown)
     };
     if page == Path::new("-") {
-        put(&mut io::stdout().lock())?;
-        return Ok(Verdict::Good);
+        let viewer::Written { patterns } = put(&mut io::stdout().lock())?;
+        return Ok(WrittenPage { output: page, page_bytes: 0, patterns });
     }
     let cannot = || format!("cannot write {}", page.display());
     let (mut file, commit) = Commit::begin(&page).with_context(cannot)?;
@@ -87,12 +125,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     commit.finish().with_context(cannot)?;
     drop(progress);
     let page_bytes = fs::metadata(&page).with_context(cannot)?.len();
-    let devices = tapes.iter().map(|tape| tape.devices.len()).sum();
-    let size = bytes::show(page_bytes);
-    let text = format!("{}: {records} records in {size}; open it in a browser\n", page.display());
-    let written = Written { output: page, page_bytes, devices, records, patterns };
-    output::print_report(options.json, &written, || text)?;
-    Ok(Verdict::Good)
+    Ok(WrittenPage { output: page, page_bytes, patterns })
 }
 
 /// `run.vtape` becomes `run.html`.
