@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::colours::{Rgb, SHARED};
 use super::content::Content;
 use super::layout::{Area, LANE_GAP, LANE_HEIGHT, Layout};
 use super::lines;
@@ -94,7 +95,11 @@ fn stack(svg: &mut Svg, layout: &Layout, theme: Theme, content: &Content<'_>) {
         svg.put(format_args!("<path fill=\"url(#pending)\" d=\"{data}\"/>"));
     }
     svg.put(format_args!(
-        "<g id=\"stack\" data-column-moments=\"{}\" data-top-bytes=\"{}\" data-plot=\"{} {} {} {}\">",
+        "<clipPath id=\"plot\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/></clipPath>",
+        layout.plot.left, layout.plot.top, layout.plot.width, layout.plot.height,
+    ));
+    svg.put(format_args!(
+        "<g id=\"stack\" clip-path=\"url(#plot)\" data-column-moments=\"{}\" data-top-bytes=\"{}\" data-plot=\"{} {} {} {}\">",
         content.column_moments,
         content.top_bytes(),
         layout.plot.left,
@@ -116,12 +121,13 @@ fn stack(svg: &mut Svg, layout: &Layout, theme: Theme, content: &Content<'_>) {
         bands.push(("all smaller groups", colours.other, data));
     }
     for (label, colour, data) in bands.iter().rev() {
-        svg.band(label, Ink::from(*colour).fill(), data);
+        let edge = colour.mixed(Rgb([0; 3]), colours.edge);
+        svg.band(label, Ink::from(edge).fill(), Ink::from(*colour).fill(), data);
     }
     svg.put(format_args!("</g>"));
     let least = columns.iter().map(|it| it.allocated_least);
     if columns.iter().any(|it| it.allocated_least < it.at_peak.allocated_bytes) {
-        let shade = Ink::from(colours.background).with_opacity(super::colours::SHARED.at_times);
+        let shade = Ink::from(colours.background).with_opacity(SHARED.at_times);
         let data = between(layout, content.column_moments, allocated.iter().copied(), least);
         svg.path(&data, shade.fill());
     }

@@ -32,6 +32,8 @@ pub(crate) struct ThemeColours {
     towards: Rgb,
     pub(crate) other: Rgb,
     pub(crate) pending: Rgb,
+    /// How far edges of spans go towards black.
+    pub(crate) edge: f64,
     /// The opacity of spans in lanes.
     pub(crate) lane: f64,
 }

@@ -70,6 +70,7 @@ impl Style {
 /// An SVG that is being written.
 pub(crate) struct Svg {
     body: String,
+    bands: usize,
     regular: Font,
     semi_bold: Font,
 }
@@ -77,7 +78,7 @@ pub(crate) struct Svg {
 impl Svg {
     pub(crate) fn new() -> Self {
         let [regular, semi_bold] = [Weight::Regular, Weight::SemiBold].map(Font::new);
-        Self { body: String::new(), regular, semi_bold }
+        Self { body: String::new(), bands: 0, regular, semi_bold }
     }
 
     pub(crate) fn font(&self, weight: Weight) -> &Font {
@@ -97,10 +98,15 @@ impl Svg {
         self.body.push('\n');
     }
 
-    /// A shape with a name that browsers show at the pointer.
-    pub(crate) fn band(&mut self, name: &str, fill: Attribute, data: &str) {
+    /// A shape with an edge above it, and a name that browsers show at the pointer.
+    pub(crate) fn band(&mut self, name: &str, edge: Attribute, fill: Attribute, data: &str) {
         let name = escape(name);
-        self.put(format_args!("<path {fill} d=\"{data}\"><title>{name}</title></path>"));
+        self.bands += 1;
+        let id = self.bands;
+        self.put(format_args!(
+            "<g {edge}><path id=\"band{id}\" d=\"{data}\"><title>{name}</title></path>\
+             <use href=\"#band{id}\" y=\"1\" {fill}/></g>"
+        ));
     }
 
     pub(crate) fn path(&mut self, data: &str, fill: Attribute) {

@@ -60,7 +60,7 @@ struct Stack {
 impl Stack {
     fn of(svg: &str) -> Self {
         let (_, stack) = svg.split_once("<g id=\"stack\"").expect("a stack");
-        let (stack, _) = stack.split_once("</g>").expect("its end");
+        let (stack, _) = stack.split_once("</g>\n</g>").expect("its end");
         let attribute = |name: &str| {
             let (_, value) = stack.split_once(&format!("{name}=\"")).expect("an attribute");
             value.split_once('"').expect("its end").0
