@@ -1,4 +1,4 @@
-//! `vramtape view`: the file that it writes, and what it refuses.
+//! `vramtape view`: the files that it writes, and what it refuses.
 
 mod common;
 

@@ -99,7 +99,8 @@ fn stack(svg: &mut Svg, layout: &Layout, theme: Theme, content: &Content<'_>) {
         layout.plot.left, layout.plot.top, layout.plot.width, layout.plot.height,
     ));
     svg.put(format_args!(
-        "<g id=\"stack\" clip-path=\"url(#plot)\" data-column-moments=\"{}\" data-top-bytes=\"{}\" data-plot=\"{} {} {} {}\">",
+        "<g id=\"stack\" clip-path=\"url(#plot)\" data-column-moments=\"{}\" \
+         data-top-bytes=\"{}\" data-plot=\"{} {} {} {}\">",
         content.column_moments,
         content.top_bytes(),
         layout.plot.left,
