@@ -1,4 +1,4 @@
-//! `vramtape view`: the file that it writes, and what it refuses.
+//! `vramtape view`: the files that it writes, and what it refuses.
 
 mod common;
 
@@ -139,4 +139,80 @@ fn the_numbers_are_those_of_info_of_waste_and_of_pytorch() {
         count += 1;
     }
     assert!(count >= 5, "{count} recorded runs");
+}
+
+#[test]
+fn pictures_are_written_without_the_page_and_replace_files_only_with_force() {
+    let folder = tempfile::tempdir().unwrap();
+    tape(&folder.path().join("run.vtape"), "GPU");
+    let both = ["run.vtape", "--png", "run.png", "--svg", "run.svg"];
+    let (text, code) = view(folder.path(), &both);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("run.png: 1280 x 720 pixels in ") && !text.contains("html"), "{text}");
+    assert!(!folder.path().join("run.html").exists());
+    let png = fs::read(folder.path().join("run.png")).unwrap();
+    let svg = fs::read_to_string(folder.path().join("run.svg")).unwrap();
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"));
+    assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"), "{svg}");
+    let (text, code) = view(folder.path(), &both);
+    assert!(code == Some(2) && text.contains("run.png exists: use -f"), "{text}");
+    let more = ["-f", "--json", "-o", "page.html", "--theme", "dark", "--size", "800x600"];
+    let (text, code) = view(folder.path(), &[&both[..], &more].concat());
+    assert_eq!(code, Some(0), "{text}");
+    let written: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(written["output"], "page.html");
+    let dark = fs::read(folder.path().join("run.png")).unwrap();
+    assert_ne!(png, dark);
+    // Width and height of the first chunk, big-endian.
+    assert_eq!((&dark[16..20], &dark[20..24]), (&[0, 0, 3, 32][..], &[0, 0, 2, 88][..]));
+    for (place, format) in ["png", "svg"].into_iter().enumerate() {
+        let (shown, file) = (&written["pictures"][place], format!("run.{format}"));
+        let size = fs::metadata(folder.path().join(&file)).unwrap().len();
+        assert_eq!((&shown["output"], &shown["format"]), (&file.into(), &format.into()));
+        assert_eq!((&shown["bytes"], &shown["width"]), (&size.into(), &800.into()));
+        assert_eq!((&shown["run"], &shown["device"]), (&"run.vtape".into(), &0.into()));
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["page.html", "run.png", "run.svg", "run.vtape"], "no other file is left");
+}
+
+#[test]
+fn a_picture_can_go_to_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    tape(&folder.path().join("run.vtape"), "GPU");
+    let args = ["view", "run.vtape", "--png", "-"];
+    let output = command(&args).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success() && output.stdout.starts_with(b"\x89PNG"));
+    assert!(output.stdout.ends_with(b"IEND\xaeB`\x82"), "nothing else is printed");
+}
+
+#[test]
+fn flags_of_pictures_that_do_not_fit_are_errors_with_a_next_step() {
+    let folder = tempfile::tempdir().unwrap();
+    tape(&folder.path().join("run.vtape"), "GPU");
+    let cases: [(&[&str], &str); 9] = [
+        (&["-o", "x.png"], "-o writes the page: use --png x.png"),
+        (&["-o", "x.SVG"], "-o writes the page: use --svg x.SVG"),
+        (&["--theme", "dark"], "required arguments were not provided"),
+        (
+            &["--png", "x.png", "--size", "10x10"],
+            "use WIDTHxHEIGHT in pixels from 480x320 to 8192x8192",
+        ),
+        (&["--png", "x.png", "--size", "big"], "such as 1280x720"),
+        (&["--png", "x.png", "--theme", "red"], "[possible values: light, dark]"),
+        (&["--png", "x.png", "--svg", "x.png"], "--svg x.png: this file has other content"),
+        (&["--png", "-", "--json"], "--png -: standard output has other content"),
+        (&["--svg", "x.svg", "--group-by", "colour"], "no grouping colour: use one of code, size,"),
+    ];
+    for (args, words) in cases {
+        let (text, code) = view(folder.path(), &[&["run.vtape"], args].concat());
+        assert!(code == Some(2) && text.contains(words), "{args:?}: {text}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was written");
+    let (text, code) = view(folder.path(), &["run.vtape", "--svg", "x.svg", "--group-by", "pool"]);
+    assert_eq!(code, Some(0), "{text}");
+    let svg = fs::read_to_string(folder.path().join("x.svg")).unwrap();
+    assert!(svg.contains("Allocated memory by pool"), "{svg}");
 }

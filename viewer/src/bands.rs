@@ -90,6 +90,27 @@ impl Changes {
         Self { begins: counts, entries }
     }
 
+    /// All columns of a level as one tile, with its largest groups and none of less than `least_bytes`.
+    pub(crate) fn stack(&self, groups: usize, least_bytes: u64) -> Stack {
+        let columns = self.begins.len() - 2;
+        let mut tile = Tile::take(self, 0..columns, &mut vec![0; groups]);
+        tile.keep_largest();
+        tile.groups.retain(|(_, _, most)| most.cast_unsigned() >= least_bytes);
+        let mut sums: Vec<i64> = tile.groups.iter().map(|(_, first, _)| *first).collect();
+        let mut bytes: Vec<Vec<u64>> = vec![Vec::with_capacity(columns); sums.len()];
+        for changes in [Vec::new()].iter().chain(&tile.changes) {
+            for (group, change) in changes {
+                if let Some(place) = tile.place(*group) {
+                    sums[place] += change;
+                }
+            }
+            for (bytes, sum) in bytes.iter_mut().zip(&sums) {
+                bytes.push(sum.cast_unsigned());
+            }
+        }
+        Stack { groups: tile.groups.iter().map(|(group, ..)| *group).collect(), bytes }
+    }
+
     fn at(&self, column: usize) -> &[Entry] {
         &self.entries[self.begins[column] as usize..self.begins[column + 1] as usize]
     }
@@ -106,6 +127,15 @@ impl Changes {
         let chunk = |(at, tile): (usize, Tile)| Chunk::of(format!("{prefix}/{at}"), &tile.arrays());
         tiles.into_par_iter().enumerate().map(chunk).collect()
     }
+}
+
+/// The largest groups of a level's columns.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    /// Their numbers, ascending.
+    pub(crate) groups: Vec<u32>,
+    /// The bytes of each, column by column.
+    pub(crate) bytes: Vec<Vec<u64>>,
 }
 
 /// Turns counts of columns, each one place too far, into places where they begin; returns the sum.
@@ -160,18 +190,24 @@ impl Tile {
         Self { groups, changes: behind }
     }
 
-    fn arrays(mut self) -> Arrays {
+    fn keep_largest(&mut self) {
         self.groups.sort_by_key(|(group, _, most)| (std::cmp::Reverse(*most), *group));
         self.groups.truncate(GROUPS_MAX);
         self.groups.sort_unstable_by_key(|(group, ..)| *group);
-        let place =
-            |group: u32| self.groups.binary_search_by_key(&group, |(group, ..)| *group).ok();
+    }
+
+    fn place(&self, group: u32) -> Option<usize> {
+        self.groups.binary_search_by_key(&group, |(group, ..)| *group).ok()
+    }
+
+    fn arrays(mut self) -> Arrays {
+        self.keep_largest();
         let shown: Vec<Vec<(usize, i64)>> = self
             .changes
             .iter()
             .map(|changes| {
                 let shown =
-                    changes.iter().filter_map(|(group, bytes)| Some((place(*group)?, *bytes)));
+                    changes.iter().filter_map(|(group, bytes)| Some((self.place(*group)?, *bytes)));
                 shown.collect()
             })
             .collect();

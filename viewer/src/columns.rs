@@ -2,7 +2,7 @@
 //!
 //! A column is drawn at its peak moment, so that no peak is hidden and what is stacked there is exact.
 
-/// Moments of a column of the finest level.
+/// Moments of a column of a page's finest level.
 pub(crate) const COLUMN_MOMENTS: u32 = 256;
 /// Columns of a level that one column of the next level covers.
 const STEP: usize = 4;
@@ -73,9 +73,9 @@ pub(crate) struct Level {
 
 impl Level {
     /// The finest level, without a moment.
-    pub(crate) fn finest(moments: usize) -> Self {
-        let columns = Vec::with_capacity(moments.div_ceil(COLUMN_MOMENTS as usize));
-        Self { column_moments: COLUMN_MOMENTS, columns }
+    pub(crate) fn finest(moments: u32, column_moments: u32) -> Self {
+        let columns = Vec::with_capacity(moments.div_ceil(column_moments) as usize);
+        Self { column_moments, columns }
     }
 
     /// Adds the next moment.
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn level(allocated_bytes: &[u64]) -> Level {
-        let mut level = Level::finest(allocated_bytes.len());
+        let mut level = Level::finest(allocated_bytes.len() as u32, COLUMN_MOMENTS);
         for (moment, &allocated_bytes) in allocated_bytes.iter().enumerate() {
             let reserved_bytes = 2 * allocated_bytes;
             let counters = Counters { allocated_bytes, reserved_bytes, ..Counters::default() };

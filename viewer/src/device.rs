@@ -10,7 +10,7 @@ use trace_format::{Event, StringId};
 
 use crate::bands::{Changes, ShownLives};
 use crate::chunk::{Arrays, Chunk};
-use crate::columns::Level;
+use crate::columns::{COLUMN_MOMENTS, Level};
 use crate::follow::{Contradiction, Followed, follow};
 use crate::grouping::{Grouping, Quantity, Texts, groupings};
 use crate::header::{DeviceHeader, GroupingHeader, LevelHeader, LivesHeader, Peaks};
@@ -50,20 +50,28 @@ pub struct Source<'t> {
     pub facts: &'t [(String, String)],
 }
 
+impl Source<'_> {
+    /// How many records the device has, if they can be numbered.
+    pub(crate) fn records(&self) -> Result<usize, ViewError> {
+        let (run, records) = (self.run.to_owned(), self.device.records.len());
+        let too_long = ViewError::TooLong { run, device: self.device.id.0, records };
+        if records > RECORDS_MAX { Err(too_long) } else { Ok(records) }
+    }
+
+    pub(crate) fn contradiction(&self, error: Contradiction) -> ViewError {
+        ViewError::Contradiction { run: self.run.to_owned(), error }
+    }
+}
+
 impl PageDevice {
     /// Computes the data of a device. `progress` receives the records done.
     ///
     /// # Errors
     /// When the run contradicts itself, or has more records than a page numbers.
     pub fn new(source: Source<'_>, progress: impl FnMut(u64)) -> Result<Self, ViewError> {
-        let Source { run, tape, device, .. } = source;
-        let records = device.records.len();
-        if records > RECORDS_MAX {
-            let device = device.id.0;
-            return Err(ViewError::TooLong { run: run.to_owned(), device, records });
-        }
-        let contradiction = |error| ViewError::Contradiction { run: run.to_owned(), error };
-        data(source, &CodeOf::new(tape), progress).map_err(contradiction)
+        source.records()?;
+        let data = data(source, &CodeOf::new(source.tape), progress);
+        data.map_err(|error| source.contradiction(error))
     }
 
     /// The most bytes that were reserved, as recorded.
@@ -96,13 +104,10 @@ fn data(
 ) -> Result<PageDevice, Contradiction> {
     let Source { tape, device, .. } = source;
     let records = &device.records;
-    let followed = follow(device, &tape.stacks, code, progress)?;
+    let followed = follow(device, &tape.stacks, code, COLUMN_MOMENTS, progress)?;
     let last_moment = records.len() as u32;
     let clock = Clock::of(records);
-    let phases = followed.phases.iter().map(|id| phase_label(tape, *id)).collect();
-    let modules = followed.modules.iter().map(|id| modules::label(&tape.stacks, *id)).collect();
-    let texts = Texts { code: &code.labels.labels, phases, modules };
-    let groupings = groupings(&followed, &texts);
+    let groupings = allocated_groupings(&followed, tape, code);
     let levels = followed.level.clone().with_coarser();
     let patterns = patterns(&followed, records, tape);
     let text = |id| tape.text(id);
@@ -179,6 +184,17 @@ fn data(
     Ok(PageDevice { header, first, rest, patterns })
 }
 
+/// The groupings of allocated bytes, with their labels.
+pub(crate) fn allocated_groupings(
+    followed: &Followed,
+    tape: &Tape,
+    code: &CodeOf,
+) -> Vec<Grouping> {
+    let phases = followed.phases.iter().map(|id| phase_label(tape, *id)).collect();
+    let modules = followed.modules.iter().map(|id| modules::label(&tape.stacks, *id)).collect();
+    groupings(followed, &Texts { code: &code.labels.labels, phases, modules })
+}
+
 fn phase_label(tape: &Tape, phase: StringId) -> &str {
     match phase {
         StringId(0) => "before any phase",
@@ -224,6 +240,18 @@ fn kinds(followed: &Followed, groupings: &[Grouping], id: String) -> (Chunk, Vec
     (Chunk::of(id, &arrays), rank)
 }
 
+/// The name of the GPU or "", and its memory.
+pub(crate) fn gpu<'t>(tape: &'t Tape, device: &Device) -> (&'t str, Option<u64>) {
+    let meta = tape.device_meta(device.id);
+    let capacity_bytes = meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes));
+    (meta.map_or("", |meta| &meta.name), capacity_bytes)
+}
+
+/// Out-of-memory errors.
+pub(crate) fn ooms(device: &Device) -> u64 {
+    device.records.iter().filter(|it| matches!(it.event, Event::Oom { .. })).count() as u64
+}
+
 fn device_header(
     source: Source<'_>,
     followed: &Followed,
@@ -232,21 +260,19 @@ fn device_header(
     clock: Clock,
 ) -> DeviceHeader {
     let Source { run, tape, device, facts, .. } = source;
-    let meta = tape.device_meta(device.id);
-    let capacity_bytes = meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes));
+    let (name, capacity_bytes) = gpu(tape, device);
     let records = device.records.len() as u64;
     DeviceHeader {
         run: run.to_owned(),
         device: device.id.0,
-        name: meta.map(|meta| meta.name.clone()).unwrap_or_default(),
+        name: name.to_owned(),
         records,
         moments: records + 1,
         has_clock: clock.is_known,
         start_ns: clock.start_ns.to_string(),
         lost: device.lost,
         left_out: device.left_out,
-        ooms: device.records.iter().filter(|it| matches!(it.event, Event::Oom { .. })).count()
-            as u64,
+        ooms: ooms(device),
         capacity_bytes,
         levels: levels
             .iter()

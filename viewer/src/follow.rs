@@ -51,6 +51,7 @@ pub(crate) struct Followed {
     pub(crate) pool_streams: Vec<(PoolId, Stream)>,
     pub(crate) reserved: Vec<Change>,
     pub(crate) envelopes: Vec<Change>,
+    pub(crate) moments: u32,
     /// The finest level.
     pub(crate) level: Level,
     /// The first moments with the most, and how much.
@@ -124,11 +125,12 @@ fn live_bytes(kind: &Kind) -> u64 {
     kind.requested_bytes.max(1).next_multiple_of(UNIT_BYTES)
 }
 
-/// Follows the records of a device.
+/// Follows the records of a device; the finest level has columns of `column_moments`.
 pub(crate) fn follow(
     device: &Device,
     stacks: &Stacks,
     code: &CodeOf,
+    column_moments: u32,
     mut progress: impl FnMut(u64),
 ) -> Result<Followed, Contradiction> {
     const PROGRESS_RECORDS: usize = 1 << 16;
@@ -141,7 +143,8 @@ pub(crate) fn follow(
     };
     follower.begin(device).map_err(|addr| contradiction(0, "start", addr))?;
     let lives_before = follower.lives.len();
-    let mut level = Level::finest(device.records.len() + 1);
+    let moments = device.records.len() as u32 + 1;
+    let mut level = Level::finest(moments, column_moments);
     level.add(0, follower.now);
     let (mut peak, mut peak_allocated_moment, mut peak_reserved_moment) = (follower.now, 0, 0);
     for (at, record) in device.records.iter().enumerate() {
@@ -187,6 +190,7 @@ pub(crate) fn follow(
         pool_streams: pool_streams.keys,
         reserved,
         envelopes,
+        moments,
         level,
         peak,
         peak_live_bytes,

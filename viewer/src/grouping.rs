@@ -80,12 +80,11 @@ pub(crate) fn groupings(followed: &Followed, texts: &Texts<'_>) -> Vec<Grouping>
 
 /// Bytes of each kind's lives, and the same times their moments.
 fn weights(followed: &Followed) -> Vec<(f64, f64)> {
-    let moments = followed.level.columns.len() as u32 * followed.level.column_moments;
     let mut weights = vec![(0.0, 0.0); followed.kinds.len()];
     for life in &followed.lives {
         let (bytes, byte_moments) = &mut weights[life.kind as usize];
         let size_bytes = followed.kinds[life.kind as usize].size_bytes as f64;
-        let end = if life.end == NO_END { moments } else { life.end };
+        let end = if life.end == NO_END { followed.moments } else { life.end };
         *bytes += size_bytes;
         *byte_moments += size_bytes * f64::from(end - life.start);
     }

@@ -3,6 +3,8 @@
 //! `docs/page-format.md` defines the data. One pass over the records gives the *lives* of blocks and the counters of
 //! each column ([`follow`]); everything else is computed from those: groups of lives ([`grouping`]), stacks of groups
 //! at each level of detail ([`bands`]), and a tree in which a window finds its exact lives ([`tree`]).
+//!
+//! [`draw`] makes a static picture of the same data.
 #![forbid(unsafe_code)]
 
 mod bands;
@@ -17,6 +19,7 @@ mod marks;
 mod names;
 mod page;
 mod patterns;
+mod picture;
 mod plots;
 mod ranges;
 mod series;
@@ -28,5 +31,6 @@ pub use device::{PageDevice, Source};
 pub use follow::Contradiction;
 pub use page::{Page, ViewError};
 pub use patterns::Pattern;
+pub use picture::{Picture, PictureError, PictureOptions, Size, SizeError, Theme, draw};
 pub use plots::{StrategiesPlot, WastePlot};
 pub use served::ServedPage;

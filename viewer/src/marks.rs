@@ -6,13 +6,26 @@ use crate::chunk::{Arrays, Chunk};
 use crate::kinds::Numbered;
 use crate::patterns::Pattern;
 
-struct Mark {
-    moment: u64,
-    kind: u64,
-    name: u64,
-    requested_bytes: u64,
-    time_ns: u64,
+/// A mark at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mark {
+    pub(crate) moment: u64,
+    pub(crate) kind: u64,
+    /// Place in the texts.
+    pub(crate) name: u64,
+    pub(crate) requested_bytes: u64,
+    pub(crate) time_ns: u64,
 }
+
+// The kinds of marks that pictures show; `docs/page-format.md` has all.
+pub(crate) const STEP: u64 = 0;
+pub(crate) const PHASE: u64 = 1;
+pub(crate) const RANGE_BEGINS: u64 = 2;
+pub(crate) const RANGE_ENDS: u64 = 3;
+pub(crate) const OUT_OF_MEMORY: u64 = 5;
+pub(crate) const RECORDS_LOST: u64 = 7;
+pub(crate) const PATTERN_BEGINS: u64 = 8;
+pub(crate) const PATTERN_ENDS: u64 = 9;
 
 /// The marks as a chunk, and the texts that they name.
 pub(crate) fn chunk<'t>(
@@ -22,6 +35,23 @@ pub(crate) fn chunk<'t>(
     start_ns: u64,
     text: impl Fn(StringId) -> &'t str,
 ) -> (Chunk, Vec<&'t str>) {
+    let (marks, texts) = marks(records, patterns, start_ns, text);
+    let mut arrays = Arrays::default();
+    arrays.rising(marks.iter().map(|mark| mark.moment));
+    arrays.plain(marks.iter().map(|mark| mark.kind));
+    arrays.plain(marks.iter().map(|mark| mark.name));
+    arrays.plain(marks.iter().map(|mark| mark.requested_bytes));
+    arrays.rising(marks.iter().map(|mark| mark.time_ns));
+    (Chunk::of(id, &arrays), texts)
+}
+
+/// The marks by moment, and the texts that they name.
+pub(crate) fn marks<'t>(
+    records: &[Record],
+    patterns: &'t [Pattern],
+    start_ns: u64,
+    text: impl Fn(StringId) -> &'t str,
+) -> (Vec<Mark>, Vec<&'t str>) {
     let mut names = Numbered::default();
     names.number(StringId::default());
     let (mut marks, mut latest) = (Vec::new(), 0);
@@ -31,9 +61,11 @@ pub(crate) fn chunk<'t>(
                 Some(code) => (code, name, 0),
                 None => continue,
             },
-            Event::Oom { requested_bytes, .. } => (5, StringId::default(), requested_bytes),
+            Event::Oom { requested_bytes, .. } => {
+                (OUT_OF_MEMORY, StringId::default(), requested_bytes)
+            }
             Event::Snapshot { .. } => (6, StringId::default(), 0),
-            Event::Lost { .. } => (7, StringId::default(), 0),
+            Event::Lost { .. } => (RECORDS_LOST, StringId::default(), 0),
             _ => continue,
         };
         latest = record.time_ns.saturating_sub(start_ns).max(latest);
@@ -47,13 +79,7 @@ pub(crate) fn chunk<'t>(
     }
     let mut texts: Vec<&str> = names.keys.into_iter().map(text).collect();
     add_patterns(&mut marks, &mut texts, patterns, records, start_ns);
-    let mut arrays = Arrays::default();
-    arrays.rising(marks.iter().map(|mark| mark.moment));
-    arrays.plain(marks.iter().map(|mark| mark.kind));
-    arrays.plain(marks.iter().map(|mark| mark.name));
-    arrays.plain(marks.iter().map(|mark| mark.requested_bytes));
-    arrays.rising(marks.iter().map(|mark| mark.time_ns));
-    (Chunk::of(id, &arrays), texts)
+    (marks, texts)
 }
 
 /// Patterns begin and end as ranges do, in marks of their own kinds.
@@ -80,23 +106,23 @@ fn add_patterns<'t>(
         if known.is_none() {
             texts.push(pattern.name);
         }
-        for (moment, kind) in [(pattern.start, 8), (pattern.end, 9)] {
+        for (moment, kind) in [(pattern.start, PATTERN_BEGINS), (pattern.end, PATTERN_ENDS)] {
             let record = (moment as usize).saturating_sub(1).min(times.len() - 1);
             let (moment, name, time_ns) = (u64::from(moment), name as u64, times[record]);
             marks.push(Mark { moment, kind, name, requested_bytes: 0, time_ns });
         }
     }
     // An end before a begin at the same moment, so that parts that touch are not nested.
-    marks.sort_by_key(|mark| (mark.moment, mark.kind != 9));
+    marks.sort_by_key(|mark| (mark.moment, mark.kind != PATTERN_ENDS));
 }
 
 /// `None` for marks of modules: the page has them as the grouping `module`.
 fn code(kind: MarkKind) -> Option<u64> {
     Some(match kind {
-        MarkKind::Step => 0,
-        MarkKind::Phase => 1,
-        MarkKind::RangeBegin => 2,
-        MarkKind::RangeEnd => 3,
+        MarkKind::Step => STEP,
+        MarkKind::Phase => PHASE,
+        MarkKind::RangeBegin => RANGE_BEGINS,
+        MarkKind::RangeEnd => RANGE_ENDS,
         MarkKind::Instant => 4,
         MarkKind::ModuleBegin
         | MarkKind::ModuleEnd

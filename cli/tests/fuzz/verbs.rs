@@ -117,6 +117,8 @@ fn value(verb: &str, arg: &Arg, rng: &mut Rng, files: &Files<'_>) -> OsString {
             "native:max_split_size_mb:30",
         ],
         ("SIZE", _) => &["24GiB", "1", "2MiB", "unlimited", "17179869184GiB", "300MiB"],
+        ("NAME", "group_by") => &["code", "category", "size", "nothing"],
+        ("WIDTHxHEIGHT", _) => &["480x320", "1280x720", "1x1", "99999x99999"],
         ("NAME", "gpu") => &["h100", "4090", "list", "nothing"],
         ("N", "lines") => {
             if rng.once_in(64) {

@@ -1,6 +1,6 @@
 // The lanes above the chart: steps, phases, ranges, and single marks.
 
-import { THEMES, hash } from "../engine/colours.ts";
+import { HUES, THEMES, hash } from "../engine/colours.ts";
 import type { Lane, Lanes, Point } from "../engine/lanes.ts";
 import { css } from "./dom.ts";
 import type { Scale } from "./scale.ts";
@@ -139,8 +139,8 @@ function drawSpan(context: CanvasRenderingContext2D, name: string, x0: number, x
   isStep: boolean, place: number): boolean {
   const theme = isDark ? THEMES.dark : THEMES.light;
   context.fillStyle = isStep ? css(place % 2 === 0 ? "--lane-a" : "--lane-b")
-    : theme.groups[hash(name) % 12]!;
-  context.globalAlpha = isStep ? 1 : isDark ? 0.34 : 0.24;
+    : theme.groups[hash(name) % HUES]!;
+  context.globalAlpha = isStep ? 1 : theme.lane;
   context.beginPath();
   context.roundRect(x0 + 0.5, y + 1, Math.max(1, x1 - x0 - 1), LANE_HEIGHT - 2, 3);
   context.fill();

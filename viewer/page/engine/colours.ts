@@ -1,6 +1,9 @@
 // Colours of groups: by the label, so that a group has the same colour in most pages. Each has a contrast of at
 // least 3 to its background (a test computes it), neighbours in a stack are separated by edges as well, and red is left
-// to out of memory.
+// to out of memory. The hues are from Tableau 10 and Okabe-Ito, at the lightness that each background needs. Pictures
+// (`src/picture/colours.rs`) share the numbers in colours.json; both are tested with the same vectors.
+
+import shared from "../../colours.json";
 
 export interface Theme {
   background: string;
@@ -9,27 +12,11 @@ export interface Theme {
   pending: string;
   /** Around mapped ranges. */
   frame: string;
+  /** How far edges of spans go towards black. */
+  edge: number;
+  /** The opacity of spans in lanes. */
+  lane: number;
 }
-
-/** The hues, from Tableau 10 and Okabe-Ito, at the lightness that each background needs. */
-const LIGHT = ["#4e79a7", "#cb6a14", "#2b8f88", "#4f8b3f", "#a17d14", "#8c61a6", "#c15c86", "#8a624e", "#3489bd",
-  "#7a862b", "#5a69bd", "#a8559e"];
-const DARK = ["#6d9fd6", "#ee9647", "#5abfb8", "#7cbd6a", "#d6b54b", "#b88bd0", "#e48eb0", "#bb917b", "#62b5e6",
-  "#adbb5a", "#8e9bec", "#d68bcf"];
-
-const HUE = { blue: 0, orange: 1, teal: 2, green: 3, gold: 4, purple: 5, rose: 6, brown: 7, sky: 8, indigo: 10 };
-
-/** Categories keep the hues that PyTorch's profiler gave them. */
-const CATEGORIES: readonly [RegExp, number][] = [
-  [/^param/i, HUE.green],
-  [/^optim/i, HUE.gold],
-  [/^grad/i, HUE.blue],
-  [/^activation/i, HUE.orange],
-  [/^temp/i, HUE.purple],
-  [/^autograd/i, HUE.indigo],
-  [/^input/i, HUE.brown],
-  [/^(workspace|comm)/i, HUE.teal],
-];
 
 export type Rgb = readonly [number, number, number];
 
@@ -47,15 +34,20 @@ const hex = (colour: Rgb): string => `#${colour.map((part) => part.toString(16).
 
 /** Each hue, and a second tone of it nearer to black or to white. */
 function tones(hues: readonly string[], towards: Rgb): string[] {
-  return [...hues, ...hues.map((hue) => hex(mix(parseColour(hue), towards, 0.2)))];
+  return [...hues, ...hues.map((hue) => hex(mix(parseColour(hue), towards, shared.second_tone)))];
 }
 
-export const THEMES: { light: Theme; dark: Theme } = {
-  light: { background: "#ffffff", groups: tones(LIGHT, [0, 0, 0]), other: "#868c94", pending: "#8a8f96",
-    frame: "#a9b1ba" },
-  dark: { background: "#15171b", groups: tones(DARK, [255, 255, 255]), other: "#7b828b", pending: "#8f959d",
-    frame: "#515a66" },
-};
+function theme({ hues, towards, ...rest }: typeof shared.light): Theme {
+  return { ...rest, groups: tones(hues, parseColour(towards)) };
+}
+
+export const THEMES: { light: Theme; dark: Theme } = { light: theme(shared.light), dark: theme(shared.dark) };
+
+/** The first so many colours are hues, the others their second tones. */
+export const HUES = shared.light.hues.length;
+
+/** How far a colour goes towards the background where memory is not allocated at every moment of its column. */
+export const AT_TIMES = shared.at_times;
 
 /** FNV-1a over UTF-16 units. */
 export function hash(text: string): number {
@@ -64,25 +56,33 @@ export function hash(text: string): number {
   return (value ^ (value >>> 15)) >>> 0;
 }
 
-const NO_GROUP = /^(other|unknown|none|\?|)$|^(unattributed|no (stack|module|step|phase))\b/i;
+const pattern = (texts: readonly string[]): string => texts.map((text) => text.replace(/[^a-z ]/g, "\\$&")).join("|");
+const { labels: NO_GROUPS, first_words: NO_GROUP_WORDS } = shared.no_group;
+const NO_GROUP = new RegExp(`^(${pattern(NO_GROUPS)})$|^(${pattern(NO_GROUP_WORDS)})\\b`, "i");
 
-/** The step from a colour that is taken to the next: it has no factor in common with their number, 24. */
-const STEP = 7;
+/** Categories keep the hues that PyTorch's profiler gave them. */
+const CATEGORIES = shared.categories.map(({ prefix, hue }) => [new RegExp(`^${prefix}`, "i"), hue] as const);
 
-/** The colours of groups, from the bottom of the stack: by the label, or the next one that no group below has taken.
- * All are given out before one is used again, so neighbours differ. */
-export function coloursOf(theme: Theme, labels: readonly string[], isCategory: boolean): Rgb[] {
-  const count = theme.groups.length;
+/** The places in `groups` of the colours of groups, from the bottom of the stack: by the label, or the next one that
+ * no group below has taken. All are given out before one is used again, so neighbours differ. Null is `other`. */
+export function placesOf(count: number, labels: readonly string[], isCategory: boolean): (number | null)[] {
   const taken = new Set<number>();
   return labels.map((label) => {
-    if (NO_GROUP.test(label)) return parseColour(theme.other);
+    if (NO_GROUP.test(label)) return null;
     const fixed = isCategory ? CATEGORIES.find(([pattern]) => pattern.test(label)) : undefined;
     let at = fixed?.[1] ?? hash(label) % count;
     if (taken.size === count) taken.clear();
-    while (fixed === undefined && taken.has(at)) at = (at + STEP) % count;
+    // The step has no factor in common with the number of colours.
+    while (fixed === undefined && taken.has(at)) at = (at + shared.step) % count;
     taken.add(at);
-    return parseColour(theme.groups[at]!);
+    return at;
   });
+}
+
+/** The colours of groups, from the bottom of the stack. */
+export function coloursOf(theme: Theme, labels: readonly string[], isCategory: boolean): Rgb[] {
+  const places = placesOf(theme.groups.length, labels, isCategory);
+  return places.map((place) => parseColour(place === null ? theme.other : theme.groups[place]!));
 }
 
 /** As the pixels of ImageData hold it on a little-endian machine. */

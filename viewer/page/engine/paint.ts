@@ -1,14 +1,10 @@
 // From ids to colours. The picture is made by column and shown by row, so it is turned in squares that fit the cache.
 
-import { coloursOf, mix, packed, parseColour, plainNumber, type Rgb, type Theme, THEMES } from "./colours.ts";
+import { AT_TIMES, coloursOf, mix, packed, parseColour, plainNumber, type Rgb, type Theme } from "./colours.ts";
 import type { Picture } from "./picture.ts";
 import { EDGE, FIRST_ID, NOTHING, PENDING } from "./protocol.ts";
 
-/** How far a colour goes towards the background where memory is not allocated at every moment of its column. */
-const AT_TIMES = 0.34;
 const DIMMED = 0.78;
-/** Edges, on a light and on a dark background. */
-const EDGE_DARKER = [0.2, 0.3] as const;
 /** Blocks of a group differ by so much in lightness, by their kinds. */
 const TONE = 0.07;
 export const TONES = 3;
@@ -35,7 +31,6 @@ export class Palette {
     const array = (): Uint32Array => new Uint32Array(size * TONES);
     this.shades = [array(), array(), array(), array()];
     this.plain = new Uint32Array(size);
-    const edge = EDGE_DARKER[theme === THEMES.dark ? 1 : 0];
     const back = parseColour(theme.background);
     const ink: Rgb = [0, 0, 0];
     this.hatch = packed(parseColour(theme.pending));
@@ -50,7 +45,7 @@ export class Palette {
         const toned = tone === 1 ? colour : mix(colour, tone === 0 ? ink : WHITE, TONE);
         [toned, mix(toned, back, AT_TIMES)].forEach((shade, place) => {
           this.shades[place]![id * TONES + tone] = packed(shade);
-          this.shades[place + 2]![id * TONES + tone] = packed(mix(shade, ink, edge));
+          this.shades[place + 2]![id * TONES + tone] = packed(mix(shade, ink, theme.edge));
         });
       }
     }

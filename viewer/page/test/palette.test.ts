@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { coloursOf, parseColour, type Rgb, THEMES } from "../engine/colours.ts";
+import { coloursOf, hash, parseColour, placesOf, type Rgb, THEMES } from "../engine/colours.ts";
+import vectors from "./colours.json";
 
 function luminance(colour: Rgb): number {
   const [r, g, b] = colour.map((part) => {
@@ -29,4 +30,12 @@ test("a group keeps its label's colour, neighbours differ, and categories have f
   const categories = ["parameter", "gradient", "optimizer state", "activation", "temporary", "unknown"];
   assert.equal(new Set(coloursOf(THEMES.dark, categories, true).map(String)).size, categories.length);
   assert.deepEqual(coloursOf(THEMES.dark, ["gradient"], true)[0], coloursOf(THEMES.dark, categories, true)[1]);
+});
+
+test("the vectors that pictures are tested with hold", () => {
+  assert.deepEqual({ light: THEMES.light.groups, dark: THEMES.dark.groups }, vectors.tones);
+  for (const { text, hash: expected } of vectors.hashes) assert.equal(hash(text), expected, text);
+  for (const { name, labels, is_category, places } of vectors.groups) {
+    assert.deepEqual(placesOf(THEMES.light.groups.length, labels, is_category), places, name);
+  }
 });

@@ -1,6 +1,7 @@
 //! The data of a page against the records that it was made of.
 
 mod decode;
+mod picture;
 
 use std::collections::HashMap;
 use std::ops::Range;
