@@ -4,6 +4,7 @@ import type { Chart } from "./chart.ts";
 import { byId } from "./dom.ts";
 import type { FlameInput } from "./flameinput.ts";
 import type { MapInput } from "./mapinput.ts";
+import type { SegmentInput } from "./segmentinput.ts";
 import type { Tip } from "./tip.ts";
 import { TABS, type View } from "./view.ts";
 
@@ -28,6 +29,7 @@ export class Input {
     private readonly tip: Tip,
     private readonly mapInput: MapInput,
     private readonly flameInput: FlameInput,
+    private readonly segmentInput: SegmentInput,
     private readonly help: () => void,
   ) {
     const { root } = chart;
@@ -224,6 +226,8 @@ export class Input {
     const { view } = this;
     const ofFlame = view.tab === "flame" ? this.flameInput.action(event) : undefined;
     if (ofFlame !== undefined) return ofFlame;
+    const ofSegments = view.tab === "segments" ? this.segmentInput.action(event) : undefined;
+    if (ofSegments !== undefined) return ofSegments;
     return view.isOfMoment ? this.mapInput.action(event) : this.chartAction(event.key, target);
   }
 

@@ -2,8 +2,8 @@
 
 import type { Header } from "../format/header.ts";
 import { Engine } from "../engine/engine.ts";
-import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest, Stack,
-  ToEngine,
+import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest,
+  SegmentsReply, SegmentsRequest, Stack, ToEngine,
 } from "../engine/protocol.ts";
 
 /** While the document is still parsed, missing chunks are looked for again after this time. */
@@ -15,6 +15,7 @@ export interface Listener {
   frame(reply: FrameReply): void;
   map(reply: MapReply): void;
   flame(reply: FlameReply): void;
+  segments(reply: SegmentsReply): void;
   device(message: FromEngine & { type: "device" }): void;
   minimap(message: FromEngine & { type: "minimap" }): void;
   fault(chunk: string, text: string): void;
@@ -32,6 +33,7 @@ export class EngineLink {
   private next: FrameRequest | null = null;
   private nextMap: MapRequest | null = null;
   private nextFlame: FlameRequest | null = null;
+  private nextSegments: SegmentsRequest | null = null;
   private sent: ToEngine[] = [];
 
   constructor(
@@ -109,6 +111,9 @@ export class EngineLink {
       case "flame":
         this.listener.flame(message);
         return;
+      case "segments":
+        this.listener.segments(message);
+        return;
       case "taken":
         this.isInFlight = false;
         this.sendNext();
@@ -168,9 +173,14 @@ export class EngineLink {
     this.sendNext();
   }
 
+  drawSegments(request: SegmentsRequest): void {
+    this.nextSegments = request;
+    this.sendNext();
+  }
+
   private sendNext(): void {
-    const { next, nextMap, nextFlame } = this;
-    if (this.isInFlight || (next ?? nextMap ?? nextFlame) === null) return;
+    const { next, nextMap, nextFlame, nextSegments } = this;
+    if (this.isInFlight || (next ?? nextMap ?? nextFlame ?? nextSegments) === null) return;
     this.isInFlight = true;
     if (next !== null) {
       this.next = null;
@@ -181,6 +191,9 @@ export class EngineLink {
     } else if (nextFlame !== null) {
       this.nextFlame = null;
       this.send({ type: "flame", request: nextFlame });
+    } else if (nextSegments !== null) {
+      this.nextSegments = null;
+      this.send({ type: "segments", request: nextSegments });
     }
   }
 
@@ -210,6 +223,13 @@ export class EngineLink {
     return new Promise((resolve) => {
       this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
       this.send({ type: "mapInfo", ticket: this.ticket, set, id });
+    });
+  }
+
+  segmentInfo(set: number, x: number, y: number, id: number): Promise<Info | null> {
+    return new Promise((resolve) => {
+      this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
+      this.send({ type: "segmentInfo", ticket: this.ticket, set, x, y, id });
     });
   }
 
