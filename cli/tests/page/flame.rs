@@ -8,7 +8,7 @@ use super::view::press;
 
 /// What is wrong with the flame graph, given the allocated bytes at each moment. The tab is shown, and left at the end.
 pub(super) fn problems(allocated: &[u64], browser: &mut Browser) -> Vec<String> {
-    press(browser, "3");
+    press(browser, "4");
     let problems = [sums(allocated, browser), keys(browser)].concat();
     press(browser, "1");
     problems

@@ -7,6 +7,7 @@
 mod edges;
 mod flame;
 mod ranks;
+mod segments;
 mod speedscope;
 mod view;
 

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tests::browser::Browser;
 use trace_format::State;
 
-use super::{flame, number, vramtape};
+use super::{flame, number, segments, vramtape};
 
 /// Waits for the first picture with data, until no chunk is awaited and the groups are listed.
 const READY: &str = "new Promise((done) => {
@@ -34,7 +34,7 @@ const DRAWN: &str = "new Promise((done) => {
 })";
 
 /// What a person sees.
-const SEEN: &str = "(() => {
+pub(super) const SEEN: &str = "(() => {
     const texts = (selector) => [...document.querySelectorAll(selector)].map((element) => element.textContent.trim());
     const small = [...document.querySelectorAll('body *')].filter((element) =>
         [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim() !== '')
@@ -99,6 +99,7 @@ impl Viewed {
             problems.extend(self.stacks_are_exact(browser));
             problems.extend(Self::keys_move_the_window(browser));
             problems.extend(self.maps_are_exact(browser));
+            problems.extend(segments::problems(&self.allocated, &self.reserved, browser));
             problems.extend(flame::problems(&self.allocated, browser));
         } else {
             problems.push("no picture".to_owned());

@@ -19,7 +19,7 @@ export function segmentFigures({ numbers, is_missing }: SegmentsReply): [string,
     ["of it free", bytes(free), `${share(free, reserved) || "0 %"}, in ${number(numbers.holes, "hole")}`],
     ["largest hole", bytes(numbers.largest_hole_bytes), "at that moment"],
     ["less than 10 % used", number(barely.segments, "segment"), barely.segments === 0 ? "at that moment"
-      : `${bytes(barely.reserved_bytes)} kept by ${bytes(barely.allocated_bytes)}`],
+      : `${bytes(barely.reserved_bytes)}, ${bytes(barely.allocated_bytes)} allocated`],
   ];
 }
 

@@ -13,6 +13,8 @@ import type { Strip } from "./strips.ts";
 const MAPPED = 0.72;
 /** Blocks of at least this height and width have edges. */
 const EDGED_PIXELS = 5;
+/** Segments of at least this height that share a strip have a line between them. */
+const GAP_PIXELS = 4;
 
 /** All that a picture is drawn from. */
 export interface Scene {
@@ -43,6 +45,7 @@ export function drawStrips(scene: Scene, pixels: Uint32Array, ids: Uint32Array):
   drawRanges(scene, fill);
   // From the lowest nodes to the root, so that of blocks in one row those that live longest stay.
   for (const isThin of [false, true]) drawLives(scene, isThin, fill);
+  drawGaps(scene, fill);
 }
 
 type Fill = (y0: number, y1: number, x0: number, x1: number, colour: number, id: number) => void;
@@ -70,6 +73,21 @@ function drawRanges(scene: Scene, fill: Fill): void {
     for (const range of strip.ranges) {
       const [y0, y1] = rowsOf(scene, place, ranges.address[range]!, ranges.size[range]!);
       fill(y0, Math.max(y0 + 1, y1), ...columnsOf(ranges, range, moments), colour, FIRST_ID + lives.count + range);
+    }
+  });
+}
+
+/** Between segments that share a strip, as between strips. */
+function drawGaps(scene: Scene, fill: Fill): void {
+  const { ranges, strips, moments, isDark } = scene;
+  const colour = packed(parseColour((isDark ? THEMES.dark : THEMES.light).background));
+  strips.forEach((strip, place) => {
+    if (strip.segments === 1 || !isInView(scene, place)) return;
+    for (const range of strip.ranges) {
+      const [y0, y1] = rowsOf(scene, place, ranges.address[range]!, ranges.size[range]!);
+      if (y1 - y0 >= GAP_PIXELS && ranges.isExpandable[range] === 0) {
+        fill(y1 - 1, y1, ...columnsOf(ranges, range, moments), colour, 0);
+      }
     }
   });
 }
