@@ -188,10 +188,11 @@ export class Segments {
     const { request } = reply;
     const [x, wide] = [scale.x(request.from) - left, ((request.to - request.from) / (view.to - view.from)) * width];
     const y = reply.scroll / request.ratio - scroller.scrollTop;
-    const isFitting = Math.abs(x) < 0.01 && Math.abs(wide - width) < 0.01 && Math.abs(y) < 0.51;
-    Object.assign(this.picture.style, { width: `${request.width / request.ratio}px`,
-      height: `${request.height / request.ratio}px`, transform: isFitting ? "none"
-        : `translate(${x}px, ${y}px) scale(${wide / (request.width / request.ratio)}, 1)` });
+    // A picture that is drawn for this plot has its size but for a part of a pixel.
+    const ownWidth = request.width / request.ratio;
+    const isFitting = Math.abs(x) < 0.01 && Math.abs(wide - ownWidth) < 1 && Math.abs(y) < 0.51;
+    Object.assign(this.picture.style, { width: `${ownWidth}px`, height: `${request.height / request.ratio}px`,
+      transform: isFitting ? "none" : `translate(${x}px, ${y}px) scale(${wide / ownWidth}, 1)` });
     byId("strip-owners").style.transform = isFitting ? "none" : `translateY(${y}px)`;
   }
 

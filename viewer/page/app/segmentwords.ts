@@ -38,14 +38,14 @@ export function segmentNote(reply: SegmentsReply): string {
   if (numbers.segments === 0) return "";
   const parts: string[] = [];
   if (!detail.is_exact) {
-    parts.push(`Columns of ${count(detail.column_moments)} moments, each drawn at its peak: blocks that do not live `
-      + "then are not drawn.");
+    parts.push(`Each column of pixels shows the highest peak of its columns of ${count(detail.column_moments)} `
+      + "moments; blocks that are not alive then are not drawn.");
   } else if (detail.moments > width) {
-    parts.push(`Each column shows one of about ${count(detail.moments / width)} moments, the one with the most `
-      + "allocated bytes: blocks that do not live then are not drawn.");
+    parts.push(`Each column of pixels shows one of about ${count(detail.moments / width)} moments, the one with the `
+      + "most allocated bytes; blocks that are not alive then are not drawn.");
   } else parts.push("Exact: every moment and every block.");
   parts.push(`A row of pixels is ${bytes(pixel)}; smaller blocks are one row high.`);
-  if (raised > 0) parts.push(`${number(raised, "strip")} higher than their bytes.`);
+  if (raised > 0) parts.push(`Drawn higher than their bytes: ${number(raised, "strip")}.`);
   if (waiting > 0) parts.push("Loading …");
   return parts.join(" ");
 }
