@@ -75,6 +75,6 @@ fn ranks_are_side_by_side_and_the_worst_is_first() {
     press(&mut browser, "Enter");
     let state = browser.evaluate("vramtape.state()");
     assert_eq!((&state["view"], &state["device"]), (&json!("timeline"), &json!(1)));
-    press(&mut browser, "4");
+    press(&mut browser, "5");
     assert_eq!(browser.evaluate("vramtape.state()")["view"], "ranks");
 }
