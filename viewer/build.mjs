@@ -30,7 +30,7 @@ function page() {
   const style = inlined(bundle("page/page.css", {}));
   const worker = inlined(bundle("page/engine/worker.ts", { format: "iife" }));
   const script = inlined(bundle("page/app/main.ts", { format: "iife" }));
-  const policy = `default-src 'none'; script-src ${hash(script)}; style-src ${hash(style)}; worker-src blob:; `
+  const policy = `default-src 'none'; script-src ${hash(worker)} ${hash(script)}; style-src ${hash(style)}; worker-src blob:; `
     + "img-src data: blob:; base-uri 'none'; form-action 'none'";
   const csp = `<meta http-equiv="Content-Security-Policy" content="${policy}">`;
   const parts = { csp, style, worker, script };

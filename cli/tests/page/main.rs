@@ -8,6 +8,7 @@ mod edges;
 mod flame;
 mod plots;
 mod ranks;
+mod segments;
 mod served;
 mod speedscope;
 mod view;

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tests::browser::Browser;
 use trace_format::State;
 
-use super::{flame, number, vramtape};
+use super::{flame, number, segments, vramtape};
 
 /// Waits for the first picture with data, until no chunk is awaited and the groups are listed.
 pub(super) const READY: &str = "new Promise((done) => {
@@ -34,7 +34,7 @@ pub(super) const DRAWN: &str = "new Promise((done) => {
 })";
 
 /// What a person sees.
-const SEEN: &str = "(() => {
+pub(super) const SEEN: &str = "(() => {
     const texts = (selector) => [...document.querySelectorAll(selector)].map((element) => element.textContent.trim());
     const small = [...document.querySelectorAll('body *')].filter((element) =>
         [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim() !== '')
@@ -97,6 +97,7 @@ impl Viewed {
             problems.extend(self.stacks_are_exact(browser));
             problems.extend(Self::keys_move_the_window(browser));
             problems.extend(self.maps_are_exact(browser));
+            problems.extend(segments::problems(&self.allocated, &self.reserved, browser));
             problems.extend(flame::problems(&self.allocated, browser));
         } else {
             problems.push("no picture".to_owned());
@@ -369,7 +370,8 @@ fn a_broken_view_is_noticed() {
 fn a_view_whose_worker_cannot_start_shows_the_same() {
     let mut browser = Browser::start();
     let page = Viewed::new("gpt2_train-default");
-    page.broken("id=\"worker\">", "id=\"worker\">throw 1;");
+    let without = json!({ "source": "delete window.Worker" });
+    browser.call("Page.addScriptToEvaluateOnNewDocument", &without);
     assert_eq!(page.problems(&mut browser, 1280, "light"), Vec::<String>::new());
     assert_eq!(browser.evaluate("vramtape.state().is_in_page"), true);
 }

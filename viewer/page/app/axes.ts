@@ -5,7 +5,7 @@ import type { Scale } from "./scale.ts";
 import { count, duration, shortBytes, tickStep, unitOf } from "./units.ts";
 
 export function drawAxes(context: CanvasRenderingContext2D, scale: Scale): void {
-  const { view, plot, heights } = scale;
+  const { plot, heights } = scale;
   const { left, top, width, height } = plot;
   context.lineWidth = 1;
   context.strokeStyle = css("--grid");
@@ -22,6 +22,16 @@ export function drawAxes(context: CanvasRenderingContext2D, scale: Scale): void 
     line(context, left, y, left + width, y);
     if (y > top + 4) context.fillText(at === 0 ? "0" : shortBytes(at, unit), left - 8, Math.min(y, top + height - 2));
   }
+  drawTimeAxis(context, scale);
+}
+
+/** The axis of moments or time, and its grid. */
+export function drawTimeAxis(context: CanvasRenderingContext2D, scale: Scale): void {
+  const { view, plot } = scale;
+  const { left, top, width, height } = plot;
+  context.lineWidth = 1;
+  context.strokeStyle = css("--grid");
+  context.fillStyle = css("--dim");
   const isTime = view.axis === "time";
   const length = view.to - view.from;
   const xStep = Math.max(isTime ? 1 : 1, tickStep(length, width / 110, false));

@@ -1,7 +1,7 @@
 // What is at a place, in words: for the tooltip and for the panel of the pinned thing.
 
 import { isInternalFile } from "../engine/frames.ts";
-import type { BlockInfo, Info, StackFrame } from "../engine/protocol.ts";
+import type { BlockInfo, Info, Span, StackFrame } from "../engine/protocol.ts";
 import { make, swatch } from "./dom.ts";
 import { bytes, count, duration, exactBytes, share } from "./units.ts";
 
@@ -81,10 +81,21 @@ function blockParts(info: Info, block: BlockInfo, isShort: boolean): HTMLElement
   return parts;
 }
 
+function spanText(span: Span | null | undefined): string {
+  if (span === undefined || span === null) return "";
+  const { start, end, start_ns, end_ns, is_start_known: isStartKnown, is_end_known: isEndKnown } = span;
+  const first = isStartKnown ? `moment ${count(start)}` : `before moment ${count(start)}`;
+  const last = end === null ? "the end of the recording" : isEndKnown ? count(end) : `after ${count(end)}`;
+  const time = start_ns !== null && end_ns !== null && isStartKnown && isEndKnown
+    ? `: ${duration(end_ns - start_ns)}` : "";
+  return `${first} to ${last}${time}`;
+}
+
 function holeRows({ hole, moment, time_ns }: Info): HTMLElement[] {
   if (hole === null) return [];
   return [rows(["address", hole.address], ["size", exactBytes(hole.size_bytes)],
     ["in range", `${hole.range_address}, ${bytes(hole.range_bytes)}`], ["pool and stream", hole.owner],
+    ["range mapped", spanText(hole.mapped)], ["hole free", spanText(hole.free)],
     ["moment", momentText(moment, time_ns)])];
 }
 

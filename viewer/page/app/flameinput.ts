@@ -2,9 +2,12 @@
 
 import type { FlameGraph } from "./flame.ts";
 import type { Place } from "./float.ts";
+import type { TabInput } from "./input.ts";
 import type { View } from "./view.ts";
 
-export class FlameInput {
+export class FlameInput implements TabInput {
+  readonly tab = "flame";
+
   constructor(
     private readonly view: View,
     private readonly graph: FlameGraph,

@@ -1,11 +1,13 @@
 // `window.vramtape`: what tests and the speed script read.
 
-import type { FlameReply, FrameReply, MapNumbers, MapReply, Stack } from "../engine/protocol.ts";
+import type { FlameReply, FrameReply, MapNumbers, MapReply, SegmentNumbers, SegmentsReply, Stack,
+} from "../engine/protocol.ts";
 import type { AddressMap } from "./addressmap.ts";
 import type { Chart } from "./chart.ts";
 import type { FlameGraph } from "./flame.ts";
 import type { EngineLink } from "./link.ts";
 import type { Ranks } from "./ranks.ts";
+import type { Segments } from "./segments.ts";
 import type { Strategies } from "./strategies.ts";
 import type { Tab, View } from "./view.ts";
 import type { Waste } from "./waste.ts";
@@ -32,6 +34,11 @@ export interface Hook {
   map(): Promise<MapNumbers | null>;
   /** The flame graph, as it is drawn at the present moment or window; null where there is none. */
   flame(): Promise<FlameReply | null>;
+  /** Segments over time, from the decoded data that they are drawn from: bytes in the strips at each column's moment.
+   * Null in a page without ranges. */
+  segments(): Promise<SegmentsSeen | null>;
+  /** Milliseconds that the engine took for each picture of segments since the last call. */
+  segmentTimes(): number[];
   /** The places of the devices in the header, in the order of their cards. */
   ranks(): number[];
   /** The parts of reserved memory that the shown plot has at a moment. */
@@ -40,6 +47,16 @@ export interface Hook {
   strategies(moment: number): ReturnType<Strategies["at"]>;
   /** Milliseconds that the engine took for each map since the last call. */
   mapTimes(): number[];
+}
+
+export interface SegmentsSeen {
+  numbers: SegmentNumbers;
+  moment: number[];
+  allocated: number[];
+  reserved: number[];
+  /** Pixels of the view that show blocks and ranges, and all of them. */
+  pixels: number;
+  all_pixels: number;
 }
 
 declare global {
@@ -53,10 +70,12 @@ export class HookState {
   private mapTimes: number[] = [];
   private map: MapReply | null = null;
   private flame: FlameReply | null = null;
+  private segments: SegmentsReply | null = null;
+  private segmentTimes: number[] = [];
   private shown: FrameReply | null = null;
 
-  constructor(view: View, chart: Chart, map: AddressMap, flame: FlameGraph, ranks: Ranks, waste: Waste,
-    strategies: Strategies, link: EngineLink) {
+  constructor(view: View, chart: Chart, map: AddressMap, flame: FlameGraph, segments: Segments, ranks: Ranks,
+    waste: Waste, strategies: Strategies, link: EngineLink) {
     window.vramtape = {
       state: () => ({
         view: view.tab, moment: view.at, device: view.device,
@@ -98,6 +117,21 @@ export class HookState {
         await settled(isDrawn);
         return isDrawn() ? this.flame : null;
       },
+      segments: async () => {
+        segments.ask();
+        const wanted = JSON.stringify(segments.request());
+        await settled(() => this.segments?.waiting === 0 && JSON.stringify(this.segments.request) === wanted);
+        const reply = this.segments;
+        if (reply === null || reply.is_missing || JSON.stringify(reply.request) !== wanted) return null;
+        const { numbers, ids, columns: { moment, allocated, reserved } } = reply;
+        return { numbers, moment: [...moment], allocated: [...allocated], reserved: [...reserved],
+          pixels: ids.reduce((sum, id) => sum + (id > 0 ? 1 : 0), 0), all_pixels: ids.length };
+      },
+      segmentTimes: () => {
+        const { segmentTimes } = this;
+        this.segmentTimes = [];
+        return segmentTimes;
+      },
       ranks: () => ranks.places,
       waste: (moment) => waste.at(moment),
       strategies: (moment) => strategies.at(moment),
@@ -130,6 +164,11 @@ export class HookState {
 
   showFlame(reply: FlameReply): void {
     this.flame = reply;
+  }
+
+  showSegments(reply: SegmentsReply): void {
+    this.segments = reply;
+    if (this.segmentTimes.length < TIMES_MAX) this.segmentTimes.push(reply.took_ms);
   }
 
   show(reply: FrameReply): void {

@@ -2,11 +2,9 @@
 
 import type { Chart } from "./chart.ts";
 import { byId } from "./dom.ts";
-import type { FlameInput } from "./flameinput.ts";
 import type { MapInput } from "./mapinput.ts";
-import type { Plot } from "./plot.ts";
 import type { Tip } from "./tip.ts";
-import type { View } from "./view.ts";
+import type { Tab, View } from "./view.ts";
 
 /** A press that moves less is a click. */
 const CLICK_PIXELS = 4;
@@ -18,6 +16,13 @@ type Drag =
   | { mode: "box"; x: number; y: number }
   | { mode: "pinch"; distance: number; from: number; to: number; fraction: number };
 
+/** The keys of a tab, besides those of the window. */
+export interface TabInput {
+  readonly tab: Tab;
+  /** What a key does there, if anything. */
+  action(event: KeyboardEvent): (() => void) | undefined;
+}
+
 export class Input {
   private drag: Drag | null = null;
   private hasMoved = false;
@@ -28,8 +33,7 @@ export class Input {
     private readonly chart: Chart,
     private readonly tip: Tip,
     private readonly mapInput: MapInput,
-    private readonly flameInput: FlameInput,
-    private readonly plots: readonly Plot[],
+    private readonly inputs: readonly TabInput[],
     private readonly help: () => void,
   ) {
     const { root } = chart;
@@ -225,10 +229,8 @@ export class Input {
 
   private tabAction(event: KeyboardEvent, target: HTMLElement): (() => void) | undefined {
     const { view } = this;
-    const ofFlame = view.tab === "flame" ? this.flameInput.action(event) : undefined;
-    if (ofFlame !== undefined) return ofFlame;
-    const ofPlot = this.plots.find((plot) => plot.tab === view.tab)?.action(event);
-    if (ofPlot !== undefined) return ofPlot;
+    const ofTab = this.inputs.find((input) => input.tab === view.tab)?.action(event);
+    if (ofTab !== undefined) return ofTab;
     return view.isOfMoment ? this.mapInput.action(event) : this.chartAction(event.key, target);
   }
 

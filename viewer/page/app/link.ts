@@ -1,9 +1,8 @@
 // The engine, in a worker or in the page, and the chunks that it asks for.
 
 import type { Header } from "../format/header.ts";
-import { Engine } from "../engine/engine.ts";
-import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest, Stack,
-  ToEngine,
+import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest,
+  SegmentsReply, SegmentsRequest, Stack, ToEngine,
 } from "../engine/protocol.ts";
 import { ChunkSource } from "./source.ts";
 
@@ -14,6 +13,7 @@ export interface Listener {
   frame(reply: FrameReply): void;
   map(reply: MapReply): void;
   flame(reply: FlameReply): void;
+  segments(reply: SegmentsReply): void;
   device(message: FromEngine & { type: "device" }): void;
   minimap(message: FromEngine & { type: "minimap" }): void;
   fault(chunk: string, text: string): void;
@@ -21,7 +21,7 @@ export interface Listener {
 
 export class EngineLink {
   private worker: Worker | null = null;
-  private engine: Engine | null = null;
+  private engine: { receive(message: ToEngine): void } | null = null;
   private isReady = false;
   private ticket = 0;
   private readonly asked = new Map<number, (answer: Info | Stack | null) => void>();
@@ -30,6 +30,7 @@ export class EngineLink {
   private next: FrameRequest | null = null;
   private nextMap: MapRequest | null = null;
   private nextFlame: FlameRequest | null = null;
+  private nextSegments: SegmentsRequest | null = null;
   private sent: ToEngine[] = [];
   private readonly source: ChunkSource;
 
@@ -76,7 +77,7 @@ export class EngineLink {
     if (this.engine !== null) return;
     this.worker?.terminate();
     this.worker = null;
-    this.engine = new Engine((message) => {
+    this.engine = window.vramtapeEngine!((message) => {
       // As a worker's message, it comes after the current task.
       setTimeout(() => {
         this.receive(message);
@@ -109,6 +110,9 @@ export class EngineLink {
         return;
       case "flame":
         this.listener.flame(message);
+        return;
+      case "segments":
+        this.listener.segments(message);
         return;
       case "taken":
         this.isInFlight = false;
@@ -151,9 +155,14 @@ export class EngineLink {
     this.sendNext();
   }
 
+  drawSegments(request: SegmentsRequest): void {
+    this.nextSegments = request;
+    this.sendNext();
+  }
+
   private sendNext(): void {
-    const { next, nextMap, nextFlame } = this;
-    if (this.isInFlight || (next ?? nextMap ?? nextFlame) === null) return;
+    const { next, nextMap, nextFlame, nextSegments } = this;
+    if (this.isInFlight || (next ?? nextMap ?? nextFlame ?? nextSegments) === null) return;
     this.isInFlight = true;
     if (next !== null) {
       this.next = null;
@@ -164,6 +173,9 @@ export class EngineLink {
     } else if (nextFlame !== null) {
       this.nextFlame = null;
       this.send({ type: "flame", request: nextFlame });
+    } else if (nextSegments !== null) {
+      this.nextSegments = null;
+      this.send({ type: "segments", request: nextSegments });
     }
   }
 
@@ -193,6 +205,13 @@ export class EngineLink {
     return new Promise((resolve) => {
       this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
       this.send({ type: "mapInfo", ticket: this.ticket, set, id });
+    });
+  }
+
+  segmentInfo(set: number, x: number, y: number, id: number): Promise<Info | null> {
+    return new Promise((resolve) => {
+      this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
+      this.send({ type: "segmentInfo", ticket: this.ticket, set, x, y, id });
     });
   }
 

@@ -18,6 +18,8 @@ import { Minimap } from "./minimap.ts";
 import { MomentField } from "./momentfield.ts";
 import { Pinned } from "./pinned.ts";
 import { Ranks } from "./ranks.ts";
+import { SegmentInput } from "./segmentinput.ts";
+import { Segments } from "./segments.ts";
 import { isServed } from "./source.ts";
 import { Strategies } from "./strategies.ts";
 import { Tabs } from "./tabs.ts";
@@ -65,6 +67,15 @@ function start(header: Header): void {
       if (view.tab === "flame") showFound(reply.found, "in the graph", "frame");
       ready();
     },
+    segments: (reply) => {
+      segments.show(reply);
+      hook.showSegments(reply);
+      if (view.tab === "segments") {
+        showFound(reply.found, "at the peak");
+        legend.show(reply);
+      }
+      ready();
+    },
     device: (message) => {
       if (message.device !== view.device) return;
       const { time_step_moments: step, moments } = view.data;
@@ -91,6 +102,7 @@ function start(header: Header): void {
   const tip = new Tip(view, chart, link, pinned);
   const map = new AddressMap(view, link, pinned);
   const flame = new FlameGraph(view, link);
+  const segments = new Segments(view, link, pinned);
   const ranks = new Ranks(view, (place, width) => {
     link.askMinimap(place, "moment", width);
   });
@@ -98,17 +110,17 @@ function start(header: Header): void {
   const strategies = new Strategies(view, showFault, ready);
   const momentField = new MomentField(view);
   const tabs = new Tabs(view);
-  const minimap = new Minimap(view, chart, (width) => {
+  const minimap = new Minimap(view, chart, segments, (width) => {
     link.askMinimap(view.device, view.axis, width);
   });
   const legend = new Legend(view);
-  const hook = new HookState(view, chart, map, flame, ranks, waste, strategies, link);
+  const hook = new HookState(view, chart, map, flame, segments, ranks, waste, strategies, link);
   const help = byId<HTMLDialogElement>("help");
   const openHelp = (): void => {
     if (!help.open) help.showModal();
   };
-  new Input(view, chart, tip, new MapInput(view, map), new FlameInput(view, flame), [waste.panel, strategies.panel],
-    openHelp);
+  new Input(view, chart, tip, new MapInput(view, map), [new FlameInput(view, flame), new SegmentInput(view, segments),
+    waste.panel, strategies.panel], openHelp);
   fillSelects(view);
   let device = -1;
   const update = (): void => {
@@ -118,6 +130,7 @@ function start(header: Header): void {
       chart.forget();
       map.forget();
       flame.forget();
+      segments.forget();
       if (!view.isEmpty) link.askDevice(device);
     }
     fillDevice(view);
@@ -125,6 +138,7 @@ function start(header: Header): void {
     chart.update();
     map.update();
     flame.update();
+    segments.update();
     ranks.update();
     waste.update();
     strategies.update();
@@ -137,6 +151,7 @@ function start(header: Header): void {
   view.onChange((change) => {
     if (change === "tab") {
       tip.hide();
+      segments.hide();
       tabs.show();
     }
     if (change === "data" || change === "tab") {
@@ -149,6 +164,8 @@ function start(header: Header): void {
     flame.update();
     waste.update();
     strategies.update();
+    if (change === "moment") segments.plan();
+    else if (change !== "flame") segments.update();
     momentField.update();
     if (change !== "look") minimap.draw();
   });

@@ -23,6 +23,7 @@ export class Minimap {
   constructor(
     private readonly view: View,
     private readonly chart: Chart,
+    private readonly segments: Pick<Chart, "scale">,
     private readonly ask: (width: number) => void,
   ) {
     this.canvas.addEventListener("pointerdown", (event) => {
@@ -46,10 +47,11 @@ export class Minimap {
   }
 
   private get box(): { left: number; width: number } {
-    if (this.view.tab !== "timeline") {
+    const { tab } = this.view;
+    if (tab !== "timeline" && tab !== "segments") {
       return { left: 6, width: Math.max(10, this.canvas.parentElement!.clientWidth - 40) };
     }
-    const { left, width } = this.chart.scale.plot;
+    const { left, width } = (tab === "segments" ? this.segments : this.chart).scale.plot;
     return { left, width };
   }
 

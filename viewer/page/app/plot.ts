@@ -2,6 +2,7 @@
 
 import { drawAxes, line } from "./axes.ts";
 import { css } from "./dom.ts";
+import type { TabInput } from "./input.ts";
 import { drawEvents } from "./lines.ts";
 import { type Heights, Scale } from "./scale.ts";
 import { clear } from "./surface.ts";
@@ -22,7 +23,7 @@ export interface Painter {
   follow(): void;
 }
 
-export class Plot {
+export class Plot implements TabInput {
   /** A place on the axis; null is none. */
   cursor: number | null = null;
   scale: Scale;

@@ -15,7 +15,7 @@ const NS_MIN = 1000;
 
 export type Change = "window" | "data" | "look" | "tab" | "moment" | "flame";
 
-export const TABS = ["timeline", "map", "waste", "strategies", "flame", "ranks"] as const;
+export const TABS = ["timeline", "map", "segments", "waste", "strategies", "flame", "ranks"] as const;
 export type Tab = (typeof TABS)[number];
 
 export class View {

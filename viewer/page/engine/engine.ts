@@ -12,8 +12,10 @@ import { arrange } from "./lanes.ts";
 import { chooseColumns, levelFor } from "./levels.ts";
 import { Mapper } from "./mapper.ts";
 import { newColumns } from "./picture.ts";
-import type { Axis, FlameRequest, FrameRequest, FromEngine, MapRequest, ToEngine } from "./protocol.ts";
+import type { Axis, FlameRequest, FrameRequest, FromEngine, MapRequest, SegmentsRequest, ToEngine,
+} from "./protocol.ts";
 import { Renderer } from "./render.ts";
+import { Segmenter } from "./segmenter.ts";
 import { Tiles } from "./tiles.ts";
 
 /** Between two pictures of one window while its chunks arrive. */
@@ -31,10 +33,12 @@ export class Engine {
   private readonly renderer: Renderer;
   private readonly mapper: Mapper;
   private readonly flamer = new Flamer();
+  private readonly segmenter: Segmenter;
   /** Asked for and not answered, or answered from less than all of its chunks. */
   private frame: FrameRequest | null = null;
   private map: MapRequest | null = null;
   private flame: FlameRequest | null = null;
+  private segments: SegmentsRequest | null = null;
   /** By device and width. */
   private readonly minimaps = new Map<string, MinimapRequest>();
   private device: number | null = null;
@@ -48,6 +52,7 @@ export class Engine {
     };
     this.renderer = new Renderer(fault);
     this.mapper = new Mapper(this.renderer.spares, fault);
+    this.segmenter = new Segmenter(this.renderer.spares, fault);
     this.chunks = new Chunks(
       (id) => {
         post({ type: "need", id });
@@ -85,6 +90,11 @@ export class Engine {
         this.work();
         this.post({ type: "taken" });
         return;
+      case "segments":
+        this.segments = message.request;
+        this.work();
+        this.post({ type: "taken" });
+        return;
       case "minimap":
         this.minimaps.set(`${message.device} ${message.width}`, message);
         break;
@@ -101,6 +111,11 @@ export class Engine {
       case "mapInfo":
         this.post({ type: "info", ticket: message.ticket, info: this.mapper.info(message.set, message.id) });
         return;
+      case "segmentInfo": {
+        const info = this.segmenter.info(message.set, message.x, message.y, message.id);
+        this.post({ type: "info", ticket: message.ticket, info });
+        return;
+      }
       case "stack": {
         const { drawn } = this.renderer;
         const width = drawn?.request.width ?? 0;
@@ -122,7 +137,7 @@ export class Engine {
     if (this.isPlanned) return;
     this.isPlanned = true;
     const isUrgent = this.frame !== this.drawnInPart || this.map !== null || this.flame !== null
-      || this.chunks.waiting === 0;
+      || this.segments !== null || this.chunks.waiting === 0;
     setTimeout(() => {
       this.isPlanned = false;
       this.work();
@@ -133,6 +148,7 @@ export class Engine {
     if (this.frame !== null) this.drawFrame(this.frame);
     if (this.map !== null) this.drawMap(this.map);
     if (this.flame !== null) this.drawFlame(this.flame);
+    if (this.segments !== null) this.drawSegments(this.segments);
     for (const [key, request] of this.minimaps) if (this.drawMinimap(request)) this.minimaps.delete(key);
     if (this.device !== null) this.describe(this.device);
   }
@@ -161,6 +177,14 @@ export class Engine {
     if (reply === null) return;
     this.flame = null;
     this.post(reply);
+  }
+
+  private drawSegments(request: SegmentsRequest): void {
+    const data = this.datasets[request.device];
+    const reply = data === undefined ? null : this.segmenter.draw(data, request);
+    if (reply === null) return;
+    if (reply.waiting === 0) this.segments = null;
+    this.post(reply, [reply.pixels.buffer, reply.ids.buffer]);
   }
 
   /** Whether all of it was there. */

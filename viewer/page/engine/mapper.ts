@@ -205,7 +205,8 @@ function rangeOf(found: Addresses, thing: number): number {
   return range;
 }
 
-function ownerLabel({ data, names }: Drawn, owner: number): string {
+/** A pool and stream in words. */
+export function ownerLabel({ data, names }: Pick<Drawn, "data" | "names">, owner: number): string {
   const place = data.device.groupings.findIndex((one) => one.name === "pool and stream");
   const label = names.groups[place]?.[owner] ?? `pool and stream ${owner}`;
   // A pool's name is its pair of numbers; that of the default pool says nothing to most readers.

@@ -151,6 +151,75 @@ export interface MapReply {
   took_ms: number;
 }
 
+/** Segments of a window to draw, as the stack of a frame; sizes and `scroll` in device pixels. */
+export interface SegmentsRequest extends Look {
+  axis: Axis;
+  from: number;
+  to: number;
+  width: number;
+  height: number;
+  ratio: number;
+  /** What is above the view. */
+  scroll: number;
+  /** How many times higher than needed. */
+  stretch: number;
+}
+
+/** Segments of a window, and their use at its first moment with the most reserved bytes. */
+export interface SegmentNumbers {
+  /** How many in the window; how many of them, without expandable ones, are allocated and freed in it. */
+  segments: number;
+  allocated_segments: number;
+  freed_segments: number;
+  moment: number;
+  reserved_bytes: number;
+  allocated_bytes: number;
+  blocks: number;
+  holes: number;
+  largest_hole_bytes: number;
+  /** Those with blocks that fill less than a tenth. */
+  barely: { segments: number; reserved_bytes: number; allocated_bytes: number };
+}
+
+/** A pool and stream: where its heading is in the view, and what it has at the moment of the numbers. */
+export interface SegmentOwner {
+  y: number;
+  label: string;
+  segments: number;
+  reserved_bytes: number;
+  allocated_bytes: number;
+}
+
+export interface SegmentsReply {
+  type: "segments";
+  request: SegmentsRequest;
+  /** Of the view, by row. */
+  pixels: Uint8ClampedArray<ArrayBuffer>;
+  ids: Uint32Array<ArrayBuffer>;
+  /** `scroll` of the request, if there is so much. */
+  scroll: number;
+  content_height: number;
+  /** Strips in view. */
+  strips: { y: number; height: number; size_bytes: number }[];
+  owners: SegmentOwner[];
+  /** For each pixel column: its moment, and bytes then. */
+  columns: { moment: Float64Array; allocated: Float64Array; reserved: Float64Array };
+  detail: { is_exact: boolean; moments: number; column_moments: number };
+  /** Strips that are drawn higher than their bytes. */
+  raised: number;
+  pixel_bytes: number;
+  /** Chunks that are not there yet. */
+  waiting: number;
+  numbers: SegmentNumbers;
+  is_missing: boolean;
+  peak: { moment: number; allocated_bytes: number };
+  set: number;
+  legend: LegendRow[];
+  groups_in_view: number;
+  found: Found | null;
+  took_ms: number;
+}
+
 /** A flame graph to draw. `from`, `to` and `moment` are moments; `width` is CSS pixels. */
 export interface FlameRequest {
   device: number;
@@ -222,6 +291,16 @@ export interface BlockInfo {
   frames: StackFrame[];
 }
 
+/** Moments from `start` to before `end`, null for one behind the tape; what is not known may lie farther away. */
+export interface Span {
+  start: number;
+  end: number | null;
+  start_ns: number | null;
+  end_ns: number | null;
+  is_start_known: boolean;
+  is_end_known: boolean;
+}
+
 /** Bytes of a mapped range without a block. */
 export interface HoleInfo {
   address: string;
@@ -229,6 +308,9 @@ export interface HoleInfo {
   range_address: string;
   range_bytes: number;
   owner: string;
+  /** Over time: how long the range is mapped, and the hole free. */
+  mapped?: Span;
+  free?: Span | null;
 }
 
 /** What is at a pixel. */
@@ -266,11 +348,13 @@ export type ToEngine =
   | { type: "frame"; request: FrameRequest }
   | { type: "map"; request: MapRequest }
   | { type: "flame"; request: FlameRequest }
+  | { type: "segments"; request: SegmentsRequest }
   | { type: "minimap"; device: number; axis: Axis; width: number }
   /** Buffers of a picture that is not shown any more, for the next ones. */
   | { type: "recycle"; buffers: ArrayBuffer[] }
   | { type: "info"; ticket: number; set: number; x: number; id: number }
   | { type: "mapInfo"; ticket: number; set: number; id: number }
+  | { type: "segmentInfo"; ticket: number; set: number; x: number; y: number; id: number }
   | { type: "stack"; ticket: number; fraction: number };
 
 export type FromEngine =
@@ -280,6 +364,7 @@ export type FromEngine =
   | FrameReply
   | MapReply
   | FlameReply
+  | SegmentsReply
   /** A request was worked on: with a picture if anything of it has arrived, else that one follows. */
   | { type: "taken" }
   | { type: "minimap"; device: number; axis: Axis; allocated: Float64Array; reserved: Float64Array }

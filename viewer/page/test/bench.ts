@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { Engine } from "../engine/engine.ts";
-import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest, Stack,
+import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest,
+  SegmentsReply, SegmentsRequest, Stack,
 } from "../engine/protocol.ts";
 import type { PageData } from "./pagedata.ts";
 
@@ -70,6 +71,24 @@ export class Bench {
   async mapInfo({ set }: MapReply, id: number): Promise<Info | null> {
     const done = this.wait((m): m is FromEngine & { type: "info" } => m.type === "info");
     this.engine.receive({ type: "mapInfo", ticket: 1, set, id });
+    return (await done).info;
+  }
+
+  /** Segments of a window, from all of its lives. */
+  segments(changes: Partial<SegmentsRequest> = {}): Promise<SegmentsReply> {
+    const { moments } = this.data.header.devices[0]!;
+    const request: SegmentsRequest = { device: 0, grouping: 0, axis: "moment", from: 0, to: moments, width: 300,
+      height: 400, ratio: 1, scroll: 0, stretch: 1, is_dark: false, query: "", lit: null, ...changes };
+    const done = this.wait((m): m is SegmentsReply => (
+      m.type === "segments" && m.request === request && m.waiting === 0));
+    this.engine.receive({ type: "segments", request });
+    return done;
+  }
+
+  /** What a pixel of a picture of segments is. */
+  async segmentInfo({ set, ids, request: { width } }: SegmentsReply, x: number, y: number): Promise<Info | null> {
+    const done = this.wait((m): m is FromEngine & { type: "info" } => m.type === "info");
+    this.engine.receive({ type: "segmentInfo", ticket: 1, set, x, y, id: ids[y * width + x]! });
     return (await done).info;
   }
 
