@@ -326,7 +326,7 @@ def explain(message: Run, progress: Progress = None, *, trust_factor: Optional[i
     :param message: the file with the text, of any size
     :param trust_factor: as for :func:`replay`
     """
-    return query(["explain", *_paths("message", message), *_flags("trust-factor", trust_factor)], 1, progress)
+    return query(["explain", "--json", *_paths("message", message), *_flags("trust-factor", trust_factor)], 1, progress)
 
 
 def verify(
