@@ -11,6 +11,7 @@ mod ranks;
 mod segments;
 mod served;
 mod speedscope;
+mod table;
 mod view;
 
 use assert_cmd::Command;

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tests::browser::Browser;
 use trace_format::State;
 
-use super::{flame, number, segments, vramtape};
+use super::{flame, number, segments, table, vramtape};
 
 /// Waits for the first picture with data, until no chunk is awaited and the groups are listed.
 pub(super) const READY: &str = "new Promise((done) => {
@@ -99,6 +99,7 @@ impl Viewed {
             problems.extend(self.maps_are_exact(browser));
             problems.extend(segments::problems(&self.allocated, &self.reserved, browser));
             problems.extend(flame::problems(&self.allocated, browser));
+            problems.extend(table::problems(&self.allocated, &self.reserved, browser));
         } else {
             problems.push("no picture".to_owned());
         }

@@ -119,7 +119,8 @@ export function describe(info: Info, isShort: boolean): HTMLElement[] {
     default:
       return [head(info, info.kind === "other" ? "other: all smaller groups" : info.label),
         rows(["bytes", exactBytes(info.group_bytes ?? 0)],
-          ["share", `${share(info.group_bytes ?? 0, info.allocated_bytes)} of allocated`], ...common)];
+          ["share", `${share(info.group_bytes ?? 0, info.allocated_bytes)} of allocated`], ...common),
+        ...(info.frames === undefined || info.frames.length === 0 ? [] : [stackList(info.frames, isShort)])];
   }
 }
 

@@ -34,6 +34,7 @@ export function readFragment(view: View): Wanted {
   if (frames === "module" && view.data.groupings.some(({ name }) => name === "module")) view.setFlame({ by: "module" });
   if (params.has("inverted")) view.setFlame({ is_inverted: true });
   if (params.has("own")) view.setFlame({ is_own: true });
+  view.setTable({ rows: params.get("rows") ?? view.table.rows, sort: params.get("sort") ?? "" });
   const at = number(params.get("at"));
   if (at >= 0) view.setMoment(at);
   const [bottom, top] = [number(params.get("bottom")), number(params.get("top"))];
@@ -49,6 +50,8 @@ function write(view: View): void {
   if (view.flame.by !== "stack") params.set("frames", view.flame.by);
   if (view.flame.is_inverted) params.set("inverted", "1");
   if (view.flame.is_own) params.set("own", "1");
+  if (view.table.rows !== "stacks") params.set("rows", view.table.rows);
+  if (view.table.sort !== "") params.set("sort", view.table.sort);
   if (view.moment !== null) params.set("at", String(view.moment));
   params.set("by", view.data.groupings[view.grouping]?.name ?? "");
   if (view.axis === "time") params.set("axis", "time");

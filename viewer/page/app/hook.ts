@@ -2,6 +2,7 @@
 
 import type { FlameReply, FrameReply, MapNumbers, MapReply, SegmentNumbers, SegmentsReply, Stack,
 } from "../engine/protocol.ts";
+import type { TableReply } from "../engine/tableprotocol.ts";
 import type { AddressMap } from "./addressmap.ts";
 import type { Chart } from "./chart.ts";
 import type { FlameGraph } from "./flame.ts";
@@ -9,6 +10,7 @@ import type { EngineLink } from "./link.ts";
 import type { Ranks } from "./ranks.ts";
 import type { Segments } from "./segments.ts";
 import type { Strategies } from "./strategies.ts";
+import type { TableView } from "./tableview.ts";
 import type { Tab, View } from "./view.ts";
 import type { Waste } from "./waste.ts";
 
@@ -39,6 +41,8 @@ export interface Hook {
   segments(): Promise<SegmentsSeen | null>;
   /** Milliseconds that the engine took for each picture of segments since the last call. */
   segmentTimes(): number[];
+  /** The rows of the table in view, at the present moment or window; null where there are none. */
+  table(): Promise<TableReply | null>;
   /** The places of the devices in the header, in the order of their cards. */
   ranks(): number[];
   /** The parts of reserved memory that the shown plot has at a moment. */
@@ -72,10 +76,11 @@ export class HookState {
   private flame: FlameReply | null = null;
   private segments: SegmentsReply | null = null;
   private segmentTimes: number[] = [];
+  private table: TableReply | null = null;
   private shown: FrameReply | null = null;
 
-  constructor(view: View, chart: Chart, map: AddressMap, flame: FlameGraph, segments: Segments, ranks: Ranks,
-    waste: Waste, strategies: Strategies, link: EngineLink) {
+  constructor(view: View, chart: Chart, map: AddressMap, flame: FlameGraph, segments: Segments, table: TableView,
+    ranks: Ranks, waste: Waste, strategies: Strategies, link: EngineLink) {
     window.vramtape = {
       state: () => ({
         view: view.tab, moment: view.at, device: view.device,
@@ -132,6 +137,12 @@ export class HookState {
         this.segmentTimes = [];
         return segmentTimes;
       },
+      table: async () => {
+        const isShown = (): boolean => JSON.stringify(this.table?.request) === JSON.stringify(table.request());
+        table.update();
+        await settled(isShown);
+        return isShown() ? this.table : null;
+      },
       ranks: () => ranks.places,
       waste: (moment) => waste.at(moment),
       strategies: (moment) => strategies.at(moment),
@@ -169,6 +180,10 @@ export class HookState {
   showSegments(reply: SegmentsReply): void {
     this.segments = reply;
     if (this.segmentTimes.length < TIMES_MAX) this.segmentTimes.push(reply.took_ms);
+  }
+
+  showTable(reply: TableReply): void {
+    this.table = reply;
   }
 
   show(reply: FrameReply): void {

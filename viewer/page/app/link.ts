@@ -4,16 +4,20 @@ import type { Header } from "../format/header.ts";
 import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest,
   SegmentsReply, SegmentsRequest, Stack, ToEngine,
 } from "../engine/protocol.ts";
+import type { TableReply, TableRequest, TableText, TextFormat } from "../engine/tableprotocol.ts";
 import { ChunkSource } from "./source.ts";
 
 /** A worker that has not begun by then is given up. */
 const START_MS = 4000;
+
+type Answer = Info | Stack | TableText;
 
 export interface Listener {
   frame(reply: FrameReply): void;
   map(reply: MapReply): void;
   flame(reply: FlameReply): void;
   segments(reply: SegmentsReply): void;
+  table(reply: TableReply): void;
   device(message: FromEngine & { type: "device" }): void;
   minimap(message: FromEngine & { type: "minimap" }): void;
   fault(chunk: string, text: string): void;
@@ -24,13 +28,14 @@ export class EngineLink {
   private engine: { receive(message: ToEngine): void } | null = null;
   private isReady = false;
   private ticket = 0;
-  private readonly asked = new Map<number, (answer: Info | Stack | null) => void>();
+  private readonly asked = new Map<number, (answer: Answer | null) => void>();
   /** Sent and unanswered; the next picture waits for the answer, and only the newest of those that wait is drawn. */
   private isInFlight = false;
   private next: FrameRequest | null = null;
   private nextMap: MapRequest | null = null;
   private nextFlame: FlameRequest | null = null;
   private nextSegments: SegmentsRequest | null = null;
+  private nextTable: TableRequest | null = null;
   private sent: ToEngine[] = [];
   private readonly source: ChunkSource;
 
@@ -114,6 +119,12 @@ export class EngineLink {
       case "segments":
         this.listener.segments(message);
         return;
+      case "table":
+        this.listener.table(message);
+        return;
+      case "tableText":
+        this.answer(message.ticket, message.text);
+        return;
       case "taken":
         this.isInFlight = false;
         this.sendNext();
@@ -135,7 +146,7 @@ export class EngineLink {
     }
   }
 
-  private answer(ticket: number, value: Info | Stack | null): void {
+  private answer(ticket: number, value: Answer | null): void {
     this.asked.get(ticket)?.(value);
     this.asked.delete(ticket);
   }
@@ -160,9 +171,14 @@ export class EngineLink {
     this.sendNext();
   }
 
+  drawTable(request: TableRequest): void {
+    this.nextTable = request;
+    this.sendNext();
+  }
+
   private sendNext(): void {
-    const { next, nextMap, nextFlame, nextSegments } = this;
-    if (this.isInFlight || (next ?? nextMap ?? nextFlame ?? nextSegments) === null) return;
+    const { next, nextMap, nextFlame, nextSegments, nextTable } = this;
+    if (this.isInFlight || (next ?? nextMap ?? nextFlame ?? nextSegments ?? nextTable) === null) return;
     this.isInFlight = true;
     if (next !== null) {
       this.next = null;
@@ -176,6 +192,9 @@ export class EngineLink {
     } else if (nextSegments !== null) {
       this.nextSegments = null;
       this.send({ type: "segments", request: nextSegments });
+    } else if (nextTable !== null) {
+      this.nextTable = null;
+      this.send({ type: "table", request: nextTable });
     }
   }
 
@@ -196,29 +215,45 @@ export class EngineLink {
 
   info(set: number, x: number, id: number): Promise<Info | null> {
     return new Promise((resolve) => {
-      this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
+      this.asked.set(++this.ticket, resolve as (answer: Answer | null) => void);
       this.send({ type: "info", ticket: this.ticket, set, x, id });
     });
   }
 
   mapInfo(set: number, id: number): Promise<Info | null> {
     return new Promise((resolve) => {
-      this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
+      this.asked.set(++this.ticket, resolve as (answer: Answer | null) => void);
       this.send({ type: "mapInfo", ticket: this.ticket, set, id });
     });
   }
 
   segmentInfo(set: number, x: number, y: number, id: number): Promise<Info | null> {
     return new Promise((resolve) => {
-      this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
+      this.asked.set(++this.ticket, resolve as (answer: Answer | null) => void);
       this.send({ type: "segmentInfo", ticket: this.ticket, set, x, y, id });
     });
   }
 
   stack(fraction: number): Promise<Stack | null> {
     return new Promise((resolve) => {
-      this.asked.set(++this.ticket, resolve as (answer: Info | Stack | null) => void);
+      this.asked.set(++this.ticket, resolve as (answer: Answer | null) => void);
       this.send({ type: "stack", ticket: this.ticket, fraction });
+    });
+  }
+
+  /** The block or group of a row of a table. */
+  tableInfo(request: TableRequest, row: number): Promise<Info | null> {
+    return new Promise((resolve) => {
+      this.asked.set(++this.ticket, resolve as (answer: Answer | null) => void);
+      this.send({ type: "tableInfo", ticket: this.ticket, request, row });
+    });
+  }
+
+  /** The first of the matching rows of a table as text. */
+  tableText(request: TableRequest, format: TextFormat, most: number): Promise<TableText | null> {
+    return new Promise((resolve) => {
+      this.asked.set(++this.ticket, resolve as (answer: Answer | null) => void);
+      this.send({ type: "tableText", ticket: this.ticket, request, format, most });
     });
   }
 }

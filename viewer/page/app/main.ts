@@ -22,6 +22,8 @@ import { SegmentInput } from "./segmentinput.ts";
 import { Segments } from "./segments.ts";
 import { isServed } from "./source.ts";
 import { Strategies } from "./strategies.ts";
+import { TableInput } from "./tableinput.ts";
+import { TableView } from "./tableview.ts";
 import { Tabs } from "./tabs.ts";
 import { Tip } from "./tip.ts";
 import { View } from "./view.ts";
@@ -76,6 +78,11 @@ function start(header: Header): void {
       }
       ready();
     },
+    table: (reply) => {
+      if (view.tab === "table") table.show(reply);
+      hook.showTable(reply);
+      ready();
+    },
     device: (message) => {
       if (message.device !== view.device) return;
       const { time_step_moments: step, moments } = view.data;
@@ -103,6 +110,7 @@ function start(header: Header): void {
   const map = new AddressMap(view, link, pinned);
   const flame = new FlameGraph(view, link);
   const segments = new Segments(view, link, pinned);
+  const table = new TableView(view, link, pinned);
   const ranks = new Ranks(view, (place, width) => {
     link.askMinimap(place, "moment", width);
   });
@@ -114,13 +122,13 @@ function start(header: Header): void {
     link.askMinimap(view.device, view.axis, width);
   });
   const legend = new Legend(view);
-  const hook = new HookState(view, chart, map, flame, segments, ranks, waste, strategies, link);
+  const hook = new HookState(view, chart, map, flame, segments, table, ranks, waste, strategies, link);
   const help = byId<HTMLDialogElement>("help");
   const openHelp = (): void => {
     if (!help.open) help.showModal();
   };
   new Input(view, chart, tip, new MapInput(view, map), [new FlameInput(view, flame), new SegmentInput(view, segments),
-    waste.panel, strategies.panel], openHelp);
+    new TableInput(table), waste.panel, strategies.panel], openHelp);
   fillSelects(view);
   let device = -1;
   const update = (): void => {
@@ -131,6 +139,7 @@ function start(header: Header): void {
       map.forget();
       flame.forget();
       segments.forget();
+      table.forget();
       if (!view.isEmpty) link.askDevice(device);
     }
     fillDevice(view);
@@ -139,6 +148,7 @@ function start(header: Header): void {
     map.update();
     flame.update();
     segments.update();
+    table.update();
     ranks.update();
     waste.update();
     strategies.update();
@@ -159,13 +169,14 @@ function start(header: Header): void {
       return;
     }
     if (change === "moment") chart.plan();
-    else if (change !== "flame") chart.update();
+    else if (change !== "flame" && change !== "table") chart.update();
     if (change === "moment" || change === "look") map.update();
     flame.update();
     waste.update();
     strategies.update();
     if (change === "moment") segments.plan();
-    else if (change !== "flame") segments.update();
+    else if (change !== "flame" && change !== "table") segments.update();
+    table.update();
     momentField.update();
     if (change !== "look") minimap.draw();
   });

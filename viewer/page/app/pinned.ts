@@ -1,6 +1,7 @@
 // The panel of the pinned group, block or hole.
 
 import type { Info } from "../engine/protocol.ts";
+import { copyOut } from "./copy.ts";
 import { copyText, describe } from "./describe.ts";
 import { byId, make } from "./dom.ts";
 import type { View } from "./view.ts";
@@ -21,7 +22,7 @@ export class Pinned {
     if (info.label !== "") {
       const copy = make("button", "quiet", info.block === null ? "Copy label" : "Copy stack");
       copy.addEventListener("click", () => {
-        void this.copy(copy, copyText(info));
+        void copyOut(copy, this.panel, copyText(info));
       });
       bar.append(copy);
     }
@@ -29,23 +30,6 @@ export class Pinned {
     this.panel.replaceChildren(bar, ...describe(info, false));
     this.panel.hidden = false;
     this.view.light(info.group);
-  }
-
-  /** Where the clipboard is closed (a sandbox), the text is selected for the user to copy. */
-  private async copy(button: HTMLButtonElement, text: string): Promise<void> {
-    try {
-      await navigator.clipboard.writeText(text);
-      button.textContent = "Copied";
-    } catch {
-      const field = make("textarea", "copy");
-      field.value = text;
-      field.readOnly = true;
-      field.setAttribute("aria-label", "Text to copy");
-      this.panel.querySelector("textarea")?.remove();
-      this.panel.append(field);
-      field.select();
-      button.textContent = "Selected: press Ctrl+C";
-    }
   }
 
   clear(): void {

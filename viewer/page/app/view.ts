@@ -4,6 +4,7 @@ import type { Device, Header } from "../format/header.ts";
 import { Clock } from "../engine/clock.ts";
 import type { Lanes } from "../engine/lanes.ts";
 import type { Axis, FlameRequest } from "../engine/protocol.ts";
+import { PLAIN_ROWS, type TableRequest } from "../engine/tableprotocol.ts";
 
 /** Room above the highest thing that is drawn. */
 const HEADROOM = 1.06;
@@ -13,9 +14,9 @@ const CAPACITY_SHOWN = 1.5;
 const MOMENTS_MIN = 8;
 const NS_MIN = 1000;
 
-export type Change = "window" | "data" | "look" | "tab" | "moment" | "flame";
+export type Change = "window" | "data" | "look" | "tab" | "moment" | "flame" | "table";
 
-export const TABS = ["timeline", "map", "segments", "waste", "strategies", "flame", "ranks"] as const;
+export const TABS = ["timeline", "map", "segments", "waste", "strategies", "flame", "table", "ranks"] as const;
 export type Tab = (typeof TABS)[number];
 
 export class View {
@@ -32,6 +33,7 @@ export class View {
   moment: number | null = null;
   flame: Pick<FlameRequest, "of" | "by" | "is_inverted" | "is_own" | "zoom"> = { of: "live", by: "stack",
     is_inverted: false, is_own: false, zoom: [] };
+  table: Pick<TableRequest, "rows" | "sort"> = { rows: "stacks", sort: "" };
   query = "";
   lit: number | null = null;
   lanes: Lanes | null = null;
@@ -77,7 +79,8 @@ export class View {
 
   /** Whether the tab shows one moment, and not the window. */
   get isOfMoment(): boolean {
-    return this.tab === "map" || (this.tab === "flame" && this.flame.of === "live");
+    return this.tab === "map" || (this.tab === "flame" && this.flame.of === "live")
+      || (this.tab === "table" && !/^(allocations|out of memory|marks)$/.test(this.table.rows));
   }
 
   /** The window in moments: from the first to behind the last. */
@@ -91,6 +94,19 @@ export class View {
   setFlame(change: Partial<View["flame"]>): void {
     this.flame = { ...this.flame, zoom: [], ...change };
     this.changed("flame");
+  }
+
+  setTable(change: Partial<View["table"]>): void {
+    this.table = { ...this.table, ...change };
+    this.checkTable();
+    this.changed("table");
+  }
+
+  /** A device without a grouping shows stacks in place of its groups. */
+  private checkTable(): void {
+    const { rows } = this.table;
+    const isGrouping = this.data.groupings.some((one) => one.name === rows && one.quantity === "allocated");
+    if (!isGrouping && !PLAIN_ROWS.some((plain) => plain === rows)) this.table = { rows: "stacks", sort: "" };
   }
 
   setMoment(moment: number | null): void {
@@ -138,6 +154,7 @@ export class View {
     this.lit = null;
     this.moment = null;
     this.flame = { ...this.flame, by: "stack", zoom: [] };
+    this.checkTable();
     this.grouping = Math.max(0, this.data.groupings.findIndex((one) => one.quantity === "allocated"));
     this.reset();
   }

@@ -16,6 +16,8 @@ import type { Axis, FlameRequest, FrameRequest, FromEngine, MapRequest, Segments
 } from "./protocol.ts";
 import { Renderer } from "./render.ts";
 import { Segmenter } from "./segmenter.ts";
+import { Tabler } from "./tabler.ts";
+import type { TableRequest } from "./tableprotocol.ts";
 import { Tiles } from "./tiles.ts";
 
 /** Between two pictures of one window while its chunks arrive. */
@@ -34,11 +36,13 @@ export class Engine {
   private readonly mapper: Mapper;
   private readonly flamer = new Flamer();
   private readonly segmenter: Segmenter;
+  private readonly tabler = new Tabler();
   /** Asked for and not answered, or answered from less than all of its chunks. */
   private frame: FrameRequest | null = null;
   private map: MapRequest | null = null;
   private flame: FlameRequest | null = null;
   private segments: SegmentsRequest | null = null;
+  private table: TableRequest | null = null;
   /** By device and width. */
   private readonly minimaps = new Map<string, MinimapRequest>();
   private device: number | null = null;
@@ -95,6 +99,24 @@ export class Engine {
         this.work();
         this.post({ type: "taken" });
         return;
+      case "table":
+        this.table = message.request;
+        this.work();
+        this.post({ type: "taken" });
+        return;
+      case "tableInfo": {
+        const data = this.datasets[message.request.device];
+        const info = data === undefined ? null : this.tabler.info(data, message.request, message.row);
+        this.post({ type: "info", ticket: message.ticket, info });
+        return;
+      }
+      case "tableText": {
+        const { request, format, most, ticket } = message;
+        const data = this.datasets[request.device];
+        const text = data === undefined ? null : this.tabler.text(data, request, format, most);
+        this.post({ type: "tableText", ticket, text });
+        return;
+      }
       case "minimap":
         this.minimaps.set(`${message.device} ${message.width}`, message);
         break;
@@ -137,7 +159,7 @@ export class Engine {
     if (this.isPlanned) return;
     this.isPlanned = true;
     const isUrgent = this.frame !== this.drawnInPart || this.map !== null || this.flame !== null
-      || this.segments !== null || this.chunks.waiting === 0;
+      || this.segments !== null || this.table !== null || this.chunks.waiting === 0;
     setTimeout(() => {
       this.isPlanned = false;
       this.work();
@@ -149,6 +171,7 @@ export class Engine {
     if (this.map !== null) this.drawMap(this.map);
     if (this.flame !== null) this.drawFlame(this.flame);
     if (this.segments !== null) this.drawSegments(this.segments);
+    if (this.table !== null) this.drawTable(this.table);
     for (const [key, request] of this.minimaps) if (this.drawMinimap(request)) this.minimaps.delete(key);
     if (this.device !== null) this.describe(this.device);
   }
@@ -185,6 +208,14 @@ export class Engine {
     if (reply === null) return;
     if (reply.waiting === 0) this.segments = null;
     this.post(reply, [reply.pixels.buffer, reply.ids.buffer]);
+  }
+
+  private drawTable(request: TableRequest): void {
+    const data = this.datasets[request.device];
+    const reply = data === undefined ? null : this.tabler.draw(data, request);
+    if (reply === null) return;
+    this.table = null;
+    this.post(reply);
   }
 
   /** Whether all of it was there. */

@@ -10,7 +10,7 @@ import { isInternalFile } from "./frames.ts";
 import type { FlameReply, FlameRequest, Found } from "./protocol.ts";
 
 /** Allocations that a window may have to be summed up; their lives are decoded all at once. */
-const LIVES_MAX = 600_000;
+export const LIVES_MAX = 600_000;
 /** How far colours go towards the background, so that text on them can be read. */
 const PALE = 0.42;
 const PALE_INTERNAL = 0.72;

@@ -2,6 +2,7 @@
 
 import type { Header } from "../format/header.ts";
 import type { Lanes } from "./lanes.ts";
+import type { TableReply, TableRequest, TableText, TextFormat } from "./tableprotocol.ts";
 
 /** Pixels of the picture of ids. A group or a life is `value + FIRST_ID`. */
 export const NOTHING = 0;
@@ -328,6 +329,9 @@ export interface Info {
   group_bytes: number | null;
   block: BlockInfo | null;
   hole: HoleInfo | null;
+  /** Of a row of a table: the grouping of `group`, and the stack of a row of stacks. */
+  grouping?: number;
+  frames?: StackFrame[];
 }
 
 /** The stack at a column, read from the decoded data. */
@@ -355,7 +359,10 @@ export type ToEngine =
   | { type: "info"; ticket: number; set: number; x: number; id: number }
   | { type: "mapInfo"; ticket: number; set: number; id: number }
   | { type: "segmentInfo"; ticket: number; set: number; x: number; y: number; id: number }
-  | { type: "stack"; ticket: number; fraction: number };
+  | { type: "stack"; ticket: number; fraction: number }
+  | { type: "table"; request: TableRequest }
+  | { type: "tableInfo"; ticket: number; request: TableRequest; row: number }
+  | { type: "tableText"; ticket: number; request: TableRequest; format: TextFormat; most: number };
 
 export type FromEngine =
   | { type: "ready" }
@@ -365,9 +372,11 @@ export type FromEngine =
   | MapReply
   | FlameReply
   | SegmentsReply
+  | TableReply
   /** A request was worked on: with a picture if anything of it has arrived, else that one follows. */
   | { type: "taken" }
   | { type: "minimap"; device: number; axis: Axis; allocated: Float64Array; reserved: Float64Array }
   | { type: "info"; ticket: number; info: Info | null }
   | { type: "stack"; ticket: number; stack: Stack | null }
+  | { type: "tableText"; ticket: number; text: TableText | null }
   | { type: "fault"; chunk: string; text: string };

@@ -5,6 +5,7 @@ import { Engine } from "../engine/engine.ts";
 import type { FlameReply, FlameRequest, FrameReply, FrameRequest, FromEngine, Info, MapReply, MapRequest,
   SegmentsReply, SegmentsRequest, Stack,
 } from "../engine/protocol.ts";
+import type { TableReply, TableRequest, TableText, TextFormat } from "../engine/tableprotocol.ts";
 import type { PageData } from "./pagedata.ts";
 
 /** An engine over chunks in memory; `without` are missing. */
@@ -65,6 +66,32 @@ export class Bench {
     const done = this.wait((m): m is FlameReply => m.type === "flame" && m.request === request);
     this.engine.receive({ type: "flame", request });
     return done;
+  }
+
+  /** The first rows of a table, of stacks if nothing else is named. */
+  table(changes: Partial<TableRequest>): Promise<TableReply> {
+    const { moments } = this.data.header.devices[0]!;
+    const request: TableRequest = { device: 0, rows: "stacks", moment: 0, from: 0, to: moments, query: "", sort: "",
+      first: 0, count: 100, grouping: 0, is_dark: false, ...changes };
+    const done = this.wait((m): m is TableReply => m.type === "table" && m.request === request);
+    this.engine.receive({ type: "table", request });
+    return done;
+  }
+
+  /** What a row of a table is. */
+  async tableInfo({ request }: TableReply, row: number): Promise<Info | null> {
+    const done = this.wait((m): m is FromEngine & { type: "info" } => m.type === "info");
+    this.engine.receive({ type: "tableInfo", ticket: 1, request, row });
+    return (await done).info;
+  }
+
+  /** The rows of a table that has been asked for, as text. */
+  async tableText({ request }: TableReply, format: TextFormat, most: number): Promise<TableText> {
+    const done = this.wait((m): m is FromEngine & { type: "tableText" } => m.type === "tableText");
+    this.engine.receive({ type: "tableText", ticket: 1, request, format, most });
+    const { text } = await done;
+    assert.ok(text !== null);
+    return text;
   }
 
   /** What an id of a map is. */
