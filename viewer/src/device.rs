@@ -19,7 +19,7 @@ use crate::page::{RECORDS_MAX, ViewError};
 use crate::patterns::{Pattern, patterns};
 use crate::plots::{StrategiesPlot, WastePlot};
 use crate::times::Clock;
-use crate::{marks, ranges, series, tree};
+use crate::{envelopes, marks, ranges, series, tree};
 
 /// Runs of at most so many moments are drawn with all their lives at once.
 const EXACT_MOMENTS_MAX: u64 = 300_000;
@@ -107,7 +107,8 @@ fn data(
     let followed = follow(device, &tape.stacks, code, COLUMN_MOMENTS, progress)?;
     let last_moment = records.len() as u32;
     let clock = Clock::of(records);
-    let groupings = allocated_groupings(&followed, tape, code);
+    let mut groupings = allocated_groupings(&followed, tape, code);
+    groupings.extend(envelopes::grouping(&followed));
     let levels = followed.level.clone().with_coarser();
     let patterns = patterns(&followed, records, tape);
     let text = |id| tape.text(id);
@@ -118,18 +119,12 @@ fn data(
     let is_small = u64::from(last_moment) < EXACT_MOMENTS_MAX;
     let (mut first, mut rest) = (vec![marks], Vec::new());
     first.extend(clock.chunk("times".to_owned(), records));
-    let mut headers = groupings.iter().map(|it| header(it.name, Quantity::Allocated, &it.labels));
-    let mut headers: Vec<_> = headers.by_ref().collect();
+    let mut headers: Vec<_> =
+        groupings.iter().map(|it| header(it.name, it.quantity, &it.labels)).collect();
     let mut labels: Vec<_> = groupings.iter().map(|it| it.labels.clone()).collect();
-    let others = [
-        ("pool and stream", Quantity::Reserved, &followed.reserved),
-        ("private pool", Quantity::Envelope, &followed.envelopes),
-    ];
-    let others: Vec<_> = others.into_iter().filter(|(.., changes)| !changes.is_empty()).collect();
-    for (name, quantity, _) in &others {
-        let names: Vec<_> =
-            followed.pool_streams.iter().map(|(pool, on)| format!("{pool}, stream {on}")).collect();
-        headers.push(header(name, *quantity, &names));
+    if !followed.reserved.is_empty() {
+        let names: Vec<_> = followed.pool_streams.iter().map(envelopes::label).collect();
+        headers.push(header("pool and stream", Quantity::Reserved, &names));
         labels.push(names);
     }
     // From coarse to fine.
@@ -149,16 +144,19 @@ fn data(
                 changes.tiles(&format!("bands/{grouping}/{at}"), groupings[grouping].labels.len())
             })
             .collect();
-        for (place, (_, quantity, changes)) in others.iter().enumerate() {
-            let stack = other_changes(*quantity, changes, level);
-            let grouping = groupings.len() + place;
-            let prefix = format!("bands/{grouping}/{at}");
-            tiles.push(stack.tiles(&prefix, followed.pool_streams.len()));
+        if !followed.reserved.is_empty() {
+            let column = |moment| level.shows_from(moment);
+            let reserved = Changes::of(&followed.reserved, level.columns.len(), column);
+            let prefix = format!("bands/{}/{at}", groupings.len());
+            tiles.push(reserved.tiles(&prefix, followed.pool_streams.len()));
         }
         // The first picture shows the first grouping.
         let behind = tiles.split_off(1);
         to.extend(tiles.into_iter().flatten());
         rest.extend(behind.into_iter().flatten());
+    }
+    if !followed.envelopes.is_empty() {
+        rest.push(envelopes::chunk("envelopes".to_owned(), &followed));
     }
     rest.push(ranges::chunk("ranges".to_owned(), device, &followed.pool_streams));
     let nodes = tree::nodes("lives", &followed, last_moment, &rank);
@@ -204,15 +202,6 @@ fn phase_label(tape: &Tape, phase: StringId) -> &str {
 
 fn header(name: &str, quantity: Quantity, labels: &[String]) -> GroupingHeader {
     GroupingHeader { name: name.to_owned(), quantity, groups: labels.len() }
-}
-
-fn other_changes(quantity: Quantity, changes: &[crate::follow::Change], level: &Level) -> Changes {
-    let columns = level.columns.len();
-    match quantity {
-        // An envelope only grows: the column shows its last moment.
-        Quantity::Envelope => Changes::of(changes, columns, |moment| moment / level.column_moments),
-        _ => Changes::of(changes, columns, |moment| level.shows_from(moment)),
-    }
 }
 
 /// The kinds as a chunk, the most frequent first, and the place of each there.
@@ -296,6 +285,7 @@ fn device_header(
             active_bytes: followed.peak.active_bytes,
             requested_bytes: followed.peak.requested_bytes,
             live_bytes: followed.peak_live_bytes,
+            enveloped_bytes: followed.peak_enveloped_bytes,
         },
         facts: facts.to_vec(),
         plots: Vec::new(),

@@ -10,6 +10,7 @@ use trace_format::{
 };
 
 use crate::columns::{Counters, Level};
+use crate::envelopes::Envelopes;
 use crate::kinds::{Kind, Numbered, lifetime_class};
 use crate::names::CodeOf;
 
@@ -47,10 +48,13 @@ pub(crate) struct Followed {
     pub(crate) phases: Vec<StringId>,
     /// Paths of modules; the first is that of memory outside any.
     pub(crate) modules: Vec<StringId>,
-    /// Pools with their streams: the groups of reserved memory and of envelopes.
+    /// Pools with their streams: the groups of reserved memory.
     pub(crate) pool_streams: Vec<(PoolId, Stream)>,
     pub(crate) reserved: Vec<Change>,
+    /// How much each envelope of a private pool grows.
     pub(crate) envelopes: Vec<Change>,
+    /// The most allocated bytes of default pools and envelopes of private ones.
+    pub(crate) peak_enveloped_bytes: u64,
     pub(crate) moments: u32,
     /// The finest level.
     pub(crate) level: Level,
@@ -90,14 +94,6 @@ impl Block {
     }
 }
 
-/// Bytes of a private pool on a stream.
-#[derive(Clone, Copy, Debug, Default)]
-struct PoolBytes {
-    active: u64,
-    reserved: u64,
-    envelope: u64,
-}
-
 struct Follower<'c> {
     code: &'c CodeOf,
     blocks: FxHashMap<Addr, Block>,
@@ -110,9 +106,8 @@ struct Follower<'c> {
     open: OpenModules,
     modules: Numbered<StringId>,
     pool_streams: Numbered<(PoolId, Stream)>,
-    pool_bytes: Vec<PoolBytes>,
     reserved: Vec<Change>,
-    envelopes: Vec<Change>,
+    envelopes: Envelopes,
     now: Counters,
     live_bytes: u64,
     peak_live_bytes: u64,
@@ -189,7 +184,8 @@ pub(crate) fn follow(
         modules: modules.keys,
         pool_streams: pool_streams.keys,
         reserved,
-        envelopes,
+        envelopes: envelopes.changes,
+        peak_enveloped_bytes: envelopes.peak_bytes,
         moments,
         level,
         peak,
@@ -216,9 +212,8 @@ impl<'c> Follower<'c> {
             open: OpenModules::new(stacks),
             modules,
             pool_streams: Numbered::default(),
-            pool_bytes: Vec::new(),
             reserved: Vec::new(),
-            envelopes: Vec::new(),
+            envelopes: Envelopes::default(),
             now: Counters::default(),
             live_bytes: 0,
             peak_live_bytes: 0,
@@ -281,12 +276,12 @@ impl<'c> Follower<'c> {
                 if pending {
                     self.blocks.insert(addr, Block { life: NO_END, ..block });
                 } else {
-                    self.end_active(&block);
+                    self.end_active(moment, &block);
                 }
             }
             Event::FreeCompleted { addr, .. } => {
                 let block = self.blocks.remove(&addr).filter(Block::is_pending).ok_or(addr)?;
-                self.end_active(&block);
+                self.end_active(moment, &block);
             }
             Event::Category { addr, category } => {
                 let block = self.blocks.get_mut(&addr).ok_or(addr)?;
@@ -354,8 +349,8 @@ impl<'c> Follower<'c> {
         self.now.requested_bytes += kind.requested_bytes;
         self.live_bytes += live_bytes(&kind);
         self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
-        self.pool_bytes[pool_stream as usize].active += kind.size_bytes;
-        self.grow_envelope(moment, pool_stream);
+        self.envelopes.change_allocated(pool, kind.size_bytes.cast_signed());
+        self.envelopes.change_active(moment, pool_stream, pool, kind.size_bytes.cast_signed());
         Ok(())
     }
 
@@ -369,22 +364,25 @@ impl<'c> Follower<'c> {
     }
 
     fn end_allocated(&mut self, kind: &Kind) {
+        let pool = self.pools.keys[kind.pool as usize];
+        self.envelopes.change_allocated(pool, -kind.size_bytes.cast_signed());
         self.now.allocated_bytes -= kind.size_bytes;
         self.now.requested_bytes -= kind.requested_bytes;
     }
 
-    fn end_active(&mut self, block: &Block) {
-        self.now.active_bytes -= block.kind.size_bytes;
+    fn end_active(&mut self, moment: u32, block: &Block) {
+        let size_bytes = block.kind.size_bytes;
+        self.now.active_bytes -= size_bytes;
         self.live_bytes -= live_bytes(&block.kind);
-        self.pool_bytes[block.pool_stream as usize].active -= block.kind.size_bytes;
+        let pool = self.pools.keys[block.kind.pool as usize];
+        self.envelopes.change_active(moment, block.pool_stream, pool, -size_bytes.cast_signed());
     }
 
     fn reserve(&mut self, moment: u32, pool: PoolId, stream: Stream, size_bytes: u64) {
         let group = self.pool_stream(pool, stream);
         self.reserved.push(Change { moment, group, bytes: size_bytes.cast_signed() });
         self.now.reserved_bytes += size_bytes;
-        self.pool_bytes[group as usize].reserved += size_bytes;
-        self.grow_envelope(moment, group);
+        self.envelopes.reserve(moment, group, pool, size_bytes);
     }
 
     /// `None` where the pool has less on that stream.
@@ -396,8 +394,7 @@ impl<'c> Follower<'c> {
         size_bytes: u64,
     ) -> Option<()> {
         let group = self.pool_stream(pool, stream);
-        let held = &mut self.pool_bytes[group as usize].reserved;
-        *held = held.checked_sub(size_bytes)?;
+        self.envelopes.release(group, size_bytes)?;
         self.now.reserved_bytes -= size_bytes;
         self.reserved.push(Change { moment, group, bytes: -size_bytes.cast_signed() });
         Some(())
@@ -405,20 +402,8 @@ impl<'c> Follower<'c> {
 
     fn pool_stream(&mut self, pool: PoolId, stream: Stream) -> u32 {
         let number = self.pool_streams.number((pool, stream));
-        self.pool_bytes.resize(self.pool_streams.keys.len(), PoolBytes::default());
+        self.envelopes.see(self.pool_streams.keys.len());
         number
-    }
-
-    /// A private pool's envelope is as high as the most that was active or reserved, and never falls: its memory
-    /// serves no other pool until the pool ends (PyTorch's viewer, pull request 180515).
-    fn grow_envelope(&mut self, moment: u32, group: u32) {
-        let bytes = &mut self.pool_bytes[group as usize];
-        let height = bytes.active.max(bytes.reserved);
-        if height > bytes.envelope && !self.pool_streams.keys[group as usize].0.is_default() {
-            let bytes_more = (height - bytes.envelope).cast_signed();
-            self.envelopes.push(Change { moment, group, bytes: bytes_more });
-            bytes.envelope = height;
-        }
     }
 
     /// Ends the pass: the lives that go on get their kinds.

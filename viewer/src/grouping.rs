@@ -15,6 +15,7 @@ use crate::kinds::{Kind, LIFETIMES};
 pub(crate) enum Quantity {
     Allocated,
     Reserved,
+    /// Allocated bytes, those of private pools in envelopes.
     Envelope,
 }
 
@@ -22,6 +23,7 @@ pub(crate) enum Quantity {
 #[derive(Debug)]
 pub(crate) struct Grouping {
     pub(crate) name: &'static str,
+    pub(crate) quantity: Quantity,
     /// The labels of the groups, by number.
     pub(crate) labels: Vec<String>,
     /// The number of each kind's group.
@@ -115,6 +117,7 @@ fn grouping(
     }
     Grouping {
         name,
+        quantity: Quantity::Allocated,
         labels: order.iter().map(|key| label(*key as u32)).collect(),
         of_kind: kinds.iter().map(|kind| number[key(kind)]).collect(),
     }

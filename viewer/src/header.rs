@@ -66,4 +66,5 @@ pub(crate) struct Peaks {
     pub(crate) active_bytes: u64,
     pub(crate) requested_bytes: u64,
     pub(crate) live_bytes: u64,
+    pub(crate) enveloped_bytes: u64,
 }

@@ -11,6 +11,7 @@ mod bands;
 mod chunk;
 mod columns;
 mod device;
+mod envelopes;
 mod follow;
 mod grouping;
 mod header;

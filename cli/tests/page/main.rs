@@ -5,6 +5,7 @@
 //! `VRAMTAPE_BROWSER=chromium cargo test -p cli --test page -- --ignored`.
 
 mod edges;
+mod envelopes;
 mod flame;
 mod plots;
 mod ranks;

@@ -152,10 +152,11 @@ fn keys(browser: &mut Browser) -> Vec<String> {
         press(browser, key);
         let seen = browser.evaluate(SEEN);
         // The line of heads is the first.
-        if seen["at"] != (place + 1).to_string() || seen["at_is_visible"] != true {
+        let line = |key: &str| seen[key].as_str().and_then(|line| line.parse().ok()).unwrap_or(-1);
+        if line("at") != place + 1 || seen["at_is_visible"] != true {
             problems.push(format!("{key}: row {}, seen: {}", seen["at"], seen["at_is_visible"]));
         }
-        if seen["rowcount"] != (blocks + 1).to_string() {
+        if line("rowcount") != blocks + 1 {
             problems.push(format!("{} lines of {blocks} blocks", seen["rowcount"]));
         }
     }

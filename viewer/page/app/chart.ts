@@ -3,6 +3,7 @@
 import { EDGE, type FrameReply, type FrameRequest } from "../engine/protocol.ts";
 import { drawAxes, line } from "./axes.ts";
 import { byId, css, isDark } from "./dom.ts";
+import { drawEnvelopes, envelopeAt } from "./envelopes.ts";
 import { drawLanes, type Drawn, LANE_HEIGHT, lanesHeight } from "./lanebox.ts";
 import { drawCapacity, drawEvents, drawLowerBound, drawReserved } from "./lines.ts";
 import { Scale } from "./scale.ts";
@@ -130,7 +131,11 @@ export class Chart {
     context.beginPath();
     context.rect(left, top - 2, width, height + 2);
     context.clip();
-    if (reply !== null) drawReserved(context, scale, reply);
+    if (reply !== null) {
+      const at = cursor === null ? null : envelopeAt(scale, reply, cursor);
+      drawEnvelopes(context, scale, reply, [at, view.lit]);
+      drawReserved(context, scale, reply);
+    }
     if (view.data.peaks.live_bytes > 0) drawLowerBound(context, scale, view.data.peaks.live_bytes);
     if (view.hasCapacityLine) drawCapacity(context, scale, view.data.capacity_bytes ?? 0);
     drawEvents(context, scale);

@@ -113,6 +113,10 @@ export function describe(info: Info, isShort: boolean): HTMLElement[] {
       return [rows(...common)];
     case "hole":
       return [make("p", "title", `${bytes(info.hole?.size_bytes ?? 0)} hole`), ...holeRows(info)];
+    case "envelope":
+      return [head(info, `private pool ${info.label}: capacity ${bytes(info.envelope_bytes ?? 0)}`),
+        rows(["capacity", exactBytes(info.envelope_bytes ?? 0)], ["in blocks", exactBytes(info.group_bytes ?? 0)],
+          ...common)];
     case "pending":
       return [make("p", "title", "freed, in use by another stream"),
         rows(["bytes", exactBytes(info.group_bytes ?? 0)], ...common)];

@@ -1,6 +1,7 @@
 // The window and the choices in the URL's fragment, so that a link shows the same. Where the URL is closed to the page
 // (a sandbox), nothing is kept.
 
+import { isOfBlocks } from "../format/header.ts";
 import type { View } from "./view.ts";
 
 const WRITE_MS = 400;
@@ -25,7 +26,7 @@ export function readFragment(view: View): Wanted {
   }
   const device = number(params.get("device"));
   if (Number.isInteger(device)) view.selectDevice(device);
-  const by = view.data.groupings.findIndex((one) => one.quantity === "allocated" && one.name === params.get("by"));
+  const by = view.data.groupings.findIndex((one) => isOfBlocks(one) && one.name === params.get("by"));
   if (by >= 0) view.grouping = by;
   view.query = params.get("find") ?? "";
   view.tab = view.tabs.find((tab) => tab === params.get("view")) ?? view.tab;

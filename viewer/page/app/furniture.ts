@@ -1,6 +1,7 @@
 // Everything around the chart: title, key numbers, selects, facts, messages.
 
 import type { Found, FrameReply } from "../engine/protocol.ts";
+import { isOfBlocks } from "../format/header.ts";
 import { byId, make, setText } from "./dom.ts";
 import { isServed } from "./source.ts";
 import { Tip } from "./tip.ts";
@@ -52,7 +53,7 @@ export function fillDevice(view: View): void {
   byId("gpu").textContent = `device ${data.device}${data.name === "" ? "" : ` · ${data.name}`}`;
   byId<HTMLSelectElement>("device").value = String(view.device);
   byId<HTMLSelectElement>("grouping").replaceChildren(...data.groupings.flatMap((one, place) => (
-    one.quantity === "allocated" ? [option(place, one.name)] : [])));
+    isOfBlocks(one) ? [option(place, one.name)] : [])));
   byId<HTMLSelectElement>("grouping").value = String(view.grouping);
   const axis = byId<HTMLSelectElement>("axis");
   axis.value = view.axis;
@@ -102,6 +103,10 @@ export function showStatus(view: View, reply: FrameReply): void {
   else if (detail.mode === "bands") {
     parts.push(`Columns of ${count(detail.column_moments)} moments, each drawn at its peak; the largest 64 groups of `
       + "each tile, the rest as other.");
+  }
+  if (view.hasEnvelopes) {
+    parts.push("An envelope is as high as the most that its private pool reserved so far.");
+    if (reply.other_envelopes > 0) parts.push(`${count(reply.other_envelopes)} lower envelopes have no border.`);
   }
   const deeper = view.lanes?.deeper ?? 0;
   if (deeper > 0) parts.push(`${count(deeper)} ranges are nested too deeply to be drawn.`);

@@ -89,7 +89,7 @@ export class HookState {
         detail: this.shown?.detail ?? { mode: "none" }, waiting: this.shown?.waiting ?? 0,
         drawn: this.shown === null ? null : { from: this.shown.request.from, to: this.shown.request.to },
         peak: this.shown?.peak ?? null, legend: this.shown?.legend ?? [], is_in_page: link.isInPage,
-        plot: { ...chart.scale.plot }, stack_pixels: this.stackPixels(),
+        plot: { ...chart.scale.plot }, top_bytes: view.top, stack_pixels: this.stackPixels(),
       }),
       columnAt: async (fraction) => {
         await settled(() => this.isDrawn(view));

@@ -7,7 +7,7 @@ import type { Scale } from "./scale.ts";
 import { shortBytes } from "./units.ts";
 
 /** CSS pixels at the left edge of each pixel column of a picture, in the window of now. */
-function columnsX(reply: FrameReply, scale: Scale): (x: number) => number {
+export function columnsX(reply: FrameReply, scale: Scale): (x: number) => number {
   const { from, to, width } = reply.request;
   const left = scale.x(from);
   const step = (scale.x(to) - left) / width;

@@ -1,6 +1,6 @@
 // The window on the data and the choices of the user.
 
-import type { Device, Header } from "../format/header.ts";
+import { type Device, type Header, isOfBlocks } from "../format/header.ts";
 import { Clock } from "../engine/clock.ts";
 import type { Lanes } from "../engine/lanes.ts";
 import type { Axis, FlameRequest } from "../engine/protocol.ts";
@@ -129,6 +129,11 @@ export class View {
     this.changed("tab");
   }
 
+  /** Whether private pools are drawn as envelopes. */
+  get hasEnvelopes(): boolean {
+    return this.data.groupings[this.grouping]?.quantity === "envelope";
+  }
+
   get hasCapacityLine(): boolean {
     const { capacity_bytes: capacity, peaks } = this.data;
     const peak = Math.max(peaks.allocated_bytes, peaks.reserved_bytes);
@@ -138,7 +143,8 @@ export class View {
   /** The highest bytes that are drawn without a zoom in height. */
   get fullTop(): number {
     const { peaks, capacity_bytes: capacity } = this.data;
-    const peak = Math.max(peaks.allocated_bytes, peaks.reserved_bytes, peaks.active_bytes, 1024);
+    const enveloped = this.hasEnvelopes ? peaks.enveloped_bytes : 0;
+    const peak = Math.max(peaks.allocated_bytes, peaks.reserved_bytes, peaks.active_bytes, enveloped, 1024);
     return HEADROOM * (this.hasCapacityLine ? Math.max(peak, capacity ?? 0) : peak);
   }
 
@@ -160,7 +166,8 @@ export class View {
   }
 
   selectGrouping(grouping: number): void {
-    if (this.data.groupings[grouping]?.quantity !== "allocated") return;
+    const chosen = this.data.groupings[grouping];
+    if (chosen === undefined || !isOfBlocks(chosen)) return;
     this.grouping = grouping;
     this.lit = null;
     this.changed("data");

@@ -1,10 +1,11 @@
 // Answers to questions about the picture drawn last.
 
+import { heightAt } from "../format/envelopes.ts";
 import { type LivesNode, NO_END } from "../format/lives.ts";
 import { framesOf, type Names, NO_NAMES } from "../format/rest.ts";
 import { stackOf } from "./bands.ts";
 import type { Dataset } from "./dataset.ts";
-import { type BlockInfo, FIRST_ID, type Info, OTHER, PENDING, type Stack } from "./protocol.ts";
+import { type BlockInfo, ENVELOPE, FIRST_ID, type Info, OTHER, PENDING, type Stack } from "./protocol.ts";
 import type { Drawn } from "./render.ts";
 import { Walk } from "./walk.ts";
 
@@ -69,10 +70,28 @@ export function infoAt(drawn: Drawn, x: number, id: number): Info {
   }
   if (id === PENDING) return { ...info, group_bytes: info.active_bytes - info.allocated_bytes };
   if (id < FIRST_ID) return info;
+  if (id >= ENVELOPE) {
+    const group = id - ENVELOPE;
+    return { ...info, kind: "envelope", group, label: labelOf(drawn, group), colour: drawn.palette.colour(group),
+      group_bytes: bytesOf(drawn, x, group), ...envelopeOf(drawn, group, moment) };
+  }
   const group = set === null ? id - FIRST_ID : set.group[id - FIRST_ID]!;
   return { ...info, kind: set === null ? "group" : "block", group, label: labelOf(drawn, group),
     colour: drawn.palette.colour(group), group_bytes: bytesOf(drawn, x, group),
-    block: set === null ? null : blockOf(drawn, id - FIRST_ID) };
+    block: set === null ? null : blockOf(drawn, id - FIRST_ID), ...envelopeOf(drawn, group, moment) };
+}
+
+/** The height of a group's envelope; nothing for a group without one. */
+function envelopeOf({ envelopes }: Drawn, group: number, moment: number): Pick<Info, "envelope_bytes"> {
+  const envelope = envelopes?.[group] ?? null;
+  return envelope === null ? {} : { envelope_bytes: heightAt(envelope, moment) };
+}
+
+/** The envelopes at a moment. */
+function envelopesAt(drawn: Drawn, moment: number): Pick<Stack, "envelopes"> {
+  const { envelopes } = drawn;
+  return envelopes === null ? {} : { envelopes: envelopes.flatMap((envelope, group) => (envelope === null ? []
+    : [{ label: labelOf(drawn, group), bytes: heightAt(envelope, moment) }])) };
 }
 
 /** The whole stack at a pixel column, read from the decoded data. */
@@ -80,7 +99,7 @@ export function stackAt(drawn: Drawn, x: number): Stack {
   const { set, columns, chosen, data, request, tiles } = drawn;
   const moment = columns.moment[x]!;
   const counters = { moment, allocated_bytes: columns.allocated[x]!, active_bytes: columns.active[x]!,
-    reserved_most_bytes: columns.reservedMost[x]! };
+    reserved_most_bytes: columns.reservedMost[x]!, ...envelopesAt(drawn, moment) };
   if (set === null) {
     const groups = stackOf(tiles, chosen.level[x]!, chosen.column[x]!)
       .map(([group, bytes]) => ({ label: labelOf(drawn, group), bytes }));

@@ -1,7 +1,8 @@
 // The chunks of one device, by what they are.
 
 import { type BandsTile, type SeriesTile, decodeBands, decodeSeries } from "../format/columns.ts";
-import type { Device } from "../format/header.ts";
+import { type Envelopes, decodeEnvelopes } from "../format/envelopes.ts";
+import { type Device, isOfBlocks } from "../format/header.ts";
 import { type Kinds, type LivesNode, decodeKinds, decodeLives } from "../format/lives.ts";
 import { type Ranges, decodeRanges } from "../format/ranges.ts";
 import { type Marks, type Names, decodeMarks, decodeNames, decodeTimes } from "../format/rest.ts";
@@ -61,6 +62,14 @@ export class Dataset {
     return this.chunks.get(id, this.device.peaks.reserved_bytes > 0, (data) => decodeRanges(id, data));
   }
 
+  /** Null without private pools. */
+  envelopes(): Envelopes | null | undefined {
+    const id = this.id("envelopes");
+    const grouping = this.device.groupings.find(({ quantity }) => quantity === "envelope");
+    if (grouping === undefined) return null;
+    return this.chunks.get(id, true, (data) => decodeEnvelopes(id, data, grouping.groups));
+  }
+
   marks(): Marks | null | undefined {
     const id = this.id("marks");
     return this.chunks.get(id, false, (data) => decodeMarks(id, data));
@@ -82,8 +91,8 @@ export class Dataset {
     return this.clockFor.clock;
   }
 
-  /** The number of a grouping among those whose quantity is `allocated`: its place in the arrays of `kinds`. */
+  /** The number of a grouping among those of allocated bytes: its place in the arrays of `kinds`. */
   kindGroup(grouping: number): number {
-    return this.device.groupings.slice(0, grouping).filter((g) => g.quantity === "allocated").length;
+    return this.device.groupings.slice(0, grouping).filter(isOfBlocks).length;
   }
 }

@@ -2,13 +2,15 @@
 
 import { AT_TIMES, coloursOf, mix, packed, parseColour, plainNumber, type Rgb, type Theme } from "./colours.ts";
 import type { Picture } from "./picture.ts";
-import { EDGE, FIRST_ID, NOTHING, PENDING } from "./protocol.ts";
+import { EDGE, ENVELOPE, FIRST_ID, NOTHING, PENDING } from "./protocol.ts";
 
 const DIMMED = 0.78;
 /** Blocks of a group differ by so much in lightness, by their kinds. */
 const TONE = 0.07;
 export const TONES = 3;
 const SQUARE = 32;
+/** How far the room in an envelope goes towards the background. */
+const ROOM = 0.72;
 
 const WHITE: Rgb = [255, 255, 255];
 
@@ -22,6 +24,8 @@ export class Palette {
   /** Always allocated, at times, and the edges of both. */
   readonly shades: readonly [Uint32Array, Uint32Array, Uint32Array, Uint32Array];
   readonly hatch: number;
+  /** Room in an envelope. */
+  readonly envelope: number;
   private readonly plain: Uint32Array;
 
   /** `isLit` of a group (-1 for the rest), or null if all are. */
@@ -34,6 +38,7 @@ export class Palette {
     const back = parseColour(theme.background);
     const ink: Rgb = [0, 0, 0];
     this.hatch = packed(parseColour(theme.pending));
+    this.envelope = packed(mix(parseColour(theme.other), back, ROOM));
     const colours = coloursOf(theme, Array.from({ length: groups }, (_, group) => labels[group] ?? `group ${group}`),
       isCategory);
     for (let id = FIRST_ID - 2; id < size; id++) {
@@ -60,7 +65,7 @@ export class Palette {
 export function paint(picture: Picture, palette: Palette, shadesOf: Uint32Array | null, hasSides: boolean,
   pixels: Uint32Array<ArrayBuffer>): Uint8ClampedArray<ArrayBuffer> {
   const { width, height, ids, leastRow } = picture;
-  const { shades, hatch } = palette;
+  const { shades, hatch, envelope } = palette;
   for (let top = 0; top < height; top += SQUARE) {
     const bottom = Math.min(top + SQUARE, height);
     for (let left = 0; left < width; left += SQUARE) {
@@ -73,6 +78,10 @@ export function paint(picture: Picture, palette: Palette, shadesOf: Uint32Array 
           const id = (mixed & ~EDGE) >>> 0;
           if (id === PENDING) {
             if ((x + y) % 6 < 2) pixels[to] = hatch;
+            continue;
+          }
+          if (id >= ENVELOPE) {
+            pixels[to] = envelope;
             continue;
           }
           // Blocks of a pixel's height have no sides: next to one another they would be a barcode.

@@ -9,6 +9,8 @@ export const NOTHING = 0;
 export const OTHER = 1;
 export const PENDING = 2;
 export const FIRST_ID = 3;
+/** Room in the envelope of a private pool: `value + ENVELOPE`. */
+export const ENVELOPE = 0x40000000;
 /** Set on the pixel that separates a block or a group from the one above it. */
 export const EDGE = 0x80000000;
 
@@ -66,6 +68,14 @@ export interface Columns {
   reservedLeast: Float64Array<ArrayBuffer>;
 }
 
+/** The outline of a private pool's envelope, in bytes by column of pixels. */
+export interface EnvelopeShape {
+  group: number;
+  label: string;
+  bottom: Float64Array;
+  top: Float64Array;
+}
+
 export interface FrameReply {
   type: "frame";
   request: FrameRequest;
@@ -74,6 +84,9 @@ export interface FrameReply {
   ids: Uint32Array<ArrayBuffer>;
   columns: Columns;
   detail: Detail;
+  /** The highest envelopes in view, and how many others there are; none in a grouping without envelopes. */
+  envelopes: EnvelopeShape[];
+  other_envelopes: number;
   /** Chunks that are not there yet. */
   waiting: number;
   /** Of the blocks that `ids` number; a question about another set has no answer. */
@@ -316,7 +329,7 @@ export interface HoleInfo {
 
 /** What is at a pixel. */
 export interface Info {
-  kind: "group" | "block" | "hole" | "other" | "pending" | "nothing";
+  kind: "group" | "block" | "hole" | "envelope" | "other" | "pending" | "nothing";
   moment: number;
   time_ns: number | null;
   allocated_bytes: number;
@@ -329,6 +342,8 @@ export interface Info {
   group_bytes: number | null;
   block: BlockInfo | null;
   hole: HoleInfo | null;
+  /** The height of the envelope in which the place is. */
+  envelope_bytes?: number;
   /** Of a row of a table: the grouping of `group`, and the stack of a row of stacks. */
   grouping?: number;
   frames?: StackFrame[];
@@ -342,6 +357,8 @@ export interface Stack {
   active_bytes: number;
   reserved_most_bytes: number;
   groups: { label: string; bytes: number }[];
+  /** In a grouping with envelopes: their heights. */
+  envelopes?: { label: string; bytes: number }[];
   blocks?: { address: string; size_bytes: number; label: string }[];
 }
 

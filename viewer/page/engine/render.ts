@@ -1,11 +1,13 @@
 // One picture of a window, from whatever has arrived, and the chunks that a finer one needs.
 
+import type { Envelopes } from "../format/envelopes.ts";
 import type { Names } from "../format/rest.ts";
 import { ChunkError } from "../format/varint.ts";
 import { drawBands } from "./bands.ts";
 import { type BlockSet, makeBlockSet, nodesOf } from "./blocks.ts";
 import { pixelEdges } from "./clock.ts";
 import type { Dataset } from "./dataset.ts";
+import { drawEnvelopedBands, drawEnvelopedBlocks, type Shapes } from "./enveloped.ts";
 import { choosePeaks, chooseReserved, drawBlocks, findMismatch } from "./exact.ts";
 import { chooseColumns, type Chosen, EXACT_MOMENTS_MAX, levelFor } from "./levels.ts";
 import { paint, type Palette } from "./paint.ts";
@@ -22,6 +24,7 @@ const LIVES_MAX = 2_000_000;
 const MARGIN_MIN = 4096;
 /** A moment of at least so many pixels has an edge at its side. */
 const SIDES_PIXELS = 3;
+const NO_SHAPES: Shapes = { shapes: [], others: 0 };
 
 /** What the last picture was drawn from, for questions about it. */
 export interface Drawn {
@@ -33,6 +36,8 @@ export interface Drawn {
   set: BlockSet | null;
   names: Names | null;
   palette: Palette;
+  /** Null in a grouping without envelopes. */
+  envelopes: Envelopes | null;
 }
 
 export class Renderer {
@@ -75,20 +80,25 @@ export class Renderer {
     const groups = device.groupings[grouping]?.groups ?? 0;
     const tally = new Tally(groups);
     const picture = new Picture(width, height, request.bottom_bytes, request.top_bytes, this.spares);
-    if (set !== null) drawBlocks(set, groups, columns, picture, tally, peakX);
-    else drawBands(tiles, chosen, columns, picture, tally, peakX);
-
     const labels = names?.groups[grouping] ?? [];
+    const envelopes = device.groupings[grouping]?.quantity === "envelope" ? data.envelopes() ?? [] : null;
+    const rest = [columns, picture, tally, peakX] as const;
+    const { shapes, others } = envelopes === null ? NO_SHAPES
+      : set !== null ? drawEnvelopedBlocks(set, groups, envelopes, labels, ...rest)
+        : drawEnvelopedBands(tiles, chosen, envelopes, labels, ...rest);
+    if (envelopes === null && set !== null) drawBlocks(set, groups, ...rest);
+    else if (envelopes === null) drawBands(tiles, chosen, ...rest);
     const palette = this.palettes.choose(request, labels, device.groupings[grouping]);
     const [legend, inView] = tally.rows((group) => labels[group] ?? `group ${group}`, (group) => palette.colour(group));
     if (this.drawn !== null) this.spares.give([this.drawn.columns.moment.buffer]);
-    this.drawn = { data, tiles, request, columns, chosen, set, names, palette };
+    this.drawn = { data, tiles, request, columns, chosen, set, names, palette, envelopes };
     return {
       type: "frame", request, columns: copyColumns(columns, this.spares), legend, groups_in_view: inView,
       waiting: waiting(),
       pixels: paint(picture, palette, set?.shade ?? null, set !== null && width / (to - from) >= SIDES_PIXELS,
         this.spares.take(width * height)),
-      ids: picture.ids, detail: this.detail(data, level, chosen, set, from, to), set: set?.number ?? 0,
+      ids: picture.ids, detail: this.detail(data, level, chosen, set, from, to), envelopes: shapes,
+      other_envelopes: others, set: set?.number ?? 0,
       peak: { moment: columns.moment[peakX]!, allocated_bytes: columns.allocated[peakX]! },
       found: this.palettes.found(tally), took_ms: performance.now() - began,
     };

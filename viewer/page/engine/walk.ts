@@ -128,6 +128,41 @@ export class Walk {
     return [row, sum];
   }
 
+  /** Draws the blocks of a range of the order in column `x`, from a number of bytes on; returns their bytes. */
+  drawRange(picture: Picture, x: number, first: number, end: number, base: number): number {
+    if (end <= first) return 0;
+    const { set: { size }, alive, wordBytes, partBytes } = this;
+    let [sum, row] = [base, picture.row(base)];
+    let limit = picture.bytesAbove(row);
+    const lastWord = (end - 1) >>> WORD;
+    for (let word = first >>> WORD; word <= lastWord; word++) {
+      const [from, to] = [word << WORD, (word + 1) << WORD];
+      if (from >= first && to <= end) {
+        const part = word >>> PART;
+        if (word === part << PART && to + (((1 << PART) - 1) << WORD) <= end && sum + partBytes[part]! < limit) {
+          sum += partBytes[part]!;
+          word += (1 << PART) - 1;
+          continue;
+        }
+        if (sum + wordBytes[word]! < limit) {
+          sum += wordBytes[word]!;
+          continue;
+        }
+      }
+      for (let bits = alive[word]!; bits !== 0; bits &= bits - 1) {
+        const block = from + 31 - Math.clz32(bits & -bits);
+        if (block < first || block >= end) continue;
+        sum += size[block]!;
+        if (sum < limit) continue;
+        const next = picture.row(sum);
+        picture.span(x, row, next, block + FIRST_ID);
+        row = next;
+        limit = picture.bytesAbove(row);
+      }
+    }
+    return sum - base;
+  }
+
   /** The blocks of the stack, from the bottom. */
   blocks(): number[] {
     const found: number[] = [];

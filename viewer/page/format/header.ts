@@ -5,12 +5,18 @@ export interface Level {
   columns: number;
 }
 
+/** "envelope" is allocated bytes, those of private pools in envelopes. */
 export type Quantity = "allocated" | "reserved" | "envelope";
 
 export interface Grouping {
   name: string;
   quantity: Quantity;
   groups: number;
+}
+
+/** Whether each block is in a group. */
+export function isOfBlocks({ quantity }: Grouping): boolean {
+  return quantity !== "reserved";
 }
 
 export interface Peaks {
@@ -22,6 +28,8 @@ export interface Peaks {
   requested_bytes: number;
   /** No policy can reserve less. */
   live_bytes: number;
+  /** The most allocated bytes of default pools and envelopes of private ones. */
+  enveloped_bytes: number;
 }
 
 export interface Device {
@@ -57,7 +65,7 @@ const VERSION = 1;
 
 const DEVICE_NUMBERS = ["device", "records", "moments", "lost", "left_out", "ooms", "time_step_moments"] as const;
 const PEAK_NUMBERS = ["allocated_bytes", "allocated_moment", "reserved_bytes", "reserved_moment", "active_bytes",
-  "requested_bytes", "live_bytes"] as const;
+  "requested_bytes", "live_bytes", "enveloped_bytes"] as const;
 
 function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;

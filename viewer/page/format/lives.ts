@@ -57,7 +57,7 @@ export interface Kinds {
   stack: Float64Array;
   stream: Float64Array;
   pool: Float64Array;
-  /** The group of each kind, for each grouping whose quantity is `allocated`, in the header's order. */
+  /** The group of each kind, for each grouping of allocated bytes, in the header's order. */
   groups: Float64Array[];
 }
 

@@ -94,6 +94,13 @@ export class Bench {
     return text;
   }
 
+  /** What an id of a picture is. */
+  async info({ set }: FrameReply, x: number, id: number): Promise<Info | null> {
+    const done = this.wait((m): m is FromEngine & { type: "info" } => m.type === "info");
+    this.engine.receive({ type: "info", ticket: 1, set, x, id });
+    return (await done).info;
+  }
+
   /** What an id of a map is. */
   async mapInfo({ set }: MapReply, id: number): Promise<Info | null> {
     const done = this.wait((m): m is FromEngine & { type: "info" } => m.type === "info");

@@ -258,7 +258,7 @@ function device(tape: Tape, c: Counters, levels: Device["levels"], groupings: { 
     lives: { leaf_moments: LEAF, height, count: tape.lives.length }, time_step_moments: step,
     peaks: { allocated_bytes: allocated, allocated_moment: c.allocated.indexOf(allocated), reserved_bytes: reserved,
       reserved_moment: c.reserved.indexOf(reserved), active_bytes: peak(c.active), requested_bytes: peak(c.requested),
-      live_bytes: peak(c.active) },
+      live_bytes: peak(c.active), enveloped_bytes: 0 },
     facts: [["settings", "max_split_size_mb:128"], ["torch", "2.11.0"], ["host", "node-17"]], plots: [],
   };
 }

@@ -1,6 +1,7 @@
 //! The data of a page against the records that it was made of.
 
 mod decode;
+mod envelopes;
 mod picture;
 
 use std::collections::HashMap;
@@ -405,19 +406,6 @@ fn every_life_is_in_the_lowest_node_that_covers_it_and_nowhere_else() {
     for (moment, expected) in truth.allocated.iter().enumerate() {
         allocated += changes[moment];
         assert_eq!(allocated.cast_unsigned(), *expected, "moment {moment}");
-    }
-}
-
-#[test]
-fn an_envelope_is_the_most_that_a_private_pool_had_and_never_falls() {
-    let tape = random_tape(5, 20_000);
-    let page = page(&tape);
-    let (envelope, labels) = grouping(&page, "private pool");
-    let bands = bands(&page, envelope, 0);
-    let private = labels.iter().position(|label| label == "(0, 3), stream 0").unwrap();
-    for heights in &bands {
-        assert_eq!(heights.keys().collect::<Vec<_>>(), [&private], "no other pool has one");
-        assert_eq!(heights[&private], 64 << 20, "its segment from the start, counted once");
     }
 }
 
