@@ -7,6 +7,7 @@
 mod edges;
 mod envelopes;
 mod flame;
+mod map;
 mod plots;
 mod ranks;
 mod segments;

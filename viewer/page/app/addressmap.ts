@@ -30,6 +30,8 @@ export class AddressMap {
   private readonly owners = byId("owners");
   private readonly float: Float;
   private width = 0;
+  /** What a zoom keeps at its place in the window: an id, the part of its rows that are above, and its height. */
+  private anchor: { id: number; part: number; y: number } | null = null;
 
   constructor(
     private readonly view: View,
@@ -59,8 +61,9 @@ export class AddressMap {
     if (view.isEmpty) return;
     const ratio = pixelRatio();
     const height = Math.min(HEIGHT_MOST, Math.max(HEIGHT_LEAST, window.innerHeight * WINDOW_PART));
+    const width = this.root.clientWidth || WIDTH_HIDDEN;
     const request: MapRequest = { device: view.device, grouping: view.grouping, moment: view.at, ratio,
-      width: Math.round((this.root.clientWidth || WIDTH_HIDDEN) * ratio), height: Math.round(height * ratio),
+      width: Math.round(width * ratio), height: Math.round(height * view.mapZoom * ratio),
       is_dark: isDark(), query: view.query, lit: view.lit };
     this.root.style.minHeight = `${height}px`;
     this.link.drawMap(request);
@@ -83,8 +86,38 @@ export class AddressMap {
     byId("map-note").textContent = mapNote(reply);
     byId("map-empty").textContent = reply.is_missing ? "This page has no address ranges: write it again."
       : reply.numbers.ranges === 0 ? "Nothing is reserved at this moment." : "";
+    this.restore(reply);
     this.drawFront();
     if (this.cursor !== null) void this.float.hover();
+  }
+
+  /** Makes the map higher or lower: a row is fewer or more bytes. The row of the thing at a place stays there. */
+  zoomBy(factor: number, at: Place | null): void {
+    const id = at === null ? 0 : this.pick(at);
+    if (at !== null && id >= FIRST_ID) {
+      const rows = this.rowsOf(id);
+      this.anchor = { id, part: rows.indexOf(this.rowAt(at.y) ?? -1) / rows.length, y: at.y };
+    }
+    this.view.setMapZoom(this.view.mapZoom * factor);
+  }
+
+  private rowsOf(id: number): number[] {
+    const { reply } = this;
+    if (reply === null) return [];
+    const { rows, ids, request: { width } } = reply;
+    return Array.from(rows.keys()).filter((row) => ids.subarray(row * width, (row + 1) * width).includes(id));
+  }
+
+  private restore({ rows, row_height: high, request: { ratio } }: MapReply): void {
+    const { anchor, cursor } = this;
+    this.anchor = null;
+    if (anchor === null) return;
+    const found = this.rowsOf(anchor.id);
+    const row = found[Math.floor(anchor.part * found.length)];
+    if (row === undefined) return;
+    const y = (rows[row]! + high / 2) / ratio;
+    window.scrollBy(0, y - anchor.y);
+    if (cursor !== null) this.cursor = { x: cursor.x, y };
   }
 
   /** Stretches the lines of each row to its height. */
@@ -106,6 +139,7 @@ export class AddressMap {
   }
 
   forget(): void {
+    this.anchor = null;
     this.reply = null;
     this.cursor = null;
     this.picture.width = 1;

@@ -38,6 +38,7 @@ export function readFragment(view: View): Wanted {
   view.setTable({ rows: params.get("rows") ?? view.table.rows, sort: params.get("sort") ?? "" });
   const at = number(params.get("at"));
   if (at >= 0) view.setMoment(at);
+  view.setMapZoom(number(params.get("zoom")));
   const [bottom, top] = [number(params.get("bottom")), number(params.get("top"))];
   if (top > bottom) view.setHeight(bottom, top);
   return { axis: params.get("axis"), from: number(params.get("from")), to: number(params.get("to")) };
@@ -54,6 +55,7 @@ function write(view: View): void {
   if (view.table.rows !== "stacks") params.set("rows", view.table.rows);
   if (view.table.sort !== "") params.set("sort", view.table.sort);
   if (view.moment !== null) params.set("at", String(view.moment));
+  if (view.mapZoom > 1) params.set("zoom", String(view.mapZoom));
   params.set("by", view.data.groupings[view.grouping]?.name ?? "");
   if (view.axis === "time") params.set("axis", "time");
   if (view.from > 0 || view.to < view.end) {

@@ -1,10 +1,12 @@
 // Pointer and keys of the address map.
 
 import type { AddressMap } from "./addressmap.ts";
+import { byId } from "./dom.ts";
 import type { Place } from "./float.ts";
 import type { View } from "./view.ts";
 
 const STEP_LARGE = 100;
+const ZOOM = 2;
 
 export class MapInput {
   constructor(
@@ -22,6 +24,14 @@ export class MapInput {
       map.point(place(event));
       void map.pin();
     });
+    root.addEventListener("wheel", (event) => {
+      // Without a key, the wheel scrolls the page.
+      if (!event.altKey) return;
+      event.preventDefault();
+      map.zoomBy(event.deltaY < 0 ? ZOOM : 1 / ZOOM, place(event));
+    }, { passive: false });
+    byId("map-finer").addEventListener("click", () => { map.zoomBy(ZOOM, map.cursor); });
+    byId("map-coarser").addEventListener("click", () => { map.zoomBy(1 / ZOOM, map.cursor); });
   }
 
   /** What a key does here, if anything. */
@@ -33,6 +43,8 @@ export class MapInput {
       return () => { view.setMoment(view.at + (isComma ? -by : by)); };
     }
     if (event.key === "0") return () => { view.setMoment(null); };
+    const zoom = { "+": ZOOM, "=": ZOOM, e: ZOOM, "-": 1 / ZOOM, q: 1 / ZOOM }[event.key];
+    if (zoom !== undefined && view.tab === "map") return () => { map.zoomBy(zoom, map.cursor); };
     const target = event.target as HTMLElement;
     if (target.id === "minimap") {
       const by = { ArrowLeft: -1, ArrowRight: 1, PageUp: -STEP_LARGE, PageDown: STEP_LARGE,

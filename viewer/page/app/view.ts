@@ -13,6 +13,8 @@ const CAPACITY_SHOWN = 1.5;
 /** The narrowest windows. */
 const MOMENTS_MIN = 8;
 const NS_MIN = 1000;
+/** A higher map would exceed what browsers draw. */
+const MAP_ZOOM_MAX = 8;
 
 export type Change = "window" | "data" | "look" | "tab" | "moment" | "flame" | "table";
 
@@ -31,6 +33,8 @@ export class View {
   top_bytes: number | null = null;
   /** Of the map; null: the one with the most allocated bytes. */
   moment: number | null = null;
+  /** How many times higher the map is than the one that fits. */
+  mapZoom = 1;
   flame: Pick<FlameRequest, "of" | "by" | "is_inverted" | "is_own" | "zoom"> = { of: "live", by: "stack",
     is_inverted: false, is_own: false, zoom: [] };
   table: Pick<TableRequest, "rows" | "sort"> = { rows: "stacks", sort: "" };
@@ -112,6 +116,13 @@ export class View {
   setMoment(moment: number | null): void {
     const isNumber = moment !== null && !Number.isNaN(moment);
     this.moment = isNumber ? Math.round(Math.min(Math.max(moment, 0), this.data.moments - 1)) : null;
+    this.changed("moment");
+  }
+
+  setMapZoom(zoom: number): void {
+    const allowed = Math.min(Math.max(zoom, 1), MAP_ZOOM_MAX);
+    if (!Number.isFinite(zoom) || allowed === this.mapZoom) return;
+    this.mapZoom = allowed;
     this.changed("moment");
   }
 
