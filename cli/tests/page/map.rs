@@ -5,15 +5,15 @@ use tests::browser::Browser;
 
 use super::view::{Viewed, press};
 
-/// The map's height, and where its middle is in the window.
+/// The map's height, and a place in its lower part in the window.
 const MAP: &str = "vramtape.map().then(() => {
     const box = document.getElementById('map').getBoundingClientRect();
-    return { height: box.height, x: box.left + box.width / 2, y: box.top + box.height / 2 };
+    return { height: box.height, x: box.left + box.width / 2, y: box.top + 0.8 * box.height };
 })";
 
 /// The block or hole in the tooltip.
 const POINTED: &str = "new Promise((done) => setTimeout(() => {
-    const values = [...document.querySelectorAll('#map-tip dd')];
+    const values = [...document.querySelectorAll('#map-tip:not([hidden]) dd')];
     done(values[0]?.textContent ?? '');
 }, 60))";
 

@@ -20,6 +20,10 @@ const WIDTH_HIDDEN = 800;
 /** Rows of at least this height, in CSS pixels, have room for text. */
 const TEXT_HEIGHT = 14;
 
+function leastHeight(): number {
+  return Math.min(HEIGHT_MOST, Math.max(HEIGHT_LEAST, window.innerHeight * WINDOW_PART));
+}
+
 export class AddressMap {
   reply: MapReply | null = null;
   cursor: Place | null = null;
@@ -55,18 +59,19 @@ export class AddressMap {
     this.ask();
   }
 
-  /** Asks for the map of the view's moment. */
-  ask(): void {
+  /** The map of the view's moment. */
+  request(): MapRequest {
     const { view } = this;
-    if (view.isEmpty) return;
     const ratio = pixelRatio();
-    const height = Math.min(HEIGHT_MOST, Math.max(HEIGHT_LEAST, window.innerHeight * WINDOW_PART));
     const width = this.root.clientWidth || WIDTH_HIDDEN;
-    const request: MapRequest = { device: view.device, grouping: view.grouping, moment: view.at, ratio,
-      width: Math.round(width * ratio), height: Math.round(height * view.mapZoom * ratio),
-      is_dark: isDark(), query: view.query, lit: view.lit };
-    this.root.style.minHeight = `${height}px`;
-    this.link.drawMap(request);
+    return { device: view.device, grouping: view.grouping, moment: view.at, ratio, width: Math.round(width * ratio),
+      height: Math.round(leastHeight() * view.mapZoom * ratio), is_dark: isDark(), query: view.query, lit: view.lit };
+  }
+
+  ask(): void {
+    if (this.view.isEmpty) return;
+    this.root.style.minHeight = `${leastHeight()}px`;
+    this.link.drawMap(this.request());
   }
 
   show(reply: MapReply): void {

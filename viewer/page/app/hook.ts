@@ -110,8 +110,7 @@ export class HookState {
         view.setMoment(moment);
       },
       map: async () => {
-        const isDrawn = (): boolean => (
-          this.map?.request.moment === view.at && this.map.request.device === view.device);
+        const isDrawn = (): boolean => JSON.stringify(this.map?.request) === JSON.stringify(map.request());
         map.ask();
         await settled(isDrawn);
         return isDrawn() && this.map?.is_missing === false ? this.map.numbers : null;
