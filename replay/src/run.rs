@@ -205,7 +205,7 @@ impl Visitor for Probing<'_, '_> {
     }
 }
 
-fn native_driver<R: Witness>(
+pub(crate) fn native_driver<R: Witness>(
     tape: DeviceTape<'_>,
     options: &Options,
     config: &Config,
