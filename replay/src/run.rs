@@ -219,7 +219,7 @@ pub(crate) fn native_driver<R: Witness>(
     Ok(driver)
 }
 
-fn model_driver<M: Model>(
+pub(crate) fn model_driver<M: Model>(
     tape: DeviceTape<'_>,
     options: &Options,
     settings: &M::Settings,

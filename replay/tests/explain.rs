@@ -109,7 +109,11 @@ impl Refused {
     fn check(&self, pinning: Option<&PinningSet>) -> Result<(), String> {
         let Some(pinning) = pinning else {
             let all = self.live.iter().map(|(_, addr, _)| *addr);
-            return if self.serves_without(all) { Err("no set, though all serve".into()) } else { Ok(()) };
+            return if self.serves_without(all) {
+                Err("no set, though all serve".into())
+            } else {
+                Ok(())
+            };
         };
         let members: HashSet<u64> =
             pinning.blocks.iter().filter_map(|block| block.origin.record).collect();
@@ -199,7 +203,10 @@ fn the_pinning_set_of_random_programs_is_the_one_that_all_sets_show() {
         }
         let (set, bound) =
             oom.pinning.map_or((0, 0), |pinning| (pinning.bytes, pinning.lower_bound_bytes));
-        println!("seed {seed} `{settings}`: {blocks} blocks, {}, {set} of at least {bound}", oom.verdict);
+        println!(
+            "seed {seed} `{settings}`: {blocks} blocks, {}, {set} of at least {bound}",
+            oom.verdict
+        );
         checked += 1;
         exhaustive += usize::from(blocks <= EXHAUSTIVE_BLOCKS);
         fragmented += usize::from(matches!(

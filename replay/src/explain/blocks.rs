@@ -145,7 +145,8 @@ impl<'t> Origins<'t> {
             };
         };
         let text = |id: StringId| self.tape.text(id).to_owned();
-        let age_ns = self.now.time_ns.checked_sub(made.now.time_ns).filter(|_| self.now.time_ns > 0);
+        let age_ns =
+            self.now.time_ns.checked_sub(made.now.time_ns).filter(|_| self.now.time_ns > 0);
         BlockOrigin {
             code: self.code(made.stack),
             module: self.module(made.module),
@@ -171,6 +172,16 @@ impl<'t> Origins<'t> {
             step: self.step(),
             ..BlockOrigin::default()
         }
+    }
+
+    /// Whether the program named parameters, gradients or state of the optimizer.
+    pub(super) fn has_categories(&self) -> bool {
+        !self.categories.is_empty()
+    }
+
+    /// Whether the allocation of this record is one of them, whose size does not depend on the batch.
+    pub(super) fn is_state(&self, at: usize) -> bool {
+        self.categories.of_alloc(at).is_some()
     }
 
     /// The code of a stack in a few words.

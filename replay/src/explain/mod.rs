@@ -6,11 +6,14 @@
 mod blocks;
 mod free_space;
 mod moment;
+mod peak;
 mod pinning;
+mod remedies;
 mod situation;
 mod verdict;
 
-use allocator::stats::ByteSize;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use events::Off;
 use serde::Serialize;
 use trace_format::{Event, PoolId, Record, Stream};
@@ -18,7 +21,9 @@ use trace_format::{Event, PoolId, Record, Stream};
 pub use blocks::{BlockOrigin, ExplainedBlock, Live, LiveGroup};
 pub use free_space::{FreeSpace, Unserved};
 pub use moment::{At, MomentKind};
+pub use peak::{PeakWithout, Peaks};
 pub use pinning::{EXHAUSTIVE_BLOCKS, Way};
+pub use remedies::{Remedy, RemedyKind};
 
 use crate::driver::{DriveError, Driver};
 use crate::holders::RunHolders;
@@ -30,7 +35,9 @@ use crate::tape::{Device, Tape};
 use blocks::{Origins, live_blocks};
 use free_space::free_space;
 use moment::{Scan, driver};
+use peak::{peaks, peaks_without};
 use pinning::{Pinning, pinning};
+use remedies::{Prefix, remedies};
 use situation::Situation;
 use verdict::judge;
 
@@ -100,6 +107,8 @@ pub struct Explanation {
     pub free_space: Vec<FreeSpace>,
     /// Live memory.
     pub live: Live,
+    /// Of the peak: by how much it falls.
+    pub peak: Option<ExplainedPeak>,
     /// Why there are no stacks, and how to record them.
     pub stacks_note: Option<String>,
 }
@@ -123,6 +132,16 @@ pub struct ExplainedMoment {
     pub refused_requests: u64,
 }
 
+/// The peak of a run, and what lowers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ExplainedPeak {
+    /// The peaks of the run.
+    #[serde(flatten)]
+    pub peaks: Peaks,
+    /// The peaks without the largest places of the code, each a replay.
+    pub without: Vec<PeakWithout>,
+}
+
 /// A refused request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutOfMemory {
@@ -138,6 +157,8 @@ pub struct OutOfMemory {
     pub request: RefusedRequest,
     /// The live blocks with the fewest bytes that let it be served; `None` where none do.
     pub pinning: Option<PinningSet>,
+    /// Changes that help, the least effort first, each a replay.
+    pub remedies: Vec<Remedy>,
 }
 
 /// What was asked for.
@@ -185,7 +206,10 @@ impl PinningSet {
     }
 }
 
-/// Explains a moment of a run under these settings. `progress` receives how many of about `1000` parts are done.
+/// The parts of [`explain`]'s work that `progress` counts.
+pub const PARTS: u64 = 1000;
+
+/// Explains a moment of a run under these settings. `progress` receives how many of [`PARTS`] are done.
 ///
 /// # Errors
 /// When the moment does not exist, the strategy is a model, or the run cannot be replayed.
@@ -223,11 +247,22 @@ pub fn explain(
         (Some(device_bytes), Some(capacity_bytes)) => device_bytes.saturating_sub(capacity_bytes),
         _ => 0,
     };
-    let oom = situation.as_ref().zip(record).map(|(situation, record)| {
-        let seen = Seen { driver: &driver, situation, origins: &origins, live: &live };
-        seen.out_of_memory(record, &free_space, others_bytes)
-    });
-    progress(400);
+    let oom = match situation.as_ref().zip(record) {
+        Some((situation, record)) => {
+            let prefix = Prefix::new(run, options, place, &scan.refused);
+            let seen = Seen { driver: &driver, situation, origins: &origins, live: &live };
+            Some(seen.out_of_memory(record, &free_space, others_bytes, &prefix, progress)?)
+        }
+        None => None,
+    };
+    let by = Live::of(&live);
+    let peak = if kind == MomentKind::Peak {
+        let without = peaks_without(run, options, &by, &origins)?;
+        Some(ExplainedPeak { peaks: peaks(run, options)?, without })
+    } else {
+        None
+    };
+    progress(PARTS);
     let time_ns = place.checked_sub(1).map_or(device.base.time_ns, |at| run.records[at].time_ns);
     Ok(Explanation {
         strategy: if config.expandable_segments { "expandable" } else { "native" },
@@ -244,7 +279,8 @@ pub fn explain(
         },
         oom,
         free_space,
-        live: Live::of(&live),
+        live: by,
+        peak,
         stacks_note: RunHolders::none(tape).note,
     })
 }
@@ -263,7 +299,9 @@ impl Seen<'_> {
         record: &Record,
         free_space: &[FreeSpace],
         others_bytes: u64,
-    ) -> OutOfMemory {
+        prefix: &Prefix<'_>,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<OutOfMemory, ExplainError> {
         let situation = self.situation;
         let serves_after_pending = || situation.serves_after_pending(self.driver);
         let judged = judge(situation, free_space, others_bytes, serves_after_pending);
@@ -277,19 +315,19 @@ impl Seen<'_> {
             origin: self.origins.of_request(record),
         };
         let pinning = pinning(situation).map(|found| PinningSet::of(&found, self.live));
-        OutOfMemory {
+        progress(400);
+        let done = AtomicU64::new(400);
+        let step = || progress((done.fetch_add(40, Ordering::Relaxed) + 40).min(PARTS));
+        let (origins, live, code) = (self.origins, self.live, &request.origin.code);
+        let remedies = remedies(prefix, situation, origins, live, others_bytes, code, &step)?;
+        Ok(OutOfMemory {
             verdict: judged.verdict,
             also: judged.also,
             why: judged.why,
             arithmetic: judged.steps,
             request,
             pinning,
-        }
-    }
-}
-
-impl std::fmt::Display for RefusedRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} by {}", ByteSize(self.requested_bytes), self.origin.code)
+            remedies,
+        })
     }
 }

@@ -122,11 +122,11 @@ impl Scan {
             (None | Some(At::Peak), _) => Ok((MomentKind::Peak, self.peak.1)),
             (Some(At::OutOfMemory), None) => Err(ExplainError::NoOutOfMemory),
             (Some(At::Last), _) => Ok((MomentKind::Last, len)),
-            (Some(At::Record(record)), _) if record < len => Ok(self.at(MomentKind::Record, record)),
-            (Some(At::Record(record)), _) => Err(ExplainError::NoRecord { record, records: len }),
-            (Some(At::Time { ns }), _) => {
-                Ok(self.at(MomentKind::Time, record_at(ns, records)?))
+            (Some(At::Record(record)), _) if record < len => {
+                Ok(self.at(MomentKind::Record, record))
             }
+            (Some(At::Record(record)), _) => Err(ExplainError::NoRecord { record, records: len }),
+            (Some(At::Time { ns }), _) => Ok(self.at(MomentKind::Time, record_at(ns, records)?)),
         }
     }
 

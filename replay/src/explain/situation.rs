@@ -55,7 +55,12 @@ impl Memory {
             .map_or((0, 0), |memory| (memory.total_bytes, memory.free_bytes));
         let allowed_bytes = (heap.memory_fraction() * total_bytes as f64).round() as u64;
         let reserved_bytes = heap.reserved_bytes();
-        Self { total_bytes, free_bytes, reserved_bytes, allowed_bytes: allowed_bytes.min(total_bytes) }
+        Self {
+            total_bytes,
+            free_bytes,
+            reserved_bytes,
+            allowed_bytes: allowed_bytes.min(total_bytes),
+        }
     }
 
     /// What is left for segments without giving anything back.
@@ -115,9 +120,8 @@ impl Situation {
         if self.base.scopes.is_empty() {
             return false;
         }
-        let is_own = |kind| {
-            move |scope: &ScopeState| scope.pool == self.pool() && scope.filter == kind
-        };
+        let is_own =
+            |kind| move |scope: &ScopeState| scope.pool == self.pool() && scope.filter == kind;
         self.config.compat == Compat::V2_11
             || self.base.scopes.iter().any(is_own(ScopeFilter::Capture))
             || self.base.captures.contains(&self.pool())
@@ -157,13 +161,6 @@ impl Situation {
         let mut strategy = self.strategy.clone();
         let request = Request { stream, pool: PoolChoice::Exactly(pool), ..self.request };
         strategy.heap_mut().malloc_cached(&request).is_ok_and(|answer| answer.is_ok())
-    }
-
-    /// Whether the request is served under other settings from here on.
-    pub(super) fn serves_under(&self, config: Config) -> bool {
-        let mut strategy = self.strategy.clone();
-        strategy.heap_mut().set_config(config);
-        is_served(&mut strategy, &self.request)
     }
 
     /// Whether the request is served once all frees that wait for other streams are complete.

@@ -169,8 +169,7 @@ impl Numbers<'_> {
         };
         let held = situation.base.segments.iter().filter(is_held);
         let held_bytes: u64 = held.map(|segment| segment.size_bytes).sum();
-        let is_enough =
-            situation.after.available_bytes() + held_bytes >= situation.segment_bytes;
+        let is_enough = situation.after.available_bytes() + held_bytes >= situation.segment_bytes;
         (held_bytes > 0 && is_enough).then(|| {
             format!(
                 "private pools, such as those of CUDA graphs, hold {}; without them the request of {} fits",
@@ -243,13 +242,21 @@ impl Numbers<'_> {
             ("limit", "memory fraction of the capacity", limit),
             ("held by others", "device - capacity", others),
             ("requested and live", "", live),
-            ("requested with the request", "requested and live + request", live.map(|it| it + requested_bytes)),
+            (
+                "requested with the request",
+                "requested and live + request",
+                live.map(|it| it + requested_bytes),
+            ),
             ("allocated", "", Some(self.allocated_bytes)),
             ("reserved", "", Some(before.reserved_bytes)),
             ("reserved but unallocated", "reserved - allocated", Some(unallocated_bytes)),
             ("pending free", "part of it, used by other streams", pending),
             ("left on the device", "capacity - reserved", Some(before.available_bytes())),
-            ("left after the flush", "the same, after all that is free was returned", Some(after.available_bytes())),
+            (
+                "left after the flush",
+                "the same, after all that is free was returned",
+                Some(after.available_bytes()),
+            ),
         ];
         let stated = steps.into_iter().filter_map(|(name, how, bytes)| Some((name, how, bytes?)));
         stated.map(|(name, how, bytes)| Step { name, how, bytes }).collect()

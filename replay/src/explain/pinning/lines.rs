@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use allocator::heap::base_ranges;
 use allocator::size;
-use trace_format::{Addr, BlockState, BlockStatus, PoolId, SegmentState};
+use trace_format::{Addr, BlockState, BlockStatus, SegmentState};
 
 use super::super::situation::Situation;
 
@@ -43,7 +43,6 @@ impl Piece {
 /// A segment, or the address range of an expandable one with its unmapped parts.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    pub(super) pool: PoolId,
     /// Whether the request's own pool, half and stream.
     pub(super) is_own: bool,
     /// Whether its pool lends free blocks to the request before out of memory.
@@ -111,7 +110,6 @@ fn line(situation: &Situation, segment: &SegmentState, page_bytes: u64) -> Line 
         && segment.stream == situation.request.stream
         && segment.is_large == situation.is_large();
     Line {
-        pool: segment.pool,
         is_own: situation.is_own(segment),
         lends,
         is_expandable: segment.is_expandable,

@@ -75,9 +75,8 @@ pub(super) fn pinning(situation: &Situation) -> Option<Pinning> {
     let last = candidates.pop();
     candidates.truncate(CANDIDATES_MAX);
     candidates.extend(last);
-    let served = candidates
-        .into_iter()
-        .find(|(_, blocks)| situation.serves_without(blocks.iter().copied()));
+    let served =
+        candidates.into_iter().find(|(_, blocks)| situation.serves_without(blocks.iter().copied()));
     let lower_bound_bytes = lower_bound_bytes.max(smallest_bytes);
     let mut found = served.map(|(way, blocks)| {
         let blocks = without_needless(situation, blocks, &sizes);
@@ -160,13 +159,10 @@ fn without_needless(
 }
 
 /// Replays every set whose bytes are within the range, those with the fewest first; the first that serves.
-fn search_all(
-    situation: &Situation,
-    sizes: &[(Addr, u64)],
-    range: Range<u64>,
-) -> Option<Pinning> {
-    let members =
-        |set: u32| sizes.iter().enumerate().filter(move |(at, _)| set >> at & 1 == 1).map(|it| it.1);
+fn search_all(situation: &Situation, sizes: &[(Addr, u64)], range: Range<u64>) -> Option<Pinning> {
+    let members = |set: u32| {
+        sizes.iter().enumerate().filter(move |(at, _)| set >> at & 1 == 1).map(|it| it.1)
+    };
     let sets = (1..1_u32 << sizes.len()).map(|set| {
         let bytes: u64 = members(set).map(|(_, size_bytes)| size_bytes).sum();
         (bytes, set)

@@ -193,7 +193,6 @@ impl Bits {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use trace_format::PoolId;
 
     use super::*;
 
@@ -213,8 +212,8 @@ mod tests {
         }
         let size_bytes = at.next_multiple_of(PAGE) - addr;
         let page_bytes = if is_expandable { PAGE } else { size_bytes };
-        let (pool, is_own, lends, is_flushed) = (PoolId::DEFAULT, true, false, true);
-        Line { pool, is_own, lends, is_expandable, is_flushed, page_bytes, pieces }
+        let (is_own, lends, is_flushed) = (true, false, true);
+        Line { is_own, lends, is_expandable, is_flushed, page_bytes, pieces }
     }
 
     /// Bytes that come back when these blocks are free.
@@ -226,7 +225,8 @@ mod tests {
             }
             let (begin, end) = (line.pieces[0].addr.0, line.pieces[line.pieces.len() - 1].end());
             let pages = (begin..end).step_by(PAGE as usize);
-            let reaches = |piece: &&Piece, page: u64| piece.addr.0 < page + PAGE && piece.end() > page;
+            let reaches =
+                |piece: &&Piece, page: u64| piece.addr.0 < page + PAGE && piece.end() > page;
             let whole = pages.filter(|page| {
                 line.pieces.iter().filter(|piece| reaches(piece, *page)).all(is_free)
             });
