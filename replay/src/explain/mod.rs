@@ -4,6 +4,7 @@
 //! request with other blocks freed, or of the run up to it under other settings.
 
 mod blocks;
+mod capacity;
 mod free_space;
 mod moment;
 mod peak;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use trace_format::{Event, PoolId, Record, Stream};
 
 pub use blocks::{BlockOrigin, ExplainedBlock, Live, LiveGroup};
+pub use capacity::capacity_at_oom;
 pub use free_space::{FreeSpace, Unserved};
 pub use moment::{At, MomentKind};
 pub use peak::{PeakWithout, Peaks};
