@@ -9,15 +9,16 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
 use rayon::prelude::*;
+use replay::edit::{Edit, edit as edit_run};
 use replay::explain::{
-    At, EXHAUSTIVE_BLOCKS, ExplainError, Explanation, PinningSet, Question, explain,
+    At, EXHAUSTIVE_BLOCKS, ExplainError, Explanation, MomentKind, PinningSet, Question, RemedyKind,
+    capacity_at_oom, explain,
 };
 use replay::oom_verdict::OomVerdict;
 use replay::run::{DeviceTape, Options, run, run_recording};
 use replay::tape::{Device, Tape};
-use trace_format::{Addr, BaseState, Event, Record};
-
-const GIB: u64 = 1 << 30;
+use settings::Config;
+use trace_format::{Addr, BaseState, Event, PoolId, Record};
 
 fn tape(records: &[Record]) -> Tape {
     let device = Device { records: records.to_vec(), ..Device::default() };
@@ -141,6 +142,7 @@ impl Refused {
     }
 }
 
+/// The settings that programs run under.
 const SETTINGS: [&str; 5] = [
     "",
     "expandable_segments:True",
@@ -216,4 +218,307 @@ fn the_pinning_set_of_random_programs_is_the_one_that_all_sets_show() {
     }
     println!("{checked} programs, {exhaustive} compared with all sets, {fragmented} fragmented");
     assert!(exhaustive >= 40 && fragmented >= 10);
+}
+
+#[test]
+fn above_sixteen_blocks_the_bound_is_below_every_set_that_serves() {
+    let mut checked = 0;
+    for seed in 0..200_u64 {
+        let mut bytes = [9; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+        let mut runner = TestRunner::new_with_rng(Cases::default(), rng);
+        let settings = SETTINGS[seed as usize % SETTINGS.len()];
+        let shape = (prop::collection::vec(1..9_u64, 40..70), 8..40_u64, any::<u64>());
+        let (sizes, asked, mut dice) = shape.new_tree(&mut runner).unwrap().current();
+        let Some(refused) = holes(&sizes, asked, settings) else { continue };
+        if refused.live.len() <= EXHAUSTIVE_BLOCKS {
+            continue;
+        }
+        let found = explained(&refused.records, &refused.options, None).unwrap();
+        let pinning = found.oom.and_then(|oom| oom.pinning);
+        refused.check(pinning.as_ref()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let pinning = pinning.expect("memory that was free before");
+        // Every pair, and random neighbours, which are what serves.
+        let all = &refused.live;
+        for _ in 0..150 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let begin = (dice >> 33) as usize % all.len();
+            let end = (begin + 1 + (dice >> 20) as usize % 4).min(all.len());
+            let set = &all[begin..end];
+            let bytes: u64 = set.iter().map(|(_, _, size_bytes)| size_bytes).sum();
+            if bytes < pinning.lower_bound_bytes {
+                let serves = refused.serves_without(set.iter().map(|(_, addr, _)| *addr));
+                assert!(!serves, "seed {seed}: {set:?} is below {}", pinning.lower_bound_bytes);
+            }
+        }
+        let (set, bound) = (pinning.bytes, pinning.lower_bound_bytes);
+        println!("seed {seed} `{settings}`: {} blocks, {set} of at least {bound}", all.len());
+        checked += 1;
+    }
+    assert!(checked >= 20, "{checked} programs have more blocks");
+}
+
+/// A program, its settings, its device, and the verdict on its last request.
+type Case = (fn(&mut Program), &'static str, u64, OomVerdict);
+
+#[test]
+fn each_cause_has_its_verdict() {
+    let cases: [Case; 8] = [
+        (|it| it.alloc("asked", 50 * MIB, 0), "", 40, OomVerdict::HugeRequest),
+        (
+            |it| {
+                it.alloc("a", 30 * MIB, 0);
+                it.alloc("asked", 20 * MIB, 0);
+            },
+            "",
+            40,
+            OomVerdict::Capacity,
+        ),
+        (
+            |it| {
+                for name in ["a", "b", "c", "d"] {
+                    it.alloc(name, 5 * MIB, 0);
+                }
+                it.free("a");
+                it.free("c");
+                it.alloc("asked", 8 * MIB, 0);
+            },
+            "",
+            20,
+            OomVerdict::Fragmentation,
+        ),
+        (
+            |it| {
+                it.alloc("a", 18 * MIB, 0);
+                it.alloc("b", 2 * MIB, 0);
+                it.alloc("asked", 19 * MIB, 0);
+            },
+            "",
+            40,
+            OomVerdict::PartlyFragmentation,
+        ),
+        (
+            |it| {
+                it.alloc("a", 2 * MIB, 1);
+                it.alloc("asked", 5 * MIB, 0);
+            },
+            "",
+            20,
+            OomVerdict::OtherStream,
+        ),
+        (
+            |it| {
+                it.alloc("a", 9 * MIB, 0);
+                it.alloc("b", 9 * MIB, 0);
+                it.free_later("a");
+                it.alloc("asked", 9 * MIB, 0);
+            },
+            "",
+            20,
+            OomVerdict::PendingFree,
+        ),
+        (
+            |it| {
+                it.memory_fraction(0.5);
+                it.alloc("a", 2 * MIB, 0);
+                it.alloc("b", 2 * MIB, 1);
+                it.alloc("asked", 19 * MIB, 0);
+            },
+            "",
+            80,
+            OomVerdict::Settings,
+        ),
+        (
+            |it| {
+                it.alloc_in("a", 2 * MIB, 0, PoolId(0, 1));
+                it.alloc("asked", 5 * MIB, 0);
+            },
+            "",
+            20,
+            OomVerdict::Graphs,
+        ),
+    ];
+    for (make, settings, capacity_mib, verdict) in cases {
+        let mut program = Program::default();
+        make(&mut program);
+        let options = options(settings, Some(capacity_mib * MIB));
+        let found = explained(&program.records, &options, None).unwrap();
+        let oom = found.oom.expect("out of memory");
+        assert_eq!(oom.verdict, verdict, "{}", oom.why);
+        assert!(!oom.arithmetic.is_empty());
+    }
+}
+
+/// What helps really helps: replayed as a person would, over the whole run.
+#[test]
+fn a_change_that_is_said_to_help_serves_the_request() {
+    let mut program = Program::default();
+    program.alloc("asked", 33 * MIB, 0);
+    let (capacity, recorded) = (40 * MIB, "roundup_power2_divisions:2");
+    let asked = options(recorded, Some(capacity));
+    let oom = explained(&program.records, &asked, None).unwrap().oom.expect("out of memory");
+    assert_eq!(oom.verdict, OomVerdict::Settings, "{}", oom.why);
+    let of = |kind| {
+        let found = oom.remedies.iter().find(|remedy| remedy.kind == kind);
+        found.unwrap_or_else(|| panic!("{kind:?} is not among {:?}", oom.remedies)).value.clone()
+    };
+    let settings = of(RemedyKind::Settings);
+    assert_eq!(ooms(&program.records, &options(&settings, Some(capacity))), 0, "{settings}");
+    let more: u64 = of(RemedyKind::DeviceMemory).parse().unwrap();
+    assert_eq!(ooms(&program.records, &options(recorded, Some(capacity + more))), 0);
+    assert_eq!(ooms(&program.records, &options(recorded, Some(capacity + more - 2 * MIB))), 1);
+    let edit: Edit = of(RemedyKind::SmallerBatch).parse().unwrap();
+    let (edited, _) = edit_run(&tape(&program.records), &[edit]).unwrap();
+    assert_eq!(ooms(&edited.devices[0].records, &asked), 0);
+    assert!(oom.remedies.is_sorted_by_key(|remedy| remedy.kind));
+}
+
+#[test]
+fn the_peak_falls_to_the_second_peak() {
+    let mut program = Program::default();
+    program.alloc("model", 10 * MIB, 0);
+    program.alloc("first", 30 * MIB, 0);
+    program.free("first");
+    program.alloc("second", 24 * MIB, 0);
+    program.free("second");
+    let found = explained(&program.records, &options("", None), None).unwrap();
+    assert_eq!((found.moment.kind, found.moment.after_records), (MomentKind::Peak, 2));
+    assert_eq!(found.live.allocated_bytes, 40 * MIB);
+    assert_eq!(found.peak.expect("a peak").peaks.live_bytes, 40 * MIB);
+    assert!(found.oom.is_none());
+}
+
+#[test]
+fn a_moment_that_is_not_there_is_an_error_with_the_next_thing_to_try() {
+    let mut program = Program::default();
+    program.alloc("a", MIB, 0);
+    let of =
+        |at| explained(&program.records, &options("", None), Some(at)).unwrap_err().to_string();
+    assert!(of(At::OutOfMemory).contains("--at peak"), "{}", of(At::OutOfMemory));
+    assert!(of(At::Record(1)).contains("records 0 to 0"), "{}", of(At::Record(1)));
+    assert!(of(At::Time { ns: 1 }).contains("0.000 s long"), "{}", of(At::Time { ns: 1 }));
+    let empty = explained(&[], &options("", None), None).unwrap_err();
+    assert!(matches!(empty, ExplainError::Empty));
+    let last = explained(&program.records, &options("", None), Some(At::Last)).unwrap();
+    assert_eq!(last.moment.after_records, 1);
+}
+
+/// The largest capacity, in whole granules, on which memory is out.
+fn largest_that_fails(device: DeviceTape<'_>, options: &Options) -> u64 {
+    const GRANULE: u64 = 2 * MIB;
+    let fails = |granules: u64| {
+        let capacity_bytes = Some(granules * GRANULE);
+        let options = Options { capacity_bytes, ..options.clone() };
+        // A start that does not fit fails as well.
+        run(device, &options, |_| {}).map_or(true, |report| report.num_ooms > 0)
+    };
+    let most = run(device, options, |_| {}).unwrap().peak_reserved_bytes;
+    let (mut least, mut most) = (0, most.div_ceil(GRANULE));
+    while most - least > 1 {
+        let middle = least + (most - least) / 2;
+        if fails(middle) { least = middle } else { most = middle }
+    }
+    least * GRANULE
+}
+
+/// Of the traces here, or of all where `VRAMTAPE_TRACES` names more.
+#[test]
+fn the_pinning_set_of_recorded_runs_serves_their_first_refused_request() {
+    let is_all = std::env::var_os("VRAMTAPE_TRACES").is_some();
+    let traces = if is_all { common::all_traces() } else { common::own_traces() };
+    let mut explained = 0;
+    for path in traces {
+        let tape = Tape::open(&path, &common::known(&path)).expect("a snapshot");
+        for device in &tape.devices {
+            let config = Config::parse(&tape.meta.alloc_conf, tape.compat()).unwrap().config;
+            let options = Options { strategy: config.into(), ..options("", None) };
+            let text = |id| tape.text(id);
+            let run_of = DeviceTape { base: &device.base, records: &device.records, text: &text };
+            let capacity_bytes = Some(largest_that_fails(run_of, &options));
+            let options = Options { capacity_bytes, ..options };
+            let begun = std::time::Instant::now();
+            let question =
+                Question { tape: &tape, device, at: Some(At::OutOfMemory), device_bytes: None };
+            let found = match explain(&question, &options, &|_| ()) {
+                Ok(found) => found,
+                Err(ExplainError::Drive(error)) => {
+                    println!("{}: {error}", path.display());
+                    continue;
+                }
+                Err(error) => panic!("{}: {error}", path.display()),
+            };
+            let took = begun.elapsed();
+            let oom = found.oom.expect("out of memory");
+            let free_bytes: u64 = found.free_space.iter().map(|row| row.free_bytes).sum();
+            let unallocated_bytes = found.moment.reserved_bytes - found.live.allocated_bytes;
+            assert_eq!(free_bytes, unallocated_bytes, "{}", path.display());
+            let name = path.file_name().unwrap().to_string_lossy();
+            let pinning = oom.pinning.unwrap_or_else(|| panic!("{name}: no pinning set"));
+            println!(
+                "{name} at {} MiB: {}, record {} of {}, {} live, set of {} blocks, {} of at least {} bytes, {} \
+                 remedies, {took:.2?}",
+                capacity_bytes.unwrap() / MIB,
+                oom.verdict,
+                found.moment.after_records,
+                device.records.len(),
+                found.live.blocks,
+                pinning.blocks.len(),
+                pinning.bytes,
+                pinning.lower_bound_bytes,
+                oom.remedies.len(),
+            );
+            // As a program would: the frees stand before the request, and the rest is gone.
+            let place = found.moment.after_records as usize;
+            let mut records = device.records[..place].to_vec();
+            let refused = ooms_of(&device.base, &records, &options, &tape);
+            let request = device.records[place];
+            for block in &pinning.blocks {
+                let addr = block.origin.record.map_or(block.addr, |at| {
+                    match device.records[at as usize].event {
+                        Event::Alloc { addr, .. } => addr,
+                        ref other => panic!("{other:?} is no allocation"),
+                    }
+                });
+                let (requested_bytes, size_bytes, pending) = (0, 0, false);
+                let event = Event::Free { addr, requested_bytes, size_bytes, pending };
+                records.push(Record { event, ..request });
+            }
+            records.push(request);
+            assert_eq!(ooms_of(&device.base, &records, &options, &tape), refused, "{name}");
+            explained += 1;
+        }
+    }
+    assert!(explained >= 4, "{explained} runs are explained");
+}
+
+fn ooms_of(base: &BaseState, records: &[Record], options: &Options, tape: &Tape) -> i64 {
+    let text = |id| tape.text(id);
+    run(DeviceTape { base, records, text: &text }, options, |_| {}).unwrap().num_ooms
+}
+
+#[test]
+fn a_full_device_is_called_full() {
+    let name = "resnet50_batchsweep-oom.pickle.zst";
+    let path = common::own_traces().into_iter().find(|path| path.ends_with(name));
+    let path = path.expect("the trace of a full device");
+    let known = common::known(&path);
+    let tape = Tape::open(&path, &known).unwrap();
+    let device = &tape.devices[0];
+    let config = Config::parse(&tape.meta.alloc_conf, tape.compat()).unwrap().config;
+    let capacity_bytes = known.capacity_bytes;
+    let options = Options { strategy: config.into(), ..options("", capacity_bytes) };
+    let question = Question { tape: &tape, device, at: None, device_bytes: None };
+    let found = explain(&question, &options, &|_| ()).unwrap();
+    let oom = found.oom.expect("out of memory");
+    assert!(oom.request.is_recorded);
+    assert_eq!(oom.verdict, OomVerdict::Capacity);
+    assert!(
+        oom.why.starts_with("nothing in the allocator helps: 3.84 GiB of 3.91 GiB are live"),
+        "{}",
+        oom.why
+    );
+    assert!(oom.remedies.iter().all(|remedy| !remedy.kind.is_of_allocator()), "{:?}", oom.remedies);
+    assert!(oom.pinning.is_some_and(|set| set.is_exact));
+    assert_eq!(capacity_at_oom(device), capacity_bytes, "as its last refusal shows it");
 }

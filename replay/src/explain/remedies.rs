@@ -298,9 +298,12 @@ fn frees(situation: &Situation, live: &[ExplainedBlock], request: &str) -> Vec<R
         let blocks = live.iter().filter(|block| block.origin.code == code);
         blocks.map(|block| block.addr).collect::<HashSet<Addr>>()
     };
-    let groups = Live::of(live).code;
-    let mut helping: Vec<_> = groups
+    let Live { code, allocated_bytes, .. } = Live::of(live);
+    // To free most of what is live is no advice.
+    let is_part = |group: &super::LiveGroup| 2 * group.allocated_bytes <= allocated_bytes;
+    let mut helping: Vec<_> = code
         .into_iter()
+        .filter(is_part)
         .take(GROUPS_MAX)
         .filter(|group| situation.serves_without(of_group(&group.name)))
         .collect();

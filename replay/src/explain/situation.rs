@@ -163,6 +163,14 @@ impl Situation {
         strategy.heap_mut().malloc_cached(&request).is_ok_and(|answer| answer.is_ok())
     }
 
+    /// Whether the request is served where sizes are rounded to 512 bytes only.
+    pub(super) fn serves_without_rounding(&self) -> bool {
+        let mut strategy = self.strategy.clone();
+        let roundup_power2_divisions = Config::default().roundup_power2_divisions;
+        strategy.heap_mut().set_config(Config { roundup_power2_divisions, ..self.config.clone() });
+        is_served(&mut strategy, &self.request)
+    }
+
     /// Whether the request is served once all frees that wait for other streams are complete.
     pub(super) fn serves_after_pending(&self, driver: &Driver<Native<Off>>) -> bool {
         let mut driver = driver.clone();

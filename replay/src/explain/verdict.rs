@@ -1,5 +1,6 @@
 //! Why a request of a run was refused: the rules of messages, with what only a run shows.
 
+use allocator::size;
 use allocator::stats::ByteSize;
 use trace_format::{BlockStatus, SegmentState};
 
@@ -88,8 +89,8 @@ impl Numbers<'_> {
     }
 
     fn huge_request(&self) -> Option<String> {
-        let size_bytes = self.situation.size_bytes;
-        (size_bytes > self.limit_bytes).then(|| {
+        let requested_bytes = self.situation.request.requested_bytes;
+        (requested_bytes > self.limit_bytes).then(|| {
             let (request, limit) = (self.request(), ByteSize(self.limit_bytes));
             format!("the request of {request} alone exceeds {} of {limit}", self.limit_name())
         })
@@ -130,6 +131,14 @@ impl Numbers<'_> {
             return Some(format!(
                 "a free block of {} is large enough for the request of {}, and the settings withhold it",
                 ByteSize(largest_bytes),
+                self.request()
+            ));
+        }
+        let plain_bytes = size::round_plain(self.situation.request.requested_bytes);
+        if self.situation.size_bytes > plain_bytes && self.situation.serves_without_rounding() {
+            return Some(format!(
+                "roundup_power2_divisions makes {} of the request of {}, which is served without it",
+                ByteSize(self.situation.size_bytes),
                 self.request()
             ));
         }
