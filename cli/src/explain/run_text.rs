@@ -21,7 +21,7 @@ pub(super) fn text(explanation: &Explanation) -> String {
         let _ = writeln!(text, "{}: {}", oom.verdict, oom.why);
         if !oom.also.is_empty() {
             let also: Vec<_> = oom.also.iter().map(|verdict| verdict.name()).collect();
-            let _ = writeln!(text, "also: {}", also.join(", "));
+            let _ = writeln!(text, "also possible: {}", also.join(", "));
         }
     }
     text.push_str(&moment(explanation));
@@ -176,14 +176,36 @@ fn pinning(pinning: Option<&PinningSet>) -> String {
          {bound}\n",
         bytes::show(set.bytes)
     );
-    let mut table = Table::new(&[">size", ">age", "allocated by"]);
-    for block in set.blocks.iter().take(ROWS) {
-        let words = origin(&block.origin).join(", ");
-        table.row([bytes::show(block.size_bytes), age(block), words]);
+    let rows = alike(&set.blocks);
+    let mut table = Table::new(&[">size", ">blocks", ">oldest", "allocated by"]);
+    for (block, count, words) in rows.iter().take(ROWS) {
+        let cells = [bytes::show(block.size_bytes), count.to_string(), age(block), words.clone()];
+        table.row(cells);
     }
     text.push_str(&table.render());
-    text.push_str(&more(count));
+    text.push_str(&more(rows.len()));
     text
+}
+
+/// Blocks of one size that are allocated by the same: the oldest of them, how many they are, and by what.
+fn alike(blocks: &[ExplainedBlock]) -> Vec<(&ExplainedBlock, u64, String)> {
+    let mut rows: Vec<(&ExplainedBlock, u64, String)> = Vec::new();
+    for block in blocks {
+        let words = origin(&block.origin).join(", ");
+        let is_same = |(other, _, known): &&mut (&ExplainedBlock, u64, String)| {
+            other.size_bytes == block.size_bytes && *known == words
+        };
+        match rows.iter_mut().find(is_same) {
+            Some((oldest, count, _)) => {
+                *count += 1;
+                if block.origin.age_records > oldest.origin.age_records {
+                    *oldest = block;
+                }
+            }
+            None => rows.push((block, 1, words)),
+        }
+    }
+    rows
 }
 
 /// `1.250 s`, or records where the run has no clock.

@@ -184,7 +184,13 @@ impl<'t> Origins<'t> {
         self.categories.of_alloc(at).is_some()
     }
 
-    /// The code of a stack in a few words.
+    /// The code of a stack in a few words, where it has frames.
+    pub(super) fn name(&self, stack: StackId) -> Option<&str> {
+        let code = self.labels.of_stack(stack)?;
+        Some(&self.labels.labels[code as usize])
+    }
+
+    /// The same; that there are none where it has none.
     pub(super) fn code(&self, stack: StackId) -> String {
         let code = self.labels.of_stack(stack).unwrap_or(self.labels.without_stack);
         self.labels.labels[code as usize].clone()

@@ -320,7 +320,8 @@ impl Seen<'_> {
         progress(400);
         let done = AtomicU64::new(400);
         let step = || progress((done.fetch_add(40, Ordering::Relaxed) + 40).min(PARTS));
-        let (origins, live, code) = (self.origins, self.live, &request.origin.code);
+        let (origins, live) = (self.origins, self.live);
+        let code = origins.name(record.stack).unwrap_or("the request");
         let remedies = remedies(prefix, situation, origins, live, others_bytes, code, &step)?;
         Ok(OutOfMemory {
             verdict: judged.verdict,
