@@ -65,13 +65,13 @@ impl Refused {
         let mut live: Vec<(u64, Addr, u64)> = Vec::new();
         for (record, at) in program.records.iter().zip(0..) {
             match record.event {
-                Event::Alloc { addr, .. } => match answers.next().expect("an answer each") {
-                    Some(size_bytes) => live.push((at, addr, size_bytes)),
-                    None => {
+                Event::Alloc { addr, .. } => {
+                    let Some(size_bytes) = answers.next().expect("an answer each") else {
                         let records = program.records[..=at as usize].to_vec();
                         return Some(Self { records, options, live });
-                    }
-                },
+                    };
+                    live.push((at, addr, size_bytes));
+                }
                 Event::Free { addr, .. } => live.retain(|(_, known, _)| *known != addr),
                 _ => {}
             }
@@ -435,8 +435,8 @@ fn the_pinning_set_of_recorded_runs_serves_their_first_refused_request() {
             let options = Options { strategy: config.into(), ..options("", None) };
             let text = |id| tape.text(id);
             let run_of = DeviceTape { base: &device.base, records: &device.records, text: &text };
-            let capacity_bytes = Some(largest_that_fails(run_of, &options));
-            let options = Options { capacity_bytes, ..options };
+            let capacity_bytes = largest_that_fails(run_of, &options);
+            let options = Options { capacity_bytes: Some(capacity_bytes), ..options };
             let begun = std::time::Instant::now();
             let question =
                 Question { tape: &tape, device, at: Some(At::OutOfMemory), device_bytes: None };
@@ -458,7 +458,7 @@ fn the_pinning_set_of_recorded_runs_serves_their_first_refused_request() {
             println!(
                 "{name} at {} MiB: {}, record {} of {}, {} live, set of {} blocks, {} of at least {} bytes, {} \
                  remedies, {took:.2?}",
-                capacity_bytes.unwrap() / MIB,
+                capacity_bytes / MIB,
                 oom.verdict,
                 found.moment.after_records,
                 device.records.len(),

@@ -241,7 +241,7 @@ pub fn explain(
     let config = driver.heap().config().clone();
     let record = run.records.get(place);
     let situation = match record {
-        Some(record) if kind == MomentKind::Oom => Situation::of(&driver, record)?,
+        Some(record) if kind == MomentKind::Oom => Situation::of(&driver, record),
         _ => None,
     };
     let free_space = free_space(&base.segments, &config, situation.as_ref());

@@ -10,7 +10,7 @@ use trace_format::{
     StackId, Stream,
 };
 
-use crate::driver::{Driver, Result};
+use crate::driver::Driver;
 use crate::strategy::{Native, Strategy};
 
 /// A refused request, with all that the allocator holds when it is made.
@@ -34,6 +34,7 @@ pub(super) struct Situation {
 
 /// The device's memory at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "units are part of names")]
 pub(super) struct Memory {
     /// Of the device.
     pub(super) total_bytes: u64,
@@ -72,11 +73,11 @@ impl Memory {
 impl Situation {
     /// The situation of a replay that comes to a record whose request it refuses; `None` where the record makes no
     /// request, or it is served.
-    pub(super) fn of(driver: &Driver<Native<Off>>, record: &Record) -> Result<Option<Self>> {
+    pub(super) fn of(driver: &Driver<Native<Off>>, record: &Record) -> Option<Self> {
         let (Event::Alloc { requested_bytes, stream, pool, .. }
         | Event::Oom { requested_bytes, stream, pool, .. }) = record.event
         else {
-            return Ok(None);
+            return None;
         };
         let pool = PoolChoice::Exactly(pool);
         let request = Request { requested_bytes, stream, pool, stack: record.stack };
@@ -87,12 +88,12 @@ impl Situation {
         let mut tried = strategy.clone();
         let is_served = tried.malloc(&request).is_ok_and(|block| block.is_some());
         if is_served {
-            return Ok(None);
+            return None;
         }
         let after = Memory::of(&mut tried);
         let size_bytes = size::round(requested_bytes, &config);
         let segment_bytes = size::segment_bytes(size_bytes, &config);
-        Ok(Some(Self { strategy, request, size_bytes, segment_bytes, base, config, before, after }))
+        Some(Self { strategy, request, size_bytes, segment_bytes, base, config, before, after })
     }
 
     /// The pool of the request.

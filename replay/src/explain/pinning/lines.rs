@@ -40,13 +40,22 @@ impl Piece {
     }
 }
 
+/// Which requests the free blocks of a line serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Serves {
+    /// The one that was refused: it is of their pool, half and stream.
+    Own,
+    /// That one too, before memory is out: their pool lends.
+    Lent,
+    /// Others.
+    Others,
+}
+
 /// A segment, or the address range of an expandable one with its unmapped parts.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// Whether the request's own pool, half and stream.
-    pub(super) is_own: bool,
-    /// Whether its pool lends free blocks to the request before out of memory.
-    pub(super) lends: bool,
+    /// What its free blocks are to the request.
+    pub(super) serves: Serves,
     pub(super) is_expandable: bool,
     /// Whether the allocator returns its free memory for the request.
     pub(super) is_flushed: bool,
@@ -109,9 +118,13 @@ fn line(situation: &Situation, segment: &SegmentState, page_bytes: u64) -> Line 
         && situation.base.order.lending_pools.contains(&segment.pool)
         && segment.stream == situation.request.stream
         && segment.is_large == situation.is_large();
+    let serves = match situation.is_own(segment) {
+        true => Serves::Own,
+        false if lends => Serves::Lent,
+        false => Serves::Others,
+    };
     Line {
-        is_own: situation.is_own(segment),
-        lends,
+        serves,
         is_expandable: segment.is_expandable,
         is_flushed: situation.is_flushed(segment),
         page_bytes,

@@ -194,6 +194,7 @@ impl Bits {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::lines::Serves;
     use super::*;
 
     const PAGE: u64 = SimConfig::GRANULARITY_BYTES;
@@ -212,8 +213,7 @@ mod tests {
         }
         let size_bytes = at.next_multiple_of(PAGE) - addr;
         let page_bytes = if is_expandable { PAGE } else { size_bytes };
-        let (is_own, lends, is_flushed) = (true, false, true);
-        Line { is_own, lends, is_expandable, is_flushed, page_bytes, pieces }
+        Line { serves: Serves::Own, is_expandable, is_flushed: true, page_bytes, pieces }
     }
 
     /// Bytes that come back when these blocks are free.

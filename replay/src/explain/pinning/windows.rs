@@ -6,7 +6,7 @@ use std::ops::Range;
 use trace_format::Addr;
 
 use super::super::situation::Situation;
-use super::lines::{Line, Piece, PieceKind, live};
+use super::lines::{Line, Piece, PieceKind, Serves, live};
 use crate::waste::serves;
 
 /// Blocks that make room for the request when they are freed.
@@ -65,7 +65,7 @@ pub(super) fn cached(situation: &Situation, lines: &[Line]) -> Option<Window> {
     };
     let is_free = |piece: &Piece| piece.kind == PieceKind::Free;
     let mut best: Option<(u64, &[Piece])> = None;
-    for line in lines.iter().filter(|line| line.is_own || line.lends) {
+    for line in lines.iter().filter(|line| line.serves != Serves::Others) {
         for run in line.pieces.split(blocks_way) {
             for Stretch { places, cost_bytes, .. } in stretches(run, situation.size_bytes) {
                 let Range { start, end } = places;
@@ -94,7 +94,7 @@ pub(super) fn mapped(situation: &Situation, lines: &[Line], page_bytes: u64) -> 
     let new_bytes = size_bytes.next_multiple_of(page_bytes);
     let mut windows =
         vec![Window { cost_bytes: 0, blocks: HashSet::new(), mapped_bytes: new_bytes }];
-    for line in lines.iter().filter(|line| line.is_own && line.is_expandable) {
+    for line in lines.iter().filter(|line| line.serves == Serves::Own && line.is_expandable) {
         let pieces = &line.pieces;
         let blocks_way =
             |piece: &Piece| piece.kind == PieceKind::Pending && situation.is_captured();
