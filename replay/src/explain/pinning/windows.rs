@@ -88,34 +88,48 @@ pub(super) fn cached(situation: &Situation, lines: &[Line]) -> Option<Window> {
 }
 
 /// Windows in which an expandable segment can be mapped for the request after a flush: of those that need as much
-/// memory the cheapest. A new segment is one of them.
+/// memory the cheapest.
+///
+/// The allocator takes the lowest hole that has room, not the one that needs least. A hole without live blocks has room
+/// whatever is freed, so of these only the first of each segment counts; with one there is no new segment.
 pub(super) fn mapped(situation: &Situation, lines: &[Line], page_bytes: u64) -> Vec<Window> {
     let size_bytes = situation.size_bytes;
-    let new_bytes = size_bytes.next_multiple_of(page_bytes);
-    let mut windows =
-        vec![Window { cost_bytes: 0, blocks: HashSet::new(), mapped_bytes: new_bytes }];
-    for line in lines.iter().filter(|line| line.serves == Serves::Own && line.is_expandable) {
-        let pieces = &line.pieces;
+    let (mut windows, mut has_hole): (Vec<Window>, bool) = (Vec::new(), false);
+    let own = |line: &&Line| line.serves == Serves::Own && line.is_expandable;
+    for line in lines.iter().filter(own) {
+        let mut is_first = true;
         let blocks_way =
             |piece: &Piece| piece.kind == PieceKind::Pending && situation.is_captured();
-        for run in pieces.split(blocks_way) {
+        for run in line.pieces.split(blocks_way) {
             for stretch in stretches(run, size_bytes) {
                 let window = &run[stretch.places.clone()];
                 let Some(mapped_bytes) = missing_bytes(line, window, &stretch) else { continue };
                 let cost_bytes = stretch.cost_bytes;
-                let is_better = |other: &Window| {
-                    other.mapped_bytes > mapped_bytes || other.cost_bytes > cost_bytes
-                };
-                if windows.iter().all(is_better) {
-                    windows.retain(|other| {
-                        other.mapped_bytes < mapped_bytes || other.cost_bytes < cost_bytes
-                    });
-                    windows.push(Window { cost_bytes, blocks: live(window), mapped_bytes });
+                if cost_bytes == 0 {
+                    has_hole = true;
+                    if !std::mem::take(&mut is_first) {
+                        continue;
+                    }
                 }
+                push_cheapest(&mut windows, cost_bytes, mapped_bytes, window);
             }
         }
     }
+    if !has_hole {
+        push_cheapest(&mut windows, 0, size_bytes.next_multiple_of(page_bytes), &[]);
+    }
     windows
+}
+
+/// Adds a window, unless another costs no more and needs no more; drops those of which this is true then.
+fn push_cheapest(windows: &mut Vec<Window>, cost_bytes: u64, mapped_bytes: u64, pieces: &[Piece]) {
+    let is_no_better =
+        |other: &Window| other.mapped_bytes <= mapped_bytes && other.cost_bytes <= cost_bytes;
+    if windows.iter().any(is_no_better) {
+        return;
+    }
+    windows.retain(|other| other.mapped_bytes < mapped_bytes || other.cost_bytes < cost_bytes);
+    windows.push(Window { cost_bytes, blocks: live(pieces), mapped_bytes });
 }
 
 /// Memory to map so that the window holds the request, beyond what a flush takes out of it; `None` where it has neither
