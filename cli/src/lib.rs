@@ -77,7 +77,7 @@ enum Verb {
     Compare(compare::Options),
     /// Break down a run's reserved memory
     Waste(waste::Options),
-    /// Print the cause of an out of memory, from a program's message or its log
+    /// Explain an out of memory or the peak: the cause, the blocks that hold the memory, what would have helped
     Explain(explain::Options),
     /// Write runs as one HTML page that needs no network
     View(view::Options),

@@ -94,17 +94,27 @@ pub(crate) struct Chosen {
 impl RunFlags {
     /// Reads the run, of which one device has to be chosen.
     pub(crate) fn read(&self) -> Result<Chosen> {
-        let tape = input::read(&self.run, &self.machine.known()?)?;
-        let mut devices = self.machine.devices(&self.run, tape)?;
+        self.machine.read_one(&self.run)
+    }
+}
+
+impl MachineFlags {
+    /// Reads a run, of which one device has to be chosen.
+    pub(crate) fn read_one(&self, run: &Path) -> Result<Chosen> {
+        let tape = input::read(run, &self.known()?)?;
+        let mut devices = self.devices(run, tape)?;
         let ids: Vec<_> = devices.iter().map(|chosen| chosen.device().id.0).collect();
         match devices.pop() {
             Some(only) if devices.is_empty() => Ok(only),
             _ => bail!("the run has devices {ids:?}: choose one with --device N"),
         }
     }
-}
 
-impl MachineFlags {
+    /// How many times the usual limits a file may reach.
+    pub(crate) fn trust_factor(&self) -> u64 {
+        self.trust.factor()
+    }
+
     /// The devices of a run that was read: all of them, or the one that was asked for.
     pub(crate) fn devices(&self, run: &Path, tape: Tape) -> Result<Vec<Chosen>> {
         let ids: Vec<_> = tape.devices.iter().map(|device| device.id.0).collect();
@@ -225,6 +235,16 @@ impl Chosen {
         Departure::between(recorded, Effects::replayed(replayed))
     }
 
+    /// Whether the machine is the recorded one, and the requests are.
+    pub(crate) fn is_as_recorded(&self) -> bool {
+        self.is_capacity_recorded && !self.is_cold() && self.before.is_none()
+    }
+
+    /// Memory of the recorded device, with what others held of it.
+    pub(crate) fn device_bytes(&self) -> Option<u64> {
+        self.tape.device_meta(self.device().id)?.total_bytes
+    }
+
     /// The text of the settings in force at the start.
     pub(crate) fn recorded_settings(&self) -> String {
         let config = recorded_config(&self.tape, self.device(), self.compat);
@@ -276,10 +296,7 @@ impl Chosen {
             strategy: self.choice(strategy, settings)?,
             capacity_bytes: self.capacity_bytes,
             memory_fraction: None,
-            recorded_addresses: is_as_recorded
-                && self.is_capacity_recorded
-                && !self.is_cold()
-                && self.before.is_none(),
+            recorded_addresses: is_as_recorded && self.is_as_recorded(),
             // Recorded changes would undo the settings in question.
             follow: Follow { settings: is_as_recorded, ..self.follow },
         })

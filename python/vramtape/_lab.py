@@ -320,13 +320,39 @@ def diff(
     return query(["diff", *_flags("trust-factor", trust_factor), *_runs([expected, actual])], 1, progress)
 
 
-def explain(message: Run, progress: Progress = None, *, trust_factor: Optional[int] = None) -> dict[str, Any]:
-    """Finds the out-of-memory messages of a text or a log, in ``messages``, each with its numbers and its verdict.
+def explain(
+    run: Optional[Run] = None,
+    strategy: Optional[str] = None,
+    config: Optional[str] = None,
+    device: Optional[int] = None,
+    capacity: Union[int, str, None] = None,
+    progress: Progress = None,
+    *,
+    message: Optional[Run] = None,
+    at: Union[int, str, None] = None,
+    meta: Optional[Run] = None,
+    compat: Optional[str] = None,
+    empty_cache: bool = True,
+    cold: bool = False,
+    edit: Texts = None,
+    trust_factor: Optional[int] = None,
+    threads: Optional[int] = None,
+) -> dict[str, Any]:
+    """Explains an out of memory of a run, or its peak; or finds the out-of-memory messages of a text or a log.
 
-    :param message: the file with the text, of any size
-    :param trust_factor: as for :func:`replay`
+    A run has ``oom`` (the verdict, its arithmetic, the request, the pinning set, what would have helped),
+    ``free_space``, ``live`` and ``peak``; a text has ``messages``, each with its numbers and its verdict.
+
+    :param run: a tape or a PyTorch memory snapshot
+    :param strategy: ``native`` or ``expandable``, with settings or without; as recorded if left out
+    :param message: instead of ``run``, the file with the text, of any size
+    :param at: the moment: ``"oom"``, ``"peak"``, ``"last"``, the number of a record, or a time such as ``"1500ms"``
+
+    The others are those of :func:`replay`.
     """
-    return query(["explain", "--json", *_paths("message", message), *_flags("trust-factor", trust_factor)], 1, progress)
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
+    flags = [*_flags("strategy", strategy), *_flags("config", config), *_flags("at", at), *_paths("message", message)]
+    return query(["explain", "--json", *flags, *machine, *([] if run is None else _runs(run))], threads, progress)
 
 
 def verify(

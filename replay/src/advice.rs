@@ -100,14 +100,7 @@ pub fn measure(
         Some(report) => report.clone(),
         None => member.replay(&config, member.follow, progress)?,
     };
-    let mut lines: Vec<Line> = Vec::new();
-    let searches =
-        (before.num_ooms > 0).then(|| Line { search_after_flush: true, ..recorded.clone() });
-    for line in USUAL_SETTINGS.into_iter().map(|text| recorded.bare().and(text)).chain(searches) {
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
+    let lines = candidates(&recorded, before.num_ooms > 0);
     let of_line = |line: Line| -> Option<Result<(Line, Report)>> {
         if let Some(row) = known_row(known, &line) {
             return row.report().map(|report| Ok((line, report.clone())));
@@ -123,6 +116,19 @@ pub fn measure(
     let demand_bytes = demand_bytes(member.tape);
     let capacity_bytes = member.capacity_bytes;
     Ok(Measured { recorded, before, lines, demand_bytes, capacity_bytes })
+}
+
+/// The lines that are tried for a run with these settings: the usual ones, and our search after the last flush where
+/// memory was out.
+pub(crate) fn candidates(recorded: &Line, is_out_of_memory: bool) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    let searches = is_out_of_memory.then(|| Line { search_after_flush: true, ..recorded.clone() });
+    for line in USUAL_SETTINGS.into_iter().map(|text| recorded.bare().and(text)).chain(searches) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 fn known_row<'r>(known: &'r [StrategyRow], line: &Line) -> Option<&'r StrategyRow> {

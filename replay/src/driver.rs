@@ -103,9 +103,31 @@ impl<R: Witness> Driver<Native<R>> {
     pub fn heap_mut(&mut self) -> &mut Heap<SimDevice, R> {
         self.strategy.heap_mut()
     }
+
+    /// The blocks that are handed out: their recorded addresses, and those in the replay.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (Addr, Addr)> {
+        self.live.iter().filter_map(|(recorded, live)| match live {
+            Live::Held { block, .. } => Some((Addr(*recorded), *block)),
+            Live::Waiting { .. } | Live::Absent => None,
+        })
+    }
+
+    /// Completes every free that waits for another stream.
+    pub(crate) fn complete_pending(&mut self) {
+        for live in self.live.values() {
+            if let Live::Waiting { ticket, .. } = live {
+                self.strategy.complete_free(*ticket);
+            }
+        }
+    }
 }
 
 impl<S: Strategy> Driver<S> {
+    /// The strategy.
+    pub(crate) fn strategy(&self) -> &S {
+        &self.strategy
+    }
+
     /// A replay of a strategy that starts from `base`.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod drive_error;
 pub mod driver;
 pub mod edit;
 pub mod ending;
+pub mod explain;
 pub mod export;
 pub mod fit;
 pub mod holders;

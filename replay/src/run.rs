@@ -205,7 +205,7 @@ impl Visitor for Probing<'_, '_> {
     }
 }
 
-fn native_driver<R: Witness>(
+pub(crate) fn native_driver<R: Witness>(
     tape: DeviceTape<'_>,
     options: &Options,
     config: &Config,
@@ -219,7 +219,7 @@ fn native_driver<R: Witness>(
     Ok(driver)
 }
 
-fn model_driver<M: Model>(
+pub(crate) fn model_driver<M: Model>(
     tape: DeviceTape<'_>,
     options: &Options,
     settings: &M::Settings,

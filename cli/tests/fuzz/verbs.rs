@@ -45,11 +45,15 @@ impl Verb {
         files: &Files<'_>,
         keeps_bounds: bool,
     ) -> Vec<OsString> {
+        if self.name() == "explain" && rng.once_in(4) {
+            // Instead of a run, not beside it.
+            return vec!["explain".into(), "--message".into(), files.run.into()];
+        }
         let mut line = vec![self.name().into()];
         for arg in self.command.get_arguments() {
             let id = arg.get_id().as_str();
             let is_needed = arg.is_positional() || arg.is_required_set() || is_always(id);
-            let is_left_out = matches!(id, "help" | "version" | "force");
+            let is_left_out = matches!(id, "help" | "version" | "force" | "message");
             let raises_bounds = keeps_bounds && arg.get_long() == Some("trust-factor");
             if is_left_out || raises_bounds || (!is_needed && !rng.once_in(12)) {
                 continue;
@@ -70,7 +74,7 @@ impl Verb {
 
 /// Flags that a verb cannot do without, or that keep a usual file from taking long, and from this machine's rings.
 fn is_always(id: &str) -> bool {
-    matches!(id, "lines" | "checks" | "output" | "named" | "message")
+    matches!(id, "lines" | "checks" | "output" | "named")
 }
 
 /// Something for an argument, by what the help calls its value.
@@ -135,6 +139,7 @@ fn value(verb: &str, arg: &Arg, rng: &mut Rng, files: &Files<'_>) -> OsString {
             }
         }
         ("N", _) => &["0", "1", "2", "200", "65535", "18446744073709551615"],
+        ("MOMENT", _) => &["oom", "peak", "last", "0", "7", "99999999", "5ms", "1s", "now"],
         ("VERSION", _) => &["2.11", "2.15"],
         _ => {
             panic!("{verb}: the fuzzer knows no value for {name} of {}: add one here", arg.get_id())

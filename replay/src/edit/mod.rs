@@ -138,6 +138,17 @@ pub fn edit(tape: &Tape, edits: &[Edit]) -> Result<(Tape, Summary), EditError> {
     Ok((edited, summary))
 }
 
+/// A device's requests without those of the stacks for which the list, by number, has `true`. A replay follows them.
+pub(crate) fn requests_without(records: &[Record], stacks: Vec<bool>) -> Vec<Record> {
+    rewrite(records, &Plan::without(stacks), &mut Summary::default())
+}
+
+/// A device's requests with the blocks of these stacks freed after their last recorded use.
+pub(crate) fn requests_freed_early(records: &[Record], stacks: Vec<bool>) -> Vec<Record> {
+    let (plan, mut summary) = (Plan::freeing_early(stacks), Summary::default());
+    rewrite(&free_early(records, &plan, &mut summary), &plan, &mut summary)
+}
+
 /// Puts what the allocator does with the requests in the place of the device's records, and what it starts from, at its
 /// own addresses, in the place of the start.
 fn record_anew(

@@ -51,6 +51,16 @@ impl Plan {
         Ok(plan)
     }
 
+    /// A plan that drops the requests of these stacks.
+    pub(super) fn without(stacks: Vec<bool>) -> Self {
+        Self { dropped: vec![stacks], ..Self::default() }
+    }
+
+    /// A plan that frees the blocks of these stacks after their last recorded use.
+    pub(super) fn freeing_early(stacks: Vec<bool>) -> Self {
+        Self { delays: vec![(Delay::Requests(0), stacks)], ..Self::default() }
+    }
+
     /// Whether this stack's requests are dropped.
     pub(super) fn drops(&self, stack: StackId) -> bool {
         self.dropped.iter().any(|means| has(means, stack))

@@ -16,8 +16,8 @@ pub struct Advice {
 }
 
 /// Records a program and shows the memory at its out of memory.
-const RECORD: &str = "vramtape run -o run.vtape train.py; then vramtape waste run.vtape: reserved memory by cause, and \
-    the code that holds it";
+const RECORD: &str = "vramtape run -o run.vtape train.py; then vramtape explain run.vtape: the blocks that pin the \
+    memory, the code that holds them, and what would have helped";
 const HOLDERS: &str = "vramtape run -o run.vtape train.py; then vramtape info run.vtape: the code that holds memory at \
     the peak, and vramtape view run.vtape: memory over time";
 const FIT: &str = "vramtape fit run.vtape: the smallest GPU on which the recorded run fits";

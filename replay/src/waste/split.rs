@@ -130,7 +130,7 @@ impl Split {
 }
 
 /// Whether a free block of the request's own stream and pool may serve it, as `Heap::best_fit` decides.
-pub(super) fn serves(
+pub(crate) fn serves(
     config: &Config,
     is_expandable: bool,
     block_bytes: u64,
@@ -143,7 +143,7 @@ pub(super) fn serves(
 
 /// Of a free block, the bytes that could go back to the device: all of them where the block is a whole segment, the
 /// whole pages of an expandable one.
-fn whole_bytes(segment: &SegmentState, block: &BlockState, config: &Config) -> u64 {
+pub(crate) fn whole_bytes(segment: &SegmentState, block: &BlockState, config: &Config) -> u64 {
     if !segment.is_expandable {
         return if segment.blocks.len() == 1 { block.size_bytes } else { 0 };
     }

@@ -34,7 +34,7 @@ from check import (
 
 import vramtape
 
-VERBS = ["replay", "compare", "waste", "fit", "tune", "info"]
+VERBS = ["replay", "compare", "waste", "explain", "fit", "tune", "info"]
 
 
 def test_the_package_is_the_installed_one():
@@ -77,6 +77,8 @@ def test_arguments_are_the_flags_of_the_command():
             "--strategy=bfc",
         ),
         (vramtape.waste(ONE_SHOT, points=3, empty_cache=False), "waste", "--points=3", "--no-empty-cache"),
+        (vramtape.explain(ONE_SHOT, at="peak", config=setting), "explain", "--at=peak", f"--config={setting}"),
+        (vramtape.explain(ONE_SHOT, "expandable", at=7), "explain", "--strategy=expandable", "--at=7"),
         (vramtape.fit(ONE_SHOT, gpu="l40s", checks=2), "fit", "--gpu=l40s", "--checks=2"),
         (vramtape.fit(ONE_SHOT, cold=True), "fit", "--cold"),
         (vramtape.tune([ONE_SHOT, str(ONE_SHOT)], lines=20), "tune", "--lines=20", ONE_SHOT),
@@ -112,7 +114,9 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert vramtape.verify(snapshot)["same"] and vramtape.verify(ONE_SHOT)["devices"]
         message = "XPU out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 2.00 GiB"
         (folder / "oom.txt").write_text(message)
-        assert vramtape.explain(folder / "oom.txt")["messages"][0]["verdict"] == "huge-request"
+        assert vramtape.explain(message=folder / "oom.txt")["messages"][0]["verdict"] == "huge-request"
+        assert "not both" in raised(vramtape.Error, lambda: vramtape.explain(ONE_SHOT, message=folder / "oom.txt"))
+        assert "name RUN" in raised(vramtape.Error, vramtape.explain)
         (folder / "rings").mkdir()
         assert vramtape.recover(rings=folder / "rings") == {"rings": []}
         assert "neither a process" in raised(vramtape.Error, lambda: vramtape.recover("nowhere", folder / "o.vtape"))

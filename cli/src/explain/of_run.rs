@@ -1,0 +1,61 @@
+//! One moment of a run, explained.
+
+use std::path::Path;
+
+use anyhow::Result;
+use replay::explain::{Explanation, PARTS, Question, capacity_at_oom, explain};
+use serde::Serialize;
+
+use super::Options;
+use super::run_text::text;
+use crate::progress::Progress;
+use crate::runs::{Bound, inferred_notes};
+use crate::start::{self, Started};
+use crate::{Verdict, bytes, output};
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    explanation: &'a Explanation,
+    /// The memory before the first record; `null` where the run begins with an empty device.
+    start: Option<Started>,
+    /// Facts that were inferred, a sentence each.
+    inferred: &'a [String],
+    #[serde(flatten)]
+    bound: &'a Bound,
+}
+
+/// Replays and prints.
+pub(super) fn run(options: &Options, run: &Path) -> Result<Verdict> {
+    let chosen = options.machine.read_one(run)?;
+    let mut setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
+    let mut inferred = chosen.inferred().to_vec();
+    let mut device_bytes = chosen.device_bytes();
+    // What others held of the device at the refusal was not this run's to use.
+    let at_oom = capacity_at_oom(chosen.device()).filter(|_| chosen.is_as_recorded());
+    if let Some(at_oom) =
+        at_oom.filter(|at_oom| setting.capacity_bytes.is_none_or(|it| *at_oom < it))
+    {
+        device_bytes = device_bytes.max(setting.capacity_bytes);
+        setting.capacity_bytes = Some(at_oom);
+        inferred.push(format!(
+            "the run can have {}: what it held and what was free at its last refused request",
+            bytes::show(at_oom)
+        ));
+    }
+    let question =
+        Question { tape: chosen.tape(), device: chosen.device(), at: options.at, device_bytes };
+    let progress = Progress::start("replaying", PARTS);
+    let explanation = explain(&question, &setting, &|parts| progress.at(parts))?;
+    drop(progress);
+    let bound = Bound::of(&chosen);
+    let start = chosen.started();
+    if options.json {
+        let (explanation, inferred, bound) = (&explanation, &inferred, &bound);
+        output::print_json(&Answer { explanation, start, inferred, bound })?;
+    } else {
+        let about = start::paragraph(start, None) + &inferred_notes(&inferred);
+        output::print(&(text(&explanation) + &about))?;
+    }
+    Ok(Verdict::Good)
+}

@@ -1,0 +1,182 @@
+//! The pinning set: the live blocks with the fewest bytes which, freed immediately before a refused request, let it be
+//! served.
+//!
+//! The allocator has three ways to serve it: a block of its cache, a segment from the device after it returned what is
+//! free, and pages of an expandable segment that are mapped. For each way the cheapest blocks are computed without the
+//! conditions that only a replay shows, so their bytes are a lower bound, and each candidate is replayed: the set is
+//! one that serves. Where the two differ and no more than 16 blocks are live, all sets are replayed.
+
+mod lines;
+mod release;
+mod windows;
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use allocator::size;
+use serde::Serialize;
+use trace_format::Addr;
+
+use super::situation::Situation;
+use lines::{Line, lines};
+use release::Release;
+use windows::{Window, cached, mapped};
+
+/// Live blocks up to which all sets are replayed.
+pub const EXHAUSTIVE_BLOCKS: usize = 16;
+/// Replays that look for a block which the set does not need.
+const REMOVALS_MAX: usize = 64;
+/// Candidates that are replayed.
+const CANDIDATES_MAX: usize = 64;
+
+/// How the request is served once the set is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// The freed blocks and their free neighbours are one block that is large enough.
+    OneBlock,
+    /// Whole segments or pages go back to the device, which then has enough for a new segment.
+    NewSegment,
+    /// An expandable segment grows into the freed addresses or behind them.
+    Growth,
+    /// A search over all sets found it.
+    Search,
+}
+
+/// A pinning set, by the addresses of the replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pinning {
+    /// Its blocks, ascending.
+    pub(super) blocks: Vec<Addr>,
+    /// Their bytes.
+    pub(super) bytes: u64,
+    /// No set with fewer bytes serves the request.
+    pub(super) lower_bound_bytes: u64,
+    /// How the request is then served.
+    pub(super) way: Way,
+}
+
+/// The pinning set of a refused request; `None` where no set of live blocks serves it.
+pub(super) fn pinning(situation: &Situation) -> Option<Pinning> {
+    let sizes: Vec<(Addr, u64)> =
+        situation.live().map(|(_, addr, size_bytes)| (addr, size_bytes)).collect();
+    let smallest_bytes = sizes.iter().map(|(_, size_bytes)| *size_bytes).min()?;
+    let bytes_of = |blocks: &HashSet<Addr>| {
+        let of_set = sizes.iter().filter(|(addr, _)| blocks.contains(addr));
+        of_set.map(|(_, size_bytes)| size_bytes).sum::<u64>()
+    };
+    let lines = lines(situation);
+    let (lower_bound_bytes, mut candidates) = candidates(situation, &lines);
+    let all: HashSet<Addr> = sizes.iter().map(|(addr, _)| *addr).collect();
+    candidates.push((Way::NewSegment, all));
+    // Without any block freed the request was refused.
+    candidates.retain(|(_, blocks)| !blocks.is_empty());
+    candidates.sort_by_cached_key(|(_, blocks)| bytes_of(blocks));
+    let last = candidates.pop();
+    candidates.truncate(CANDIDATES_MAX);
+    candidates.extend(last);
+    let served =
+        candidates.into_iter().find(|(_, blocks)| situation.serves_without(blocks.iter().copied()));
+    let lower_bound_bytes = lower_bound_bytes.max(smallest_bytes);
+    let mut found = served.map(|(way, blocks)| {
+        let blocks = without_needless(situation, blocks, &sizes);
+        Pinning { bytes: bytes_of(&blocks), blocks: sorted(blocks), lower_bound_bytes, way }
+    });
+    let is_open = found.as_ref().is_none_or(|found| found.bytes > lower_bound_bytes);
+    if is_open && sizes.len() <= EXHAUSTIVE_BLOCKS {
+        let most_bytes = found.as_ref().map_or(u64::MAX, |found| found.bytes);
+        let better = search_all(situation, &sizes, lower_bound_bytes..most_bytes);
+        found = better.or(found.map(|found| Pinning { lower_bound_bytes: found.bytes, ..found }));
+    }
+    found
+}
+
+/// The cheapest sets of each way, and the fewest bytes that any set has.
+fn candidates(situation: &Situation, lines: &[Line]) -> (u64, Vec<(Way, HashSet<Addr>)>) {
+    let (mut least_bytes, mut found) = (u64::MAX, Vec::new());
+    let mut add = |cost_bytes: u64, way, blocks| {
+        least_bytes = least_bytes.min(cost_bytes);
+        found.push((way, blocks));
+    };
+    if let Some(window) = cached(situation, lines) {
+        add(window.cost_bytes, Way::OneBlock, window.blocks);
+    }
+    let is_expandable = situation.config.expandable_segments;
+    let page_bytes = size::page_bytes(!situation.is_large(), &situation.config);
+    let windows = if is_expandable {
+        mapped(situation, lines, page_bytes)
+    } else {
+        let (cost_bytes, blocks) = (0, HashSet::new());
+        vec![Window { cost_bytes, blocks, mapped_bytes: situation.segment_bytes }]
+    };
+    let missing = |window: &Window| missing_bytes(situation, window.mapped_bytes);
+    let most_bytes = windows.iter().map(missing).max().unwrap_or(0);
+    // More than is reserved never comes back.
+    let release = Release::new(lines, most_bytes.min(situation.before.reserved_bytes));
+    let mut priced: Vec<_> = windows
+        .into_iter()
+        .filter_map(|window| {
+            let release_bytes = missing(&window);
+            let cost_bytes = release.cost_bytes(release_bytes)?.saturating_add(window.cost_bytes);
+            Some((cost_bytes, release_bytes, window))
+        })
+        .collect();
+    priced.sort_by_key(|(cost_bytes, ..)| *cost_bytes);
+    for (cost_bytes, release_bytes, window) in priced.into_iter().take(CANDIDATES_MAX) {
+        let way = if is_expandable { Way::Growth } else { Way::NewSegment };
+        let mut blocks = release.blocks(release_bytes);
+        blocks.extend(window.blocks);
+        add(cost_bytes, way, blocks);
+    }
+    (least_bytes, found)
+}
+
+/// Bytes that have to go back to the device so that it can give so many.
+fn missing_bytes(situation: &Situation, wanted_bytes: u64) -> u64 {
+    let memory = &situation.before;
+    let of_device = wanted_bytes.saturating_sub(memory.free_bytes);
+    let with_segment = memory.reserved_bytes.saturating_add(situation.segment_bytes);
+    let is_limited = memory.allowed_bytes < memory.total_bytes;
+    let of_limit = if is_limited { with_segment.saturating_sub(memory.allowed_bytes) } else { 0 };
+    of_device.max(of_limit)
+}
+
+/// The set without blocks that a replay does not need, the largest first.
+fn without_needless(
+    situation: &Situation,
+    mut blocks: HashSet<Addr>,
+    sizes: &[(Addr, u64)],
+) -> HashSet<Addr> {
+    let mut members: Vec<_> = sizes.iter().filter(|(addr, _)| blocks.contains(addr)).collect();
+    members.sort_by_key(|(addr, size_bytes)| (std::cmp::Reverse(*size_bytes), *addr));
+    for (addr, _) in members.into_iter().take(REMOVALS_MAX) {
+        blocks.remove(addr);
+        if blocks.is_empty() || !situation.serves_without(blocks.iter().copied()) {
+            blocks.insert(*addr);
+        }
+    }
+    blocks
+}
+
+/// Replays every set whose bytes are within the range, those with the fewest first; the first that serves.
+fn search_all(situation: &Situation, sizes: &[(Addr, u64)], range: Range<u64>) -> Option<Pinning> {
+    let members = |set: u32| {
+        sizes.iter().enumerate().filter(move |(at, _)| set >> at & 1 == 1).map(|it| it.1)
+    };
+    let sets = (1..1_u32 << sizes.len()).map(|set| {
+        let bytes: u64 = members(set).map(|(_, size_bytes)| size_bytes).sum();
+        (bytes, set)
+    });
+    let mut sets: Vec<_> = sets.filter(|(bytes, _)| range.contains(bytes)).collect();
+    sets.sort_unstable();
+    let blocks = |set| members(set).map(|(addr, _)| *addr);
+    let (bytes, set) = sets.into_iter().find(|(_, set)| situation.serves_without(blocks(*set)))?;
+    let blocks = sorted(blocks(set).collect());
+    Some(Pinning { blocks, bytes, lower_bound_bytes: bytes, way: Way::Search })
+}
+
+fn sorted(blocks: HashSet<Addr>) -> Vec<Addr> {
+    let mut blocks: Vec<_> = blocks.into_iter().collect();
+    blocks.sort_unstable();
+    blocks
+}

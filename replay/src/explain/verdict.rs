@@ -1,0 +1,273 @@
+//! Why a request of a run was refused: the rules of messages, with what only a run shows.
+
+use allocator::size;
+use allocator::stats::ByteSize;
+use trace_format::{BlockStatus, SegmentState};
+
+use super::free_space::{FreeSpace, Unserved};
+use super::situation::Situation;
+use crate::message::Step;
+use crate::oom_verdict::OomVerdict;
+
+/// The verdict, with the numbers that prove it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Judged {
+    /// The first rule that holds.
+    pub(super) verdict: OomVerdict,
+    /// Other rules that hold.
+    pub(super) also: Vec<OomVerdict>,
+    /// The reason in a sentence, without its full stop.
+    pub(super) why: String,
+    /// The numbers.
+    pub(super) steps: Vec<Step>,
+}
+
+/// What the rules compare.
+struct Numbers<'s> {
+    situation: &'s Situation,
+    free_space: &'s [FreeSpace],
+    /// What the allocator may hold: the device, or the memory fraction of it.
+    limit_bytes: u64,
+    /// Bytes that the program holds, as it asked for them.
+    live_bytes: u64,
+    allocated_bytes: u64,
+    /// Memory of the device that others hold, where that is known.
+    others_bytes: u64,
+}
+
+/// Judges a refused request. `others_bytes` is the memory of the device that is not the allocator's to use;
+/// `serves_after_pending` tells whether the request is served once all pending frees are complete.
+pub(super) fn judge(
+    situation: &Situation,
+    free_space: &[FreeSpace],
+    others_bytes: u64,
+    serves_after_pending: impl Fn() -> bool,
+) -> Judged {
+    let memory = &situation.before;
+    let blocks = situation.base.segments.iter().flat_map(|segment| &segment.blocks);
+    let live = blocks.filter(|block| block.status == BlockStatus::Allocated);
+    let (live_bytes, allocated_bytes) = live.fold((0, 0), |(requested, allocated), block| {
+        (requested + block.requested_bytes.min(block.size_bytes), allocated + block.size_bytes)
+    });
+    let limit_bytes = memory.allowed_bytes.min(memory.reserved_bytes + memory.free_bytes);
+    let numbers =
+        Numbers { situation, free_space, limit_bytes, live_bytes, allocated_bytes, others_bytes };
+    let full = [
+        (OomVerdict::HugeRequest, numbers.huge_request()),
+        (OomVerdict::Capacity, numbers.capacity()),
+    ];
+    let is_full = full.iter().any(|(_, why)| why.is_some());
+    let parts = |numbers: &Numbers<'_>| {
+        [
+            (OomVerdict::PendingFree, numbers.pending_free(&serves_after_pending)),
+            (OomVerdict::Settings, numbers.settings()),
+            (OomVerdict::OtherStream, numbers.other_stream()),
+            (OomVerdict::Graphs, numbers.graphs()),
+            (OomVerdict::Fragmentation, numbers.fragmentation()),
+            (OomVerdict::PartlyFragmentation, numbers.partly_fragmentation()),
+        ]
+    };
+    let parts = (!is_full).then(|| parts(&numbers)).into_iter().flatten();
+    let others = [(OomVerdict::OtherProcess, numbers.other_process())];
+    let held = full.into_iter().chain(parts).chain(others);
+    let steps = numbers.steps();
+    let mut held = held.filter_map(|(verdict, why)| Some((verdict, why?)));
+    let (verdict, why) = held.next().unwrap_or_else(|| {
+        (OomVerdict::Unknown, "no single part explains the shortfall".to_owned())
+    });
+    Judged { verdict, also: held.map(|(verdict, _)| verdict).collect(), why, steps }
+}
+
+impl Numbers<'_> {
+    fn request(&self) -> ByteSize {
+        ByteSize(self.situation.request.requested_bytes)
+    }
+
+    fn limit_name(&self) -> &'static str {
+        let memory = &self.situation.before;
+        if memory.allowed_bytes < memory.total_bytes { "the memory fraction" } else { "the device" }
+    }
+
+    fn huge_request(&self) -> Option<String> {
+        let requested_bytes = self.situation.request.requested_bytes;
+        (requested_bytes > self.limit_bytes).then(|| {
+            let (request, limit) = (self.request(), ByteSize(self.limit_bytes));
+            format!("the request of {request} alone exceeds {} of {limit}", self.limit_name())
+        })
+    }
+
+    /// Bytes as the program asked for them: no allocator serves it with less.
+    fn capacity(&self) -> Option<String> {
+        let requested_bytes = self.situation.request.requested_bytes;
+        (self.live_bytes.saturating_add(requested_bytes) > self.limit_bytes).then(|| {
+            let (live, request) = (ByteSize(self.allocated_bytes), self.request());
+            let limit = ByteSize(self.limit_bytes);
+            format!(
+                "nothing in the allocator helps: {live} of {limit} are live, and the request of {request} exceeds {} \
+                 with them",
+                self.limit_name()
+            )
+        })
+    }
+
+    fn free(&self, reason: Unserved) -> impl Iterator<Item = &FreeSpace> {
+        self.free_space.iter().filter(move |row| row.reason == reason)
+    }
+
+    fn pending_free(&self, serves: &impl Fn() -> bool) -> Option<String> {
+        let pending_bytes: u64 = self.free(Unserved::PendingFree).map(|row| row.free_bytes).sum();
+        (pending_bytes > 0 && serves()).then(|| {
+            format!(
+                "{} are freed and wait for other streams; without the wait the request of {} is served",
+                ByteSize(pending_bytes),
+                self.request()
+            )
+        })
+    }
+
+    fn settings(&self) -> Option<String> {
+        let withheld = self.free(Unserved::Settings).map(|row| row.largest_bytes).max();
+        if let Some(largest_bytes) = withheld {
+            return Some(format!(
+                "a free block of {} is large enough for the request of {}, and the settings withhold it",
+                ByteSize(largest_bytes),
+                self.request()
+            ));
+        }
+        let plain_bytes = size::round_plain(self.situation.request.requested_bytes);
+        if self.situation.size_bytes > plain_bytes && self.situation.serves_without_rounding() {
+            return Some(format!(
+                "roundup_power2_divisions makes {} of the request of {}, which is served without it",
+                ByteSize(self.situation.size_bytes),
+                self.request()
+            ));
+        }
+        let memory = &self.situation.after;
+        let is_limited = memory.allowed_bytes < memory.total_bytes;
+        (is_limited && memory.free_bytes >= self.situation.segment_bytes).then(|| {
+            format!(
+                "the device has {} free for the request of {}, and the memory fraction allows {}",
+                ByteSize(memory.free_bytes),
+                self.request(),
+                ByteSize(memory.allowed_bytes)
+            )
+        })
+    }
+
+    fn other_stream(&self) -> Option<String> {
+        let size_bytes = self.situation.size_bytes;
+        let rows = self.free(Unserved::OtherStream).filter(|row| row.largest_bytes >= size_bytes);
+        let row = rows
+            .max_by_key(|row| row.largest_bytes)
+            .filter(|row| self.situation.serves_from(row.stream, row.pool))?;
+        Some(format!(
+            "stream {} has a free block of {}, enough for the request of {} on stream {}",
+            row.stream,
+            ByteSize(row.largest_bytes),
+            self.request(),
+            self.situation.request.stream
+        ))
+    }
+
+    fn graphs(&self) -> Option<String> {
+        let situation = self.situation;
+        let is_held = |segment: &&SegmentState| {
+            !segment.pool.is_default()
+                && segment.pool != situation.pool()
+                && !situation.is_flushed(segment)
+        };
+        let held = situation.base.segments.iter().filter(is_held);
+        let held_bytes: u64 = held.map(|segment| segment.size_bytes).sum();
+        let is_enough = situation.after.available_bytes() + held_bytes >= situation.segment_bytes;
+        (held_bytes > 0 && is_enough).then(|| {
+            format!(
+                "private pools, such as those of CUDA graphs, hold {}; without them the request of {} fits",
+                ByteSize(held_bytes),
+                self.request()
+            )
+        })
+    }
+
+    /// Free memory: reserved and free, or still the device's.
+    fn free_bytes(&self) -> (u64, u64) {
+        let memory = &self.situation.before;
+        (memory.reserved_bytes - self.allocated_bytes, memory.available_bytes())
+    }
+
+    fn fragmentation(&self) -> Option<String> {
+        let (free_bytes, available_bytes) = self.free_bytes();
+        let size_bytes = self.situation.size_bytes;
+        (free_bytes > 0 && free_bytes >= size_bytes).then(|| {
+            let (free, request) = (ByteSize(free_bytes), self.request());
+            let left = ByteSize(available_bytes);
+            format!(
+                "{free} are reserved but unallocated and {left} are left, enough for the request of {request}, but not \
+                 in one piece"
+            )
+        })
+    }
+
+    fn partly_fragmentation(&self) -> Option<String> {
+        let (free_bytes, available_bytes) = self.free_bytes();
+        let size_bytes = self.situation.size_bytes;
+        let is_part = free_bytes > 0 && free_bytes < size_bytes;
+        (is_part && free_bytes + available_bytes >= size_bytes).then(|| {
+            format!(
+                "{} are reserved but unallocated, a part of what the request of {} lacks beside the {} that are left",
+                ByteSize(free_bytes),
+                self.request(),
+                ByteSize(available_bytes)
+            )
+        })
+    }
+
+    fn other_process(&self) -> Option<String> {
+        let situation = self.situation;
+        let available_bytes = situation.after.available_bytes();
+        let is_enough = available_bytes + self.others_bytes >= situation.segment_bytes;
+        (self.others_bytes > 0 && is_enough).then(|| {
+            format!(
+                "{} of the device are held outside this allocator; with them the request of {} is served",
+                ByteSize(self.others_bytes),
+                self.request()
+            )
+        })
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let (before, after) = (&self.situation.before, &self.situation.after);
+        let requested_bytes = self.situation.request.requested_bytes;
+        let pending_bytes = self.free(Unserved::PendingFree).map(|row| row.free_bytes).sum();
+        let is_limited = before.allowed_bytes < before.total_bytes;
+        let limit = if is_limited { Some(before.allowed_bytes) } else { None };
+        let others = Some(self.others_bytes).filter(|bytes| *bytes > 0);
+        let pending = Some(pending_bytes).filter(|bytes| *bytes > 0);
+        let unallocated_bytes = before.reserved_bytes - self.allocated_bytes;
+        let live = Some(self.live_bytes);
+        let steps = [
+            ("request", "", Some(requested_bytes)),
+            ("segment for it", "what the device is asked for", Some(self.situation.segment_bytes)),
+            ("capacity", "what the allocator can have of the device", Some(before.total_bytes)),
+            ("limit", "memory fraction of the capacity", limit),
+            ("held by others", "device - capacity", others),
+            ("requested and live", "", live),
+            (
+                "requested with the request",
+                "requested and live + request",
+                live.map(|it| it + requested_bytes),
+            ),
+            ("allocated", "", Some(self.allocated_bytes)),
+            ("reserved", "", Some(before.reserved_bytes)),
+            ("reserved but unallocated", "reserved - allocated", Some(unallocated_bytes)),
+            ("pending free", "part of it, used by other streams", pending),
+            ("left on the device", "capacity - reserved", Some(before.available_bytes())),
+            (
+                "left after the flush",
+                "the same, after all that is free was returned",
+                Some(after.available_bytes()),
+            ),
+        ];
+        let stated = steps.into_iter().filter_map(|(name, how, bytes)| Some((name, how, bytes?)));
+        stated.map(|(name, how, bytes)| Step { name, how, bytes }).collect()
+    }
+}
