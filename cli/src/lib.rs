@@ -29,6 +29,7 @@ mod process;
 mod progress;
 mod recover;
 mod replay;
+mod report;
 mod rings;
 mod runs;
 mod setting;
@@ -79,6 +80,8 @@ enum Verb {
     Waste(waste::Options),
     /// Explain an out of memory or the peak: the cause, the blocks that hold the memory, what would have helped
     Explain(explain::Options),
+    /// Summarize a run for an issue or a chat: peak, cause, waste, largest holders, what to try
+    Report(report::Options),
     /// Write runs as one HTML page that needs no network
     View(view::Options),
     /// Find the smallest device that a run fits on
@@ -165,6 +168,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Compare(options) => compare::run(options),
         Verb::Waste(options) => waste::run(options),
         Verb::Explain(options) => explain::run(options),
+        Verb::Report(options) => report::run(options),
         Verb::View(options) => view::run(options),
         Verb::Fit(options) => fit::run(options),
         Verb::Tune(options) => tune::run(options),

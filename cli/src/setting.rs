@@ -96,6 +96,11 @@ impl RunFlags {
     pub(crate) fn read(&self) -> Result<Chosen> {
         self.machine.read_one(&self.run)
     }
+
+    /// The run's file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.run
+    }
 }
 
 impl MachineFlags {

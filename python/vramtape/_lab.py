@@ -355,6 +355,37 @@ def explain(
     return query(["explain", "--json", *flags, *machine, *([] if run is None else _runs(run))], threads, progress)
 
 
+def report(
+    run: Run,
+    output: Optional[Run] = None,
+    format: Optional[str] = None,
+    device: Optional[int] = None,
+    capacity: Union[int, str, None] = None,
+    progress: Progress = None,
+    *,
+    meta: Optional[Run] = None,
+    compat: Optional[str] = None,
+    empty_cache: bool = True,
+    cold: bool = False,
+    edit: Texts = None,
+    trust_factor: Optional[int] = None,
+    threads: Optional[int] = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Summarizes a run for an issue or a chat: ``report`` is the text, the other keys are what it consists of.
+
+    :param run: a tape or a PyTorch memory snapshot
+    :param output: a file to write, too
+    :param format: ``"markdown"``, ``"text"`` or ``"html"``; that of the ending of ``output``, else markdown
+    :param force: replace ``output`` if it exists
+
+    The others are those of :func:`replay`.
+    """
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
+    flags = [*_flags("format", format), *_paths("output", output), *_switch("force", force)]
+    return query(["report", *flags, *machine, *_runs(run)], threads, progress)
+
+
 def verify(
     run: Run, progress: Progress = None, *, meta: Optional[Run] = None, trust_factor: Optional[int] = None
 ) -> dict[str, Any]:

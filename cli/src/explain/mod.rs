@@ -15,6 +15,7 @@ use crate::progress::Spinner;
 use crate::setting::MachineFlags;
 use crate::strategy::StrategyFlag;
 use crate::{Verdict, output};
+pub(crate) use of_run::explained;
 
 /// The flags.
 #[derive(clap::Args)]

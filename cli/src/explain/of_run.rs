@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use anyhow::Result;
-use replay::explain::{Explanation, PARTS, Question, capacity_at_oom, explain};
+use replay::explain::{At, Explanation, PARTS, Question, capacity_at_oom, explain};
 use serde::Serialize;
 
 use super::Options;
 use super::run_text::text;
 use crate::progress::Progress;
 use crate::runs::{Bound, inferred_notes};
+use crate::setting::Chosen;
 use crate::start::{self, Started};
 use crate::{Verdict, bytes, output};
 
@@ -28,26 +29,11 @@ struct Answer<'a> {
 /// Replays and prints.
 pub(super) fn run(options: &Options, run: &Path) -> Result<Verdict> {
     let chosen = options.machine.read_one(run)?;
-    let mut setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
-    let mut inferred = chosen.inferred().to_vec();
-    let mut device_bytes = chosen.device_bytes();
-    // What others held of the device at the refusal was not this run's to use.
-    let at_oom = capacity_at_oom(chosen.device()).filter(|_| chosen.is_as_recorded());
-    if let Some(at_oom) =
-        at_oom.filter(|at_oom| setting.capacity_bytes.is_none_or(|it| *at_oom < it))
-    {
-        device_bytes = device_bytes.max(setting.capacity_bytes);
-        setting.capacity_bytes = Some(at_oom);
-        inferred.push(format!(
-            "the run can have {}: what it held and what was free at its last refused request",
-            bytes::show(at_oom)
-        ));
-    }
-    let question =
-        Question { tape: chosen.tape(), device: chosen.device(), at: options.at, device_bytes };
+    let setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
     let progress = Progress::start("replaying", PARTS);
-    let explanation = explain(&question, &setting, &|parts| progress.at(parts))?;
+    let (explanation, note) = explained(&chosen, setting, options.at, &|parts| progress.at(parts))?;
     drop(progress);
+    let inferred: Vec<_> = chosen.inferred().iter().cloned().chain(note).collect();
     let bound = Bound::of(&chosen);
     let start = chosen.started();
     if options.json {
@@ -58,4 +44,29 @@ pub(super) fn run(options: &Options, run: &Path) -> Result<Verdict> {
         output::print(&(text(&explanation) + &about))?;
     }
     Ok(Verdict::Good)
+}
+
+/// The explanation of a moment, and the capacity that was inferred for it in a sentence.
+pub(crate) fn explained(
+    chosen: &Chosen,
+    mut setting: replay::run::Options,
+    at: Option<At>,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<(Explanation, Option<String>)> {
+    let mut device_bytes = chosen.device_bytes();
+    let mut note = None;
+    // What others held of the device at the refusal was not this run's to use.
+    let at_oom = capacity_at_oom(chosen.device()).filter(|_| chosen.is_as_recorded());
+    if let Some(at_oom) =
+        at_oom.filter(|at_oom| setting.capacity_bytes.is_none_or(|it| *at_oom < it))
+    {
+        device_bytes = device_bytes.max(setting.capacity_bytes);
+        setting.capacity_bytes = Some(at_oom);
+        note = Some(format!(
+            "the run can have {}: what it held and what was free at its last refused request",
+            bytes::show(at_oom)
+        ));
+    }
+    let question = Question { tape: chosen.tape(), device: chosen.device(), at, device_bytes };
+    Ok((explain(&question, &setting, progress)?, note))
 }

@@ -20,7 +20,7 @@ use crate::setting::Chosen;
 use crate::strategy::StrategyFlag;
 use crate::table::Table;
 use crate::{Verdict, bytes, holders, output, start};
-use explain::explain;
+pub(crate) use explain::explain;
 
 /// Moments of no memory that the table has a column for.
 const OOM_COLUMNS: usize = 2;

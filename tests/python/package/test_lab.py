@@ -117,6 +117,8 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert vramtape.explain(message=folder / "oom.txt")["messages"][0]["verdict"] == "huge-request"
         assert "not both" in raised(vramtape.Error, lambda: vramtape.explain(ONE_SHOT, message=folder / "oom.txt"))
         assert "name RUN" in raised(vramtape.Error, vramtape.explain)
+        report = vramtape.report(ONE_SHOT, folder / "report.txt")
+        assert (folder / "report.txt").read_text() == report["report"] and report["figures"], report
         (folder / "rings").mkdir()
         assert vramtape.recover(rings=folder / "rings") == {"rings": []}
         assert "neither a process" in raised(vramtape.Error, lambda: vramtape.recover("nowhere", folder / "o.vtape"))
