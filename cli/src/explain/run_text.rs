@@ -220,7 +220,7 @@ fn age(block: &ExplainedBlock) -> String {
 fn remedies(oom: &OutOfMemory, explanation: &Explanation) -> String {
     let helps = oom.remedies.iter().any(|remedy| remedy.kind.is_of_allocator());
     let mut text = String::new();
-    if !helps {
+    if !helps && !oom.why.starts_with("nothing in the allocator helps") {
         let live = bytes::show(explanation.live.allocated_bytes);
         let capacity = explanation.capacity_bytes.map_or("the device".to_owned(), bytes::show);
         let _ = writeln!(text, "\nnothing in the allocator helps: {live} of {capacity} are live");

@@ -125,12 +125,12 @@ impl<'t> Origins<'t> {
 
     /// The step in which the records end.
     pub(super) fn step(&self) -> Option<String> {
-        self.now.step.map(|step| self.tape.text(step).to_owned())
+        self.text(self.now.step)
     }
 
     /// The phase in which they end.
     pub(super) fn phase(&self) -> Option<String> {
-        self.now.phase.map(|phase| self.tape.text(phase).to_owned())
+        self.text(self.now.phase)
     }
 
     /// The origin of the live block at a recorded address; `stack` is the one that the replay keeps with it.
@@ -144,14 +144,13 @@ impl<'t> Origins<'t> {
                 ..BlockOrigin::default()
             };
         };
-        let text = |id: StringId| self.tape.text(id).to_owned();
         let age_ns =
             self.now.time_ns.checked_sub(made.now.time_ns).filter(|_| self.now.time_ns > 0);
         BlockOrigin {
             code: self.code(made.stack),
             module: self.module(made.module),
-            phase: made.now.phase.map(text),
-            step: made.now.step.map(text),
+            phase: self.text(made.now.phase),
+            step: self.text(made.now.step),
             category: self.categories.of_alloc(made.at).map(Category::name),
             record: Some(made.at as u64),
             age_records: Some((self.records - made.at) as u64),
@@ -203,6 +202,12 @@ impl<'t> Origins<'t> {
         };
         let stacks = 0..self.tape.stacks.stacks.len() as u32;
         stacks.map(|id| self.labels.of_stack(StackId(id)) == Some(wanted as u32)).collect()
+    }
+
+    /// The name of a mark, if it has one.
+    fn text(&self, id: Option<StringId>) -> Option<String> {
+        let text = id.map(|id| self.tape.text(id))?;
+        (!text.is_empty()).then(|| text.to_owned())
     }
 
     fn module(&self, module: StringId) -> Option<String> {

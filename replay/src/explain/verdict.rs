@@ -65,6 +65,7 @@ pub(super) fn judge(
             (OomVerdict::Graphs, numbers.graphs()),
             (OomVerdict::Fragmentation, numbers.fragmentation()),
             (OomVerdict::PartlyFragmentation, numbers.partly_fragmentation()),
+            (OomVerdict::Capacity, numbers.capacity_of_blocks()),
         ]
     };
     let parts = (!is_full).then(|| parts(&numbers)).into_iter().flatten();
@@ -105,6 +106,19 @@ impl Numbers<'_> {
             format!(
                 "nothing in the allocator helps: {live} of {limit} are live, and the request of {request} exceeds {} \
                  with them",
+                self.limit_name()
+            )
+        })
+    }
+
+    /// The same with what rounding and unsplit blocks add.
+    fn capacity_of_blocks(&self) -> Option<String> {
+        let with_request = self.allocated_bytes.saturating_add(self.situation.size_bytes);
+        (with_request > self.limit_bytes).then(|| {
+            let (live, request) = (ByteSize(self.allocated_bytes), self.request());
+            format!(
+                "{live} of {} are live, rounding included, and the request of {request} exceeds {} with them",
+                ByteSize(self.limit_bytes),
                 self.limit_name()
             )
         })

@@ -18,7 +18,7 @@ use serde::Serialize;
 use trace_format::Addr;
 
 use super::situation::Situation;
-use lines::{Line, lines};
+use lines::{Line, lines, live};
 use release::Release;
 use windows::{Window, cached, mapped};
 
@@ -28,6 +28,8 @@ pub const EXHAUSTIVE_BLOCKS: usize = 16;
 const REMOVALS_MAX: usize = 64;
 /// Candidates that are replayed.
 const CANDIDATES_MAX: usize = 64;
+/// Entries of the tables that are computed for them, at most.
+const ENTRIES_SOLVED_MAX: usize = 1 << 26;
 
 /// How the request is served once the set is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -94,39 +96,42 @@ pub(super) fn pinning(situation: &Situation) -> Option<Pinning> {
 /// The cheapest sets of each way, and the fewest bytes that any set has.
 fn candidates(situation: &Situation, lines: &[Line]) -> (u64, Vec<(Way, HashSet<Addr>)>) {
     let (mut least_bytes, mut found) = (u64::MAX, Vec::new());
-    let mut add = |cost_bytes: u64, way, blocks| {
-        least_bytes = least_bytes.min(cost_bytes);
-        found.push((way, blocks));
-    };
     if let Some(window) = cached(situation, lines) {
-        add(window.cost_bytes, Way::OneBlock, window.blocks);
+        least_bytes = window.cost_bytes;
+        found.push((Way::OneBlock, live(window.pieces)));
     }
     let is_expandable = situation.config.expandable_segments;
     let page_bytes = size::page_bytes(!situation.is_large(), &situation.config);
     let windows = if is_expandable {
         mapped(situation, lines, page_bytes)
     } else {
-        let (cost_bytes, blocks) = (0, HashSet::new());
-        vec![Window { cost_bytes, blocks, mapped_bytes: situation.segment_bytes }]
+        vec![Window { cost_bytes: 0, pieces: &[], mapped_bytes: situation.segment_bytes }]
     };
-    let missing = |window: &Window| missing_bytes(situation, window.mapped_bytes);
+    let missing = |window: &Window<'_>| missing_bytes(situation, window.mapped_bytes);
     let most_bytes = windows.iter().map(missing).max().unwrap_or(0);
     // More than is reserved never comes back.
-    let release = Release::new(lines, most_bytes.min(situation.before.reserved_bytes));
-    let mut priced: Vec<_> = windows
-        .into_iter()
-        .filter_map(|window| {
-            let release_bytes = missing(&window);
-            let cost_bytes = release.cost_bytes(release_bytes)?.saturating_add(window.cost_bytes);
-            Some((cost_bytes, release_bytes, window))
-        })
-        .collect();
-    priced.sort_by_key(|(cost_bytes, ..)| *cost_bytes);
-    for (cost_bytes, release_bytes, window) in priced.into_iter().take(CANDIDATES_MAX) {
-        let way = if is_expandable { Way::Growth } else { Way::NewSegment };
-        let mut blocks = release.blocks(release_bytes);
-        blocks.extend(window.blocks);
-        add(cost_bytes, way, blocks);
+    let most_bytes = most_bytes.min(situation.before.reserved_bytes);
+    let release = Release::new(lines, most_bytes, &HashSet::new());
+    // Both the blocks of the window and those that release what is missing are freed, and they may be the same.
+    let bound =
+        |window: &Window<'_>| Some(release.cost_bytes(missing(window))?.max(window.cost_bytes));
+    let mut windows: Vec<_> =
+        windows.into_iter().filter_map(|window| Some((bound(&window)?, window))).collect();
+    windows.sort_by_key(|(bound_bytes, _)| *bound_bytes);
+    let solved_max = (ENTRIES_SOLVED_MAX / release.entries().max(1)).clamp(1, CANDIDATES_MAX);
+    let way = if is_expandable { Way::Growth } else { Way::NewSegment };
+    for (at, (bound_bytes, window)) in windows.into_iter().enumerate() {
+        if at >= solved_max {
+            least_bytes = least_bytes.min(bound_bytes);
+            break;
+        }
+        let (mut blocks, missing_bytes) = (live(window.pieces), missing(&window));
+        let beside = Release::new(lines, missing_bytes.min(most_bytes), &blocks);
+        if let Some(cost_bytes) = beside.cost_bytes(missing_bytes) {
+            blocks.extend(beside.blocks(missing_bytes));
+            least_bytes = least_bytes.min(cost_bytes.saturating_add(window.cost_bytes));
+            found.push((way, blocks));
+        }
     }
     (least_bytes, found)
 }

@@ -45,8 +45,8 @@ pub(super) struct Release<'l> {
 const NEVER: u64 = u64::MAX;
 
 impl<'l> Release<'l> {
-    /// Solves for every amount up to `most_bytes`.
-    pub(super) fn new(lines: &'l [Line], most_bytes: u64) -> Self {
+    /// Solves for every amount up to `most_bytes`, where these blocks are freed in any case.
+    pub(super) fn new(lines: &'l [Line], most_bytes: u64, freed: &HashSet<Addr>) -> Self {
         let mut unit_bytes = SimConfig::GRANULARITY_BYTES;
         let count = lines.iter().filter(|line| line.is_flushed).map(items_of).sum::<u64>().max(1);
         while (most_bytes / unit_bytes).saturating_mul(count) > ENTRIES_MAX {
@@ -54,7 +54,7 @@ impl<'l> Release<'l> {
         }
         let (mut items, mut free_bytes) = (Vec::new(), 0);
         for line in lines.iter().filter(|line| line.is_flushed) {
-            free_bytes += push_items(line, unit_bytes, &mut items);
+            free_bytes += push_items(line, unit_bytes, freed, &mut items);
         }
         let most_units = most_bytes.saturating_sub(free_bytes).div_ceil(unit_bytes);
         Self::solve(items, unit_bytes, free_bytes, most_units as usize)
@@ -93,6 +93,11 @@ impl<'l> Release<'l> {
         (units < self.best_bytes.len()).then_some(units)
     }
 
+    /// Entries of the table.
+    pub(super) fn entries(&self) -> usize {
+        self.items.len() * self.best_bytes.len()
+    }
+
     /// The fewest bytes to free for so many that come back; `None` where nothing is enough.
     pub(super) fn cost_bytes(&self, bytes: u64) -> Option<u64> {
         let cost_bytes = self.best_bytes[self.units(bytes)?];
@@ -129,9 +134,14 @@ fn items_of(line: &Line) -> u64 {
 }
 
 /// Adds the items of a line that something is live in; returns the bytes that come back in any case.
-fn push_items<'l>(line: &'l Line, unit_bytes: u64, items: &mut Vec<Item<'l>>) -> u64 {
+fn push_items<'l>(
+    line: &'l Line,
+    unit_bytes: u64,
+    freed: &HashSet<Addr>,
+    items: &mut Vec<Item<'l>>,
+) -> u64 {
     if !line.is_expandable {
-        let cost_bytes: u64 = line.pieces.iter().map(Piece::cost_bytes).sum();
+        let cost_bytes: u64 = line.pieces.iter().map(|piece| cost(piece, freed)).sum();
         let granules = line.page_bytes.next_multiple_of(SimConfig::GRANULARITY_BYTES);
         if cost_bytes == 0 {
             return granules;
@@ -141,13 +151,15 @@ fn push_items<'l>(line: &'l Line, unit_bytes: u64, items: &mut Vec<Item<'l>>) ->
         items.push(Item { gain_units, pieces, cost_bytes, cost_after_bytes });
         return 0;
     }
-    line.runs().map(|run| push_pages(run, line.page_bytes, unit_bytes, items)).sum()
+    let page_bytes = line.page_bytes;
+    line.runs().map(|run| push_pages(run, page_bytes, unit_bytes, freed, items)).sum()
 }
 
 fn push_pages<'l>(
     run: &'l [Piece],
     page_bytes: u64,
     unit_bytes: u64,
+    freed: &HashSet<Addr>,
     items: &mut Vec<Item<'l>>,
 ) -> u64 {
     let (mut free_bytes, mut first, mut is_next) = (0, 0, false);
@@ -158,19 +170,24 @@ fn push_pages<'l>(
         }
         let reaching = run[first..].iter().take_while(|it| it.addr.0 < page + page_bytes).count();
         let pieces = &run[first..first + reaching];
-        let cost_bytes: u64 = pieces.iter().map(Piece::cost_bytes).sum();
+        let cost_bytes: u64 = pieces.iter().map(|piece| cost(piece, freed)).sum();
         if cost_bytes == 0 {
             free_bytes += page_bytes;
             is_next = false;
             continue;
         }
         let shared = pieces.first().filter(|piece| is_next && piece.addr.0 < page);
-        let cost_after_bytes = cost_bytes - shared.map_or(0, Piece::cost_bytes);
+        let cost_after_bytes = cost_bytes - shared.map_or(0, |piece| cost(piece, freed));
         let gain_units = page_bytes.div_ceil(unit_bytes);
         items.push(Item { gain_units, pieces, cost_bytes, cost_after_bytes });
         is_next = true;
     }
     free_bytes
+}
+
+/// Bytes to free so that a piece is free, beside those that are freed in any case.
+fn cost(piece: &Piece, freed: &HashSet<Addr>) -> u64 {
+    if freed.contains(&piece.addr) { 0 } else { piece.cost_bytes() }
 }
 
 /// Choices, one bit each.
@@ -251,7 +268,7 @@ mod tests {
                 }
             }
             let wanted_bytes = wanted * PAGE;
-            let release = Release::new(&lines, 10 * PAGE);
+            let release = Release::new(&lines, 10 * PAGE, &HashSet::new());
             let all: Vec<&Piece> = lines.iter().flat_map(|line| &line.pieces).collect();
             let all: Vec<_> = all.into_iter().filter(|it| it.kind == PieceKind::Live).collect();
             let mut best = None;

@@ -1,21 +1,18 @@
 //! Stretches of one line that serve the request once they are free.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
-use trace_format::Addr;
-
 use super::super::situation::Situation;
-use super::lines::{Line, Piece, PieceKind, Serves, live};
+use super::lines::{Line, Piece, PieceKind, Serves};
 use crate::waste::serves;
 
 /// Blocks that make room for the request when they are freed.
-#[derive(Clone, Debug)]
-pub(super) struct Window {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window<'l> {
     /// Bytes of its live blocks.
     pub(super) cost_bytes: u64,
-    /// Its live blocks.
-    pub(super) blocks: HashSet<Addr>,
+    /// Its pieces, live and free.
+    pub(super) pieces: &'l [Piece],
     /// Memory that the device has to map for the rest.
     pub(super) mapped_bytes: u64,
 }
@@ -54,7 +51,7 @@ fn stretches(pieces: &[Piece], size_bytes: u64) -> impl Iterator<Item = Stretch>
 }
 
 /// The cheapest window in which a search of the cache finds the request's block.
-pub(super) fn cached(situation: &Situation, lines: &[Line]) -> Option<Window> {
+pub(super) fn cached<'l>(situation: &Situation, lines: &'l [Line]) -> Option<Window<'l>> {
     let config = &situation.config;
     // The search comes before the flush that completes pending frees, and after it only where it is configured.
     let is_searched_again = config.search_after_flush && !situation.is_captured();
@@ -84,17 +81,20 @@ pub(super) fn cached(situation: &Situation, lines: &[Line]) -> Option<Window> {
         }
     }
     let (cost_bytes, pieces) = best?;
-    Some(Window { cost_bytes, blocks: live(pieces), mapped_bytes: 0 })
+    Some(Window { cost_bytes, pieces, mapped_bytes: 0 })
 }
 
-/// Windows in which an expandable segment can be mapped for the request after a flush: of those that need as much
-/// memory the cheapest.
+/// Windows in which an expandable segment can be mapped for the request after a flush.
 ///
 /// The allocator takes the lowest hole that has room, not the one that needs least. A hole without live blocks has room
 /// whatever is freed, so of these only the first of each segment counts; with one there is no new segment.
-pub(super) fn mapped(situation: &Situation, lines: &[Line], page_bytes: u64) -> Vec<Window> {
+pub(super) fn mapped<'l>(
+    situation: &Situation,
+    lines: &'l [Line],
+    page_bytes: u64,
+) -> Vec<Window<'l>> {
     let size_bytes = situation.size_bytes;
-    let (mut windows, mut has_hole): (Vec<Window>, bool) = (Vec::new(), false);
+    let (mut windows, mut has_hole) = (Vec::new(), false);
     let own = |line: &&Line| line.serves == Serves::Own && line.is_expandable;
     for line in lines.iter().filter(own) {
         let mut is_first = true;
@@ -111,40 +111,35 @@ pub(super) fn mapped(situation: &Situation, lines: &[Line], page_bytes: u64) -> 
                         continue;
                     }
                 }
-                push_cheapest(&mut windows, cost_bytes, mapped_bytes, window);
+                windows.push(Window { cost_bytes, pieces: window, mapped_bytes });
             }
         }
     }
     if !has_hole {
-        push_cheapest(&mut windows, 0, size_bytes.next_multiple_of(page_bytes), &[]);
+        let mapped_bytes = size_bytes.next_multiple_of(page_bytes);
+        windows.push(Window { cost_bytes: 0, pieces: &[], mapped_bytes });
     }
     windows
 }
 
-/// Adds a window, unless another costs no more and needs no more; drops those of which this is true then.
-fn push_cheapest(windows: &mut Vec<Window>, cost_bytes: u64, mapped_bytes: u64, pieces: &[Piece]) {
-    let is_no_better =
-        |other: &Window| other.mapped_bytes <= mapped_bytes && other.cost_bytes <= cost_bytes;
-    if windows.iter().any(is_no_better) {
-        return;
-    }
-    windows.retain(|other| other.mapped_bytes < mapped_bytes || other.cost_bytes < cost_bytes);
-    windows.push(Window { cost_bytes, blocks: live(pieces), mapped_bytes });
-}
-
-/// Memory to map so that the window holds the request, beyond what a flush takes out of it; `None` where it has neither
-/// unmapped addresses nor a whole page.
+/// Memory to map so that the window holds the request, after a flush took its whole pages out of it; `None` where it has
+/// neither unmapped addresses nor a whole page.
 fn missing_bytes(line: &Line, window: &[Piece], stretch: &Stretch) -> Option<u64> {
     let (first, last) = (window.first()?, window.last()?);
-    if stretch.unmapped_bytes == 0 {
+    let page_bytes = line.page_bytes;
+    if line.is_flushed {
         let origin = line.pieces.first()?.addr.0;
         let (begin, end) = (first.addr.0 - origin, last.end() - origin);
-        let has_page = end / line.page_bytes > begin.div_ceil(line.page_bytes);
-        return has_page.then_some(0);
+        let used = (end - stretch.rest_bytes).div_ceil(page_bytes).min(end / page_bytes);
+        let pages = used.checked_sub(begin.div_ceil(page_bytes)).filter(|pages| *pages > 0)?;
+        return Some(pages * page_bytes);
+    }
+    if stretch.unmapped_bytes == 0 {
+        return None;
     }
     if last.kind != PieceKind::Unmapped {
         return Some(stretch.unmapped_bytes);
     }
     let used_bytes = last.size_bytes - stretch.rest_bytes;
-    Some(stretch.unmapped_bytes - last.size_bytes + used_bytes.next_multiple_of(line.page_bytes))
+    Some(stretch.unmapped_bytes - last.size_bytes + used_bytes.next_multiple_of(page_bytes))
 }
