@@ -22,6 +22,7 @@ mod http;
 mod import;
 mod info;
 mod input;
+mod leaks;
 mod output;
 mod package;
 mod page;
@@ -79,6 +80,8 @@ enum Verb {
     Waste(waste::Options),
     /// Print the cause of an out of memory, from a program's message or its log
     Explain(explain::Options),
+    /// Find the code that holds more memory from step to step
+    Leaks(leaks::Options),
     /// Write runs as one HTML page that needs no network
     View(view::Options),
     /// Find the smallest device that a run fits on
@@ -165,6 +168,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Compare(options) => compare::run(options),
         Verb::Waste(options) => waste::run(options),
         Verb::Explain(options) => explain::run(options),
+        Verb::Leaks(options) => leaks::run(options),
         Verb::View(options) => view::run(options),
         Verb::Fit(options) => fit::run(options),
         Verb::Tune(options) => tune::run(options),

@@ -116,6 +116,7 @@ fn value(verb: &str, arg: &Arg, rng: &mut Rng, files: &Files<'_>) -> OsString {
             "rmm-arena",
             "native:max_split_size_mb:30",
         ],
+        ("MARK|CODE", _) => &["step", "a", "epoch", "f"],
         ("SIZE", _) => &["24GiB", "1", "2MiB", "unlimited", "17179869184GiB", "300MiB"],
         ("NAME", "group_by") => &["code", "category", "size", "nothing"],
         ("WIDTHxHEIGHT", _) => &["480x320", "1280x720", "1x1", "99999x99999"],
