@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Iterable
@@ -182,6 +183,48 @@ def tune(
     """
     machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     return query(["tune", *_flags("lines", lines), *machine, *_runs(runs, keep_going)], threads, progress)
+
+
+def leaks(
+    runs: Optional[Runs] = None,
+    device: Union[int, str, Any, None] = None,
+    capacity: Union[int, str, None] = None,
+    progress: Progress = None,
+    *,
+    step: Optional[str] = None,
+    meta: Optional[Run] = None,
+    compat: Optional[str] = None,
+    empty_cache: bool = True,
+    cold: bool = False,
+    keep_going: bool = False,
+    edit: Texts = None,
+    trust_factor: Optional[int] = None,
+    threads: Optional[int] = None,
+) -> dict[str, Any]:
+    """Finds the code that holds more memory from step to step, in ``rows``; ``verdict`` is the answer.
+
+    Without a run it reads the records of this process, and each row has ``holders`` too: the chains of Python's
+    references to some of its blocks.
+
+    :param runs: as for :func:`compare`; the records of this process if left out
+    :param device: as for :func:`replay`; of this process as in ``torch.cuda``, the current device if left out
+    :param step: what begins a step, if not the marks of steps: the name of a mark, or code such as ``"train.py:31"``
+    :raises RuntimeError: without a run, where nothing is recorded in this process
+
+    The others are those of :func:`compare`.
+    """
+    if runs is None:
+        from . import _device, _live_leaks
+
+        index = _device.index(device)
+        index = _current_device() if index is None else index
+        machine = _machine(None, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
+        line = ["leaks", *_flags("step", step), *machine]
+        return _live_leaks.leaks(index, lambda tape: query([*line, *_runs(tape)], threads, progress))
+    if device is not None and not isinstance(device, int):
+        raise TypeError(f"device={device!r}: a run's device is a number")
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
+    return query(["leaks", *_flags("step", step), *machine, *_runs(runs, keep_going)], threads, progress)
 
 
 def info(run: Run, progress: Progress = None, *, trust_factor: Optional[int] = None) -> dict[str, Any]:
@@ -362,6 +405,11 @@ def recover(
     flags = [*_paths("output", output), *_paths("tape", tape), *_paths("folder", rings), *_switch("force", force)]
     named = [] if process is None else _runs(str(process) if isinstance(process, int) else process)
     return query(["recover", *flags, *(named or ["--json"])], 1, progress)
+
+
+def _current_device() -> int:
+    torch = sys.modules.get("torch")
+    return 0 if torch is None or not torch.cuda.is_initialized() else int(torch.cuda.current_device())
 
 
 def _machine(

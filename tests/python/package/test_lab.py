@@ -34,7 +34,7 @@ from check import (
 
 import vramtape
 
-VERBS = ["replay", "compare", "waste", "fit", "tune", "info"]
+VERBS = ["replay", "compare", "waste", "fit", "tune", "info", "leaks"]
 
 
 def test_the_package_is_the_installed_one():
@@ -79,6 +79,7 @@ def test_arguments_are_the_flags_of_the_command():
         (vramtape.waste(ONE_SHOT, points=3, empty_cache=False), "waste", "--points=3", "--no-empty-cache"),
         (vramtape.fit(ONE_SHOT, gpu="l40s", checks=2), "fit", "--gpu=l40s", "--checks=2"),
         (vramtape.fit(ONE_SHOT, cold=True), "fit", "--cold"),
+        (vramtape.leaks(ONE_SHOT, step="epoch", capacity="20GB"), "leaks", "--step=epoch", "--capacity=20GiB"),
         (vramtape.tune([ONE_SHOT, str(ONE_SHOT)], lines=20), "tune", "--lines=20", ONE_SHOT),
         (vramtape.compare([TAPES, str(ONE_SHOT)], keep_going=True), "compare", "--keep-going", TAPES),
         (vramtape.waste(tape for tape in [ONE_SHOT, ONE_SHOT]), "waste", ONE_SHOT),
