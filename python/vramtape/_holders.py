@@ -9,57 +9,57 @@ from __future__ import annotations
 
 import bisect
 import gc
+import inspect
 import os
 import sys
 import time
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Optional
 
 DEPTH_MAX = 24
-SECONDS_MAX = 3.0
 # Objects of one level that are followed.
 WIDTH_MAX = 256
-# Nodes of one autograd graph that are looked at.
-NODES_MAX = 512
+# Nodes of all autograd graphs that are looked at.
+NODES_MAX = 20_000
 
+# The first part of a chain whose outer end is not known.
+UNKNOWN = "..."
 _Block = tuple[int, int]
 _FOLDER = os.path.join(os.path.dirname(__file__), "")
 
 
-def tensors_in(blocks: list[_Block]) -> dict[int, tuple[Any, str]]:
-    """For each of these blocks (address and bytes) an object that owns memory in it, and how; blocks that have none
+def tensors_in(blocks: list[_Block]) -> dict[int, list[tuple[Any, str]]]:
+    """For each of these blocks (address and bytes) the objects that own memory in it, and how; blocks that have none
     are left out.
 
-    An object owns a block as its storage, or by a tensor that its autograd graph saved.
+    An object owns a block as its tensor or storage, or by a tensor that its autograd graph saved.
     """
     torch = sys.modules.get("torch")
     if torch is None or not blocks:
         return {}
     starts = sorted(blocks)
-    found: dict[int, tuple[Any, str]] = {}
-    kinds = (torch.Tensor, torch.UntypedStorage)
-    objects = [one for one in gc.get_objects() if isinstance(_type(one), type) and issubclass(_type(one), kinds)]
+    found: dict[int, list[tuple[Any, str]]] = {}
+    # `isinstance` would run code of proxies, whose __class__ is whatever they say.
+    objects = [one for one in gc.get_objects() if issubclass(type(one), (torch.Tensor, torch.UntypedStorage))]
     for one in objects:
         block = _block_of(one, starts)
         if block is not None:
-            found.setdefault(block, (one, ""))
-    for one in objects:
-        if len(found) == len(starts):
-            break
-        node = getattr(one, "grad_fn", None) if isinstance(one, torch.Tensor) else None
-        for block, name in _saved(node, starts):
-            found.setdefault(block, (one, f"autograd graph, saved by {name}"))
+            found.setdefault(block, []).append((one, ""))
+    for one, nodes in _graphs([one for one in objects if issubclass(type(one), torch.Tensor)]):
+        for node in nodes:
+            for block in _saved(node, starts):
+                found.setdefault(block, []).append((one, f"autograd graph, saved by {node.name()}"))
     return found
 
 
-def chain(target: Any, hidden: Iterable[Any] = (), seconds: float = SECONDS_MAX) -> list[str]:
+def chain(target: Any, hidden: Iterable[Any], until: float) -> list[str]:
     """The shortest chain of references to an object, the outermost first. References from ``hidden`` do not count.
+    The search ends at ``until`` of ``time.monotonic()``.
 
     The last part of it names the object's own place. Of an object in a reference cycle that nothing else refers to,
     the first part is ``reference cycle``; where the limits end the search it is ``...``.
     """
-    until = time.monotonic() + seconds
     names = _Names()
     parents: dict[int, Any] = {id(target): None}
     level: list[Any] = [target]
@@ -100,7 +100,7 @@ def chain(target: Any, hidden: Iterable[Any] = (), seconds: float = SECONDS_MAX)
         level = following[:WIDTH_MAX]
     else:
         is_cycle = False
-    end = "reference cycle" if is_cycle else "..."
+    end = "reference cycle" if is_cycle else UNKNOWN
     return [f"{end}: {_kind(last)}", *_path(last, parents)]
 
 
@@ -119,17 +119,27 @@ class _Names:
     """The names that a program can reach objects by."""
 
     def __init__(self) -> None:
-        modules = list(sys.modules.items())
-        self.modules = {id(vars(module)): name for name, module in modules if isinstance(module, types.ModuleType)}
+        self.modules: dict[int, str] = {}
+        for name, module in sorted(sys.modules.items(), key=lambda one: one[0] != "__main__"):
+            if isinstance(module, types.ModuleType):
+                self.modules.setdefault(id(vars(module)), name)
         self.locals: dict[int, str] = {}
         for frame in sys._current_frames().values():
             here: Optional[types.FrameType] = frame
             while here is not None:
-                if not _is_ours(here) and here.f_code.co_name != "<module>":
-                    place = f"{here.f_code.co_name} ({here.f_code.co_filename}:{here.f_lineno})"
-                    for name, value in list(here.f_locals.items()):
-                        self.locals.setdefault(id(value), f"local {name} of {place}")
+                if not _is_ours(here) and here.f_code.co_flags & inspect.CO_OPTIMIZED:
+                    self._add_locals(here)
                 here = here.f_back
+        del frame  # It may be this one, which would then refer to itself.
+
+    def _add_locals(self, frame: types.FrameType) -> None:
+        place = f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})"
+        values = frame.f_locals
+        for name, value in list(values.items()):
+            self.locals.setdefault(id(value), f"local {name} of {place}")
+        # Until 3.12 the frame keeps this copy, which would keep memory alive. Nobody else has it with three references.
+        if sys.version_info < (3, 13) and sys.getrefcount(values) <= 3:
+            values.clear()
 
     def root(self, one: Any) -> Optional[str]:
         """The name of an object that a running function holds."""
@@ -142,9 +152,9 @@ class _Names:
                 if id(value) in inside:
                     return value, f"global {self.modules[id(referrer)]}.{name}"
         if isinstance(referrer, type):
-            for name, value in list(vars(referrer).items()):
-                if id(value) in inside:
-                    return value, f"class attribute {referrer.__module__}.{referrer.__qualname__}.{name}"
+            for child in gc.get_referents(referrer):  # Its attributes are in a dict.
+                if id(child) in inside:
+                    return child, f"class {referrer.__module__}.{referrer.__qualname__}"
         return None
 
 
@@ -183,12 +193,7 @@ def _is_ours(one: Any) -> bool:
 
 
 def _kind(one: Any) -> str:
-    return str(_type(one).__name__)
-
-
-def _type(one: Any) -> Any:
-    # A proxy's __class__ may run code of the program.
-    return type(one)
+    return type(one).__name__
 
 
 def _short(key: Any) -> str:
@@ -213,26 +218,41 @@ def _block_of(one: Any, starts: list[_Block]) -> Optional[int]:
     return None
 
 
-def _saved(node: Any, starts: list[_Block]) -> list[tuple[int, str]]:
-    """The blocks of tensors that an autograd graph saved for its backward pass, with the node's name."""
-    found: list[tuple[int, str]] = []
+def _graphs(tensors: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """The autograd graphs of these tensors, each with the tensor at its end, such as a loss.
+
+    PyTorch keeps the tensors in a graph, which nothing else refers to: they are at no end.
+    """
+    ends = [(one, one.grad_fn) for one in tensors if one.grad_fn is not None]
+    inner: set[Any] = set()
+    for node in _walk([node for _, node in ends], set()):
+        inner.update(following for following, _ in node.next_functions)
     seen: set[Any] = set()
-    waiting = [node]
+    for one, node in ends:
+        if node not in inner:
+            yield one, list(_walk([node], seen))
+
+
+def _walk(waiting: list[Any], seen: set[Any]) -> Iterator[Any]:
+    """The nodes that can be reached from these and were not seen before."""
     while waiting and len(seen) < NODES_MAX:
-        here = waiting.pop()
-        if here is None or here in seen:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            waiting.extend(following for following, _ in node.next_functions)
+
+
+def _saved(node: Any, starts: list[_Block]) -> Iterator[int]:
+    """The blocks of tensors that a node of an autograd graph saved for its backward pass."""
+    for name in dir(node):
+        if not name.startswith("_saved_"):
             continue
-        seen.add(here)
-        for name in dir(here):
-            if not name.startswith("_saved_"):
-                continue
-            try:
-                values = getattr(here, name)
-            except RuntimeError:  # The backward pass released them.
-                continue
-            for value in values if isinstance(values, (list, tuple)) else [values]:
-                block = _block_of(value, starts)
-                if block is not None:
-                    found.append((block, here.name()))
-        waiting.extend(following for following, _ in here.next_functions)
-    return found
+        try:
+            values = getattr(node, name)
+        except RuntimeError:  # The backward pass released them.
+            continue
+        for value in values if isinstance(values, (list, tuple)) else [values]:
+            block = _block_of(value, starts)
+            if block is not None:
+                yield block

@@ -4,7 +4,7 @@
 //! code instead: a step begins where that code allocates again after other code did.
 
 use serde::Serialize;
-use trace_format::{Event, FrameId, MarkKind, Record, StackId, StringId};
+use trace_format::{Event, MarkKind, Record, StackId, StringId};
 
 use crate::tape::{Device, Tape};
 
@@ -91,10 +91,12 @@ fn meant(tape: &Tape, name: &str) -> Vec<bool> {
 /// Where code allocates after other code did. Allocations without a stack are in whatever surrounds them.
 fn allocations(tape: &Tape, records: &[Record], pattern: &str) -> Vec<usize> {
     let stacks = &tape.stacks;
-    let is_code = |(at, frames): (usize, &Box<[FrameId]>)| {
-        (!frames.is_empty()).then(|| stacks.has_frame(StackId(at as u32), pattern))
+    let is_code = |stack: StackId| {
+        let has_frames = !stacks.frame_ids_of(stack).is_empty();
+        has_frames.then(|| stacks.has_frame(stack, pattern))
     };
-    let is_code: Vec<Option<bool>> = stacks.stacks.iter().enumerate().map(is_code).collect();
+    let ids = (0..stacks.stacks.len() as u32).map(StackId);
+    let is_code: Vec<Option<bool>> = ids.map(is_code).collect();
     let (mut begins, mut was_code) = (Vec::new(), false);
     for (at, record) in records.iter().enumerate() {
         if !matches!(record.event, Event::Alloc { .. }) {
@@ -113,7 +115,7 @@ fn allocations(tape: &Tape, records: &[Record], pattern: &str) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use trace_format::{Addr, Frame, PoolId, Stream, ThreadId};
+    use trace_format::{Addr, Frame, FrameId, PoolId, Stream, ThreadId};
 
     use super::*;
 

@@ -241,7 +241,7 @@ fn sample_of(step: usize, steps: usize) -> usize {
 
 /// The first step of a sample.
 pub(super) fn step_of(sample: usize, steps: usize) -> usize {
-    let count = steps.min(SAMPLES_MAX).max(1) as u128;
+    let count = steps.clamp(1, SAMPLES_MAX) as u128;
     (sample as u128 * steps as u128).div_ceil(count) as usize
 }
 

@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import sys
+from typing import ClassVar
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from harness import load_simcuda
@@ -38,7 +39,7 @@ class Cache:
 
 
 class Convolution:
-    workspaces = {}
+    workspaces: ClassVar = {}
 
 
 class Node:
