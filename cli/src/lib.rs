@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod against;
 mod attach;
 mod bytes;
 mod caller;
@@ -16,6 +17,7 @@ mod explain;
 #[cfg(feature = "tables")]
 mod export;
 mod exporter;
+mod fail_on;
 mod fit;
 mod holders;
 mod http;
@@ -98,7 +100,7 @@ enum Verb {
     /// Print a summary of a run
     #[command(visible_alias = "stats")]
     Info(info::Options),
-    /// Compare the placements of two runs
+    /// Find what grew between two runs, and fail if it is too much
     Diff(diff::Options),
     /// Show the memory of a running job
     Top(top::Options),

@@ -1,7 +1,7 @@
 """The verbs of the lab. What each returns is what the command of its name prints with ``--json``.
 
 ``import`` is a word of Python's own, so that verb is :func:`import_run` here. Verbs that answer yes or no with their
-exit code do so in the answer: ``same`` of :func:`diff` and :func:`verify`.
+exit code do so in the answer: ``same`` of :func:`verify`, ``within`` of :func:`diff`, ``verdict`` of :func:`leaks`.
 """
 
 from __future__ import annotations
@@ -354,13 +354,26 @@ def export(
 
 
 def diff(
-    expected: Run, actual: Run, progress: Progress = None, *, trust_factor: Optional[int] = None
+    before: Run,
+    after: Run,
+    progress: Progress = None,
+    *,
+    fail_on: Optional[str] = None,
+    markdown: Optional[Run] = None,
+    step: Optional[str] = None,
+    device: Optional[int] = None,
+    trust_factor: Optional[int] = None,
 ) -> dict[str, Any]:
-    """Compares the placements of two runs; ``same`` is the answer, ``differences`` the first of each device.
+    """Finds what grew between two runs, at the peak and over a median step, in ``devices``.
 
-    :param trust_factor: as for :func:`replay`
+    :param fail_on: how much figures may grow, such as ``"peak:+2%,reserved:+1GiB"``; ``within`` is the answer
+    :param markdown: also write a summary for a pull request to this file
+    :param step: as for :func:`leaks`
+    :param device: as for :func:`replay`, like ``trust_factor``
     """
-    return query(["diff", *_flags("trust-factor", trust_factor), *_runs([expected, actual])], 1, progress)
+    flags = [*_flags("fail-on", fail_on), *_paths("markdown", markdown), *_flags("step", step)]
+    flags += [*_flags("device", device), *_flags("trust-factor", trust_factor)]
+    return query(["diff", *flags, *_runs([before, after])], 1, progress)
 
 
 def explain(message: Run, progress: Progress = None, *, trust_factor: Optional[int] = None) -> dict[str, Any]:
@@ -373,15 +386,21 @@ def explain(message: Run, progress: Progress = None, *, trust_factor: Optional[i
 
 
 def verify(
-    run: Run, progress: Progress = None, *, meta: Optional[Run] = None, trust_factor: Optional[int] = None
+    run: Run,
+    progress: Progress = None,
+    *,
+    meta: Optional[Run] = None,
+    against: Optional[Run] = None,
+    trust_factor: Optional[int] = None,
 ) -> dict[str, Any]:
     """Replays a run under its recorded settings and compares; ``same`` is the answer.
 
     :param run: a tape or a PyTorch memory snapshot
+    :param against: compare the placements with those of this run instead; ``differences`` has the first of each device
     :param meta: JSON about its run: ``torch``, ``device_total_bytes``, ``fraction``, ``memory_stats``
     :param trust_factor: as for :func:`replay`
     """
-    flags = [*_paths("meta", meta), *_flags("trust-factor", trust_factor)]
+    flags = [*_paths("meta", meta), *_paths("against", against), *_flags("trust-factor", trust_factor)]
     return query(["verify", *flags, *_runs(run)], 1, progress)
 
 

@@ -19,6 +19,7 @@ pub mod message;
 pub mod modules;
 pub mod oom_verdict;
 pub mod pickle;
+pub mod placements;
 pub mod ranks;
 pub mod report;
 pub mod run;

@@ -96,7 +96,14 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert vramtape.edit(ONE_SHOT, "scale:0.5", half)["output"] == str(half)
         assert "exists" in raised(vramtape.Error, lambda: vramtape.edit(ONE_SHOT, ["scale:0.5"], half))
         vramtape.edit(ONE_SHOT, ["scale:0.5"], half, force=True)
-        assert vramtape.diff(ONE_SHOT, ONE_SHOT)["same"] and not vramtape.diff(ONE_SHOT, half)["same"]
+        assert (
+            vramtape.verify(ONE_SHOT, against=ONE_SHOT)["same"] and not vramtape.verify(half, against=ONE_SHOT)["same"]
+        )
+        summary = folder / "summary.md"
+        grown = vramtape.diff(half, ONE_SHOT, fail_on="peak:+2%", markdown=summary)
+        assert not grown["within"] and "peak:+2% is exceeded" in summary.read_text()
+        assert vramtape.diff(ONE_SHOT, ONE_SHOT, fail_on="peak:0,reserved:0")["within"]
+        assert "`size:1`" in raised(vramtape.Error, lambda: vramtape.diff(ONE_SHOT, half, fail_on="size:1"))
         page = folder / "run.html"
         assert vramtape.view([ONE_SHOT, half], page)["devices"] == 2
         assert "exists" in raised(vramtape.Error, lambda: vramtape.view(ONE_SHOT, page))
