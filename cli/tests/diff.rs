@@ -14,7 +14,7 @@ fn runs(folder: &Path, edit: &str) -> (String, String) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/traces");
     let before = data.join("gpt2_train-default.pickle.zst").to_str().unwrap().to_owned();
     let after = folder.join("after.vtape").to_str().unwrap().to_owned();
-    good(&["edit", &before, edit, "-o", &after]);
+    good(&["edit", &before, edit, "-f", "-o", &after]);
     (before, after)
 }
 

@@ -1,7 +1,7 @@
 """Live parity: every workload once under PyTorch's own allocator and once under vramtape, placement for placement.
 
-`vramtape verify --against` then walks the snapshot's events and the tape's in step: segment events, allocations by offset in their
-segment, and both halves of every free.
+`vramtape verify --against` then walks the snapshot's events and the tape's in step: segment events, allocations by
+offset in their segment, and both halves of every free.
 """
 
 import json

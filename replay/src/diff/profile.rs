@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
-use trace_format::{Addr, BlockStatus, Category, Event, MarkKind, StackId, StringId, ThreadId};
+use trace_format::{Addr, BlockStatus, Category, Event, MarkKind, StringId};
 
 use crate::categories::Categories;
 use crate::holders::OwnCode;
@@ -63,7 +63,6 @@ impl Profile {
         let has_categories = walk.has_categories;
         let has_modules = are_marked(&device.records);
         let mut sum = |group: Group, add: &dyn Fn(&mut Sums)| match group {
-            Group::All => {}
             Group::Code(at) => add(&mut profile.codes[at]),
             Group::Module(module) if has_modules => {
                 let name = modules::label(&tape.stacks, module).to_owned();
@@ -149,8 +148,13 @@ impl Walk {
             open.follow(record);
             match record.event {
                 Event::Alloc { addr, size_bytes, .. } => {
-                    let groups = self.groups(record.stack, record.thread, &open, code, phase);
-                    let groups = with_category(groups, categories.of_alloc(at));
+                    let groups = [
+                        Group::All,
+                        Group::Code(code.of_alloc(record.stack)),
+                        Group::Module(open.of_alloc(record.thread).module),
+                        Group::Category(categories.of_alloc(at)),
+                        Group::Phase(phase),
+                    ];
                     self.add(addr, size_bytes, groups);
                     if begun > 0 && begun < steps.begins.len() {
                         self.count(begun - 1, size_bytes, groups);
@@ -175,19 +179,6 @@ impl Walk {
         peak
     }
 
-    fn groups(
-        &self,
-        stack: StackId,
-        thread: ThreadId,
-        open: &OpenModules,
-        code: &OwnCode,
-        phase: StringId,
-    ) -> Groups {
-        let module = Group::Module(open.of_alloc(thread).module);
-        let code = Group::Code(code.of_alloc(stack));
-        [Group::All, code, module, Group::Category(None), Group::Phase(phase)]
-    }
-
     fn add(&mut self, addr: Addr, size_bytes: u64, groups: Groups) {
         self.remove(addr); // A tape that lost the free.
         self.live.insert(addr, (size_bytes, groups));
@@ -209,9 +200,4 @@ impl Walk {
             }
         }
     }
-}
-
-fn with_category(mut groups: Groups, category: Option<Category>) -> Groups {
-    groups[3] = Group::Category(category);
-    groups
 }
