@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod against;
 mod attach;
 mod bytes;
 mod caller;
@@ -16,12 +17,14 @@ mod explain;
 #[cfg(feature = "tables")]
 mod export;
 mod exporter;
+mod fail_on;
 mod fit;
 mod holders;
 mod http;
 mod import;
 mod info;
 mod input;
+mod leaks;
 mod output;
 mod package;
 mod page;
@@ -82,6 +85,8 @@ enum Verb {
     Explain(explain::Options),
     /// Summarize a run for an issue or a chat: peak, cause, waste, largest holders, what to try
     Report(report::Options),
+    /// Find the code that holds more memory from step to step
+    Leaks(leaks::Options),
     /// Write runs as one HTML page that needs no network
     View(view::Options),
     /// Find the smallest device that a run fits on
@@ -98,7 +103,7 @@ enum Verb {
     /// Print a summary of a run
     #[command(visible_alias = "stats")]
     Info(info::Options),
-    /// Compare the placements of two runs
+    /// Find what grew between two runs, and fail if it is too much
     Diff(diff::Options),
     /// Show the memory of a running job
     Top(top::Options),
@@ -169,6 +174,7 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Waste(options) => waste::run(options),
         Verb::Explain(options) => explain::run(options),
         Verb::Report(options) => report::run(options),
+        Verb::Leaks(options) => leaks::run(options),
         Verb::View(options) => view::run(options),
         Verb::Fit(options) => fit::run(options),
         Verb::Tune(options) => tune::run(options),

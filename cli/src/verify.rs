@@ -11,7 +11,7 @@ use trace_format::DeviceId;
 
 use crate::input::TrustFlag;
 use crate::start::{self, Started};
-use crate::{Verdict, input, output};
+use crate::{Verdict, against, input, output};
 
 /// The flags.
 #[derive(clap::Args)]
@@ -22,6 +22,9 @@ pub(crate) struct Options {
     /// JSON about its run: torch, device_total_bytes, fraction, memory_stats
     #[arg(long, value_name = "META.json")]
     meta: Option<PathBuf>,
+    /// Compare the placements with those of another run instead
+    #[arg(long, value_name = "EXPECTED", conflicts_with = "meta")]
+    against: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -45,6 +48,10 @@ struct DeviceReport {
 
 /// Replays under the recorded settings and compares.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    if let Some(expected) = &options.against {
+        let known = options.trust.with(&RunLimits::default());
+        return against::run(expected, &options.run, &known, options.json);
+    }
     let recorded = input::recorded(options.meta.as_deref())?;
     let devices: Vec<_> =
         verifications(&options.run, &options.trust.with(&recorded.known()), &recorded)?
@@ -73,7 +80,7 @@ fn verifications(
         return Ok(verify_tape(&tape, recorded)?);
     }
     let import = import_file(run, known).context(
-        "verify needs a tape, or a snapshot that PyTorch wrote; `vramtape diff` compares two runs",
+        "verify needs a tape, or a snapshot that PyTorch wrote; --against compares two runs of any kind",
     )?;
     if import.origin != Origin::Snapshot {
         bail!(

@@ -121,18 +121,18 @@ fn info_summarizes_a_tape() {
 }
 
 #[test]
-fn diff_is_0_for_the_same_places_and_1_for_others() {
+fn verify_against_is_0_for_the_same_places_and_1_for_others() {
     let folder = Folder::new();
     let one = folder.tape("one.vtape", 1 << 30, 512);
     let moved = folder.tape("moved.vtape", 1 << 40, 512);
     let other = folder.tape("other.vtape", 1 << 30, 1024);
     let path = |path: &Path| path.to_str().unwrap().to_owned();
-    let (text, code) = vramtape(&["diff", &path(&one), &path(&moved)]);
+    let (text, code) = vramtape(&["verify", &path(&moved), "--against", &path(&one)]);
     assert_eq!(code, Some(0), "{text}");
-    golden("diff-same", &text);
-    let (text, code) = vramtape(&["diff", &path(&one), &path(&other)]);
+    golden("verify-against-same", &text);
+    let (text, code) = vramtape(&["verify", &path(&other), "--against", &path(&one)]);
     assert_eq!(code, Some(1), "{text}");
-    golden("diff-other", &text);
+    golden("verify-against-other", &text);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn an_exported_replay_is_a_good_snapshot_of_the_same_run() {
         assert_eq!(vramtape(&args).1, Some(0));
         let report = check_file(Path::new(&out), Demand::Complete).unwrap();
         assert!(report.is_good(), "{name}:\n{}", report.faults);
-        let (text, code) = vramtape(&["diff", &snapshot, &out]);
+        let (text, code) = vramtape(&["verify", &out, "--against", &snapshot]);
         assert_eq!(code, Some(0), "{name}: {text}");
         let (text, code) = vramtape(&["verify", &out, "--meta", &meta]);
         assert_eq!(code, Some(0), "{name}: {text}");

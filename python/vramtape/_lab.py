@@ -1,13 +1,14 @@
 """The verbs of the lab. What each returns is what the command of its name prints with ``--json``.
 
 ``import`` is a word of Python's own, so that verb is :func:`import_run` here. Verbs that answer yes or no with their
-exit code do so in the answer: ``same`` of :func:`diff` and :func:`verify`.
+exit code do so in the answer: ``same`` of :func:`verify`, ``within`` of :func:`diff`, ``verdict`` of :func:`leaks`.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Iterable
@@ -184,6 +185,48 @@ def tune(
     return query(["tune", *_flags("lines", lines), *machine, *_runs(runs, keep_going)], threads, progress)
 
 
+def leaks(
+    runs: Optional[Runs] = None,
+    device: Union[int, str, Any, None] = None,
+    capacity: Union[int, str, None] = None,
+    progress: Progress = None,
+    *,
+    step: Optional[str] = None,
+    meta: Optional[Run] = None,
+    compat: Optional[str] = None,
+    empty_cache: bool = True,
+    cold: bool = False,
+    keep_going: bool = False,
+    edit: Texts = None,
+    trust_factor: Optional[int] = None,
+    threads: Optional[int] = None,
+) -> dict[str, Any]:
+    """Finds the code that holds more memory from step to step, in ``rows``; ``verdict`` is the answer.
+
+    Without a run it reads the records of this process, and each row has ``holders`` too: the chains of Python's
+    references to some of its blocks.
+
+    :param runs: as for :func:`compare`; the records of this process if left out
+    :param device: as for :func:`replay`; of this process as in ``torch.cuda``, the current device if left out
+    :param step: what begins a step, if not the marks of steps: the name of a mark, or code such as ``"train.py:31"``
+    :raises RuntimeError: without a run, where nothing is recorded in this process
+
+    The others are those of :func:`compare`.
+    """
+    if runs is None:
+        from . import _device, _live_leaks
+
+        index = _device.index(device)
+        index = _current_device() if index is None else index
+        machine = _machine(None, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
+        line = ["leaks", *_flags("step", step), *machine]
+        return _live_leaks.leaks(index, lambda tape: query([*line, *_runs(tape)], threads, progress))
+    if device is not None and not isinstance(device, int):
+        raise TypeError(f"device={device!r}: a run's device is a number")
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
+    return query(["leaks", *_flags("step", step), *machine, *_runs(runs, keep_going)], threads, progress)
+
+
 def info(run: Run, progress: Progress = None, *, trust_factor: Optional[int] = None) -> dict[str, Any]:
     """Summarizes a run: its description, its devices and how many events of each kind.
 
@@ -311,13 +354,26 @@ def export(
 
 
 def diff(
-    expected: Run, actual: Run, progress: Progress = None, *, trust_factor: Optional[int] = None
+    before: Run,
+    after: Run,
+    progress: Progress = None,
+    *,
+    fail_on: Optional[str] = None,
+    markdown: Optional[Run] = None,
+    step: Optional[str] = None,
+    device: Optional[int] = None,
+    trust_factor: Optional[int] = None,
 ) -> dict[str, Any]:
-    """Compares the placements of two runs; ``same`` is the answer, ``differences`` the first of each device.
+    """Finds what grew between two runs, at the peak and over a median step, in ``devices``.
 
-    :param trust_factor: as for :func:`replay`
+    :param fail_on: how much figures may grow, such as ``"peak:+2%,reserved:+1GiB"``; ``within`` is the answer
+    :param markdown: also write a summary for a pull request to this file
+    :param step: as for :func:`leaks`
+    :param device: as for :func:`replay`, like ``trust_factor``
     """
-    return query(["diff", *_flags("trust-factor", trust_factor), *_runs([expected, actual])], 1, progress)
+    flags = [*_flags("fail-on", fail_on), *_paths("markdown", markdown), *_flags("step", step)]
+    flags += [*_flags("device", device), *_flags("trust-factor", trust_factor)]
+    return query(["diff", *flags, *_runs([before, after])], 1, progress)
 
 
 def explain(
@@ -387,15 +443,21 @@ def report(
 
 
 def verify(
-    run: Run, progress: Progress = None, *, meta: Optional[Run] = None, trust_factor: Optional[int] = None
+    run: Run,
+    progress: Progress = None,
+    *,
+    meta: Optional[Run] = None,
+    against: Optional[Run] = None,
+    trust_factor: Optional[int] = None,
 ) -> dict[str, Any]:
     """Replays a run under its recorded settings and compares; ``same`` is the answer.
 
     :param run: a tape or a PyTorch memory snapshot
+    :param against: compare the placements with those of this run instead; ``differences`` has the first of each device
     :param meta: JSON about its run: ``torch``, ``device_total_bytes``, ``fraction``, ``memory_stats``
     :param trust_factor: as for :func:`replay`
     """
-    flags = [*_paths("meta", meta), *_flags("trust-factor", trust_factor)]
+    flags = [*_paths("meta", meta), *_paths("against", against), *_flags("trust-factor", trust_factor)]
     return query(["verify", *flags, *_runs(run)], 1, progress)
 
 
@@ -419,6 +481,11 @@ def recover(
     flags = [*_paths("output", output), *_paths("tape", tape), *_paths("folder", rings), *_switch("force", force)]
     named = [] if process is None else _runs(str(process) if isinstance(process, int) else process)
     return query(["recover", *flags, *(named or ["--json"])], 1, progress)
+
+
+def _current_device() -> int:
+    torch = sys.modules.get("torch")
+    return 0 if torch is None or not torch.cuda.is_initialized() else int(torch.cuda.current_device())
 
 
 def _machine(

@@ -161,7 +161,7 @@ class _Block:
             lost = _runtime.call("tape_save_since", self._positions, _DEVICES, tape)
             self._tape = tape
         except Exception as error:
-            self._problem = _reason(error)
+            self._problem = reason(error)
             _warn(f"this block was not profiled: {self._problem}")
             return
         if self._device is None:
@@ -239,7 +239,7 @@ def export(tape: _Path, path: _Path) -> None:
     query(["export", "--json", "--force", "-o", path, "--", tape], 1, None)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Why nothing was recorded: where vramtape is not active, that is why, whatever failed."""
     install = sys.modules.get(f"{__package__}._install")
     if install is not None and install.active_route() is not None:

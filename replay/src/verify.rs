@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use settings::{Compat, Config, ConfigError};
 use trace_format::{DeviceId, Event, Record, SegmentState};
 
-use crate::diff;
 use crate::driver::{DriveError, Follow, Result};
 use crate::import::{Import, RunLimits};
+use crate::placements;
 use crate::run::{DeviceTape, Options, Outcome, run_recording};
 use crate::start::{Departure, Effects, Start};
 use crate::tape::{Device, Tape};
@@ -145,9 +145,9 @@ fn replayed_steps(tape: DeviceTape<'_>, options: &Options) -> Result<(Verificati
     let replayed = run_recording(tape, options, |_| {})?;
     let base = &tape.base.segments;
     let events = |records: &[Record]| records.iter().map(|record| record.event).collect::<Vec<_>>();
-    let steps = diff::diff(
-        diff::Run { base, events: events(tape.records) },
-        diff::Run { base, events: events(&replayed.records) },
+    let steps = placements::compare(
+        placements::Run { base, events: events(tape.records) },
+        placements::Run { base, events: events(&replayed.records) },
     );
     let is_alloc = |record: &&Record| matches!(record.event, Event::Alloc { .. });
     let effects = Effects::recorded(tape.base, tape.records);
@@ -191,7 +191,7 @@ pub struct Verification {
     /// The memory at the start; `None` where the run begins with an empty device.
     pub start: Option<Start>,
     /// Every segment call, allocation and half of a free, in order.
-    pub steps: diff::Report,
+    pub steps: placements::Report,
     /// Allocations on the recording.
     pub allocations: u64,
     /// By how much the peak or the segment calls of the replay differ; `None` where they are the same.

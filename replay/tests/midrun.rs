@@ -9,8 +9,8 @@ use allocator::heap::{Heap, PoolChoice, Request};
 use device::Device;
 use events::Memory;
 use proptest::prelude::*;
-use replay::diff::{Run, diff};
 use replay::driver::Follow;
+use replay::placements::{Run, compare};
 use replay::run::{DeviceTape, Options, Outcome, run_recording};
 use replay::tape::Tape;
 use settings::{Compat, Config};
@@ -212,7 +212,7 @@ fn difference(
     let actual = outcome.records.iter().map(|record| record.event);
     let segments = &base.segments;
     let found =
-        diff(Run { base: segments, events: recorded }, Run { base: segments, events: actual });
+        compare(Run { base: segments, events: recorded }, Run { base: segments, events: actual });
     // Addresses of segments may differ: a failed attempt reserves addresses that no record has.
     let shapes = |segments: &[SegmentState]| -> Vec<_> {
         let shape = |segment: &SegmentState| {

@@ -7,9 +7,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use replay::diff::{Run, diff};
 use replay::driver::Follow;
 use replay::import::{self, DeviceImport, Import};
+use replay::placements::{Run, compare};
 use replay::run::{DeviceTape, Options, Outcome, run_recording};
 use replay::verify::{RecordedRun, verify};
 use settings::Config;
@@ -95,7 +95,7 @@ fn placements_do_not_depend_on_recorded_block_addresses() {
         for device in &import.devices {
             let blind = replay(&without_block_addresses(device), &options);
             let base = &device.base.segments;
-            let report = diff(
+            let report = compare(
                 Run { base, events: device.records.iter().map(|record| record.event) },
                 Run { base, events: blind.records.iter().map(|record| record.event) },
             );

@@ -1,7 +1,7 @@
 """Live parity: every workload once under PyTorch's own allocator and once under vramtape, placement for placement.
 
-`vramtape diff` then walks the snapshot's events and the tape's in step: segment events, allocations by offset in their
-segment, and both halves of every free.
+`vramtape verify --against` then walks the snapshot's events and the tape's in step: segment events, allocations by
+offset in their segment, and both halves of every free.
 """
 
 import json
@@ -20,10 +20,11 @@ def parity(name):
     run_child("parity/record.py", function, "native", snapshot, **settings)
     conf = f'record:file,tape_replace:True,tape:"{tape}"'
     run_child("parity/record.py", function, "vramtape", **settings, VRAMTAPE_CONF=conf)
-    diff = subprocess.run([COMMAND, "diff", snapshot, tape, "--json"], text=True, capture_output=True)
-    if diff.returncode != 0:
-        raise AssertionError(f"vramtape diff: {diff.stdout}{diff.stderr}")
-    report = json.loads(diff.stdout)
+    line = [COMMAND, "verify", tape, "--against", snapshot, "--json"]
+    compared = subprocess.run(line, text=True, capture_output=True)
+    if compared.returncode != 0:
+        raise AssertionError(f"vramtape verify: {compared.stdout}{compared.stderr}")
+    report = json.loads(compared.stdout)
     # A workload that allocated nothing, or never freed, would agree with anything.
     assert report["allocations"] > 20 and report["frees"] > 10 and report["segment_events"] > 2, report
     return f"({report['allocations']} allocations, {report['segment_events']} segment events)"

@@ -98,10 +98,14 @@ fn value(verb: &str, arg: &Arg, rng: &mut Rng, files: &Files<'_>) -> OsString {
         ("FILE", "html") => return out("page.html"),
         ("OUT.pickle", _) => return out("out.pickle"),
         ("FOLDER", _) => return out(""),
-        ("RUN" | "FILE" | "EXPECTED" | "PID|RING" | "TAPE", _) => {
+        ("FILE", "markdown") => return out("summary.md"),
+        ("LIMITS", _) => &["peak:+2%", "reserved:+1GiB,step:0"],
+        ("RUN" | "FILE" | "BEFORE" | "PID|RING" | "TAPE", _) => {
             return files.run.into();
         }
-        ("ACTUAL" | "META.json", _) => return (*rng.pick(&[files.run, files.other])).into(),
+        ("AFTER" | "EXPECTED" | "META.json", _) => {
+            return (*rng.pick(&[files.run, files.other])).into();
+        }
         ("EDIT", _) => &[
             "scale:0.5",
             "scale:1e30",
@@ -120,6 +124,7 @@ fn value(verb: &str, arg: &Arg, rng: &mut Rng, files: &Files<'_>) -> OsString {
             "rmm-arena",
             "native:max_split_size_mb:30",
         ],
+        ("MARK|CODE", _) => &["step", "a", "epoch", "f"],
         ("SIZE", _) => &["24GiB", "1", "2MiB", "unlimited", "17179869184GiB", "300MiB"],
         ("NAME", "group_by") => &["code", "category", "size", "nothing"],
         ("WIDTHxHEIGHT", _) => &["480x320", "1280x720", "1x1", "99999x99999"],

@@ -1,146 +1,136 @@
-//! Whether two runs put everything in the same places.
+//! What grew between two runs: memory at the peak and over a median step, by code, module, category and phase.
 //!
-//! Both are walked in step. Addresses may differ, as two processes get their segments elsewhere, so every segment
-//! event also says which of the one run's memory is which of the other's; an allocation is the same when it lies at
-//! the same offset of the same segment. Both halves of every free are compared too: a block that becomes reusable at
-//! another moment is a difference, though it may not show in the placements of this run. Frees that complete together
-//! may do so in any order: PyTorch goes through streams in the order of a hash table.
+//! Code is matched by its functions and files, not by lines, so that edits elsewhere in a file are no difference.
 
-mod pieces;
-mod steps;
+mod align;
+mod profile;
 
-use std::fmt;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use recorder::TraceAction as Kind;
 use serde::Serialize;
-use trace_format::{Event, SegmentState};
 
-use pieces::Pieces;
-use steps::{Ordered, Step};
+use crate::holders::OwnCode;
+use crate::tape::{Device, Tape};
+use align::align;
+use profile::{Profile, Sums};
 
-/// Counts of the compared steps, and the differences.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
-    /// Allocations at the same offset of the same segment.
-    pub allocations: u64,
-    /// Halves of frees (given back, reusable) of the same block.
-    pub frees: u64,
-    /// Segments allocated, freed, mapped or unmapped with the same size.
-    pub segment_events: u64,
-    /// Refused requests.
-    pub ooms: u64,
-    /// The first step in which they differ; nothing after it was compared.
-    pub difference: Option<Difference>,
+/// A number of both runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pair {
+    /// Of the first run, in bytes.
+    pub before_bytes: u64,
+    /// Of the second run, in bytes.
+    pub after_bytes: u64,
 }
 
-/// The first step in which two runs differ.
+impl Pair {
+    /// Bytes that the second run has more; negative where it has less.
+    pub fn grown_bytes(self) -> i128 {
+        i128::from(self.after_bytes) - i128::from(self.before_bytes)
+    }
+}
+
+/// A group of blocks whose bytes differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// How many steps were the same before it.
-    pub after_steps: u64,
-    /// The first run's step.
-    pub expected: String,
-    /// The second run's step.
-    pub actual: String,
+pub struct Change {
+    /// The code, the module, the category or the phase, as the second run has it if it has it.
+    pub name: String,
+    /// Its bytes.
+    #[serde(flatten)]
+    pub bytes: Pair,
 }
 
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "after {} equal steps the runs part: expected {}, got {}",
-            self.after_steps, self.expected, self.actual
-        )
-    }
+/// The groups that differ, each kind by the size of the difference, growth first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// By the user's own code.
+    pub code: Vec<Change>,
+    /// By module; empty where neither run has marks of modules.
+    pub modules: Vec<Change>,
+    /// By category; empty where neither run has categories.
+    pub categories: Vec<Change>,
+    /// By the phase of the allocation; empty where neither run has phases.
+    pub phases: Vec<Change>,
 }
 
-impl Report {
-    /// Steps that were the same.
-    pub const fn steps(&self) -> u64 {
-        self.allocations + self.frees + self.segment_events + self.ooms
-    }
-
-    fn count(&mut self, kind: Kind) {
-        match kind {
-            Kind::Alloc => self.allocations += 1,
-            Kind::FreeRequested | Kind::FreeCompleted => self.frees += 1,
-            Kind::Oom => self.ooms += 1,
-            _ => self.segment_events += 1,
-        }
-    }
+/// The difference between two runs on one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunDiff {
+    /// The most that was allocated at once.
+    pub peak: Pair,
+    /// The most that was held from the device; `None` where a source has no segments.
+    pub reserved: Option<Pair>,
+    /// Bytes allocated in a median step; `None` where a run has no two marks of steps.
+    pub step: Option<Pair>,
+    /// Steps of both runs that the medians are of.
+    pub steps: [usize; 2],
+    /// Live bytes at the peak.
+    pub at_peak: Changes,
+    /// Bytes allocated in a median step.
+    pub over_step: Changes,
 }
 
-/// One device's events of one run, and the memory it had before the first of them.
-#[derive(Clone, Debug)]
-pub struct Run<'a, E> {
-    /// The segments at the start, in the order in which they correspond to the other run's.
-    pub base: &'a [SegmentState],
-    /// The events.
-    pub events: E,
-}
-
-/// Compares `actual` with `expected`, up to the first difference.
-pub fn diff(
-    expected: Run<'_, impl IntoIterator<Item = Event>>,
-    actual: Run<'_, impl IntoIterator<Item = Event>>,
-) -> Report {
-    let mut report = Report::default();
-    let mut pieces = Pieces::default();
-    if let Err((expected, actual)) = pair_bases(&mut pieces, expected.base, actual.base) {
-        report.difference = Some(Difference { after_steps: 0, expected, actual });
-        return report;
-    }
-    let mut expected = Ordered::of(expected.events);
-    let mut actual = Ordered::of(actual.events);
-    loop {
-        let one = expected.next(|step| pieces.place_of_expected(step));
-        let other = actual.next(|step| pieces.place_of_actual(step));
-        if one.is_none() && other.is_none() {
-            return report;
-        }
-        let same = match (one, other) {
-            (Some(one), Some(other)) => one.is_like(&other) && pieces.accept(&one, &other),
-            _ => false,
+/// Compares two runs on a device of each.
+pub fn diff(before: (&Tape, &Device), after: (&Tape, &Device), step: Option<&str>) -> RunDiff {
+    let codes = [OwnCode::of(before.0), OwnCode::of(after.0)];
+    let [one, other] = [
+        Profile::of(before.0, before.1, &codes[0], step),
+        Profile::of(after.0, after.1, &codes[1], step),
+    ];
+    let pair = |of: fn(&Profile) -> Option<u64>| {
+        let (before_bytes, after_bytes) = of(&one).zip(of(&other))?;
+        Some(Pair { before_bytes, after_bytes })
+    };
+    let pairs = align(&codes[0].codes, &codes[1].codes);
+    let code = |of: fn(&Sums) -> u64| {
+        let bytes =
+            |profile: &Profile, at: Option<usize>| at.map_or(0, |at| of(&profile.codes[at]));
+        let change = |(before, after): &(Option<usize>, Option<usize>)| {
+            let name = after.map(|at| codes[1].codes[at].line());
+            let name = name.or_else(|| before.map(|at| codes[0].codes[at].line()));
+            let (before_bytes, after_bytes) = (bytes(&one, *before), bytes(&other, *after));
+            Change { name: name.unwrap_or_default(), bytes: Pair { before_bytes, after_bytes } }
         };
-        match one {
-            Some(one) if same => report.count(one.kind),
-            _ => {
-                report.difference = Some(Difference {
-                    after_steps: report.steps(),
-                    expected: describe(one, |step| pieces.place_of_expected(step)),
-                    actual: describe(other, |step| pieces.place_of_actual(step)),
-                });
-                return report;
-            }
-        }
+        ordered(pairs.iter().map(change).collect())
+    };
+    let changes = |of: fn(&Sums) -> u64| Changes {
+        code: code(of),
+        modules: named(&one.modules, &other.modules, of),
+        categories: named(&one.categories, &other.categories, of),
+        phases: named(&one.phases, &other.phases, of),
+    };
+    let has_steps = one.step_bytes.is_some() && other.step_bytes.is_some();
+    RunDiff {
+        peak: pair(|run| Some(run.peak_bytes)).unwrap_or_default(),
+        reserved: pair(|run| run.reserved_bytes),
+        step: pair(|run| run.step_bytes),
+        steps: [one.steps, other.steps],
+        at_peak: changes(|sums| sums.peak_bytes),
+        over_step: if has_steps { changes(|sums| sums.step_bytes) } else { Changes::default() },
     }
 }
 
-fn pair_bases(
-    pieces: &mut Pieces,
-    expected: &[SegmentState],
-    actual: &[SegmentState],
-) -> Result<(), (String, String)> {
-    let many = |n: usize| format!("{n} segments at the start");
-    if expected.len() != actual.len() {
-        return Err((many(expected.len()), many(actual.len())));
+type Named = BTreeMap<String, Sums>;
+
+/// The groups of one name in both runs.
+fn named(before: &Named, after: &Named, of: fn(&Sums) -> u64) -> Vec<Change> {
+    let mut pairs: BTreeMap<&str, Pair> = BTreeMap::new();
+    for (name, sums) in before {
+        pairs.entry(name).or_default().before_bytes = of(sums);
     }
-    for (one, other) in expected.iter().zip(actual) {
-        let (one, other) = (Step::segment_at_start(one), Step::segment_at_start(other));
-        if !one.is_like(&other) || !pieces.accept(&one, &other) {
-            return Err((describe(Some(one), |_| None), describe(Some(other), |_| None)));
-        }
+    for (name, sums) in after {
+        pairs.entry(name).or_default().after_bytes = of(sums);
     }
-    Ok(())
+    let change = |(name, bytes): (&str, Pair)| Change { name: name.to_owned(), bytes };
+    ordered(pairs.into_iter().map(change).collect())
 }
 
-fn describe(step: Option<Step>, place: impl Fn(&Step) -> Option<(u64, u64)>) -> String {
-    let Some(step) = step else { return "the end".to_owned() };
-    let what = format!("{} of {} bytes at {}", step.kind.name(), step.bytes, step.addr);
-    match place(&step) {
-        Some((ordinal, offset)) => format!("{what} (segment {ordinal}, offset {offset})"),
-        None => what,
-    }
+/// Those that differ, growth first.
+fn ordered(mut changes: Vec<Change>) -> Vec<Change> {
+    changes.retain(|change| change.bytes.grown_bytes() != 0);
+    changes.sort_by_cached_key(|change| (Reverse(change.bytes.grown_bytes()), change.name.clone()));
+    changes
 }
 
 #[cfg(test)]

@@ -1,129 +1,88 @@
-use trace_format::{Addr, Event, PoolId, Stream};
+use trace_format::{
+    Addr, Event, Frame, FrameId, MarkKind, PoolId, Record, StackId, Stream, ThreadId,
+};
 
-use super::{Report, Run, diff};
+use super::{Change, Pair, RunDiff, diff};
+use crate::tape::{Device, Tape};
 
 const MIB: u64 = 1 << 20;
 
-fn alloc(addr: u64, requested_bytes: u64) -> Event {
-    let size_bytes = requested_bytes.next_multiple_of(512);
-    let (stream, pool) = (Stream(0), PoolId::DEFAULT);
-    Event::Alloc { addr: Addr(addr), requested_bytes, size_bytes, stream, pool }
-}
-
-fn free(addr: u64, requested_bytes: u64, pending: bool) -> Event {
-    let size_bytes = requested_bytes.next_multiple_of(512);
-    Event::Free { addr: Addr(addr), requested_bytes, size_bytes, pending }
-}
-
-fn completed(addr: u64, requested_bytes: u64) -> Event {
-    let size_bytes = requested_bytes.next_multiple_of(512);
-    Event::FreeCompleted { addr: Addr(addr), requested_bytes, size_bytes }
-}
-
-fn segment(addr: u64, size_bytes: u64) -> Event {
-    let (stream, pool, is_large) = (Stream(0), PoolId::DEFAULT, true);
-    Event::SegmentAlloc { addr: Addr(addr), size_bytes, stream, pool, is_large }
-}
-
-fn map(addr: u64, size_bytes: u64) -> Event {
-    let (stream, pool, is_large) = (Stream(0), PoolId::DEFAULT, true);
-    Event::SegmentMap { addr: Addr(addr), size_bytes, stream, pool, is_large }
-}
-
-fn unmap(addr: u64, size_bytes: u64) -> Event {
-    let (stream, pool, is_large) = (Stream(0), PoolId::DEFAULT, true);
-    Event::SegmentUnmap { addr: Addr(addr), size_bytes, stream, pool, is_large }
-}
-
-fn compare(expected: &[Event], actual: &[Event]) -> Report {
-    let run = |events: &[Event]| Run { base: &[], events: events.to_vec() };
-    diff(run(expected), run(actual))
-}
-
-#[test]
-fn the_same_offsets_of_segments_elsewhere_are_the_same() {
-    let run = |base: u64| {
-        [
-            segment(base, 20 * MIB),
-            alloc(base, 3 * MIB),
-            alloc(base + 3 * MIB, 700),
-            free(base, 3 * MIB, false),
-        ]
+/// A run of five steps: code by function, file and line allocates MiB in each and keeps nothing.
+fn run(codes: &[(&str, &str, u32, u64)]) -> (Tape, Device) {
+    let mut tape = Tape::default();
+    let (mut records, mut stacks) = (Vec::new(), Vec::new());
+    for (function, file, line, _) in codes {
+        let (name, filename) = (tape.stacks.add_string(function), tape.stacks.add_string(file));
+        tape.stacks.frames.push(Frame { name, filename, line: *line });
+        tape.stacks.stacks.push([FrameId(tape.stacks.frames.len() as u32 - 1)].into());
+        stacks.push(StackId(tape.stacks.stacks.len() as u32 - 1));
+    }
+    let mut push = |stack, event| {
+        records.push(Record { time_ns: 0, thread: ThreadId(1), stack, event });
     };
-    let report = compare(&run(0x1000_0000), &run(0x7000_0000));
-    assert_eq!(report.difference, None);
-    assert_eq!((report.allocations, report.frees, report.segment_events), (2, 2, 1));
+    let name = tape.stacks.add_string("step");
+    for _ in 0..5 {
+        push(StackId::NONE, Event::Mark { kind: MarkKind::Step, name });
+        let sized = || codes.iter().zip(1..).map(|((.., mib), at)| (Addr(at << 40), mib * MIB));
+        for (stack, (addr, size_bytes)) in stacks.iter().zip(sized()) {
+            let (stream, pool, requested_bytes) = (Stream(0), PoolId::DEFAULT, size_bytes);
+            push(*stack, Event::Alloc { addr, requested_bytes, size_bytes, stream, pool });
+        }
+        for (addr, size_bytes) in sized() {
+            let (requested_bytes, pending) = (size_bytes, false);
+            push(StackId::NONE, Event::Free { addr, requested_bytes, size_bytes, pending });
+        }
+    }
+    (tape, Device { records, ..Device::default() })
+}
+
+fn compare(before: &(Tape, Device), after: &(Tape, Device)) -> RunDiff {
+    diff((&before.0, &before.1), (&after.0, &after.1), None)
+}
+
+fn change(name: &str, before: u64, after: u64) -> Change {
+    let bytes = Pair { before_bytes: before * MIB, after_bytes: after * MIB };
+    Change { name: name.to_owned(), bytes }
+}
+
+const MODEL: &str = "/ci/1/model.py";
+
+#[test]
+fn a_run_does_not_differ_from_itself_nor_from_one_whose_lines_moved() {
+    let one = run(&[("forward", MODEL, 10, 3), ("forward", MODEL, 12, 5), ("load", MODEL, 40, 1)]);
+    let moved = "/home/ann/model.py";
+    let other =
+        run(&[("forward", moved, 22, 5), ("forward", moved, 20, 3), ("load", moved, 52, 1)]);
+    for found in [compare(&one, &one), compare(&one, &other)] {
+        assert_eq!(
+            (&found.at_peak, &found.over_step),
+            (&super::Changes::default(), &super::Changes::default())
+        );
+        assert_eq!(found.peak, Pair { before_bytes: 9 * MIB, after_bytes: 9 * MIB });
+        assert_eq!((found.step, found.steps), (Some(found.peak), [4, 4]));
+        assert_eq!(found.reserved, None, "no segments");
+    }
 }
 
 #[test]
-fn another_offset_is_reported_as_a_difference() {
-    let one = [segment(0, 20 * MIB), alloc(512, 512)];
-    let other = [segment(64 * MIB, 20 * MIB), alloc(64 * MIB + 1024, 512)];
-    let difference = compare(&one, &other).difference.unwrap();
-    assert_eq!(difference.after_steps, 1);
-    assert!(difference.expected.ends_with("(segment 0, offset 512)"), "{difference}");
-    assert!(difference.actual.ends_with("(segment 0, offset 1024)"), "{difference}");
+fn growth_and_new_code_are_named_the_largest_growth_first() {
+    let one = run(&[("forward", MODEL, 10, 3), ("gone", MODEL, 30, 2), ("load", MODEL, 40, 1)]);
+    let other = run(&[("forward", MODEL, 11, 4), ("new", MODEL, 35, 7), ("load", MODEL, 44, 1)]);
+    let found = compare(&one, &other);
+    let expected = [
+        change("model.py:35 new", 0, 7),
+        change("model.py:11 forward", 3, 4),
+        change("model.py:30 gone", 2, 0),
+    ];
+    assert_eq!(found.at_peak.code, expected);
+    assert_eq!(found.over_step.code, expected);
+    assert_eq!(found.peak.grown_bytes(), 6 * i128::from(MIB));
 }
 
 #[test]
-fn the_same_offset_of_another_segment_is_a_difference() {
-    let one = [segment(0, 2 * MIB), segment(2 * MIB, 2 * MIB), alloc(0, 512)];
-    let other = [segment(0, 2 * MIB), segment(2 * MIB, 2 * MIB), alloc(2 * MIB, 512)];
-    assert!(compare(&one, &other).difference.is_some());
-}
-
-#[test]
-fn a_free_completed_at_another_moment_is_a_difference() {
-    let begin = [segment(0, 2 * MIB), alloc(0, 512), alloc(512, 512)];
-    let late =
-        [&begin[..], &[free(0, 512, true), free(512, 512, false), completed(0, 512)]].concat();
-    let soon =
-        [&begin[..], &[free(0, 512, true), completed(0, 512), free(512, 512, false)]].concat();
-    let at_once = [&begin[..], &[free(0, 512, false), free(512, 512, false)]].concat();
-    assert!(compare(&late, &soon).difference.is_some());
-    assert_eq!(compare(&soon, &at_once).difference, None, "a snapshot cannot tell these apart");
-}
-
-#[test]
-fn frees_that_complete_together_may_do_so_in_any_order() {
-    let run = |base: u64, order: [u64; 2]| {
-        let begin = [segment(base, 2 * MIB), alloc(base, 512), alloc(base + 512, 512)];
-        let freed = [free(base, 512, true), free(base + 512, 512, true)];
-        let done = order.map(|offset| completed(base + offset, 512));
-        [&begin[..], &freed, &done, &[alloc(base, 1024)]].concat()
-    };
-    assert_eq!(compare(&run(0, [0, 512]), &run(1 << 40, [512, 0])).difference, None);
-    let one_only = [&run(0, [0, 512])[..6], &[alloc(0, 512), completed(512, 512)]].concat();
-    assert!(compare(&run(0, [0, 512]), &one_only).difference.is_some());
-}
-
-#[test]
-fn a_block_may_lie_across_pieces_that_were_mapped_apart() {
-    let run =
-        |base: u64| [map(base, 20 * MIB), map(base + 20 * MIB, 20 * MIB), alloc(base, 30 * MIB)];
-    assert_eq!(compare(&run(0), &run(1 << 40)).difference, None);
-    let torn = [map(0, 20 * MIB), map(80 * MIB, 20 * MIB), alloc(0, 30 * MIB)];
-    assert!(compare(&run(0), &torn).difference.is_some());
-}
-
-#[test]
-fn unmapping_part_of_a_piece_keeps_the_rest_in_place() {
-    let run = |base: u64| {
-        [
-            map(base, 60 * MIB),
-            unmap(base + 20 * MIB, 20 * MIB),
-            alloc(base + 40 * MIB, 20 * MIB),
-            map(base + 20 * MIB, 20 * MIB),
-            alloc(base + 10 * MIB, 20 * MIB),
-        ]
-    };
-    assert_eq!(compare(&run(0), &run(1 << 40)).difference, None);
-}
-
-#[test]
-fn a_run_that_ends_early_differs() {
-    let one = [segment(0, 2 * MIB), alloc(0, 512)];
-    let difference = compare(&one, &one[..1]).difference.unwrap();
-    assert_eq!(difference.actual, "the end");
-    assert!(compare(&one[..1], &one).difference.is_some());
+fn where_a_function_has_more_lines_than_before_equal_lines_are_the_same() {
+    let one = run(&[("forward", MODEL, 10, 3), ("forward", MODEL, 12, 5)]);
+    let other =
+        run(&[("forward", MODEL, 10, 3), ("forward", MODEL, 11, 9), ("forward", MODEL, 12, 5)]);
+    assert_eq!(compare(&one, &other).at_peak.code, [change("model.py:11 forward", 0, 9)]);
 }

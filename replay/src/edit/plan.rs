@@ -96,12 +96,7 @@ fn has(means: &[bool], stack: StackId) -> bool {
 
 /// Which stacks have a frame with the pattern.
 fn stacks_with(stacks: &Stacks, pattern: &str) -> Result<Vec<bool>, EditError> {
-    let has = |stack: usize| {
-        stacks.frames_of(StackId(stack as u32)).any(|frame| {
-            let (file, name) = (stacks.text(frame.filename), stacks.text(frame.name));
-            format!("{file}:{} {name}", frame.line).contains(pattern)
-        })
-    };
+    let has = |stack: usize| stacks.has_frame(StackId(stack as u32), pattern);
     let list: Vec<_> = (0..stacks.stacks.len()).map(has).collect();
     if list.contains(&true) {
         return Ok(list);

@@ -25,7 +25,7 @@ pub(super) enum Owner {
 }
 
 /// A frame as people read it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct HolderFrame {
     /// The function.
     pub function: String,

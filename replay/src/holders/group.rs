@@ -205,6 +205,25 @@ impl KnownStack {
     }
 }
 
+impl KnownStack {
+    /// How the row is known.
+    pub(super) fn kind(&self) -> HolderKind {
+        self.key.kind
+    }
+
+    /// The place of the frame that names the row.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The user's own frames, innermost first; of a stack without any, the frame that names the row, if one does.
+    pub(super) fn own_frames(&self) -> Vec<&HolderFrame> {
+        let own: Vec<_> = self.frames.iter().filter(|frame| frame.is_user()).collect();
+        let names_row = own.is_empty() && self.kind() != HolderKind::AutogradBackward;
+        if names_row { self.frames.get(self.at).into_iter().collect() } else { own }
+    }
+}
+
 impl RowKey {
     fn only(kind: HolderKind) -> Self {
         Self { kind, function: String::new(), file: String::new(), line: 0 }

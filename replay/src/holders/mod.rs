@@ -8,6 +8,7 @@ mod frame;
 mod group;
 mod labels;
 mod names;
+mod own_code;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ use crate::tape::{Device, Tape};
 pub use frame::HolderFrame;
 use group::Grouping;
 pub use labels::CodeLabels;
+pub use own_code::{Code, OwnCode};
 
 /// Moments of no memory whose holders are listed; more are only counted.
 pub const HOLDER_OOMS_MAX: usize = 10;

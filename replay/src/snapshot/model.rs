@@ -137,4 +137,12 @@ impl Stacks {
     pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = Frame> + '_ {
         self.frame_ids_of(stack).iter().map(|&frame| self.frame(frame))
     }
+
+    /// Whether a frame of a stack contains the pattern, written as `model.py:41 forward` is.
+    pub(crate) fn has_frame(&self, stack: StackId, pattern: &str) -> bool {
+        self.frames_of(stack).any(|frame| {
+            let (file, name) = (self.text(frame.filename), self.text(frame.name));
+            format!("{file}:{} {name}", frame.line).contains(pattern)
+        })
+    }
 }

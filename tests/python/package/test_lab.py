@@ -34,7 +34,7 @@ from check import (
 
 import vramtape
 
-VERBS = ["replay", "compare", "waste", "explain", "fit", "tune", "info"]
+VERBS = ["replay", "compare", "waste", "explain", "fit", "tune", "info", "leaks"]
 
 
 def test_the_package_is_the_installed_one():
@@ -81,6 +81,7 @@ def test_arguments_are_the_flags_of_the_command():
         (vramtape.explain(ONE_SHOT, "expandable", at=7), "explain", "--strategy=expandable", "--at=7"),
         (vramtape.fit(ONE_SHOT, gpu="l40s", checks=2), "fit", "--gpu=l40s", "--checks=2"),
         (vramtape.fit(ONE_SHOT, cold=True), "fit", "--cold"),
+        (vramtape.leaks(ONE_SHOT, step="epoch", capacity="20GB"), "leaks", "--step=epoch", "--capacity=20GiB"),
         (vramtape.tune([ONE_SHOT, str(ONE_SHOT)], lines=20), "tune", "--lines=20", ONE_SHOT),
         (vramtape.compare([TAPES, str(ONE_SHOT)], keep_going=True), "compare", "--keep-going", TAPES),
         (vramtape.waste(tape for tape in [ONE_SHOT, ONE_SHOT]), "waste", ONE_SHOT),
@@ -97,7 +98,14 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert vramtape.edit(ONE_SHOT, "scale:0.5", half)["output"] == str(half)
         assert "exists" in raised(vramtape.Error, lambda: vramtape.edit(ONE_SHOT, ["scale:0.5"], half))
         vramtape.edit(ONE_SHOT, ["scale:0.5"], half, force=True)
-        assert vramtape.diff(ONE_SHOT, ONE_SHOT)["same"] and not vramtape.diff(ONE_SHOT, half)["same"]
+        assert (
+            vramtape.verify(ONE_SHOT, against=ONE_SHOT)["same"] and not vramtape.verify(half, against=ONE_SHOT)["same"]
+        )
+        summary = folder / "summary.md"
+        grown = vramtape.diff(half, ONE_SHOT, fail_on="peak:+2%", markdown=summary)
+        assert not grown["within"] and "peak:+2% is exceeded" in summary.read_text()
+        assert vramtape.diff(ONE_SHOT, ONE_SHOT, fail_on="peak:0,reserved:0")["within"]
+        assert "`size:1`" in raised(vramtape.Error, lambda: vramtape.diff(ONE_SHOT, half, fail_on="size:1"))
         page = folder / "run.html"
         assert vramtape.view([ONE_SHOT, half], page)["devices"] == 2
         assert "exists" in raised(vramtape.Error, lambda: vramtape.view(ONE_SHOT, page))

@@ -29,11 +29,12 @@ use super::rings::Rings;
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Tests of vramtape's side of the interface to PyTorch: run under its default version only, as all take minutes.
-const ONCE: [&str; 7] = [
+const ONCE: [&str; 8] = [
     "test_end",
     "test_gpu",
     "test_install",
     "test_launch",
+    "test_leaks",
     "test_loop",
     "test_owners",
     "test_view",
