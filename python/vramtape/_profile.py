@@ -172,9 +172,18 @@ class _Block:
                 "set ring_events in VRAMTAPE_CONF higher"
             )
 
-    def stats(self) -> dict[str, Any]:
+    def is_empty(self) -> bool:
+        """Whether no device has recorded anything since the start."""
+        position = _runtime.load().vramtape_ring_position
+        return all(position(at) == self._positions[at] for at in range(_DEVICES))
+
+    def devices(self) -> list[dict[str, Any]]:
+        """The devices of ``vramtape.info`` for the block."""
         found: list[dict[str, Any]] = query(["info", "--json", "--", self._recorded()], 1, None)["devices"]
-        return self._of_device(found)
+        return found
+
+    def stats(self) -> dict[str, Any]:
+        return self._of_device(self.devices())
 
     def save(self, path: _Path) -> None:
         """Saves the block in the format that the name says."""

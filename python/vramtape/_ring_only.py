@@ -18,6 +18,11 @@ def watch() -> None:
         atexit.register(_keep, os.getpid())
 
 
+def forget() -> None:
+    """Takes it back: the rings go with the process."""
+    atexit.unregister(_keep)
+
+
 def _keep(pid: int) -> None:
     if os.getpid() != pid:
         return  # A forked child: the rings are its parent's.

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::{Answer, Out, Status};
-use crate::memory;
+use crate::{memory, not_simulated};
 
 /// `CUpointer_attribute`.
 const MEMORY_TYPE: c_int = 2;
@@ -21,6 +21,9 @@ pub(crate) fn attribute(out: Out<c_void>, attribute: c_int, addr: u64) -> Answer
         DEVICE_ORDINAL => out.cast::<c_int>().set(c_int::from(device)),
         RANGE_START => out.cast::<u64>().set(memory::range_of(addr)?.0.0),
         RANGE_SIZE => out.cast::<usize>().set(memory::range_of(addr)?.1 as usize),
-        _ => Err(Status::NOT_SUPPORTED),
+        _ => {
+            not_simulated("cuPointerGetAttribute with an attribute that PyTorch does not use");
+            Err(Status::NOT_SUPPORTED)
+        }
     }
 }

@@ -5,7 +5,7 @@
 pub(crate) struct Requirements {
     /// The environment's name.
     pub(crate) name: &'static str,
-    /// The packages, `name==version`; each is imported under its name, with `_` for `-`.
+    /// The packages, `name==version`; `Venv::modules` has the names under which they are imported.
     pub(crate) pins: &'static [&'static str],
     /// The environment that this one extends: it has the same Python and finds the same packages.
     pub(crate) on: Option<&'static Requirements>,
@@ -31,10 +31,10 @@ pub(crate) static PACKAGE: Requirements = Requirements {
     disk_gib: 1,
 };
 
-/// The checkers of Python, C and C++ code.
+/// The checkers of Python, C and C++ code, and the pytest whose types the plugin uses.
 pub(crate) static LINTERS: Requirements = Requirements {
     name: "linters",
-    pins: &["ruff==0.17.6", "mypy==2.4.1", "clang-format==23.1.5"],
+    pins: &["ruff==0.17.6", "mypy==2.4.1", "clang-format==23.1.5", "pytest==9.2.0"],
     on: None,
     headers: None,
     python_min: 10,

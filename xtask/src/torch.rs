@@ -80,6 +80,17 @@ pub(crate) static TRAINING: Requirements = Requirements {
     disk_gib: 2,
 };
 
+/// For the pytest plugin, on the default PyTorch.
+pub(crate) static CI: Requirements = Requirements {
+    name: "ci",
+    pins: &["pytest==9.2.0", "pytest-xdist==3.8.0"],
+    on: Some(&ALL[0].requirements),
+    headers: None,
+    python_min: 11,
+    python_max: 14,
+    disk_gib: 1,
+};
+
 /// The supported PyTorch with this version.
 pub(crate) fn find(version: &str) -> Result<&'static Torch> {
     if let Some(torch) = ALL.iter().find(|torch| torch.version == version) {

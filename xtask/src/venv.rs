@@ -101,7 +101,11 @@ impl Venv {
 
     /// The names under which the packages are imported.
     fn modules(&self) -> String {
-        self.names().collect::<Vec<_>>().join(", ").replace('-', "_")
+        let module = |name: &str| match name {
+            "pytest-xdist" => "xdist".to_owned(),
+            _ => name.replace('-', "_"),
+        };
+        self.names().map(module).collect::<Vec<_>>().join(", ")
     }
 
     fn names(&self) -> impl Iterator<Item = &'static str> {

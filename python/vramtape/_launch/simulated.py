@@ -8,13 +8,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .. import _runtime
+from .. import _runtime, _sizes
 from .._query import query
 
 # Of the simulated driver, which reads them when CUDA begins (simcuda/README.md).
 _MEMORY = "VRAMTAPE_SIM_MEMORY"
 _MEMORY_MIN_BYTES, _MEMORY_MAX_BYTES = 2 << 20, 1 << 40
-_UNITS = "kmgt"
 # Of the GPUs in two sizes, the one that `vramtape fit` takes for the name alone (replay/src/fit/gpu_names.rs).
 _USUAL_SIZE = {"a100": "a100-80gb", "v100": "v100-16gb"}
 
@@ -32,36 +31,35 @@ def spell_out(arguments: Sequence[str], with_value: Sequence[str]) -> list[str]:
     return list(arguments)
 
 
-def prepare(gpu: str) -> str:
+def prepare(gpu: str, option: str = "--sim") -> str:
     """Puts the simulated driver into the environment, and returns what to print about it.
 
     :param gpu: a GPU that ``vramtape fit --gpu list`` names, a size, or nothing
+    :param option: the option of which it is the value, for errors
     :raises ValueError: where there is no such GPU
     :raises ImportError: where this vramtape has no simulated driver
     """
     os.environ[_runtime.SIMCUDA] = _runtime.simcuda()
     name = ""
     if gpu:
-        size_bytes, name = _memory(gpu)
+        size_bytes, name = _memory(gpu, option)
         os.environ[_MEMORY] = f"{size_bytes}B"
     return f"simulated GPU{name}: allocations are real, values (losses, metrics) are not"
 
 
-def _memory(gpu: str) -> tuple[int, str]:
+def _memory(gpu: str, option: str) -> tuple[int, str]:
     """The memory for an allocator, and what to add about the GPU."""
-    size = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([kmgt])i?b?|b)", gpu.strip().lower())
-    if size:  # Of memory, GB are GiB.
-        number, unit = size.groups()
-        size_bytes = int(float(number) * 1024 ** (_UNITS.index(unit) + 1 if unit else 0))
+    size_bytes = _sizes.parse(gpu)
+    if size_bytes is not None:
         if not _MEMORY_MIN_BYTES <= size_bytes <= _MEMORY_MAX_BYTES:
-            raise ValueError(f"--sim={gpu}: write a size from 2MiB to 1024GiB")
+            raise ValueError(f"{option}={gpu}: write a size from 2MiB to 1024GiB")
         return size_bytes, f" of {_gib(size_bytes)}"
-    found = _find(gpu, query(["fit", "--gpu", "list", "--json"], None, None))
+    found = _find(gpu, option, query(["fit", "--gpu", "list", "--json"], None, None))
     size_bytes = int(found["usable_bytes"])
     return size_bytes, f" {found['name']}, {_gib(size_bytes)} for the program"
 
 
-def _find(gpu: str, known: Any) -> dict[str, Any]:
+def _find(gpu: str, option: str, known: Any) -> dict[str, Any]:
     """The GPU of this name, or the only one whose name contains it; case and punctuation do not count."""
     name = _key(gpu)
     name = _key(_USUAL_SIZE.get(name, name))
@@ -72,7 +70,7 @@ def _find(gpu: str, known: Any) -> dict[str, Any]:
     names = [one["name"] for one in near] or difflib.get_close_matches(name, [one["name"] for one in known], 3)
     hint = f"did you mean {' or '.join(names)}? " if names else ""
     advice = f"{hint}`vramtape fit --gpu list` has the names; or write a size, as 24GiB"
-    raise ValueError(f"--sim={gpu}: no one GPU has that name; {advice}")
+    raise ValueError(f"{option}={gpu}: no one GPU has that name; {advice}")
 
 
 def _key(name: str) -> str:

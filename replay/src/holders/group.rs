@@ -53,6 +53,7 @@ type Members = Vec<(Sum, Rc<KnownStack>)>;
 #[derive(Default)]
 struct Sum {
     allocated_bytes: u64,
+    new_bytes: u64,
     blocks: u64,
     categories: BTreeMap<&'static str, u64>,
 }
@@ -60,6 +61,7 @@ struct Sum {
 impl Sum {
     fn add(&mut self, other: &Self) {
         self.allocated_bytes += other.allocated_bytes;
+        self.new_bytes += other.new_bytes;
         self.blocks += other.blocks;
         for (category, bytes) in &other.categories {
             *self.categories.entry(category).or_default() += bytes;
@@ -112,8 +114,9 @@ impl<'t> Grouping<'t> {
                 made.push(unnamed(kind, label.to_owned(), &sum));
             }
         }
-        let (allocated_bytes, blocks) = (total.allocated_bytes, total.blocks);
-        MomentHolders { after_records: 0, allocated_bytes, blocks, refused: None, rows: made }
+        let Sum { allocated_bytes, new_bytes, blocks, .. } = total;
+        let (after_records, refused) = (0, None);
+        MomentHolders { after_records, allocated_bytes, new_bytes, blocks, refused, rows: made }
     }
 
     /// The refused request of a record.
@@ -145,6 +148,9 @@ impl<'t> Grouping<'t> {
                 Origin::Record(_) => missing.entry(HolderKind::NoStack).or_default(),
             };
             sum.allocated_bytes += block.size_bytes;
+            if matches!(block.origin, Origin::Record(_)) {
+                sum.new_bytes += block.size_bytes;
+            }
             sum.blocks += 1;
             if !self.categories.is_empty() {
                 let category = match block.origin {
@@ -264,6 +270,7 @@ fn unnamed(kind: HolderKind, label: String, sum: &Sum) -> Holder {
         label,
         callers: String::new(),
         allocated_bytes: sum.allocated_bytes,
+        new_bytes: sum.new_bytes,
         blocks: sum.blocks,
         holders: 1,
         categories: sum.categories.clone(),

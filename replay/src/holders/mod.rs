@@ -40,6 +40,8 @@ pub struct RunHolders {
     pub ooms: Vec<MomentHolders>,
     /// How often it was.
     pub ooms_total: u64,
+    /// After the last record. `waste`, which looks at a replay, leaves it out.
+    pub end: Option<MomentHolders>,
 }
 
 /// The holders at one moment. The rows add up to `allocated_bytes`.
@@ -49,7 +51,9 @@ pub struct MomentHolders {
     pub after_records: u64,
     /// Bytes of the live blocks.
     pub allocated_bytes: u64,
-    /// How many blocks those are.
+    /// Bytes of those that the records allocated: the others were live before the first.
+    pub new_bytes: u64,
+    /// How many live blocks there are.
     pub blocks: u64,
     /// The request that was refused here, if memory was out.
     pub refused: Option<Refused>,
@@ -112,6 +116,8 @@ pub struct Holder {
     pub callers: String,
     /// Bytes of its blocks.
     pub allocated_bytes: u64,
+    /// Bytes of those that the records allocated: the others were live before the first.
+    pub new_bytes: u64,
     /// Its blocks.
     pub blocks: u64,
     /// How many holders the row stands for: 1, but for [`HolderKind::Others`].
@@ -140,10 +146,10 @@ impl RunHolders {
     pub fn none(tape: &Tape) -> Self {
         let sampled_every_bytes = sampled_every_bytes(tape);
         let note = missing(tape, sampled_every_bytes);
-        Self { note, sampled_every_bytes, peak: None, ooms: Vec::new(), ooms_total: 0 }
+        Self { note, sampled_every_bytes, peak: None, ooms: Vec::new(), ooms_total: 0, end: None }
     }
 
-    /// The holders at the recorded peak, and at each recorded out of memory.
+    /// The holders at the recorded peak, at each recorded out of memory, and at the end.
     pub fn of(tape: &Tape, device: &Device) -> Self {
         let without = Self::none(tape);
         if without.note.is_some() {
@@ -151,10 +157,11 @@ impl RunHolders {
         }
         let (peak, ooms) = moments(device);
         let ooms_total = ooms.len() as u64;
-        let mut wanted = vec![peak];
+        let mut wanted = vec![device.records.len(), peak];
         wanted.extend(ooms.into_iter().take(HOLDER_OOMS_MAX));
         let mut found = holders_at(tape, device, &wanted).into_iter();
-        Self { peak: found.next(), ooms: found.collect(), ooms_total, ..without }
+        let (end, peak) = (found.next(), found.next());
+        Self { peak, ooms: found.collect(), ooms_total, end, ..without }
     }
 }
 

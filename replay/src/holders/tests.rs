@@ -1,5 +1,6 @@
 use trace_format::{
-    Addr, Category, Event, Frame, FrameId, PoolId, Record, StackId, Stream, THREAD_FILE, ThreadId,
+    Addr, BaseState, BlockState, BlockStatus, Category, Event, Frame, FrameId, PoolId, Record,
+    SegmentState, StackId, Stream, THREAD_FILE, ThreadId,
 };
 
 use super::{HolderKind, RunHolders};
@@ -209,4 +210,38 @@ fn without_stacks_a_note_says_how_to_get_them() {
     assert!(found.peak.is_none() && found.ooms.is_empty());
     let note = "no stacks recorded: pass --conf stacks_every:1MiB, or set it in VRAMTAPE_CONF";
     assert_eq!(found.note.unwrap(), note);
+}
+
+#[test]
+fn the_end_has_what_is_left_and_how_much_of_it_is_new() {
+    let mut made = Made::default();
+    let (a, b) = (made.stack(&[("a", "t.py", 1)]), made.stack(&[("b", "t.py", 2)]));
+    made.alloc(a, 0, 4 * MIB);
+    made.alloc(b, 1 << 30, 2 * MIB);
+    made.free(0);
+    let block = |addr, stack| BlockState {
+        addr: Addr(addr),
+        size_bytes: MIB,
+        requested_bytes: MIB,
+        status: BlockStatus::Allocated,
+        stack,
+    };
+    let segment = SegmentState {
+        addr: Addr(2 << 30),
+        size_bytes: 2 * MIB,
+        stream: Stream(0),
+        pool: PoolId::DEFAULT,
+        is_large: true,
+        is_expandable: false,
+        stack: StackId::NONE,
+        blocks: vec![block(2 << 30, b), block((2 << 30) + MIB, a)],
+    };
+    let base = BaseState { segments: vec![segment], ..BaseState::default() };
+    let device = Device { records: made.records, base, ..Device::default() };
+    let found = RunHolders::of(&made.tape, &device);
+    let (peak, end) = (found.peak.unwrap(), found.end.unwrap());
+    assert_eq!((peak.allocated_bytes, peak.new_bytes), (8 * MIB, 6 * MIB));
+    assert_eq!((end.after_records, end.allocated_bytes, end.new_bytes), (3, 4 * MIB, 2 * MIB));
+    let rows = end.rows.iter().map(|row| (row.label.as_str(), row.allocated_bytes, row.new_bytes));
+    assert!(rows.eq([("t.py:2 b", 3 * MIB, 2 * MIB), ("t.py:1 a", MIB, 0)]));
 }

@@ -7,7 +7,7 @@ use sim_device::SimConfig;
 
 use crate::abi::{Answer, In, Out, Status, driver};
 use crate::sharing::{self};
-use crate::{copy, machine, memory};
+use crate::{copy, machine, memory, not_simulated};
 
 /// `CUmemLocation`.
 #[repr(C)]
@@ -53,6 +53,7 @@ const READ_WRITE: u32 = 3;
 /// The device that is meant; only memory of devices is simulated.
 fn device_at(location: Location) -> Answer<u16> {
     if location.kind != ON_DEVICE {
+        not_simulated("memory of the host or of a NUMA node in cuMem functions");
         return Err(Status::NOT_SUPPORTED);
     }
     machine::ordinal(location.id)
@@ -78,6 +79,7 @@ driver! {
         out: Out<u64>, size_bytes: usize, alignment: usize, _wanted: u64, _flags: u64,
     ) {
         if alignment as u64 > SimConfig::GRANULARITY_BYTES {
+            not_simulated("cuMemAddressReserve with an alignment above 2 MiB");
             return Err(Status::NOT_SUPPORTED);
         }
         memory::reserve(out, size_bytes)
@@ -110,6 +112,7 @@ driver! {
     ) {
         for description in descriptions.list(count)? {
             if description.flags != READ_WRITE {
+                not_simulated("cuMemSetAccess with other flags than reading and writing");
                 return Err(Status::NOT_SUPPORTED);
             }
             memory::set_access(addr, size_bytes, device_at(description.location)?)?;

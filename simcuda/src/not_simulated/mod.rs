@@ -1,19 +1,37 @@
-//! Entry points that PyTorch imports and that are not simulated: each returns "not supported" and prints that once.
+//! Entry points that PyTorch imports and that are not simulated: each returns "not supported", prints that once, and is
+//! counted.
 
 mod list;
 
-use std::collections::BTreeSet;
-use std::ffi::c_int;
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, PoisonError};
 
-use crate::abi::guarded;
+use crate::abi::{Out, driver, guarded};
 
-/// Says once that `what` is not simulated.
+/// The calls that are not simulated, by name.
+static CALLS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+
+/// Counts a call of `what`, and prints at the first that it is not simulated.
 pub(crate) fn not_simulated(what: &'static str) {
-    static SAID: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
-    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(what) {
+    let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = calls.entry(what).or_default();
+    *count += 1;
+    if *count == 1 {
         eprintln!("simcuda: {what}: not simulated");
     }
+}
+
+driver! {
+    /// Writes the calls of this process that are not simulated: a line with the count, a space and the name for each
+    /// name. The text is cut to `room` bytes.
+    fn simcuda_not_simulated(out: Out<c_char>, room: c_int) {
+        out.text(&lines(&CALLS.lock().unwrap_or_else(PoisonError::into_inner)), room)
+    }
+}
+
+fn lines(calls: &BTreeMap<&str, u64>) -> String {
+    calls.iter().fold(String::new(), |text, (what, count)| text + &format!("{count} {what}\n"))
 }
 
 /// The answer of an entry point that is not simulated; cuDNN's can be avoided, so its sentence says how.

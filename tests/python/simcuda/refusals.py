@@ -24,6 +24,15 @@ torch.backends.cudnn.enabled = False
 convolution(image).sum().backward()
 fails(lambda: torch.fft.fft(torch.empty(64, device="cuda")))
 fails(lambda: torch.linalg.eigh(torch.empty(8, 8, device="cuda")))
+import ctypes
+text = ctypes.create_string_buffer(1 << 16)
+assert libraries[0].simcuda_not_simulated(text, len(text)) == 0
+counts = {name: int(count) for count, name in (line.split(" ", 1) for line in text.value.decode().splitlines())}
+assert any(name.startswith("cufft") for name in counts) and all(counts.values()), counts
+before = sum(counts.values())
+fails(lambda: torch.fft.fft(torch.empty(64, device="cuda")))
+libraries[0].simcuda_not_simulated(text, len(text))
+assert sum(int(line.split(b" ")[0]) for line in text.value.splitlines()) > before, text.value
 """
 )
 ASYNC = TORCH + FAILS + 'fails(lambda: torch.empty(1, device="cuda"))'

@@ -55,7 +55,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     instructions::test(tally, &artefacts);
     let with_bridges = package::with_bridges(tally);
     // Not last: one of them takes long, and a thread would wait for it alone.
-    for requirements in [&TABLES, &torch::TRAINING] {
+    for requirements in [&TABLES, &torch::TRAINING, &torch::CI] {
         let Some(venv) = environment(tally, requirements.name, requirements) else { continue };
         let scripts = find(&folder.join(requirements.name))?;
         add(&mut parallel, scripts, requirements.name, || of_checkout(&venv, &artefacts));
@@ -96,7 +96,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
 /// Makes every environment, while something else is tested. Errors are reported when an environment is first used.
 pub(super) fn prepare() {
     let torches = torch::ALL.iter().map(|torch| &torch.requirements);
-    for requirements in torches.chain([&torch::TRAINING, &TABLES, &PACKAGE]) {
+    for requirements in torches.chain([&torch::TRAINING, &torch::CI, &TABLES, &PACKAGE]) {
         if let Ok(venv) = Venv::ensure(requirements) {
             drop(venv.ensure_cuda_headers());
         }
