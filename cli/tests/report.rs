@@ -28,7 +28,8 @@ fn a_report_has_the_cause_and_fits_a_screen() {
 fn the_ending_of_the_file_is_its_format() {
     let folder = tempfile::tempdir().unwrap();
     let run = trace("gpt2_train-default");
-    for (name, begin) in [("r.md", "### "), ("r.txt", "GPU memory"), ("r.html", "<!doctype html>")] {
+    for (name, begin) in [("r.md", "### "), ("r.txt", "GPU memory"), ("r.html", "<!doctype html>")]
+    {
         let path = folder.path().join(name);
         let path = path.to_str().unwrap();
         assert_eq!(good(&["report", &run, "-o", path]), format!("{path}\n"));
