@@ -408,7 +408,8 @@ def explain(
     """
     machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     flags = [*_flags("strategy", strategy), *_flags("config", config), *_flags("at", at), *_paths("message", message)]
-    return query(["explain", "--json", *flags, *machine, *([] if run is None else _runs(run))], threads, progress)
+    named = ["--json"] if run is None else _runs(run)
+    return query(["explain", *flags, *machine, *named], threads, progress)
 
 
 def report(

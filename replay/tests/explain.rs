@@ -1,4 +1,4 @@
-//! The pinning set of a refused request is the one with the fewest bytes, and a replay with it freed serves the request.
+//! The pinning set of a refused request has the fewest bytes, and a replay with it freed serves the request.
 
 mod common;
 

@@ -36,7 +36,7 @@ struct Numbers<'s> {
 }
 
 /// Judges a refused request. `others_bytes` is the memory of the device that is not the allocator's to use;
-/// `serves_after_pending` tells whether the request is served once all pending frees are complete.
+/// `serves_after_pending` returns whether the request is served once all pending frees are complete.
 pub(super) fn judge(
     situation: &Situation,
     free_space: &[FreeSpace],

@@ -122,8 +122,8 @@ pub(super) fn mapped<'l>(
     windows
 }
 
-/// Memory to map so that the window holds the request, after a flush took its whole pages out of it; `None` where it has
-/// neither unmapped addresses nor a whole page.
+/// Memory to map so that the window holds the request, after a flush took its whole pages out of it; `None` where it
+/// has neither unmapped addresses nor a whole page.
 fn missing_bytes(line: &Line, window: &[Piece], stretch: &Stretch) -> Option<u64> {
     let (first, last) = (window.first()?, window.last()?);
     let page_bytes = line.page_bytes;
