@@ -94,7 +94,8 @@ fn text(found: &Leaks) -> String {
         let (capacity, peak) = (bytes::show(out.capacity_bytes), bytes::show(out.peak_bytes));
         let _ = writeln!(
             text,
-            "out of memory in {} steps, in step {}, at this rate: {peak} of {capacity} are in use at the peak of a step",
+            "out of memory in {} steps, in step {}, at this rate: {peak} of {capacity} are in use at \
+             the peak of a step",
             out.steps_left, out.step
         );
     }

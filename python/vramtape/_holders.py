@@ -137,7 +137,8 @@ class _Names:
         values = frame.f_locals
         for name, value in list(values.items()):
             self.locals.setdefault(id(value), f"local {name} of {place}")
-        # Until 3.12 the frame keeps this copy, which would keep memory alive. Nobody else has it with three references.
+        # Until 3.12 the frame keeps this copy, which would keep memory alive. A third reference is ours, a fourth the
+        # program's.
         if sys.version_info < (3, 13) and sys.getrefcount(values) <= 3:
             values.clear()
 

@@ -50,7 +50,7 @@ const MODEL: &str = "/ci/1/model.py";
 #[test]
 fn a_run_does_not_differ_from_itself_nor_from_one_whose_lines_moved() {
     let one = run(&[("forward", MODEL, 10, 3), ("forward", MODEL, 12, 5), ("load", MODEL, 40, 1)]);
-    let moved = "/home/ann/model.py";
+    let moved = "/data/ann/model.py";
     let other =
         run(&[("forward", moved, 22, 5), ("forward", moved, 20, 3), ("load", moved, 52, 1)]);
     for found in [compare(&one, &one), compare(&one, &other)] {

@@ -212,7 +212,8 @@ fn note(boundary: Option<&str>, steps: usize) -> Option<String> {
     match (boundary, steps) {
         (_, STEPS_MIN..) => None,
         (Some(name), 0) => Some(format!(
-            "no mark is called {name:?}, and no recorded stack has it: `vramtape export --table records` lists the marks"
+            "no mark is called {name:?}, and no recorded stack has it: `vramtape export --table records` lists the \
+             marks"
         )),
         (None, 0) => Some(format!("the run has no marks of steps: {how}")),
         (_, steps) => Some(format!(
