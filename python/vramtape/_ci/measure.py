@@ -63,9 +63,9 @@ def _usage(one: dict[str, Any]) -> Usage:
 
 
 def settle(empties_cache: bool = False) -> None:
-    """Frees the memory that nobody can use any more, so that a test's numbers do not depend on the tests before it.
+    """Frees unreachable memory, so that a test's numbers do not depend on the tests before it.
 
-    Garbage in cycles, and the workspaces that cuBLAS keeps until the end.
+    It is garbage in cycles, and the workspaces that cuBLAS keeps until the end.
     """
     gc.collect()
     torch = sys.modules.get("torch")
