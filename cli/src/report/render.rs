@@ -213,7 +213,7 @@ mod tests {
         let markdown = markdown(&content);
         assert!(markdown.starts_with("### GPU memory of `<b>'run'.vtape, device 2`\n"));
         assert!(markdown.contains("| `a/b 'c' <script>` | 512 B | 100.0 % |"), "{markdown}");
-        assert!(markdown.contains(r"a\_b \*c\*"), "{markdown}");
+        assert!(markdown.contains(r"A\_b \*c\*"), "{markdown}");
         let page = html(&content);
         assert!(!page.contains("<script>") && !page.contains("<i>") && page.contains("&lt;b&gt;"));
     }
