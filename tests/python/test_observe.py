@@ -36,7 +36,7 @@ def observed(name):
     run_child("observe/run.py", function, snapshot, report, **settings, VRAMTAPE_CONF=conf)
     with open(report) as file:
         run = json.load(file)
-    difference = json.loads(command("diff", snapshot, tape, "--json"))
+    difference = json.loads(command("verify", tape, "--against", snapshot, "--json"))
     assert difference["allocations"] > 20 and difference["frees"] > 10, difference
     replay = json.loads(command("replay", tape, "--json"))
     # Before 2.8 PyTorch's trace names no pool, and a graph's memory counts as the default pool's.
