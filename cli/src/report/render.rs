@@ -35,7 +35,9 @@ pub(super) fn markdown(content: &Content) -> String {
     if let Some(note) = &content.holders_note {
         let _ = writeln!(text, "{}\n", plain(note));
     }
-    let _ = writeln!(text, "**Next:** {}.\n", plain(&content.next_step));
+    if !content.next_step.is_empty() {
+        let _ = writeln!(text, "**Next:** {}.\n", plain(&content.next_step));
+    }
     if !content.remedies.is_empty() {
         text.push_str("Would have helped, each replayed up to the request:\n\n");
         for remedy in &content.remedies {
@@ -92,7 +94,9 @@ pub(super) fn text(content: &Content) -> String {
     if let Some(note) = &content.holders_note {
         let _ = writeln!(text, "{note}\n");
     }
-    let _ = writeln!(text, "Next: {}.", content.next_step);
+    if !content.next_step.is_empty() {
+        let _ = writeln!(text, "Next: {}.", content.next_step);
+    }
     if !content.remedies.is_empty() {
         text.push_str("Would have helped, each replayed up to the request:\n");
         for remedy in &content.remedies {
@@ -148,7 +152,9 @@ pub(super) fn html(content: &Content) -> String {
     if let Some(note) = &content.holders_note {
         let _ = writeln!(page, "<p>{}</p>", escaped(note));
     }
-    let _ = writeln!(page, "<p><b>Next:</b> {}.</p>", escaped(&content.next_step));
+    if !content.next_step.is_empty() {
+        let _ = writeln!(page, "<p><b>Next:</b> {}.</p>", escaped(&content.next_step));
+    }
     if !content.remedies.is_empty() {
         page.push_str("<p>Would have helped, each replayed up to the request:</p>\n<ul>\n");
         for remedy in &content.remedies {

@@ -60,18 +60,18 @@ pub(super) fn peaks_without(
         named.filter(|(_, stacks)| stacks.contains(&true)).take(GROUPS_MAX).collect();
     let options = &options;
     let of_group = |(group, stacks): (&super::LiveGroup, Vec<bool>)| {
-        let without = requests_without(tape.records, stacks.clone());
-        let early = requests_freed_early(tape.records, stacks);
         let replay = |records: &[Record]| {
             let text = |id| (tape.text)(id);
             peaks(DeviceTape { base: tape.base, records, text: &text }, options)
         };
-        let (dropped, freed_early) = rayon::join(|| replay(&without), || replay(&early));
+        // One edited copy of the records at a time: groups are what runs in parallel.
+        let dropped = replay(&requests_without(tape.records, stacks.clone()))?;
+        let freed_early = replay(&requests_freed_early(tape.records, stacks))?;
         Ok(PeakWithout {
             code: group.name.clone(),
             allocated_bytes: group.allocated_bytes,
-            dropped: dropped?,
-            freed_early: freed_early?,
+            dropped,
+            freed_early,
         })
     };
     let found: Vec<Result<PeakWithout>> = named.into_par_iter().map(of_group).collect();

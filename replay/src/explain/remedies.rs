@@ -299,7 +299,7 @@ fn frees(situation: &Situation, live: &[ExplainedBlock], request: &str) -> Vec<R
         blocks.map(|block| block.addr).collect::<HashSet<Addr>>()
     };
     let Live { code, allocated_bytes, .. } = Live::of(live);
-    // To free most of what is live is no advice.
+    // Groups with more than half of the live memory are left out: a program cannot free them.
     let is_part = |group: &super::LiveGroup| 2 * group.allocated_bytes <= allocated_bytes;
     let mut helping: Vec<_> = code
         .into_iter()

@@ -38,6 +38,17 @@ pub(super) struct KnownStack {
     at: usize,
 }
 
+/// Every stack of a tape, by its number.
+pub(super) fn known_stacks(stacks: &Stacks) -> Vec<KnownStack> {
+    let ids = (0..stacks.stacks.len() as u32).map(StackId);
+    ids.map(|id| KnownStack::of(HolderFrame::of(stacks, stacks.frames_of(id)))).collect()
+}
+
+/// The short names of the files of stacks.
+pub(super) fn short_names(known: &[KnownStack]) -> ShortNames<'_> {
+    ShortNames::of(known.iter().flat_map(|stack| &stack.frames).map(|frame| frame.file.as_str()))
+}
+
 /// The common properties of the blocks of one row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RowKey {

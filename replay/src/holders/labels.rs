@@ -3,9 +3,7 @@
 use hashbrown::HashMap;
 use trace_format::StackId;
 
-use super::frame::HolderFrame;
-use super::group::{KnownStack, UNATTRIBUTED, label};
-use super::names::ShortNames;
+use super::group::{UNATTRIBUTED, known_stacks, label, short_names};
 use super::{HolderKind, sampled_every_bytes};
 use crate::tape::Tape;
 
@@ -25,12 +23,8 @@ pub struct CodeLabels {
 impl CodeLabels {
     /// Resolves the stacks of a tape.
     pub fn of(tape: &Tape) -> Self {
-        let stacks = &tape.stacks;
-        let ids = (0..stacks.stacks.len() as u32).map(StackId);
-        let known = ids.map(|id| KnownStack::of(HolderFrame::of(stacks, stacks.frames_of(id))));
-        let known: Vec<_> = known.collect();
-        let files = known.iter().flat_map(|stack| &stack.frames).map(|frame| frame.file.as_str());
-        let names = ShortNames::of(files);
+        let known = known_stacks(&tape.stacks);
+        let names = short_names(&known);
         let (mut labels, mut of_row) = (Vec::new(), HashMap::new());
         let of_stack = known.iter().map(|stack| {
             let is_known = !stack.frames.is_empty();

@@ -5,8 +5,8 @@ use serde::Serialize;
 use trace_format::StackId;
 
 use super::frame::HolderFrame;
-use super::group::{KnownStack, RowKey, UNATTRIBUTED, label};
-use super::names::{ShortNames, callers};
+use super::group::{RowKey, UNATTRIBUTED, known_stacks, label, short_names};
+use super::names::callers;
 use super::{HolderKind, sampled_every_bytes};
 use crate::tape::Tape;
 
@@ -43,12 +43,8 @@ impl Code {
 impl OwnCode {
     /// Resolves the stacks of a tape.
     pub fn of(tape: &Tape) -> Self {
-        let stacks = &tape.stacks;
-        let ids = (0..stacks.stacks.len() as u32).map(StackId);
-        let known = ids.map(|id| KnownStack::of(HolderFrame::of(stacks, stacks.frames_of(id))));
-        let known: Vec<_> = known.collect();
-        let files = known.iter().flat_map(|stack| &stack.frames).map(|frame| frame.file.as_str());
-        let names = ShortNames::of(files);
+        let known = known_stacks(&tape.stacks);
+        let names = short_names(&known);
         let mut codes = Vec::new();
         let mut of_key: HashMap<(&RowKey, Vec<&HolderFrame>), u32> = HashMap::new();
         let of_stack = known.iter().map(|stack| {

@@ -112,7 +112,7 @@ fn candidates(situation: &Situation, lines: &[Line]) -> (u64, Vec<(Way, HashSet<
     // More than is reserved never comes back.
     let most_bytes = most_bytes.min(situation.before.reserved_bytes);
     let release = Release::new(lines, most_bytes, &HashSet::new());
-    // Both the blocks of the window and those that release what is missing are freed, and they may be the same.
+    // The window's blocks are freed, and blocks that release the missing bytes; a block may be in both sets.
     let bound =
         |window: &Window<'_>| Some(release.cost_bytes(missing(window))?.max(window.cost_bytes));
     let mut windows: Vec<_> =
