@@ -30,9 +30,21 @@ fn explained(
     options: &Options,
     at: Option<At>,
 ) -> Result<Explanation, ExplainError> {
+    explained_beside(records, options, at, 0)
+}
+
+/// The same on a device of which others hold so many bytes more.
+fn explained_beside(
+    records: &[Record],
+    options: &Options,
+    at: Option<At>,
+    others_bytes: u64,
+) -> Result<Explanation, ExplainError> {
     let tape = tape(records);
     let device = &tape.devices[0];
-    explain(&Question { tape: &tape, device, at, device_bytes: None }, options, &|_| ())
+    let device_bytes = options.capacity_bytes.map(|bytes| bytes + others_bytes);
+    let question = Question { tape: &tape, device, at, device_bytes, is_as_recorded: true };
+    explain(&question, options, &|_| ())
 }
 
 /// Times out of memory in these records.
@@ -264,7 +276,7 @@ type Case = (fn(&mut Program), &'static str, u64, OomVerdict);
 
 #[test]
 fn each_cause_has_its_verdict() {
-    let cases: [Case; 8] = [
+    let cases: [Case; 10] = [
         (|it| it.alloc("asked", 50 * MIB, 0), "", 40, OomVerdict::HugeRequest),
         (
             |it| {
@@ -331,6 +343,26 @@ fn each_cause_has_its_verdict() {
         ),
         (
             |it| {
+                it.memory_fraction(0.5);
+                it.alloc("a", 20 * MIB, 0);
+                it.alloc("asked", 30 * MIB, 0);
+            },
+            "",
+            80,
+            OomVerdict::Settings,
+        ),
+        (
+            |it| {
+                it.alloc("a", 26 * MIB, 0);
+                it.alloc("b", 34 * MIB, 0);
+                it.alloc("asked", 34 * MIB, 0);
+            },
+            "roundup_power2_divisions:2",
+            100,
+            OomVerdict::Settings,
+        ),
+        (
+            |it| {
                 it.alloc_in("a", 2 * MIB, 0, PoolId(0, 1));
                 it.alloc("asked", 5 * MIB, 0);
             },
@@ -347,6 +379,54 @@ fn each_cause_has_its_verdict() {
         let oom = found.oom.expect("out of memory");
         assert_eq!(oom.verdict, verdict, "{}", oom.why);
         assert!(!oom.arithmetic.is_empty());
+    }
+}
+
+#[test]
+fn memory_of_others_is_the_cause_where_the_request_fits_without_them() {
+    let mut program = Program::default();
+    program.alloc("a", 18 * MIB, 0);
+    program.alloc("asked", 18 * MIB, 0);
+    let of = |others_bytes| {
+        let options = options("", Some(30 * MIB));
+        let found = explained_beside(&program.records, &options, None, others_bytes).unwrap();
+        let oom = found.oom.expect("out of memory");
+        (oom.verdict, oom.also)
+    };
+    assert_eq!(of(20 * MIB), (OomVerdict::OtherProcess, vec![]));
+    assert_eq!(of(4 * MIB).0, OomVerdict::Capacity, "without them it does not fit either");
+    // Of two parts the larger comes first.
+    let mut program = Program::default();
+    program.alloc("a", 18 * MIB, 0);
+    program.alloc("b", 2 * MIB, 0);
+    program.alloc("asked", 19 * MIB, 0);
+    let (partly, others) = (OomVerdict::PartlyFragmentation, OomVerdict::OtherProcess);
+    for (others_bytes, verdicts) in [(18 * MIB, [partly, others]), (30 * MIB, [others, partly])] {
+        let found =
+            explained_beside(&program.records, &options("", Some(40 * MIB)), None, others_bytes);
+        let oom = found.unwrap().oom.expect("out of memory");
+        assert_eq!((oom.verdict, oom.also.first()), (verdicts[0], Some(&verdicts[1])));
+    }
+}
+
+#[test]
+fn a_recorded_refusal_that_the_replay_serves_is_not_kept_back() {
+    let mut program = Program::default();
+    program.alloc("a", 10 * MIB, 0);
+    program.alloc("asked", 20 * MIB, 0);
+    let mut records = program.records.clone();
+    let Event::Alloc { requested_bytes, size_bytes, stream, pool, .. } = records[1].event else {
+        panic!("an allocation")
+    };
+    for (device_free_bytes, words) in [(70 * MIB, "memory fraction"), (2 * MIB, "graph capture")] {
+        records[1].event =
+            Event::Oom { requested_bytes, size_bytes, device_free_bytes, stream, pool };
+        let found = explained(&records, &options("", Some(80 * MIB)), None).unwrap();
+        let oom = found.oom.expect("out of memory");
+        assert_eq!((found.moment.kind, found.moment.after_records), (MomentKind::Oom, 1));
+        assert_eq!(oom.verdict, OomVerdict::Unknown);
+        assert!(oom.why.contains(words), "{}", oom.why);
+        assert!(oom.pinning.is_none() && oom.remedies.is_empty());
     }
 }
 
@@ -372,6 +452,22 @@ fn a_change_that_is_said_to_help_serves_the_request() {
     let (edited, _) = edit_run(&tape(&program.records), &[edit]).unwrap();
     assert_eq!(ooms(&edited.devices[0].records, &asked), 0);
     assert!(oom.remedies.is_sorted_by_key(|remedy| remedy.kind));
+}
+
+#[test]
+fn the_least_memory_fraction_that_helps_is_printed() {
+    let of = |fraction| {
+        let mut program = Program::default();
+        program.memory_fraction(fraction);
+        program.alloc("a", 20 * MIB, 0);
+        program.alloc("asked", 30 * MIB, 0);
+        program.records
+    };
+    let options = options("", Some(80 * MIB));
+    let oom = explained(&of(0.5), &options, None).unwrap().oom.expect("out of memory");
+    let found = oom.remedies.iter().find(|remedy| remedy.kind == RemedyKind::MemoryFraction);
+    assert_eq!(found.expect("a fraction").value, "0.63");
+    assert_eq!((ooms(&of(0.63), &options), ooms(&of(0.62), &options)), (0, 1));
 }
 
 #[test]
@@ -438,8 +534,13 @@ fn the_pinning_set_of_recorded_runs_serves_their_first_refused_request() {
             let capacity_bytes = largest_that_fails(run_of, &options);
             let options = Options { capacity_bytes: Some(capacity_bytes), ..options };
             let begun = std::time::Instant::now();
-            let question =
-                Question { tape: &tape, device, at: Some(At::OutOfMemory), device_bytes: None };
+            let question = Question {
+                tape: &tape,
+                device,
+                at: Some(At::OutOfMemory),
+                device_bytes: None,
+                is_as_recorded: false,
+            };
             let found = match explain(&question, &options, &|_| ()) {
                 Ok(found) => found,
                 Err(ExplainError::Drive(error)) => {
@@ -508,7 +609,8 @@ fn a_full_device_is_called_full() {
     let config = Config::parse(&tape.meta.alloc_conf, tape.compat()).unwrap().config;
     let capacity_bytes = known.capacity_bytes;
     let options = Options { strategy: config.into(), ..options("", capacity_bytes) };
-    let question = Question { tape: &tape, device, at: None, device_bytes: None };
+    let is_as_recorded = true;
+    let question = Question { tape: &tape, device, at: None, device_bytes: None, is_as_recorded };
     let found = explain(&question, &options, &|_| ()).unwrap();
     let oom = found.oom.expect("out of memory");
     assert!(oom.request.is_recorded);

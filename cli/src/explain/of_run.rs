@@ -67,6 +67,8 @@ pub(crate) fn explained(
             bytes::show(at_oom)
         ));
     }
-    let question = Question { tape: chosen.tape(), device: chosen.device(), at, device_bytes };
+    let is_as_recorded = setting.recorded_addresses;
+    let (tape, device) = (chosen.tape(), chosen.device());
+    let question = Question { tape, device, at, device_bytes, is_as_recorded };
     Ok((explain(&question, &setting, progress)?, note))
 }

@@ -54,7 +54,7 @@ fn moment(explanation: &Explanation) -> String {
         MomentKind::Record | MomentKind::Time => "moment",
     };
     let mut parts = vec![format!("{what} at record {}", moment.after_records)];
-    parts.extend(moment.step.as_ref().map(|step| format!("step {step}")));
+    parts.extend(moment.step.clone());
     parts.extend(moment.phase.clone());
     let settings = if explanation.config.is_empty() {
         "PyTorch's defaults".to_owned()
@@ -105,7 +105,7 @@ fn pool(pool: PoolId) -> String {
 fn origin(origin: &BlockOrigin) -> Vec<String> {
     let mut words = vec![origin.code.clone()];
     words.extend(origin.module.as_ref().map(|module| format!("module {module}")));
-    words.extend(origin.step.as_ref().map(|step| format!("step {step}")));
+    words.extend(origin.step.clone());
     words.extend(origin.phase.clone());
     words.extend(origin.category.map(|category| category.replace('_', " ")));
     words

@@ -5,11 +5,13 @@
 
 mod blocks;
 mod capacity;
+mod changes;
 mod free_space;
 mod moment;
 mod peak;
 mod pinning;
 mod remedies;
+mod served;
 mod situation;
 mod verdict;
 
@@ -40,6 +42,7 @@ use moment::{Scan, driver};
 use peak::{peaks, peaks_without};
 use pinning::{Pinning, pinning};
 use remedies::{Prefix, remedies};
+use served::served;
 use situation::Situation;
 use verdict::judge;
 
@@ -90,6 +93,9 @@ pub struct Question<'t> {
     pub at: Option<At>,
     /// Memory of the device, with what others hold of it; `None` where it is not known.
     pub device_bytes: Option<u64>,
+    /// Whether device and settings are the recorded ones: a recorded refusal is then explained even if the replay serves
+    /// it.
+    pub is_as_recorded: bool,
 }
 
 /// A moment of a run, explained.
@@ -220,7 +226,7 @@ pub fn explain(
     options: &Options,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Explanation, ExplainError> {
-    let Question { tape, device, at, device_bytes } = *question;
+    let Question { tape, device, at, device_bytes, is_as_recorded } = *question;
     let text = |id| tape.text(id);
     let run = DeviceTape { base: &device.base, records: &device.records, text: &text };
     if run.records.is_empty() {
@@ -228,7 +234,7 @@ pub fn explain(
     }
     let scan = Scan::of(run, options)?;
     progress(100);
-    let (kind, after_records) = scan.find(at, run.records)?;
+    let (kind, after_records) = scan.find(at, run.records, is_as_recorded)?;
     let place = after_records as usize;
     let mut driver = driver(run, options)?;
     for record in &run.records[..place] {
@@ -254,6 +260,9 @@ pub fn explain(
             let prefix = Prefix::new(run, options, place, &scan.refused);
             let seen = Seen { driver: &driver, situation, origins: &origins, live: &live };
             Some(seen.out_of_memory(record, &free_space, others_bytes, &prefix, progress)?)
+        }
+        None if kind == MomentKind::Oom => {
+            record.and_then(|record| served(record, driver.reserved_bytes(), &config, &origins))
         }
         None => None,
     };

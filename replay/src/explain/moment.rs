@@ -114,9 +114,10 @@ impl Scan {
         &self,
         at: Option<At>,
         records: &[Record],
+        is_as_recorded: bool,
     ) -> Result<(MomentKind, u64), ExplainError> {
         let len = records.len() as u64;
-        let refused = self.out_of_memory(records);
+        let refused = self.out_of_memory(records, is_as_recorded);
         match (at, refused) {
             (None | Some(At::OutOfMemory), Some(refused)) => Ok((MomentKind::Oom, refused)),
             (None | Some(At::Peak), _) => Ok((MomentKind::Peak, self.peak.1)),
@@ -137,13 +138,17 @@ impl Scan {
     }
 
     /// The refused request that ended the run or is the last recorded one; where none of the recorded ones is refused
-    /// here, the first.
-    fn out_of_memory(&self, records: &[Record]) -> Option<u64> {
+    /// here, the last of them if device and settings are the recorded ones, else the first of the replay.
+    fn out_of_memory(&self, records: &[Record], is_as_recorded: bool) -> Option<u64> {
+        let is_oom = |record: &Record| matches!(record.event, Event::Oom { .. });
         let is_recorded = |at: &&u64| {
-            let record = usize::try_from(**at).ok().and_then(|at| records.get(at));
-            matches!(record, Some(Record { event: Event::Oom { .. }, .. }))
+            usize::try_from(**at).ok().and_then(|at| records.get(at)).is_some_and(is_oom)
         };
-        self.refused.iter().rev().find(is_recorded).or(self.refused.first()).copied()
+        if let Some(refused) = self.refused.iter().rev().find(is_recorded) {
+            return Some(*refused);
+        }
+        let recorded = || records.iter().rposition(is_oom).map(|at| at as u64);
+        is_as_recorded.then(recorded).flatten().or(self.refused.first().copied())
     }
 }
 

@@ -11,6 +11,7 @@ use sim_device::SimConfig;
 use trace_format::{Addr, Event, MarkKind, PoolId, Record};
 
 use super::blocks::{ExplainedBlock, Live, Origins};
+use super::changes::{SharedPool, scaled, with_fraction};
 use super::situation::Situation;
 use crate::advice::candidates;
 use crate::candidate::line::Line;
@@ -27,8 +28,6 @@ const GROUPS_LISTED: usize = 2;
 const REDUCTION_MAX_PERCENT: u64 = 90;
 /// How often more device memory is doubled until it is enough.
 const DOUBLINGS_MAX: u32 = 12;
-/// The largest request that scaling makes, as in an edit.
-const REQUEST_BYTES_MAX: u64 = 1 << 50;
 
 /// What is changed, in the order of effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -40,6 +39,10 @@ pub enum RemedyKind {
     SearchAfterFlush,
     /// A call of `torch.cuda.empty_cache`.
     EmptyCache,
+    /// `torch.cuda.set_per_process_memory_fraction`.
+    MemoryFraction,
+    /// One pool for all CUDA graphs: `torch.cuda.graph(graph, pool=...)`.
+    SharedPool,
     /// Another allocator, as its model shows.
     Strategy,
     /// Memory that other processes hold, or a larger device.
@@ -69,6 +72,9 @@ pub(super) struct Prefix<'t> {
     refusals: u64,
 }
 
+/// What becomes of a record of this number.
+type Change<'p> = dyn Fn(usize, &Record) -> Option<Record> + Sync + 'p;
+
 /// One replay of it.
 struct Trial<'t, 'p> {
     tape: DeviceTape<'t>,
@@ -76,8 +82,8 @@ struct Trial<'t, 'p> {
     options: Options,
     /// Records before which the cache is emptied, ascending.
     emptied: &'p [usize],
-    /// What becomes of the sizes.
-    scale: &'p (dyn Fn(usize, &Record) -> Record + Sync),
+    /// What becomes of each record; `None` leaves it out.
+    change: &'p Change<'p>,
 }
 
 impl Trial<'_, '_> {
@@ -97,7 +103,9 @@ impl Trial<'_, '_> {
             if driver.refusals() > self.refusals {
                 return Ok(false);
             }
-            driver.step(&(self.scale)(at, record), tape.text)?;
+            if let Some(record) = (self.change)(at, record) {
+                driver.step(&record, tape.text)?;
+            }
         }
         Ok(driver.refusals() == before)
     }
@@ -117,8 +125,10 @@ impl Visitor for Trial<'_, '_> {
     }
 }
 
-fn unchanged(_: usize, record: &Record) -> Record {
-    *record
+// An `Option` as every change has it.
+#[expect(clippy::unnecessary_wraps)]
+fn unchanged(_: usize, record: &Record) -> Option<Record> {
+    Some(*record)
 }
 
 impl<'t> Prefix<'t> {
@@ -134,15 +144,10 @@ impl<'t> Prefix<'t> {
     }
 
     /// Whether a change helps. One that cannot be replayed does not.
-    fn serves(
-        &self,
-        options: Options,
-        emptied: &[usize],
-        scale: &(dyn Fn(usize, &Record) -> Record + Sync),
-    ) -> Result<bool> {
+    fn serves(&self, options: Options, emptied: &[usize], change: &Change<'_>) -> Result<bool> {
         let choice = options.strategy.clone();
         let (tape, refusals) = (self.tape, self.refusals);
-        match choice.visit(Trial { tape, refusals, options, emptied, scale }) {
+        match choice.visit(Trial { tape, refusals, options, emptied, change }) {
             Err(
                 DriveError::TooMuch { .. }
                 | DriveError::Base(_)
@@ -211,6 +216,48 @@ impl<'t> Prefix<'t> {
         Ok(served.then(|| remedy("torch.cuda.empty_cache() before every step")))
     }
 
+    /// Whether it helps to change the records.
+    fn serves_changed(&self, change: &Change<'_>) -> Result<bool> {
+        let options = Options { recorded_addresses: false, ..self.options.clone() };
+        self.serves(options, &[], change)
+    }
+
+    /// The smallest memory fraction that is enough, in percent.
+    fn memory_fraction(&self) -> Result<Option<Remedy>> {
+        let lowers = |record: &Record| matches!(record.event, Event::MemoryFraction { fraction } if fraction < 1.0);
+        if !self.tape.records.iter().any(lowers) {
+            return Ok(None);
+        }
+        let is_enough = |percent: u64| {
+            self.serves_changed(&|_, record| Some(with_fraction(record, percent as f64 / 100.0)))
+        };
+        if !is_enough(100)? {
+            return Ok(None);
+        }
+        let (mut least, mut most) = (0, 100);
+        while most - least > 1 {
+            let middle = least + (most - least) / 2;
+            if is_enough(middle)? { most = middle } else { least = middle }
+        }
+        let value = (most as f64 / 100.0).to_string();
+        let text = format!("torch.cuda.set_per_process_memory_fraction({value})");
+        Ok(Some(Remedy { kind: RemedyKind::MemoryFraction, text, value }))
+    }
+
+    /// One pool for the graphs that have several.
+    fn shared_pool(&self) -> Result<Option<Remedy>> {
+        let Some(shared) = SharedPool::of(self.tape.records) else { return Ok(None) };
+        Ok(self.serves_changed(&|_, record| shared.applied(record))?.then(|| Remedy {
+            kind: RemedyKind::SharedPool,
+            text: format!(
+                "one pool for the CUDA graphs, which have {}: torch.cuda.graph(graph, pool=first.pool()), if the \
+                 graphs are replayed in the order of their capture, one at a time",
+                shared.pools()
+            ),
+            value: String::new(),
+        }))
+    }
+
     /// The least memory, in whole granules, that the device lacks.
     fn device_memory(&self, situation: &Situation, others_bytes: u64) -> Result<Option<Remedy>> {
         const GRANULE: u64 = SimConfig::GRANULARITY_BYTES;
@@ -257,8 +304,7 @@ impl<'t> Prefix<'t> {
         let has_states = origins.has_categories();
         let is_reduced = |percent: u64| {
             let factor = (100 - percent) as f64 / 100.0;
-            let scale = |at: usize, record: &Record| scaled(record, factor, origins.is_state(at));
-            self.serves(Options { recorded_addresses: false, ..self.options.clone() }, &[], &scale)
+            self.serves_changed(&|at, record| Some(scaled(record, factor, origins.is_state(at))))
         };
         if !is_reduced(REDUCTION_MAX_PERCENT)? {
             return Ok(None);
@@ -277,19 +323,6 @@ impl<'t> Prefix<'t> {
         let text = format!("a batch smaller by {most} % ({what})");
         Ok(Some(Remedy { kind: RemedyKind::SmallerBatch, text, value }))
     }
-}
-
-/// A record with its request scaled as `edit scale:FACTOR` does.
-fn scaled(record: &Record, factor: f64, is_state: bool) -> Record {
-    let scale = |bytes: u64| ((bytes as f64 * factor).round() as u64).clamp(1, REQUEST_BYTES_MAX);
-    let mut event = record.event;
-    match &mut event {
-        Event::Alloc { requested_bytes, .. } | Event::Oom { requested_bytes, .. } if !is_state => {
-            *requested_bytes = scale(*requested_bytes);
-        }
-        _ => {}
-    }
-    Record { event, ..*record }
 }
 
 /// Groups of live blocks by code that serve the request if they are freed before it, the smallest first.
@@ -336,6 +369,8 @@ pub(super) fn remedies(
         Settings(Line),
         Strategy(&'static str),
         EmptyCache,
+        MemoryFraction,
+        SharedPool,
         DeviceMemory,
         SmallerBatch,
     }
@@ -343,13 +378,21 @@ pub(super) fn remedies(
     let lines = candidates(&recorded, true).into_iter().filter(|line| *line != recorded);
     let strategies = TABLE.iter().filter(|row| !row.is_live).map(|row| Job::Strategy(row.name));
     // What takes longest comes first.
-    let mut jobs = vec![Job::SmallerBatch, Job::DeviceMemory, Job::EmptyCache];
+    let mut jobs = vec![
+        Job::SmallerBatch,
+        Job::DeviceMemory,
+        Job::MemoryFraction,
+        Job::EmptyCache,
+        Job::SharedPool,
+    ];
     jobs.extend(lines.map(Job::Settings).chain(strategies));
     let of_job = |job: Job| {
         let found = match job {
             Job::Settings(line) => prefix.settings(&line),
             Job::Strategy(name) => prefix.strategy(name),
             Job::EmptyCache => prefix.empty_cache(),
+            Job::MemoryFraction => prefix.memory_fraction(),
+            Job::SharedPool => prefix.shared_pool(),
             Job::DeviceMemory => prefix.device_memory(situation, others_bytes),
             Job::SmallerBatch => prefix.smaller_batch(origins),
         };
@@ -370,6 +413,14 @@ pub(super) fn remedies(
 impl RemedyKind {
     /// Whether the allocator is what is changed, and not the program or the device.
     pub fn is_of_allocator(self) -> bool {
-        matches!(self, Self::Settings | Self::SearchAfterFlush | Self::EmptyCache | Self::Strategy)
+        match self {
+            Self::Settings
+            | Self::SearchAfterFlush
+            | Self::EmptyCache
+            | Self::MemoryFraction
+            | Self::SharedPool
+            | Self::Strategy => true,
+            Self::DeviceMemory | Self::FreeBefore | Self::SmallerBatch => false,
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! Why a request of a run was refused: the rules of messages, with what only a run shows.
 
+use std::cmp::Reverse;
+
 use allocator::size;
 use allocator::stats::ByteSize;
-use trace_format::{BlockStatus, SegmentState};
+use settings::Config;
+use trace_format::{BlockState, BlockStatus, SegmentState};
 
 use super::free_space::{FreeSpace, Unserved};
 use super::situation::Situation;
@@ -26,6 +29,8 @@ pub(super) struct Judged {
 struct Numbers<'s> {
     situation: &'s Situation,
     free_space: &'s [FreeSpace],
+    /// The device, with what others hold of it.
+    device_bytes: u64,
     /// What the allocator may hold: the device, or the memory fraction of it.
     limit_bytes: u64,
     /// Bytes that the program holds, as it asked for them.
@@ -44,39 +49,68 @@ pub(super) fn judge(
     serves_after_pending: impl Fn() -> bool,
 ) -> Judged {
     let memory = &situation.before;
-    let blocks = situation.base.segments.iter().flat_map(|segment| &segment.blocks);
-    let live = blocks.filter(|block| block.status == BlockStatus::Allocated);
-    let (live_bytes, allocated_bytes) = live.fold((0, 0), |(requested, allocated), block| {
-        (requested + block.requested_bytes.min(block.size_bytes), allocated + block.size_bytes)
-    });
-    let limit_bytes = memory.allowed_bytes.min(memory.reserved_bytes + memory.free_bytes);
-    let numbers =
-        Numbers { situation, free_space, limit_bytes, live_bytes, allocated_bytes, others_bytes };
+    let (live_bytes, allocated_bytes) =
+        live(situation).fold((0, 0), |(requested, allocated), block| {
+            (requested + block.requested_bytes.min(block.size_bytes), allocated + block.size_bytes)
+        });
+    let device_bytes = memory.reserved_bytes + memory.free_bytes + others_bytes;
+    let is_limited = memory.allowed_bytes < memory.total_bytes;
+    let limit_bytes = if is_limited { memory.allowed_bytes } else { device_bytes };
+    let numbers = Numbers {
+        situation,
+        free_space,
+        device_bytes,
+        limit_bytes,
+        live_bytes,
+        allocated_bytes,
+        others_bytes,
+    };
     let full = [
-        (OomVerdict::HugeRequest, numbers.huge_request()),
-        (OomVerdict::Capacity, numbers.capacity()),
+        (OomVerdict::HugeRequest, numbers.huge_request(device_bytes)),
+        (OomVerdict::Capacity, numbers.capacity(device_bytes)),
     ];
     let is_full = full.iter().any(|(_, why)| why.is_some());
-    let parts = |numbers: &Numbers<'_>| {
+    let parts = || {
+        // Of two parts the larger is the cause, as in messages.
+        let mut shares = [
+            (
+                numbers.free_bytes().0,
+                OomVerdict::PartlyFragmentation,
+                numbers.partly_fragmentation(),
+            ),
+            (others_bytes, OomVerdict::OtherProcess, numbers.other_process()),
+        ];
+        shares.sort_by_key(|(bytes, ..)| Reverse(*bytes));
+        let [first, second] = shares.map(|(_, verdict, why)| (verdict, why));
         [
             (OomVerdict::PendingFree, numbers.pending_free(&serves_after_pending)),
             (OomVerdict::Settings, numbers.settings()),
             (OomVerdict::OtherStream, numbers.other_stream()),
             (OomVerdict::Graphs, numbers.graphs()),
             (OomVerdict::Fragmentation, numbers.fragmentation()),
-            (OomVerdict::PartlyFragmentation, numbers.partly_fragmentation()),
+            (OomVerdict::HugeRequest, numbers.huge_request(limit_bytes)),
+            (OomVerdict::Capacity, numbers.capacity(limit_bytes)),
+            first,
+            second,
             (OomVerdict::Capacity, numbers.capacity_of_blocks()),
         ]
     };
-    let parts = (!is_full).then(|| parts(&numbers)).into_iter().flatten();
-    let others = [(OomVerdict::OtherProcess, numbers.other_process())];
-    let held = full.into_iter().chain(parts).chain(others);
+    let parts = (!is_full).then(parts).into_iter().flatten();
+    let held = full.into_iter().chain(parts);
     let steps = numbers.steps();
     let mut held = held.filter_map(|(verdict, why)| Some((verdict, why?)));
     let (verdict, why) = held.next().unwrap_or_else(|| {
         (OomVerdict::Unknown, "no single part explains the shortfall".to_owned())
     });
-    Judged { verdict, also: held.map(|(verdict, _)| verdict).collect(), why, steps }
+    let mut also: Vec<_> = held.map(|(also, _)| also).filter(|also| *also != verdict).collect();
+    also.dedup();
+    Judged { verdict, also, why, steps }
+}
+
+/// The blocks that are handed out.
+fn live(situation: &Situation) -> impl Iterator<Item = &BlockState> {
+    let blocks = situation.base.segments.iter().flat_map(|segment| &segment.blocks);
+    blocks.filter(|block| block.status == BlockStatus::Allocated)
 }
 
 impl Numbers<'_> {
@@ -84,29 +118,30 @@ impl Numbers<'_> {
         ByteSize(self.situation.request.requested_bytes)
     }
 
-    fn limit_name(&self) -> &'static str {
-        let memory = &self.situation.before;
-        if memory.allowed_bytes < memory.total_bytes { "the memory fraction" } else { "the device" }
+    fn name_of(&self, bound_bytes: u64) -> &'static str {
+        if bound_bytes == self.device_bytes { "the device" } else { "the memory fraction" }
     }
 
-    fn huge_request(&self) -> Option<String> {
-        let requested_bytes = self.situation.request.requested_bytes;
-        (requested_bytes > self.limit_bytes).then(|| {
-            let (request, limit) = (self.request(), ByteSize(self.limit_bytes));
-            format!("the request of {request} alone exceeds {} of {limit}", self.limit_name())
+    fn huge_request(&self, bound_bytes: u64) -> Option<String> {
+        (self.situation.request.requested_bytes > bound_bytes).then(|| {
+            let (request, bound) = (self.request(), ByteSize(bound_bytes));
+            format!(
+                "the request of {request} alone exceeds {} of {bound}",
+                self.name_of(bound_bytes)
+            )
         })
     }
 
     /// Bytes as the program asked for them: no allocator serves it with less.
-    fn capacity(&self) -> Option<String> {
+    fn capacity(&self, bound_bytes: u64) -> Option<String> {
         let requested_bytes = self.situation.request.requested_bytes;
-        (self.live_bytes.saturating_add(requested_bytes) > self.limit_bytes).then(|| {
+        (self.live_bytes.saturating_add(requested_bytes) > bound_bytes).then(|| {
             let (live, request) = (ByteSize(self.allocated_bytes), self.request());
-            let limit = ByteSize(self.limit_bytes);
+            let bound = ByteSize(bound_bytes);
             format!(
-                "nothing in the allocator helps: {live} of {limit} are live, and the request of {request} exceeds {} \
+                "nothing in the allocator helps: {live} of {bound} are live, and the request of {request} exceeds {} \
                  with them",
-                self.limit_name()
+                self.name_of(bound_bytes)
             )
         })
     }
@@ -119,7 +154,7 @@ impl Numbers<'_> {
             format!(
                 "{live} of {} are live, rounding included, and the request of {request} exceeds {} with them",
                 ByteSize(self.limit_bytes),
-                self.limit_name()
+                self.name_of(self.limit_bytes)
             )
         })
     }
@@ -155,6 +190,25 @@ impl Numbers<'_> {
                 ByteSize(self.situation.size_bytes),
                 self.request()
             ));
+        }
+        let plain_live = || {
+            let rounded =
+                |block: &BlockState| size::round_plain(block.requested_bytes.min(block.size_bytes));
+            live(self.situation).map(rounded).sum::<u64>()
+        };
+        if self.allocated_bytes.saturating_add(self.situation.size_bytes) > self.limit_bytes
+            && self.situation.config.roundup_power2_divisions
+                != Config::default().roundup_power2_divisions
+        {
+            let plain_live_bytes = plain_live();
+            if plain_live_bytes.saturating_add(plain_bytes) <= self.limit_bytes {
+                return Some(format!(
+                    "roundup_power2_divisions makes {} of {} that are live; without it the request of {} fits",
+                    ByteSize(self.allocated_bytes),
+                    ByteSize(plain_live_bytes),
+                    self.request()
+                ));
+            }
         }
         let memory = &self.situation.after;
         let is_limited = memory.allowed_bytes < memory.total_bytes;

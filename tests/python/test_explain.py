@@ -1,0 +1,147 @@
+"""Programs that run out of memory for every cause: `vramtape explain` names it under PyTorch's own allocator and under
+every route, and what it says would have helped is done: the program is then served.
+"""
+
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+
+from harness import COMMAND, PACKAGE, ROOT, clean_environment, run_cases
+
+FOLDER = os.path.join(ROOT, "tests", "python", "explain")
+ROUTES = ("native", "observe", "pluggable", "bridge")
+MIB = 1 << 20
+DEVICE_MIB, OTHERS_MIB = 1024, 500
+
+# The verdict on each program.
+VERDICTS = {
+    "capacity_by_a_list": "capacity",
+    "capacity_by_training": "capacity",
+    "capacity_by_logits": "capacity",
+    "capacity_by_rounding": "capacity",
+    "huge_request": "huge-request",
+    "huge_request_by_an_outer_product": "huge-request",
+    "fragmentation_by_results": "fragmentation",
+    "fragmentation_by_layers": "fragmentation",
+    "fragmentation_of_small_blocks": "fragmentation",
+    "partly_fragmentation_by_results": "partly-fragmentation",
+    "partly_fragmentation_by_a_buffer": "partly-fragmentation",
+    "other_process": "other-process",
+    "other_process_at_the_start": "other-process",
+    "beside_the_allocator": "other-process",
+    "graphs_of_one_model": "graphs",
+    "graphs_of_a_ladder": "graphs",
+    "other_stream_of_copies": "other-stream",
+    "other_stream_of_an_evaluation": "other-stream",
+    "pending_free_in_a_capture": "pending-free",
+    "settings_of_the_fraction": "settings",
+    "settings_of_the_rounding": "settings",
+    "cached_before_a_capture": "fragmentation",
+}
+# PyTorch's snapshot has no captures, fraction or memory of others.
+OF_SNAPSHOTS = {}
+SETTINGS = {"settings_of_the_rounding": "roundup_power2_divisions:2"}
+
+with open(os.path.join(FOLDER, "programs.py")) as file:
+    # Lines whose tensors a program can drop before its last request.
+    HELD_LINES = {number for number, line in enumerate(file, 1) if "run.hold(" in line}
+
+
+class Server:
+    """A process that runs programs."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(FOLDER, "serve.py")],
+            env=clean_environment(**PACKAGE),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def run(self, job):
+        """Whether the last request of a job is served."""
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline() or '{"error": "the server ended"}')
+        assert "error" not in answer, (job, answer["error"])
+        return answer["served"]
+
+
+SERVERS = queue.Queue()
+
+
+def job_of(program, route):
+    kind = "pickle" if route == "native" else "vtape"
+    sim = {"VRAMTAPE_SIM_MEMORY": f"{DEVICE_MIB}MiB"}
+    if program.startswith("other_process"):
+        sim["VRAMTAPE_SIM_NEIGHBOUR"] = f"4242:{OTHERS_MIB}MiB"
+    return {
+        "program": program,
+        "route": route,
+        "output": os.path.abspath(f"{program}-{route}.{kind}"),
+        "settings": SETTINGS.get(program, ""),
+        "sim": sim,
+        "conf": "stacks:alloc,tape_replace:True",
+        "changes": {},
+    }
+
+
+def changed(job, remedy):
+    """The job with a remedy, if a person can carry it out on this machine; models of other allocators are not."""
+    kind, text, value = remedy["kind"], remedy["text"], remedy["value"]
+    job = {**job, "output": os.path.abspath(f"changed-{os.path.basename(job['output'])}")}
+    if kind == "settings":
+        return {**job, "settings": value}
+    if kind == "search_after_flush":
+        return {**job, "route": "bridge", "conf": f"{job['conf']},{value}"}
+    if kind == "empty_cache":
+        return {**job, "changes": {"emptied": "every" if "every step" in text else "last"}}
+    if kind == "device_memory":
+        mib = -(-int(value) // MIB)
+        if "less held by other processes" in text and "VRAMTAPE_SIM_NEIGHBOUR" in job["sim"]:
+            return {**job, "sim": {**job["sim"], "VRAMTAPE_SIM_NEIGHBOUR": f"4242:{OTHERS_MIB - mib}MiB"}}
+        return {**job, "sim": {**job["sim"], "VRAMTAPE_SIM_MEMORY": f"{DEVICE_MIB + mib}MiB"}}
+    if kind == "free_before":
+        line = int(re.search(r" of programs\.py:(\d+) ", text).group(1))
+        return {**job, "changes": {"freed": line}} if line in HELD_LINES else None
+    if kind == "smaller_batch":
+        return {**job, "changes": {"factor": float(value.removeprefix("scale:"))}}
+    assert kind == "strategy", remedy
+    return None
+
+
+def explained(program, route):
+    job = job_of(program, route)
+    server = SERVERS.get()
+    try:
+        assert not server.run(job), "the program is served as it is"
+        run = subprocess.run([COMMAND, "explain", job["output"], "--json"], text=True, capture_output=True)
+        assert run.returncode == 0, run.stderr
+        oom = json.loads(run.stdout)["oom"]
+        assert oom, "no out of memory is explained"
+        expected = OF_SNAPSHOTS.get(program, VERDICTS[program]) if route == "native" else VERDICTS[program]
+        assert oom["verdict"] == expected, (oom["verdict"], oom["why"])
+        jobs = [(changed(job, remedy), remedy["text"]) for remedy in oom["remedies"]]
+        done = [(job, text) for job, text in jobs if job]
+        failed = [text for job, text in done if not server.run(job)]
+        assert not failed, f"does not help: {failed}"
+    finally:
+        SERVERS.put(server)
+    return f"{oom['verdict']}, {len(done)} of {len(jobs)} changes made"
+
+
+if __name__ == "__main__":
+    for _ in range(min(4, os.cpu_count() or 1)):
+        SERVERS.put(Server())
+    run_cases(
+        [
+            (f"explain.{route}.{program}", lambda program=program, route=route: explained(program, route))
+            for route in ROUTES
+            for program in VERDICTS
+        ]
+    )
