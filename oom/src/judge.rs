@@ -2,24 +2,23 @@
 
 use allocator::size;
 use allocator::stats::ByteSize;
-use trace_format::{BlockStatus, SegmentState};
+use events::SegmentState;
 
-use super::free_space::{FreeSpace, Unserved};
-use super::situation::Situation;
-use crate::message::Step;
-use crate::oom_verdict::OomVerdict;
+use crate::free_space::{FreeSpace, Unserved};
+use crate::situation::Situation;
+use crate::verdict::{OomVerdict, Step};
 
 /// The verdict, with the numbers that prove it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Judged {
+pub struct Judged {
     /// The first rule that holds.
-    pub(super) verdict: OomVerdict,
+    pub verdict: OomVerdict,
     /// Other rules that hold.
-    pub(super) also: Vec<OomVerdict>,
+    pub also: Vec<OomVerdict>,
     /// The reason in a sentence, without its full stop.
-    pub(super) why: String,
+    pub why: String,
     /// The numbers.
-    pub(super) steps: Vec<Step>,
+    pub steps: Vec<Step>,
 }
 
 /// What the rules compare.
@@ -35,20 +34,13 @@ struct Numbers<'s> {
     others_bytes: u64,
 }
 
-/// Judges a refused request. `others_bytes` is the memory of the device that is not the allocator's to use;
-/// `serves_after_pending` returns whether the request is served once all pending frees are complete.
-pub(super) fn judge(
-    situation: &Situation,
-    free_space: &[FreeSpace],
-    others_bytes: u64,
-    serves_after_pending: impl Fn() -> bool,
-) -> Judged {
+/// Judges a refused request. `others_bytes` is the memory of the device that is not the allocator's to use.
+pub fn judge(situation: &Situation, free_space: &[FreeSpace], others_bytes: u64) -> Judged {
     let memory = &situation.before;
-    let blocks = situation.base.segments.iter().flat_map(|segment| &segment.blocks);
-    let live = blocks.filter(|block| block.status == BlockStatus::Allocated);
-    let (live_bytes, allocated_bytes) = live.fold((0, 0), |(requested, allocated), block| {
-        (requested + block.requested_bytes.min(block.size_bytes), allocated + block.size_bytes)
-    });
+    let (live_bytes, allocated_bytes) =
+        situation.live().fold((0, 0), |(requested, allocated), block| {
+            (requested + block.requested_bytes.min(block.size_bytes), allocated + block.size_bytes)
+        });
     let limit_bytes = memory.allowed_bytes.min(memory.reserved_bytes + memory.free_bytes);
     let numbers =
         Numbers { situation, free_space, limit_bytes, live_bytes, allocated_bytes, others_bytes };
@@ -59,7 +51,7 @@ pub(super) fn judge(
     let is_full = full.iter().any(|(_, why)| why.is_some());
     let parts = |numbers: &Numbers<'_>| {
         [
-            (OomVerdict::PendingFree, numbers.pending_free(&serves_after_pending)),
+            (OomVerdict::PendingFree, numbers.pending_free()),
             (OomVerdict::Settings, numbers.settings()),
             (OomVerdict::OtherStream, numbers.other_stream()),
             (OomVerdict::Graphs, numbers.graphs()),
@@ -128,9 +120,9 @@ impl Numbers<'_> {
         self.free_space.iter().filter(move |row| row.reason == reason)
     }
 
-    fn pending_free(&self, serves: &impl Fn() -> bool) -> Option<String> {
+    fn pending_free(&self) -> Option<String> {
         let pending_bytes: u64 = self.free(Unserved::PendingFree).map(|row| row.free_bytes).sum();
-        (pending_bytes > 0 && serves()).then(|| {
+        (pending_bytes > 0 && self.situation.serves_after_pending()).then(|| {
             format!(
                 "{} are freed and wait for other streams; without the wait the request of {} is served",
                 ByteSize(pending_bytes),
