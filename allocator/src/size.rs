@@ -3,6 +3,7 @@
 //! Source: `c10/core/AllocatorConfig.h` (constants) and `DeviceCachingAllocator::round_size`,
 //! `roundup_power2_next_division` and `get_allocation_size` in `c10/cuda/CUDACachingAllocator.cpp`.
 
+use events::{BlockState, SegmentState};
 use settings::{Config, UNLIMITED};
 
 /// Every block is a multiple of this (`kMinBlockSize`).
@@ -74,6 +75,25 @@ pub fn may_serve(block_bytes: u64, size_bytes: u64, config: &Config) -> bool {
         return block_bytes < max_split;
     }
     block_bytes < size_bytes.saturating_add(config.max_non_split_rounding_bytes)
+}
+
+/// Whether a free block of the request's own stream and pool may serve it (`get_free_block`).
+pub fn serves(config: &Config, is_expandable: bool, block_bytes: u64, size_bytes: u64) -> bool {
+    block_bytes >= size_bytes
+        && (config.expandable_segments || !is_expandable)
+        && may_serve(block_bytes, size_bytes, config)
+}
+
+/// Of a free block, the bytes that could go back to the device: all of them where the block is a whole segment, the
+/// whole pages of an expandable one.
+pub fn whole_bytes(segment: &SegmentState, block: &BlockState, config: &Config) -> u64 {
+    if !segment.is_expandable {
+        return if segment.blocks.len() == 1 { block.size_bytes } else { 0 };
+    }
+    let page_bytes = page_bytes(!segment.is_large, config);
+    let begin = (block.addr.0 - segment.addr.0).next_multiple_of(page_bytes);
+    let end = (block.addr.0 + block.size_bytes - segment.addr.0) / page_bytes * page_bytes;
+    end.saturating_sub(begin)
 }
 
 /// Whether the rest of a block is cut off when this rounded size is handed out (`should_split`): in the small half and

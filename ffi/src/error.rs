@@ -33,6 +33,12 @@ impl Error {
         Self { exception, message: visible(&message.into()).into_owned() }
     }
 
+    /// The same with lines behind the message, each with a line break before it.
+    pub(crate) fn with_lines(mut self, lines: &str) -> Self {
+        self.message.push_str(&visible(lines));
+        self
+    }
+
     /// A caller's mistake: what is wrong, with what to do about it.
     pub(crate) fn value(message: impl Into<String>) -> Self {
         Self::new(Exception::Value, message)
@@ -53,9 +59,6 @@ impl From<AllocError> for Error {
         };
         let message = match &error {
             // PyTorch's sentence comes first: programs look for it.
-            AllocError::OutOfMemory(report) => {
-                format!("{report}\nvramtape: {}", report.explanation())
-            }
             AllocError::Rejected(rejection) => {
                 format!("{rejection}\nvramtape: {}", rejection.explanation())
             }

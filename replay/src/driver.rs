@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request};
+use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request, Ticket};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use settings::Config;
@@ -112,22 +112,17 @@ impl<R: Witness> Driver<Native<R>> {
         })
     }
 
-    /// Completes every free that waits for another stream.
-    pub(crate) fn complete_pending(&mut self) {
-        for live in self.live.values() {
-            if let Live::Waiting { ticket, .. } = live {
-                self.strategy.complete_free(*ticket);
-            }
-        }
+    /// The frees that wait for other streams.
+    pub(crate) fn pending(&self) -> Vec<Ticket> {
+        let waiting = self.live.values().filter_map(|live| match live {
+            Live::Waiting { ticket, .. } => Some(*ticket),
+            Live::Held { .. } | Live::Absent => None,
+        });
+        waiting.collect()
     }
 }
 
 impl<S: Strategy> Driver<S> {
-    /// The strategy.
-    pub(crate) fn strategy(&self) -> &S {
-        &self.strategy
-    }
-
     /// A replay of a strategy that starts from `base`.
     ///
     /// # Errors

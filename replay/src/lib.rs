@@ -18,7 +18,6 @@ pub mod import;
 pub mod leaks;
 pub mod message;
 pub mod modules;
-pub mod oom_verdict;
 pub mod pickle;
 pub mod placements;
 pub mod ranks;

@@ -5,6 +5,7 @@ mod common;
 use std::collections::HashSet;
 
 use common::builder::{MIB, Program, options, random_program, random_steps};
+use oom::OomVerdict;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
@@ -14,7 +15,6 @@ use replay::explain::{
     At, EXHAUSTIVE_BLOCKS, ExplainError, Explanation, MomentKind, PinningSet, Question, RemedyKind,
     capacity_at_oom, explain,
 };
-use replay::oom_verdict::OomVerdict;
 use replay::run::{DeviceTape, Options, run, run_recording};
 use replay::tape::{Device, Tape};
 use settings::Config;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Each library and the crates of this workspace that it depends on.
-const WALLS: [(&str, &[&str]); 19] = [
+const WALLS: [(&str, &[&str]); 20] = [
     ("events", &[]),
     ("settings", &[]),
     ("trace-format", &["events"]),
@@ -16,6 +16,7 @@ const WALLS: [(&str, &[&str]); 19] = [
     ("cuda-device", &["device", "events"]),
     ("allocator", &["device", "events", "settings"]),
     ("models", &["device", "events", "settings", "sim-device"]),
+    ("oom", &["allocator", "device", "events", "settings", "sim-device"]),
     ("recorder", &["events", "trace-format"]),
     ("shared-heap", &["allocator", "device", "events", "recorder"]),
     ("observer", &["allocator", "events", "recorder", "settings", "trace-format"]),
@@ -27,6 +28,7 @@ const WALLS: [(&str, &[&str]); 19] = [
             "events",
             "models",
             "observer",
+            "oom",
             "recorder",
             "settings",
             "sim-device",
@@ -43,6 +45,7 @@ const WALLS: [(&str, &[&str]); 19] = [
             "device",
             "events",
             "observer",
+            "oom",
             "recorder",
             "settings",
             "shared-heap",

@@ -40,6 +40,7 @@
 
 mod base_codec;
 mod bounds;
+mod code_owner;
 mod event_codec;
 mod index;
 mod layout;
@@ -53,6 +54,7 @@ mod visible;
 mod write;
 
 pub use bounds::{Bound, TooMuch};
+pub use code_owner::{CodeOwner, code_owner};
 pub use events::{
     Addr, BaseOrder, BaseState, BlockState, BlockStatus, Category, DeviceId, Event, FrameId,
     MarkKind, PoolId, PoolState, Problem, RangeState, Record, ScopeFilter, ScopeState,

@@ -210,21 +210,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         });
         self.stats.rare.num_ooms += 1;
         self.recorder.copy_statistics(&self.stats);
-        let (mut free_bytes, mut private_cached_bytes, mut largest_free_bytes) = (0, 0, 0);
-        for half in self.blocks.lists.pools() {
-            for id in self.blocks.lists.free(half) {
-                let size_bytes = self.blocks[id].size_bytes;
-                free_bytes += size_bytes;
-                private_cached_bytes += if half.private().is_some() { size_bytes } else { 0 };
-                if half == params.pool && self.blocks.stream_of(id) == params.stream {
-                    largest_free_bytes = size_bytes.max(largest_free_bytes);
-                }
-            }
-        }
+        let private = self.blocks.lists.pools().filter(|half| half.private().is_some());
+        let cached = private.flat_map(|half| self.blocks.lists.free(half));
+        let private_cached_bytes = cached.map(|id| self.blocks[id].size_bytes).sum();
         let stats = self.stats();
         let report = OomReport {
             device: self.device.id(),
             requested_bytes: params.requested_bytes,
+            stream: params.stream,
+            pool: self.pools.id_of(params.pool),
             segment_bytes: self.segment_bytes(params),
             device_total_bytes: memory.total_bytes,
             device_free_bytes: memory.free_bytes,
@@ -233,9 +227,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             allocated_bytes: stats.allocated_bytes.all.current.cast_unsigned(),
             private_cached_bytes,
             reserved_bytes: stats.reserved_bytes.all.current.cast_unsigned(),
-            free_bytes,
-            largest_free_bytes,
-            is_expandable: params.expandable,
         };
         // The caller raises it, and may expect it: a warning besides would be noise.
         tracing::info!(%report, "out of memory");

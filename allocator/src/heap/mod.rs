@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
 pub use error::{AllocError, HeapError};
 pub use malloc::{Miss, PoolChoice, Request};
-pub use oom::{Explanation, OomReport};
+pub use oom::OomReport;
 pub use pending::Ticket;
 pub use pools::Filter;
 pub use reject::Rejection;

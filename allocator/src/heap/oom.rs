@@ -1,22 +1,25 @@
-//! Out of memory: PyTorch's sentence, and what the heap knows besides.
+//! Out of memory: PyTorch's sentence.
 
 use alloc::vec::Vec;
 
 use core::fmt;
 
-use events::DeviceId;
+use events::{DeviceId, PoolId, Stream};
 
 use crate::stats::ByteSize;
 use device::ProcessMemory;
 
-/// The heap at the moment memory was out. Displayed, it is PyTorch's sentence; [`explanation`](Self::explanation) is
-/// ours.
+/// The heap at the moment memory was out. Displayed, it is PyTorch's sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OomReport {
     /// Which device.
     pub device: DeviceId,
     /// Bytes asked for, not rounded.
     pub requested_bytes: u64,
+    /// The stream of the request.
+    pub stream: Stream,
+    /// Its pool.
+    pub pool: PoolId,
     /// Bytes that the device was asked for: the segment.
     pub segment_bytes: u64,
     /// The device's memory.
@@ -33,12 +36,6 @@ pub struct OomReport {
     pub private_cached_bytes: u64,
     /// Bytes held from the device.
     pub reserved_bytes: u64,
-    /// Bytes of them that are free, in all pools.
-    pub free_bytes: u64,
-    /// The largest free block that the request could have had: of its stream and its pool.
-    pub largest_free_bytes: u64,
-    /// Whether the request may be served from expandable segments.
-    pub is_expandable: bool,
 }
 
 impl core::error::Error for OomReport {}
@@ -78,86 +75,5 @@ impl fmt::Display for OomReport {
              pytorch-cuda-alloc-conf)",
             ByteSize(self.reserved_bytes.saturating_sub(used)),
         )
-    }
-}
-
-impl OomReport {
-    /// Why, in the heap's own numbers, and what to try next.
-    pub fn explanation(&self) -> Explanation<'_> {
-        Explanation(self)
-    }
-
-    /// What the process may have of the device.
-    fn limit_bytes(&self) -> u64 {
-        self.allowed_bytes.unwrap_or(self.device_total_bytes).min(self.device_total_bytes)
-    }
-
-    /// What is left for segments without giving anything back.
-    fn room_bytes(&self) -> u64 {
-        let allowed = self.allowed_bytes.unwrap_or(u64::MAX).saturating_sub(self.reserved_bytes);
-        self.device_free_bytes.min(allowed)
-    }
-}
-
-/// From this share of the reserved bytes on that are live, no setting is worth a hint. `replay::advice` has the same.
-const LIVE_SHARE_MIN: f64 = 0.99;
-
-/// [`OomReport::explanation`].
-#[derive(Clone, Copy, Debug)]
-pub struct Explanation<'a>(&'a OomReport);
-
-impl fmt::Display for Explanation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OomReport { segment_bytes, free_bytes, largest_free_bytes, .. } = *self.0;
-        let asked = ByteSize(segment_bytes);
-        let limit_bytes = self.0.limit_bytes();
-        if segment_bytes > limit_bytes {
-            let limit = ByteSize(limit_bytes);
-            let whose = if self.0.allowed_bytes.is_some() {
-                "the memory fraction allows"
-            } else {
-                "the device has"
-            };
-            return write!(
-                f,
-                "{asked} is more than the {limit} that {whose}: no setting helps, the request has to be smaller."
-            );
-        }
-        let OomReport { allocated_bytes, reserved_bytes, .. } = *self.0;
-        if reserved_bytes > 0 && allocated_bytes as f64 >= LIVE_SHARE_MIN * reserved_bytes as f64 {
-            return write!(
-                f,
-                "nothing in the allocator helps: {} of the {} reserved are live. Use a smaller batch or activation \
-                 checkpointing, or hold fewer tensors.",
-                ByteSize(allocated_bytes),
-                ByteSize(reserved_bytes)
-            );
-        }
-        let (free, largest) = (ByteSize(free_bytes), ByteSize(largest_free_bytes));
-        let room_bytes = self.0.room_bytes();
-        write!(
-            f,
-            "{free} of what is reserved is free, and the largest block of it that this request can have is {largest}; "
-        )?;
-        match segment_bytes.checked_sub(free_bytes + room_bytes).filter(|missing| *missing > 0) {
-            Some(missing_bytes) => write!(
-                f,
-                "without any fragmentation {} would still be missing. Use a smaller batch or activation checkpointing, \
-                 or hold fewer tensors.",
-                ByteSize(missing_bytes)
-            ),
-            None if self.0.is_expandable => write!(
-                f,
-                "with the {} that the device has left that is enough for {asked}, but in pieces, or held by other \
-                 streams and pools. Expandable segments are on already: `vramtape waste` shows what lies between.",
-                ByteSize(room_bytes)
-            ),
-            None => write!(
-                f,
-                "with the {} that the device has left that is enough for {asked}, but in pieces, or held by other \
-                 streams and pools. `vramtape tune RUN` replays this run's tape under the settings that may help.",
-                ByteSize(room_bytes)
-            ),
-        }
     }
 }

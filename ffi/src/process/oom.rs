@@ -3,7 +3,7 @@
 use allocator::heap::{AllocError, Rejection};
 use std::ffi::{c_int, c_void};
 
-use super::{lock, tape, with};
+use super::{lock, oom_lines, tape, with};
 use crate::error::Error;
 
 /// The event that an observer is called at.
@@ -39,14 +39,17 @@ pub(crate) fn add(observer: Observer) -> Result<(), Error> {
     })
 }
 
-/// The error of an allocation, after the observers saw it.
+/// The error of an allocation, explained, after the observers saw it.
 #[cold]
 #[inline(never)]
-pub(crate) fn observed(error: AllocError) -> AllocError {
+pub(crate) fn observed(error: AllocError) -> Error {
+    let mut lines = String::new();
     let (occasion, device, [first, second, third]) = match &error {
         AllocError::OutOfMemory(report) => {
             let allowed_bytes = report.allowed_bytes.unwrap_or(report.device_total_bytes);
             let numbers = [report.segment_bytes, allowed_bytes, report.device_free_bytes];
+            // Before an observer frees memory.
+            lines = oom_lines::lines(report);
             (Occasion::OutOfMemory, report.device, numbers)
         }
         AllocError::Rejected(rejection) => {
@@ -54,7 +57,7 @@ pub(crate) fn observed(error: AllocError) -> AllocError {
                 rejection;
             (Occasion::Rejection, device, [segment_bytes, reserved_bytes, device_total_bytes])
         }
-        _ => return error,
+        _ => return error.into(),
     };
     // A reader of the tape finds this out of memory there, whatever the program does next. A tape that cannot be
     // written has warned already.
@@ -68,5 +71,5 @@ pub(crate) fn observed(error: AllocError) -> AllocError {
         let observe = || unsafe { function(user, c_int::from(device.0), first, second, third) };
         stacks::call_program(observe);
     }
-    error
+    Error::from(error).with_lines(&lines)
 }

@@ -66,6 +66,11 @@ impl Process {
         }
     }
 
+    /// The file of the device's tape, if one is being written.
+    pub(super) fn tape_path_of(&self, device: DeviceId) -> Option<PathBuf> {
+        self.tape_of(device).map(|tape| tape.path.clone())
+    }
+
     fn tape_of(&self, device: DeviceId) -> Option<&Tape> {
         let asked = expand(self.tape_path.as_ref()?, device).ok()?;
         self.tapes.iter().find(|tape| tape.asked == asked)

@@ -6,45 +6,36 @@
 mod blocks;
 mod capacity;
 mod changes;
-mod free_space;
 mod moment;
 mod peak;
-mod pinning;
 mod remedies;
 mod served;
-mod situation;
-mod verdict;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use allocator::heap::{PoolChoice, Request};
 use events::Off;
+use oom::{Effort, Pinning, Situation, Step, free_space, judge, pinning};
 use serde::Serialize;
 use trace_format::{Event, PoolId, Record, Stream};
 
 pub use blocks::{BlockOrigin, ExplainedBlock, Live, LiveGroup};
 pub use capacity::capacity_at_oom;
-pub use free_space::{FreeSpace, Unserved};
 pub use moment::{At, MomentKind};
+pub use oom::{EXHAUSTIVE_BLOCKS, FreeSpace, OomVerdict, Unserved, Way};
 pub use peak::{PeakWithout, Peaks};
-pub use pinning::{EXHAUSTIVE_BLOCKS, Way};
 pub use remedies::{Remedy, RemedyKind};
 
 use crate::driver::{DriveError, Driver};
 use crate::holders::RunHolders;
-use crate::message::Step;
-use crate::oom_verdict::OomVerdict;
 use crate::run::{DeviceTape, Options};
 use crate::strategy::Native;
 use crate::tape::{Device, Tape};
 use blocks::{Origins, live_blocks};
-use free_space::free_space;
 use moment::{Scan, driver};
 use peak::{peaks, peaks_without};
-use pinning::{Pinning, pinning};
 use remedies::{Prefix, remedies};
 use served::served;
-use situation::Situation;
-use verdict::judge;
 
 /// Why a moment cannot be explained.
 #[derive(Debug, thiserror::Error)]
@@ -247,7 +238,7 @@ pub fn explain(
     let config = driver.heap().config().clone();
     let record = run.records.get(place);
     let situation = match record {
-        Some(record) if kind == MomentKind::Oom => Situation::of(&driver, record),
+        Some(record) if kind == MomentKind::Oom => situation(&driver, record),
         _ => None,
     };
     let free_space = free_space(&base.segments, &config, situation.as_ref());
@@ -258,7 +249,7 @@ pub fn explain(
     let oom = match situation.as_ref().zip(record) {
         Some((situation, record)) => {
             let prefix = Prefix::new(run, options, place, &scan.refused);
-            let seen = Seen { driver: &driver, situation, origins: &origins, live: &live };
+            let seen = Seen { situation, origins: &origins, live: &live };
             Some(seen.out_of_memory(record, &free_space, others_bytes, &prefix, progress)?)
         }
         None if kind == MomentKind::Oom => {
@@ -296,9 +287,21 @@ pub fn explain(
     })
 }
 
+/// The situation of a replay that comes to a record whose request it refuses; `None` where the record makes no request,
+/// or it is served.
+fn situation(driver: &Driver<Native<Off>>, record: &Record) -> Option<Situation> {
+    let (Event::Alloc { requested_bytes, stream, pool, .. }
+    | Event::Oom { requested_bytes, stream, pool, .. }) = record.event
+    else {
+        return None;
+    };
+    let pool = PoolChoice::Exactly(pool);
+    let request = Request { requested_bytes, stream, pool, stack: record.stack };
+    Situation::of(driver.heap().clone(), &request, driver.pending())
+}
+
 /// What a replay shows immediately before a refused request.
 struct Seen<'s> {
-    driver: &'s Driver<Native<Off>>,
     situation: &'s Situation,
     origins: &'s Origins<'s>,
     live: &'s [ExplainedBlock],
@@ -314,8 +317,7 @@ impl Seen<'_> {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<OutOfMemory, ExplainError> {
         let situation = self.situation;
-        let serves_after_pending = || situation.serves_after_pending(self.driver);
-        let judged = judge(situation, free_space, others_bytes, serves_after_pending);
+        let judged = judge(situation, free_space, others_bytes);
         let request = RefusedRequest {
             requested_bytes: situation.request.requested_bytes,
             size_bytes: situation.size_bytes,
@@ -325,7 +327,8 @@ impl Seen<'_> {
             is_recorded: matches!(record.event, Event::Oom { .. }),
             origin: self.origins.of_request(record),
         };
-        let pinning = pinning(situation).map(|found| PinningSet::of(&found, self.live));
+        let pinning =
+            pinning(situation, Effort::FULL).found.map(|found| PinningSet::of(&found, self.live));
         progress(400);
         let done = AtomicU64::new(400);
         let step = || progress((done.fetch_add(40, Ordering::Relaxed) + 40).min(PARTS));

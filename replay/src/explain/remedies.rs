@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use allocator::stats::ByteSize;
 use models::model::Model;
+use oom::Situation;
 use rayon::prelude::*;
 use serde::Serialize;
 use settings::Config;
@@ -12,7 +13,6 @@ use trace_format::{Addr, Event, MarkKind, PoolId, Record};
 
 use super::blocks::{ExplainedBlock, Live, Origins};
 use super::changes::{SharedPool, scaled, with_fraction};
-use super::situation::Situation;
 use crate::advice::candidates;
 use crate::candidate::line::Line;
 use crate::driver::{DriveError, Driver, Follow, Result};

@@ -2,13 +2,12 @@
 
 use allocator::size;
 use allocator::stats::ByteSize;
+use oom::{OomVerdict, Step};
 use settings::Config;
 use trace_format::{Event, Record};
 
 use super::blocks::Origins;
 use super::{OutOfMemory, RefusedRequest};
-use crate::message::Step;
-use crate::oom_verdict::OomVerdict;
 
 /// What the record of the refusal shows; `None` for other records.
 pub(super) fn served(

@@ -4,7 +4,7 @@ use allocator::stats::ByteSize;
 use serde::Serialize;
 
 use super::fields::Fields;
-use crate::oom_verdict::OomVerdict;
+use oom::OomVerdict;
 
 /// What follows from a verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

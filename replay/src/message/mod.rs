@@ -18,10 +18,9 @@ use serde::Serialize;
 
 pub use advice::Advice;
 pub use fields::{Fields, ListedProcess, Stated};
-pub use rules::Step;
 
-use crate::oom_verdict::OomVerdict;
 use crate::source::{SourceError, each_part};
+use oom::{OomVerdict, Step};
 use scan::{Found, Scanner};
 
 /// A message and its verdict.

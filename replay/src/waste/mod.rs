@@ -21,7 +21,6 @@ pub use misses::{Reference, References};
 pub use parts::Parts;
 pub use split::LargestFree;
 use split::{Rules, split};
-pub(crate) use split::{serves, whole_bytes};
 
 /// Moments of no memory that are taken apart; more are only counted.
 pub const OOMS_MAX: usize = 100;

@@ -94,7 +94,7 @@ impl Split {
         rules: &Rules<'_>,
     ) {
         let size_bytes = block.size_bytes;
-        let whole_bytes = whole_bytes(segment, block, rules.config);
+        let whole_bytes = size::whole_bytes(segment, block, rules.config);
         if (rules.is_flushed)(segment.pool) {
             self.returnable_bytes += whole_bytes;
         }
@@ -104,7 +104,7 @@ impl Split {
             return;
         };
         let want_bytes = size::round(reference.requested_bytes, rules.config);
-        let serves = serves(rules.config, segment.is_expandable, size_bytes, want_bytes);
+        let serves = size::serves(rules.config, segment.is_expandable, size_bytes, want_bytes);
         let is_own_pool = segment.pool == reference.pool;
         if is_own_pool && segment.stream == reference.stream {
             let largest_bytes = self.largest_free.of_half(segment.is_large);
@@ -127,30 +127,6 @@ impl Split {
             *self.by_pool.entry(segment.pool).or_default() += stranded_bytes;
         }
     }
-}
-
-/// Whether a free block of the request's own stream and pool may serve it, as `Heap::best_fit` decides.
-pub(crate) fn serves(
-    config: &Config,
-    is_expandable: bool,
-    block_bytes: u64,
-    want_bytes: u64,
-) -> bool {
-    block_bytes >= want_bytes
-        && (config.expandable_segments || !is_expandable)
-        && size::may_serve(block_bytes, want_bytes, config)
-}
-
-/// Of a free block, the bytes that could go back to the device: all of them where the block is a whole segment, the
-/// whole pages of an expandable one.
-pub(crate) fn whole_bytes(segment: &SegmentState, block: &BlockState, config: &Config) -> u64 {
-    if !segment.is_expandable {
-        return if segment.blocks.len() == 1 { block.size_bytes } else { 0 };
-    }
-    let page_bytes = size::page_bytes(!segment.is_large, config);
-    let begin = (block.addr.0 - segment.addr.0).next_multiple_of(page_bytes);
-    let end = (block.addr.0 + block.size_bytes - segment.addr.0) / page_bytes * page_bytes;
-    end.saturating_sub(begin)
 }
 
 /// The addresses behind a mapped run into which it can grow. They end with the segment, which reaches further than any
@@ -218,7 +194,7 @@ mod tests {
             };
             let segments = heap.segments(PoolId::DEFAULT);
             let serves =
-                segments.iter().flat_map(free).any(|b| serves(&config, false, b, want_bytes));
+                segments.iter().flat_map(free).any(|b| size::serves(&config, false, b, want_bytes));
             let cached = heap.malloc_cached(&request(asked_bytes)).unwrap();
             prop_assert_eq!(serves, cached.is_ok());
         }

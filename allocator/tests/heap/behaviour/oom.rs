@@ -75,63 +75,6 @@ fn a_refusal_names_the_processes_where_they_are_known() {
     assert!(report.to_string().contains(words), "{report}");
 }
 
-fn explanation(refusal: &AllocError) -> String {
-    let AllocError::OutOfMemory(report) = refusal else { panic!("{refusal}") };
-    report.explanation().to_string()
-}
-
-#[test]
-fn the_explanation_separates_fragmentation_from_memory_in_use() {
-    let mut heap = heap(100 * MIB, Config::default());
-    let first = heap.take(40 * MIB);
-    let held = heap.take(50 * MIB);
-    let refusal = heap.try_take(60 * MIB).expect_err("full");
-    assert_eq!(
-        explanation(&refusal),
-        "nothing in the allocator helps: 90.00 MiB of the 90.00 MiB reserved are live. Use a smaller batch or \
-         activation checkpointing, or hold fewer tensors."
-    );
-    heap.give(first);
-    let part = heap.take(12 * MIB);
-    let refusal = heap.try_take(60 * MIB).expect_err("full");
-    assert_eq!(
-        explanation(&refusal),
-        "28.00 MiB of what is reserved is free, and the largest block of it that this request can have is 28.00 MiB; \
-         without any fragmentation 22.00 MiB would still be missing. Use a smaller batch or activation checkpointing, \
-         or hold fewer tensors."
-    );
-    heap.give(part);
-    heap.give(held);
-    let whole = heap.take(90 * MIB);
-    heap.give(whole);
-    // The front of the one segment is held: 88 MiB of it are free, which is enough, and cannot be had.
-    let front = heap.take(2 * MIB);
-    let refusal = heap.try_take(92 * MIB).expect_err("in pieces");
-    assert_eq!(
-        explanation(&refusal),
-        "88.00 MiB of what is reserved is free, and the largest block of it that this request can have is 88.00 MiB; \
-         with the 10.00 MiB that the device has left that is enough for 92.00 MiB, but in pieces, or held by other \
-         streams and pools. `vramtape tune RUN` replays this run's tape under the settings that may help."
-    );
-    heap.give(front);
-}
-
-#[test]
-fn the_explanation_says_where_no_setting_helps() {
-    let mut heap = heap(100 * MIB, Config::default());
-    let refusal = heap.try_take(101 * MIB).expect_err("larger than the device");
-    assert!(
-        explanation(&refusal)
-            .contains("102.00 MiB is more than the 100.00 MiB that the device has")
-    );
-    heap.set_memory_fraction(0.5).expect("a fraction");
-    let refusal = heap.try_take(60 * MIB).expect_err("larger than the fraction");
-    assert!(
-        explanation(&refusal)
-            .contains("60.00 MiB is more than the 50.00 MiB that the memory fraction allows")
-    );
-}
-
 #[test]
 fn a_refusal_leaves_the_heap_usable() {
     let mut heap = heap(100 * MIB, Config::default());

@@ -1,8 +1,8 @@
 //! The rules for an allocator on a device: the parts of its memory, compared with the request.
 
-use super::{FULL_SHARE, GIB, Judgement, Step, alone, bytes, headroom, show, significant};
+use super::{FULL_SHARE, GIB, Judgement, alone, bytes, headroom, show, significant};
 use crate::message::fields::Fields;
-use crate::oom_verdict::OomVerdict;
+use oom::{OomVerdict, Step};
 
 /// Memory of a CUDA context, which every process has beside its allocations.
 const CONTEXT_BYTES: f64 = 0.5 * GIB;

@@ -2,11 +2,9 @@
 
 mod device;
 
-use serde::Serialize;
-
 use super::fields::{Fields, Stated};
 use super::patterns::Rules;
-use crate::oom_verdict::OomVerdict;
+use oom::{OomVerdict, Step};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -23,17 +21,6 @@ const SIGNIFICANT_UNLISTED: f64 = 0.08;
 const FULL_SHARE: f64 = 0.85;
 /// Share of the device in use before an engine starts.
 const STARTUP_SHARE: f64 = 0.1;
-
-/// One comparison of the arithmetic.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
-    /// What the bytes are.
-    pub name: &'static str,
-    /// How they follow from the message's numbers; empty for a number of the message.
-    pub how: &'static str,
-    /// The bytes.
-    pub bytes: u64,
-}
 
 /// The outcome of the rules.
 #[derive(Clone, Debug, PartialEq)]

@@ -224,17 +224,11 @@ impl Reference {
         let cached = (0..self.blocks.len()).filter(|&at| {
             !self.blocks[at].pool.is_default() && self.blocks[at].mapped && self.idle(at)
         });
-        let free = || {
-            (0..self.blocks.len())
-                .filter(|&at| self.blocks[at].mapped && self.idle(at))
-                .map(|at| &self.blocks[at])
-        };
-        let usable = free().filter(|block| {
-            (block.pool, block.small, block.stream) == (want.pool, want.small, want.stream)
-        });
         Ok(AllocError::OutOfMemory(Box::new(OomReport {
             device: self.device.id(),
             requested_bytes: want.requested,
+            stream: want.stream,
+            pool: want.pool,
             segment_bytes: want.alloc_size,
             device_total_bytes: memory.total_bytes,
             device_free_bytes: memory.free_bytes,
@@ -243,9 +237,6 @@ impl Reference {
             allocated_bytes,
             private_cached_bytes: cached.map(|at| self.blocks[at].size).sum(),
             reserved_bytes: self.reserved(),
-            free_bytes: free().map(|block| block.size).sum(),
-            largest_free_bytes: usable.map(|block| block.size).max().unwrap_or(0),
-            is_expandable: want.expandable,
         })))
     }
 

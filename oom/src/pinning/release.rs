@@ -7,13 +7,10 @@
 
 use std::collections::HashSet;
 
+use events::Addr;
 use sim_device::SimConfig;
-use trace_format::Addr;
 
 use super::lines::{Line, Piece, PieceKind, live};
-
-/// Entries of the table, at most: 16 MiB of choices.
-const ENTRIES_MAX: u64 = 1 << 26;
 
 /// What is released together: a segment, or a page.
 struct Item<'l> {
@@ -28,7 +25,7 @@ struct Item<'l> {
 }
 
 /// The solution for each amount up to a limit.
-pub(super) struct Release<'l> {
+pub(crate) struct Release<'l> {
     unit_bytes: u64,
     items: Vec<Item<'l>>,
     /// Bytes that come back without freeing anything.
@@ -46,10 +43,16 @@ const NEVER: u64 = u64::MAX;
 
 impl<'l> Release<'l> {
     /// Solves for every amount up to `most_bytes`, where these blocks are freed in any case.
-    pub(super) fn new(lines: &'l [Line], most_bytes: u64, freed: &HashSet<Addr>) -> Self {
+    /// The table has about `entries_max` entries at most; with 1 << 26 of them, its choices take 16 MiB.
+    pub(crate) fn new(
+        lines: &'l [Line],
+        most_bytes: u64,
+        freed: &HashSet<Addr>,
+        entries_max: u64,
+    ) -> Self {
         let mut unit_bytes = SimConfig::GRANULARITY_BYTES;
         let count = lines.iter().filter(|line| line.is_flushed).map(items_of).sum::<u64>().max(1);
-        while (most_bytes / unit_bytes).saturating_mul(count) > ENTRIES_MAX {
+        while (most_bytes / unit_bytes).saturating_mul(count) > entries_max {
             unit_bytes *= 2;
         }
         let (mut items, mut free_bytes) = (Vec::new(), 0);
@@ -94,18 +97,18 @@ impl<'l> Release<'l> {
     }
 
     /// Entries of the table.
-    pub(super) fn entries(&self) -> usize {
+    pub(crate) fn entries(&self) -> usize {
         self.items.len() * self.best_bytes.len()
     }
 
     /// The fewest bytes to free for so many that come back; `None` where nothing is enough.
-    pub(super) fn cost_bytes(&self, bytes: u64) -> Option<u64> {
+    pub(crate) fn cost_bytes(&self, bytes: u64) -> Option<u64> {
         let cost_bytes = self.best_bytes[self.units(bytes)?];
         (cost_bytes != NEVER).then_some(cost_bytes)
     }
 
     /// The blocks to free for that.
-    pub(super) fn blocks(&self, bytes: u64) -> HashSet<Addr> {
+    pub(crate) fn blocks(&self, bytes: u64) -> HashSet<Addr> {
         let mut blocks = HashSet::new();
         let Some(mut units) = self.units(bytes) else { return blocks };
         let width = self.best_bytes.len();
@@ -268,7 +271,7 @@ mod tests {
                 }
             }
             let wanted_bytes = wanted * PAGE;
-            let release = Release::new(&lines, 10 * PAGE, &HashSet::new());
+            let release = Release::new(&lines, 10 * PAGE, &HashSet::new(), 1 << 20);
             let all: Vec<&Piece> = lines.iter().flat_map(|line| &line.pieces).collect();
             let all: Vec<_> = all.into_iter().filter(|it| it.kind == PieceKind::Live).collect();
             let mut best = None;

@@ -2,19 +2,19 @@
 
 use std::ops::Range;
 
-use super::super::situation::Situation;
 use super::lines::{Line, Piece, PieceKind, Serves};
-use crate::waste::serves;
+use crate::situation::Situation;
+use allocator::size;
 
 /// Blocks that make room for the request when they are freed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window<'l> {
+pub(crate) struct Window<'l> {
     /// Bytes of its live blocks.
-    pub(super) cost_bytes: u64,
+    pub(crate) cost_bytes: u64,
     /// Its pieces, live and free.
-    pub(super) pieces: &'l [Piece],
+    pub(crate) pieces: &'l [Piece],
     /// Memory that the device has to map for the rest.
-    pub(super) mapped_bytes: u64,
+    pub(crate) mapped_bytes: u64,
 }
 
 /// A stretch of pieces, as places among them.
@@ -51,7 +51,7 @@ fn stretches(pieces: &[Piece], size_bytes: u64) -> impl Iterator<Item = Stretch>
 }
 
 /// The cheapest window in which a search of the cache finds the request's block.
-pub(super) fn cached<'l>(situation: &Situation, lines: &'l [Line]) -> Option<Window<'l>> {
+pub(crate) fn cached<'l>(situation: &Situation, lines: &'l [Line]) -> Option<Window<'l>> {
     let config = &situation.config;
     // The search comes before the flush that completes pending frees, and after it only where it is configured.
     let is_searched_again = config.search_after_flush && !situation.is_captured();
@@ -74,7 +74,7 @@ pub(super) fn cached<'l>(situation: &Situation, lines: &'l [Line]) -> Option<Win
                 let behind = run[end..].iter().take_while(|piece| is_free(piece));
                 let whole = run[start..end].iter().chain(before).chain(behind);
                 let whole_bytes = whole.map(|piece| piece.size_bytes).sum();
-                if serves(config, line.is_expandable, whole_bytes, situation.size_bytes) {
+                if size::serves(config, line.is_expandable, whole_bytes, situation.size_bytes) {
                     best = Some((cost_bytes, &run[start..end]));
                 }
             }
@@ -88,7 +88,7 @@ pub(super) fn cached<'l>(situation: &Situation, lines: &'l [Line]) -> Option<Win
 ///
 /// The allocator takes the lowest hole that has room, not the one that needs least. A hole without live blocks has room
 /// whatever is freed, so of these only the first of each segment counts; with one there is no new segment.
-pub(super) fn mapped<'l>(
+pub(crate) fn mapped<'l>(
     situation: &Situation,
     lines: &'l [Line],
     page_bytes: u64,

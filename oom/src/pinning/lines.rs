@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use allocator::heap::base_ranges;
 use allocator::size;
-use trace_format::{Addr, BlockState, BlockStatus, SegmentState};
+use events::{Addr, BlockState, BlockStatus, SegmentState};
 
-use super::super::situation::Situation;
+use crate::situation::Situation;
 
 /// What a piece of a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PieceKind {
+pub(crate) enum PieceKind {
     /// A free block.
     Free,
     /// A block that is handed out.
@@ -23,26 +23,26 @@ pub(super) enum PieceKind {
 
 /// A block, or addresses between blocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub(super) addr: Addr,
-    pub(super) size_bytes: u64,
-    pub(super) kind: PieceKind,
+pub(crate) struct Piece {
+    pub(crate) addr: Addr,
+    pub(crate) size_bytes: u64,
+    pub(crate) kind: PieceKind,
 }
 
 impl Piece {
     /// Bytes that have to be freed so that the piece is free.
-    pub(super) fn cost_bytes(&self) -> u64 {
+    pub(crate) fn cost_bytes(&self) -> u64 {
         if self.kind == PieceKind::Live { self.size_bytes } else { 0 }
     }
 
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.addr.0.saturating_add(self.size_bytes)
     }
 }
 
 /// Which requests the free blocks of a line serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Serves {
+pub(crate) enum Serves {
     /// The one that was refused: it is of their pool, half and stream.
     Own,
     /// That one too, before memory is out: their pool lends.
@@ -53,27 +53,27 @@ pub(super) enum Serves {
 
 /// A segment, or the address range of an expandable one with its unmapped parts.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// What its free blocks are to the request.
-    pub(super) serves: Serves,
-    pub(super) is_expandable: bool,
+    pub(crate) serves: Serves,
+    pub(crate) is_expandable: bool,
     /// Whether the allocator returns its free memory for the request.
-    pub(super) is_flushed: bool,
+    pub(crate) is_flushed: bool,
     /// The pages that can be unmapped; of other segments the whole.
-    pub(super) page_bytes: u64,
-    pub(super) pieces: Vec<Piece>,
+    pub(crate) page_bytes: u64,
+    pub(crate) pieces: Vec<Piece>,
 }
 
 impl Line {
     /// The stretches of mapped pieces.
-    pub(super) fn runs(&self) -> impl Iterator<Item = &[Piece]> {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &[Piece]> {
         let is_mapped = |piece: &Piece| piece.kind != PieceKind::Unmapped;
         self.pieces.split(move |piece| !is_mapped(piece)).filter(|run| !run.is_empty())
     }
 }
 
 /// The lines of a situation, by address.
-pub(super) fn lines(situation: &Situation) -> Vec<Line> {
+pub(crate) fn lines(situation: &Situation) -> Vec<Line> {
     let (base, config) = (&situation.base, &situation.config);
     let total_bytes = situation.before.total_bytes;
     let mut lines = Vec::new();
@@ -133,7 +133,7 @@ fn line(situation: &Situation, segment: &SegmentState, page_bytes: u64) -> Line 
 }
 
 /// The live blocks among these pieces.
-pub(super) fn live<'p>(pieces: impl IntoIterator<Item = &'p Piece>) -> HashSet<Addr> {
+pub(crate) fn live<'p>(pieces: impl IntoIterator<Item = &'p Piece>) -> HashSet<Addr> {
     let live = pieces.into_iter().filter(|piece| piece.kind == PieceKind::Live);
     live.map(|piece| piece.addr).collect()
 }

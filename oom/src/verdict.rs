@@ -60,6 +60,17 @@ impl fmt::Display for OomVerdict {
     }
 }
 
+/// One comparison of the arithmetic.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// What the bytes are.
+    pub name: &'static str,
+    /// How they follow from the message's numbers; empty for a number of the message.
+    pub how: &'static str,
+    /// The bytes.
+    pub bytes: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,10 +14,10 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use allocator::size;
+use events::Addr;
 use serde::Serialize;
-use trace_format::Addr;
 
-use super::situation::Situation;
+use crate::situation::Situation;
 use lines::{Line, lines, live};
 use release::Release;
 use windows::{Window, cached, mapped};
@@ -28,8 +28,22 @@ pub const EXHAUSTIVE_BLOCKS: usize = 16;
 const REMOVALS_MAX: usize = 64;
 /// Candidates that are replayed.
 const CANDIDATES_MAX: usize = 64;
-/// Entries of the tables that are computed for them, at most.
-const ENTRIES_SOLVED_MAX: usize = 1 << 26;
+
+/// How much work a pinning set is worth.
+#[derive(Clone, Copy)]
+pub struct Effort<'e> {
+    /// Entries of the tables that are computed, at most; with fewer, the bound is lower.
+    pub entries_max: u64,
+    /// Blocks of a set that are freed for a trial, at most.
+    pub freed_max: usize,
+    /// Whether the time is over: the best set until then is returned.
+    pub is_over: &'e dyn Fn() -> bool,
+}
+
+impl Effort<'_> {
+    /// Without a limit of time.
+    pub const FULL: Self = Self { entries_max: 1 << 26, freed_max: usize::MAX, is_over: &|| false };
+}
 
 /// How the request is served once the set is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,54 +61,81 @@ pub enum Way {
 
 /// A pinning set, by the addresses of the replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pinning {
+pub struct Pinning {
     /// Its blocks, ascending.
-    pub(super) blocks: Vec<Addr>,
+    pub blocks: Vec<Addr>,
     /// Their bytes.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// No set with fewer bytes serves the request.
-    pub(super) lower_bound_bytes: u64,
+    pub lower_bound_bytes: u64,
     /// How the request is then served.
-    pub(super) way: Way,
+    pub way: Way,
 }
 
-/// The pinning set of a refused request; `None` where no set of live blocks serves it.
-pub(super) fn pinning(situation: &Situation) -> Option<Pinning> {
+/// The outcome of a search for a pinning set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinningSearch {
+    /// The set; `None` where no set of live blocks serves the request, or the effort was not enough for one.
+    pub found: Option<Pinning>,
+    /// No set with fewer bytes serves the request; `None` where no set does.
+    pub lower_bound_bytes: Option<u64>,
+}
+
+/// Searches for the pinning set of a refused request.
+pub fn pinning(situation: &Situation, effort: Effort<'_>) -> PinningSearch {
     let sizes: Vec<(Addr, u64)> =
-        situation.live().map(|(_, addr, size_bytes)| (addr, size_bytes)).collect();
-    let smallest_bytes = sizes.iter().map(|(_, size_bytes)| *size_bytes).min()?;
-    let bytes_of = |blocks: &HashSet<Addr>| {
-        let of_set = sizes.iter().filter(|(addr, _)| blocks.contains(addr));
-        of_set.map(|(_, size_bytes)| size_bytes).sum::<u64>()
+        situation.live().map(|block| (block.addr, block.size_bytes)).collect();
+    let Some(smallest_bytes) = sizes.iter().map(|(_, size_bytes)| *size_bytes).min() else {
+        return PinningSearch { found: None, lower_bound_bytes: None };
     };
+    let size_of = |addr: &Addr| {
+        let at = sizes.binary_search_by_key(addr, |(addr, _)| *addr);
+        at.map_or(0, |at| sizes[at].1)
+    };
+    let bytes_of = |blocks: &HashSet<Addr>| blocks.iter().map(size_of).sum::<u64>();
     let lines = lines(situation);
-    let (lower_bound_bytes, mut candidates) = candidates(situation, &lines);
-    let all: HashSet<Addr> = sizes.iter().map(|(addr, _)| *addr).collect();
-    candidates.push((Way::NewSegment, all));
+    let (lower_bound_bytes, mut candidates) = candidates(situation, &lines, effort);
     // Without any block freed the request was refused.
     candidates.retain(|(_, blocks)| !blocks.is_empty());
     candidates.sort_by_cached_key(|(_, blocks)| bytes_of(blocks));
-    let last = candidates.pop();
     candidates.truncate(CANDIDATES_MAX);
-    candidates.extend(last);
-    let served =
-        candidates.into_iter().find(|(_, blocks)| situation.serves_without(blocks.iter().copied()));
+    let all = || {
+        let is_tried = sizes.len() <= effort.freed_max;
+        is_tried.then(|| (Way::NewSegment, sizes.iter().map(|(addr, _)| *addr).collect()))
+    };
+    let served = candidates
+        .into_iter()
+        .chain(std::iter::once_with(all).flatten())
+        .take_while(|_| !(effort.is_over)())
+        .filter(|(_, blocks)| blocks.len() <= effort.freed_max)
+        .find(|(_, blocks)| situation.serves_without(blocks.iter().copied()));
     let lower_bound_bytes = lower_bound_bytes.max(smallest_bytes);
     let mut found = served.map(|(way, blocks)| {
-        let blocks = without_needless(situation, blocks, &sizes);
+        let blocks = without_needless(situation, blocks, &size_of, effort);
         Pinning { bytes: bytes_of(&blocks), blocks: sorted(blocks), lower_bound_bytes, way }
     });
     let is_open = found.as_ref().is_none_or(|found| found.bytes > lower_bound_bytes);
-    if is_open && sizes.len() <= EXHAUSTIVE_BLOCKS {
+    if is_open && sizes.len() <= EXHAUSTIVE_BLOCKS && !(effort.is_over)() {
         let most_bytes = found.as_ref().map_or(u64::MAX, |found| found.bytes);
-        let better = search_all(situation, &sizes, lower_bound_bytes..most_bytes);
-        found = better.or(found.map(|found| Pinning { lower_bound_bytes: found.bytes, ..found }));
+        let better = search_all(situation, &sizes, lower_bound_bytes..most_bytes, effort);
+        let is_complete = !(effort.is_over)();
+        let exact = |found: Pinning| {
+            let lower_bound_bytes = if is_complete { found.bytes } else { found.lower_bound_bytes };
+            Pinning { lower_bound_bytes, ..found }
+        };
+        found = better.or(found.map(exact));
     }
-    found
+    let lower_bound_bytes = Some(lower_bound_bytes).filter(|bytes| *bytes < u64::MAX);
+    PinningSearch { found, lower_bound_bytes }
 }
 
 /// The cheapest sets of each way, and the fewest bytes that any set has.
-fn candidates(situation: &Situation, lines: &[Line]) -> (u64, Vec<(Way, HashSet<Addr>)>) {
+fn candidates(
+    situation: &Situation,
+    lines: &[Line],
+    effort: Effort<'_>,
+) -> (u64, Vec<(Way, HashSet<Addr>)>) {
+    let entries_max = effort.entries_max;
     let (mut least_bytes, mut found) = (u64::MAX, Vec::new());
     if let Some(window) = cached(situation, lines) {
         least_bytes = window.cost_bytes;
@@ -111,22 +152,22 @@ fn candidates(situation: &Situation, lines: &[Line]) -> (u64, Vec<(Way, HashSet<
     let most_bytes = windows.iter().map(missing).max().unwrap_or(0);
     // More than is reserved never comes back.
     let most_bytes = most_bytes.min(situation.before.reserved_bytes);
-    let release = Release::new(lines, most_bytes, &HashSet::new());
+    let release = Release::new(lines, most_bytes, &HashSet::new(), entries_max);
     // The window's blocks are freed, and blocks that release the missing bytes; a block may be in both sets.
     let bound =
         |window: &Window<'_>| Some(release.cost_bytes(missing(window))?.max(window.cost_bytes));
     let mut windows: Vec<_> =
         windows.into_iter().filter_map(|window| Some((bound(&window)?, window))).collect();
     windows.sort_by_key(|(bound_bytes, _)| *bound_bytes);
-    let solved_max = (ENTRIES_SOLVED_MAX / release.entries().max(1)).clamp(1, CANDIDATES_MAX);
+    let solved_max = (entries_max as usize / release.entries().max(1)).clamp(1, CANDIDATES_MAX);
     let way = if is_expandable { Way::Growth } else { Way::NewSegment };
     for (at, (bound_bytes, window)) in windows.into_iter().enumerate() {
-        if at >= solved_max {
+        if at >= solved_max || (effort.is_over)() {
             least_bytes = least_bytes.min(bound_bytes);
             break;
         }
         let (mut blocks, missing_bytes) = (live(window.pieces), missing(&window));
-        let beside = Release::new(lines, missing_bytes.min(most_bytes), &blocks);
+        let beside = Release::new(lines, missing_bytes.min(most_bytes), &blocks, entries_max);
         if let Some(cost_bytes) = beside.cost_bytes(missing_bytes) {
             blocks.extend(beside.blocks(missing_bytes));
             least_bytes = least_bytes.min(cost_bytes.saturating_add(window.cost_bytes));
@@ -150,21 +191,27 @@ fn missing_bytes(situation: &Situation, wanted_bytes: u64) -> u64 {
 fn without_needless(
     situation: &Situation,
     mut blocks: HashSet<Addr>,
-    sizes: &[(Addr, u64)],
+    size_of: &impl Fn(&Addr) -> u64,
+    effort: Effort<'_>,
 ) -> HashSet<Addr> {
-    let mut members: Vec<_> = sizes.iter().filter(|(addr, _)| blocks.contains(addr)).collect();
-    members.sort_by_key(|(addr, size_bytes)| (std::cmp::Reverse(*size_bytes), *addr));
-    for (addr, _) in members.into_iter().take(REMOVALS_MAX) {
-        blocks.remove(addr);
+    let mut members = sorted(blocks.clone());
+    members.sort_by_key(|addr| std::cmp::Reverse(size_of(addr)));
+    for addr in members.into_iter().take(REMOVALS_MAX).take_while(|_| !(effort.is_over)()) {
+        blocks.remove(&addr);
         if blocks.is_empty() || !situation.serves_without(blocks.iter().copied()) {
-            blocks.insert(*addr);
+            blocks.insert(addr);
         }
     }
     blocks
 }
 
 /// Replays every set whose bytes are within the range, those with the fewest first; the first that serves.
-fn search_all(situation: &Situation, sizes: &[(Addr, u64)], range: Range<u64>) -> Option<Pinning> {
+fn search_all(
+    situation: &Situation,
+    sizes: &[(Addr, u64)],
+    range: Range<u64>,
+    effort: Effort<'_>,
+) -> Option<Pinning> {
     let members = |set: u32| {
         sizes.iter().enumerate().filter(move |(at, _)| set >> at & 1 == 1).map(|it| it.1)
     };
@@ -175,7 +222,8 @@ fn search_all(situation: &Situation, sizes: &[(Addr, u64)], range: Range<u64>) -
     let mut sets: Vec<_> = sets.filter(|(bytes, _)| range.contains(bytes)).collect();
     sets.sort_unstable();
     let blocks = |set| members(set).map(|(addr, _)| *addr);
-    let (bytes, set) = sets.into_iter().find(|(_, set)| situation.serves_without(blocks(*set)))?;
+    let mut sets = sets.into_iter().take_while(|_| !(effort.is_over)());
+    let (bytes, set) = sets.find(|(_, set)| situation.serves_without(blocks(*set)))?;
     let blocks = sorted(blocks(set).collect());
     Some(Pinning { blocks, bytes, lower_bound_bytes: bytes, way: Way::Search })
 }

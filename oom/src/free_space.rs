@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use allocator::size;
+use events::{BlockStatus, PoolId, SegmentState, Stream};
 use serde::Serialize;
 use settings::Config;
-use trace_format::{BlockStatus, PoolId, SegmentState, Stream};
 
-use super::situation::Situation;
-use crate::waste::whole_bytes;
+use crate::situation::Situation;
 
 /// Why free memory did not serve the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -68,7 +67,7 @@ pub struct FreeSpace {
 }
 
 /// The free memory of these segments, the most first; `situation` is that of the request, where there is one.
-pub(super) fn free_space(
+pub fn free_space(
     segments: &[SegmentState],
     config: &Config,
     situation: Option<&Situation>,
@@ -97,7 +96,7 @@ pub(super) fn free_space(
             row.blocks += 1;
             let is_flushed = situation.is_none_or(|situation| situation.is_flushed(segment));
             if is_flushed && !is_pending {
-                row.returnable_bytes += whole_bytes(segment, block, config);
+                row.returnable_bytes += size::whole_bytes(segment, block, config);
             }
         }
     }

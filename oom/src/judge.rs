@@ -4,25 +4,24 @@ use std::cmp::Reverse;
 
 use allocator::size;
 use allocator::stats::ByteSize;
+use events::{BlockState, SegmentState};
 use settings::Config;
-use trace_format::{BlockState, BlockStatus, SegmentState};
 
-use super::free_space::{FreeSpace, Unserved};
-use super::situation::Situation;
-use crate::message::Step;
-use crate::oom_verdict::OomVerdict;
+use crate::free_space::{FreeSpace, Unserved};
+use crate::situation::Situation;
+use crate::verdict::{OomVerdict, Step};
 
 /// The verdict, with the numbers that prove it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Judged {
+pub struct Judged {
     /// The first rule that holds.
-    pub(super) verdict: OomVerdict,
+    pub verdict: OomVerdict,
     /// Other rules that hold.
-    pub(super) also: Vec<OomVerdict>,
+    pub also: Vec<OomVerdict>,
     /// The reason in a sentence, without its full stop.
-    pub(super) why: String,
+    pub why: String,
     /// The numbers.
-    pub(super) steps: Vec<Step>,
+    pub steps: Vec<Step>,
 }
 
 /// What the rules compare.
@@ -40,17 +39,11 @@ struct Numbers<'s> {
     others_bytes: u64,
 }
 
-/// Judges a refused request. `others_bytes` is the memory of the device that is not the allocator's to use;
-/// `serves_after_pending` returns whether the request is served once all pending frees are complete.
-pub(super) fn judge(
-    situation: &Situation,
-    free_space: &[FreeSpace],
-    others_bytes: u64,
-    serves_after_pending: impl Fn() -> bool,
-) -> Judged {
+/// Judges a refused request. `others_bytes` is the memory of the device that is not the allocator's to use.
+pub fn judge(situation: &Situation, free_space: &[FreeSpace], others_bytes: u64) -> Judged {
     let memory = &situation.before;
     let (live_bytes, allocated_bytes) =
-        live(situation).fold((0, 0), |(requested, allocated), block| {
+        situation.live().fold((0, 0), |(requested, allocated), block| {
             (requested + block.requested_bytes.min(block.size_bytes), allocated + block.size_bytes)
         });
     let device_bytes = memory.reserved_bytes + memory.free_bytes + others_bytes;
@@ -83,7 +76,7 @@ pub(super) fn judge(
         shares.sort_by_key(|(bytes, ..)| Reverse(*bytes));
         let [first, second] = shares.map(|(_, verdict, why)| (verdict, why));
         [
-            (OomVerdict::PendingFree, numbers.pending_free(&serves_after_pending)),
+            (OomVerdict::PendingFree, numbers.pending_free()),
             (OomVerdict::Settings, numbers.settings()),
             (OomVerdict::OtherStream, numbers.other_stream()),
             (OomVerdict::Graphs, numbers.graphs()),
@@ -105,12 +98,6 @@ pub(super) fn judge(
     let mut also: Vec<_> = held.map(|(also, _)| also).filter(|also| *also != verdict).collect();
     also.dedup();
     Judged { verdict, also, why, steps }
-}
-
-/// The blocks that are handed out.
-fn live(situation: &Situation) -> impl Iterator<Item = &BlockState> {
-    let blocks = situation.base.segments.iter().flat_map(|segment| &segment.blocks);
-    blocks.filter(|block| block.status == BlockStatus::Allocated)
 }
 
 impl Numbers<'_> {
@@ -163,9 +150,9 @@ impl Numbers<'_> {
         self.free_space.iter().filter(move |row| row.reason == reason)
     }
 
-    fn pending_free(&self, serves: &impl Fn() -> bool) -> Option<String> {
+    fn pending_free(&self) -> Option<String> {
         let pending_bytes: u64 = self.free(Unserved::PendingFree).map(|row| row.free_bytes).sum();
-        (pending_bytes > 0 && serves()).then(|| {
+        (pending_bytes > 0 && self.situation.serves_after_pending()).then(|| {
             format!(
                 "{} are freed and wait for other streams; without the wait the request of {} is served",
                 ByteSize(pending_bytes),
@@ -194,7 +181,7 @@ impl Numbers<'_> {
         let plain_live = || {
             let rounded =
                 |block: &BlockState| size::round_plain(block.requested_bytes.min(block.size_bytes));
-            live(self.situation).map(rounded).sum::<u64>()
+            self.situation.live().map(rounded).sum::<u64>()
         };
         if self.allocated_bytes.saturating_add(self.situation.size_bytes) > self.limit_bytes
             && self.situation.config.roundup_power2_divisions

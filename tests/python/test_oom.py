@@ -1,0 +1,29 @@
+"""An out of memory explains itself: the lines in the exception, and the files that `oom_dir` has written."""
+
+from harness import PACKAGE, run_cases, run_child
+
+SMALL = {"VRAMTAPE_SIM_MEMORY": "1GiB"}
+EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+
+
+def lines(route, **settings):
+    def run():
+        run_child("oom/lines.py", route, **PACKAGE, **SMALL, **settings)
+
+    return (" ".join(["oom.lines", route, *settings.values()]), run)
+
+
+def full_ring(name, **settings):
+    """No limit of time is asserted: the machine may be busy."""
+    return (f"oom.full_ring {name}", lambda: f"({run_child('oom/full_ring.py', **SMALL, **settings).strip()})")
+
+
+run_cases(
+    [
+        lines("pluggable"),
+        lines("pluggable", VRAMTAPE_CONF="stacks:alloc"),
+        lines("bridge", VRAMTAPE_CONF="stacks:alloc"),
+        full_ring("segments"),
+        full_ring("expandable", VRAMTAPE_CONF="stacks:alloc", **EXPANDABLE),
+    ]
+)
