@@ -80,9 +80,8 @@ fn parse_memory(text: &str) -> Result<u64, String> {
 }
 
 fn parse_pinned(text: &str) -> Result<u64, String> {
-    parse_bytes_with_unit(text).map_err(|_| {
-        format!("{PINNED}={text}: write a size with its unit, as 512MiB or 4GiB")
-    })
+    parse_bytes_with_unit(text)
+        .map_err(|_| format!("{PINNED}={text}: write a size with its unit, as 512MiB or 4GiB"))
 }
 
 fn parse_neighbour(text: &str, memory_bytes: u64) -> Result<Neighbour, String> {
