@@ -1,4 +1,4 @@
-"""Pinned host memory: on tape what PyTorch counts, in `info`, `top` and `explain`, and the program that runs out of it."""
+"""Pinned host memory: on tape as PyTorch counts it, in `info`, `top` and `explain`; and programs that run out of it."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 import torch  # For its version only; every job is a child.
+
 from harness import COMMAND, PACKAGE, ROOT, clean_environment, run_cases
 
 JOB = os.path.join(ROOT, "tests", "python", "host", "job.py")
@@ -80,7 +81,8 @@ def the_tape_has_what_pytorch_counts():
             assert (" in use" in line) == COUNTS_USE, line
             explained = json.loads(command(folder, "explain", "--json", "--at", "last", "run.vtape"))
             assert explained["host_memory_then"] == host["last"] and explained["host_oom"] is None, explained
-            assert "\npinned host memory: 8.00 MiB in 5 blocks" in command(folder, "explain", "--at", "last", "run.vtape")
+            text = command(folder, "explain", "--at", "last", "run.vtape")
+            assert "\npinned host memory: 8.00 MiB in 5 blocks" in text, text
             first = json.loads(command(folder, "explain", "--json", "--at", "0", "run.vtape"))
             assert first["host_memory_then"] is None, first
 
