@@ -15,8 +15,9 @@ use crate::tape::Tape;
 
 /// What the name of such a moment begins with.
 const PREFIX: &str = "pinned host memory: ";
-/// The limits of such numbers, in words.
-const SOURCE: &str = "not per block: PyTorch's statistics at marks";
+/// Where numbers come from, in words.
+const STATISTICS: &str = "not per block: PyTorch's statistics at marks";
+const HISTORY: &str = "per block: PyTorch's history";
 
 /// PyTorch's statistics of pinned host memory at one moment. Blocks have rounded sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,10 +30,12 @@ pub struct HostReading {
     pub blocks: u64,
     /// Bytes in use; `None` where PyTorch counts them wrongly, which it does before 2.15.
     pub active_bytes: Option<u64>,
-    /// The most of them so far.
+    /// The most of them so far. PyTorch's statistics add the peaks of each block size, which is too much.
     pub active_bytes_peak: Option<u64>,
     /// Blocks in use.
     pub active_blocks: Option<u64>,
+    /// Whether each block was counted, and not PyTorch's statistics read.
+    pub is_per_block: bool,
 }
 
 /// Pinned host memory of a run.
@@ -78,11 +81,36 @@ impl HostReading {
                 "active_bytes" => reading.active_bytes = Some(value()?),
                 "active_bytes_peak" => reading.active_bytes_peak = Some(value()?),
                 "active_blocks" => reading.active_blocks = Some(value()?),
+                "per_block" => reading.is_per_block = value()? != 0,
                 _ => {} // Of a later version.
             }
             held += u32::from(matches!(key, "reserved_bytes" | "reserved_bytes_peak" | "blocks"));
         }
         (held == 3).then_some(reading)
+    }
+
+    /// The name of a mark that has it.
+    pub(crate) fn mark(&self) -> String {
+        let Self { reserved_bytes, reserved_bytes_peak, blocks, .. } = self;
+        let mut name = format!(
+            "{PREFIX}reserved_bytes={reserved_bytes} reserved_bytes_peak={reserved_bytes_peak} blocks={blocks}"
+        );
+        let others = [
+            ("active_bytes", self.active_bytes),
+            ("active_bytes_peak", self.active_bytes_peak),
+            ("active_blocks", self.active_blocks),
+            ("per_block", self.is_per_block.then_some(1)),
+        ];
+        for (field, value) in others.into_iter().filter_map(|(field, value)| Some((field, value?)))
+        {
+            name.push_str(&format!(" {field}={value}"));
+        }
+        name
+    }
+
+    /// Where the numbers come from.
+    fn source(&self) -> &'static str {
+        if self.is_per_block { HISTORY } else { STATISTICS }
     }
 
     /// Bytes that PyTorch keeps for reuse, if it counts those in use.
@@ -131,7 +159,7 @@ impl HostMemory {
                         reserved_bytes_peak: 0,
                         active_bytes_peak: None,
                         readings: 0,
-                        source: SOURCE,
+                        source: last.source(),
                     },
                 ));
                 all.reserved_bytes_peak = all.reserved_bytes_peak.max(last.reserved_bytes_peak);
@@ -248,7 +276,9 @@ mod tests {
             (earlier.reserved_bytes, earlier.active_bytes, earlier.free_bytes()),
             (8, None, None)
         );
+        assert_eq!(earlier.mark(), EARLIER);
         let later = HostReading::of_mark(LATER).unwrap();
+        assert_eq!(HostReading::of_mark(&later.mark()), Some(later));
         assert_eq!(
             (later.active_bytes, later.active_blocks, later.free_bytes()),
             (Some(3), Some(1), Some(1))

@@ -11,6 +11,7 @@ import torch  # For its version only; every job is a child.
 from harness import COMMAND, PACKAGE, ROOT, clean_environment, run_cases
 
 JOB = os.path.join(ROOT, "tests", "python", "host", "job.py")
+HISTORY = os.path.join(ROOT, "tests", "python", "host", "history.py")
 MIB = 1 << 20
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 COUNTS_USE = VERSION >= (2, 15)
@@ -59,6 +60,7 @@ def expected(stats):
         "active_bytes": None,
         "active_bytes_peak": None,
         "active_blocks": None,
+        "is_per_block": False,
     }
     if COUNTS_USE:
         reading["active_bytes"] = stats["active_bytes"]["current"]
@@ -135,6 +137,25 @@ def dies(how, words, **settings):
         assert "to try first:\n- " in text and "DataLoader(pin_memory=False)" in text, text
 
 
+def a_snapshot_with_the_history_has_each_block():
+    """PyTorch 2.15's own history: exact, and not at marks only."""
+    if not COUNTS_USE:
+        return "PyTorch before 2.14 has no history of pinned memory"
+    with tempfile.TemporaryDirectory() as folder:
+        environment = clean_environment(**PACKAGE)
+        script = [sys.executable, HISTORY, "host.pickle"]
+        done = subprocess.run(script, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        stats = json.loads(done.stdout)
+        host = json.loads(command(folder, "info", "--json", "host.pickle"))["host_memory"]
+        # PyTorch adds the peaks of each size, which came at different times; the history has 4 + 1 + 1 + 1 MiB at once.
+        exact = {"active_bytes_peak": 7 * MIB, "is_per_block": True}
+        assert host["last"] == {**expected(stats), **exact}, (host, stats)
+        assert stats["active_bytes"]["peak"] == 9 * MIB, stats
+        assert host["source"] == "per block: PyTorch's history", host
+        command(folder, "import", "host.pickle", "-o", "host.vtape")
+        assert json.loads(command(folder, "info", "--json", "host.vtape"))["host_memory"] == host
+
+
 def pinned_memory_that_is_out_is_explained():
     for route in ROUTES:
         dies("empty", "job.py", route=route)
@@ -168,6 +189,7 @@ CASES = [
     top_shows_it,
     a_program_that_pins_nothing_has_none,
     pinned_memory_that_is_out_is_explained,
+    a_snapshot_with_the_history_has_each_block,
     the_advice_helps,
     memory_of_a_device_that_is_out_is_no_host_memory,
 ]
