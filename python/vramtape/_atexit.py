@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import sys
+import traceback
 from multiprocessing import util
 from typing import Any
 
 from . import _runtime
 
 _DETAIL_MAX = 300
+# What PyTorch raises where the driver refuses memory other than its own allocator's: pinned host memory, for one. The
+# words do not say which, but the code that raised it often does.
+_REFUSED = "CUDA error: out of memory"
 
 
 def watch() -> None:
@@ -56,11 +61,20 @@ def _first_line(kind: type, error: object) -> str:
     """The last line of the traceback, or the first of several."""
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     try:
-        lines = str(error).splitlines()
+        text = str(error)
     except Exception:  # A program's own exception may do anything.
-        lines = []
-    line = lines[0].partition(" GPU ")[0] if lines else ""  # PyTorch's says on that line what the GPU holds.
+        text = ""
+    line = text.partition("\n")[0].partition(" GPU ")[0]  # PyTorch's says on that line what the GPU holds.
+    if _REFUSED in text:
+        # A data loader raises its thread's error again: the first line names the thread.
+        line = (line if _REFUSED in line else f"{line} {_REFUSED}") + _raised_at(error)
     return f"{name}: {line}"[:_DETAIL_MAX] if line else name
+
+
+def _raised_at(error: object) -> str:
+    """The innermost line of Python's, as ``; train.py:12: x = torch.empty(n, pin_memory=True)``."""
+    calls = traceback.extract_tb(getattr(error, "__traceback__", None))
+    return f"; {os.path.basename(calls[-1].filename)}:{calls[-1].lineno}: {calls[-1].line}" if calls else ""
 
 
 def _describe(**known: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import re
@@ -10,7 +11,7 @@ import threading
 import warnings
 from typing import Any, NoReturn, Optional
 
-from . import _atexit, _autograd_shutdown, _conf, _ring_only, _runtime, _tape, _text
+from . import _atexit, _autograd_shutdown, _conf, _ring_only, _runtime, _tape, _text, marks
 from ._launch import tapes
 from .routes import ALL, REPLACING, Unavailable
 
@@ -163,6 +164,7 @@ def _mark() -> None:
         from . import _automatic
 
         _automatic.activate()
+        atexit.register(marks.record_host_memory)
 
 
 _TOO_LATE = (

@@ -1,7 +1,8 @@
 """Steps, ranges and moments that a program puts on the tape.
 
 They are records of every device's ring, between those of the memory they explain: ``vramtape top`` shows the step,
-PyTorch's viewer the ranges. A mark costs a microsecond or two; without vramtape in the process it does nothing.
+PyTorch's viewer the ranges. A mark costs a microsecond or two; without vramtape in the process it does nothing. Steps
+and moments also note pinned host memory, if the program has some, for five microseconds more.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import operator
 import threading
 from typing import Any, Callable, Optional, TypeVar
 
-from . import _runtime
+from . import _host_memory, _runtime
 
 # VRAMTAPE_MARK_* of vramtape.h.
 STEP, PHASE, RANGE_BEGIN, RANGE_END, INSTANT = range(5)
@@ -31,6 +32,13 @@ def record(kind: int, name: str) -> None:
         _runtime.load().vramtape_mark(kind, name.replace("\0", " ").encode(errors="replace"))
     except ImportError:  # Said by who asked for vramtape.
         pass
+
+
+def record_host_memory() -> None:
+    """Puts PyTorch's statistics of pinned host memory on the tape, if some was pinned. Never raises."""
+    line = _host_memory.line()
+    if line is not None:
+        record(INSTANT, line)
 
 
 def step(number: Optional[int] = None) -> int:
@@ -58,6 +66,7 @@ def count_step(number: Optional[int] = None) -> int:
         _steps = _steps + 1 if number is None else number
         now = _steps
     record(STEP, f"step {now}")
+    record_host_memory()
     return now
 
 
@@ -101,3 +110,4 @@ class mark:  # noqa: N801  It is used as a function is.
         # `mark(name)` alone is dropped at once, so only here is it known to be neither a block nor a function's.
         if not getattr(self, "_is_range", True):
             record(INSTANT, self._name)
+            record_host_memory()

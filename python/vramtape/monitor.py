@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
-from . import _device, _text
+from . import _device, _text, marks
 from ._device import Device
 from ._files import whole
 from ._rank import rank
@@ -106,6 +106,7 @@ class Monitor:
         Returns what :func:`get_memory_stats` gave. Without CUDA nothing is logged.
         """
         stats: dict[str, float] = {}
+        marks.record_host_memory()
         try:
             stats = get_memory_stats(self.device)
             if stats["total_bytes"]:

@@ -14,6 +14,7 @@ pub mod explain;
 pub mod export;
 pub mod fit;
 pub mod holders;
+pub mod host_memory;
 pub mod import;
 pub mod leaks;
 pub mod message;

@@ -28,11 +28,22 @@ impl HostMemory {
         let (&start, range) = self.ranges.range(..=addr).next_back()?;
         (addr - start < range.size_bytes).then_some(range.device)
     }
+
+    /// Whether `size_bytes` more can be pinned.
+    fn has_room(&self, size_bytes: u64, limit_bytes: Option<u64>) -> bool {
+        let pinned_bytes: u64 = self.ranges.values().map(|range| range.size_bytes).sum();
+        limit_bytes.is_none_or(|limit| pinned_bytes.saturating_add(size_bytes) <= limit)
+    }
 }
 
+/// Notes a range as pinned, unless more would be pinned than the settings allow.
 fn insert(addr: u64, size_bytes: u64, ours: bool) -> Answer {
     let device = machine::current_device();
+    let limit_bytes = machine::fixed()?.settings.pinned_bytes;
     machine::with(|machine| {
+        if !machine.host.has_room(size_bytes, limit_bytes) {
+            return Err(Status::OUT_OF_MEMORY);
+        }
         machine.host.ranges.insert(addr, Range { size_bytes, device, ours });
         Ok(())
     })
@@ -57,7 +68,12 @@ pub(crate) fn allocate(out: Out<*mut c_void>, size_bytes: usize) -> Answer {
     if failed != 0 {
         return Err(Status::OUT_OF_MEMORY);
     }
-    insert(memory.expose_provenance() as u64, size_bytes as u64, true)?;
+    let noted = insert(memory.expose_provenance() as u64, size_bytes as u64, true);
+    if noted.is_err() {
+        // SAFETY: it was allocated above, and nothing else knows of it.
+        unsafe { libc::free(memory) };
+    }
+    noted?;
     out.set(memory)
 }
 

@@ -1,4 +1,5 @@
-//! `VRAMTAPE_SIM_MEMORY`, `VRAMTAPE_SIM_DEVICES`, `VRAMTAPE_SIM_EVENT_LAG` and `VRAMTAPE_SIM_NEIGHBOUR`.
+//! `VRAMTAPE_SIM_MEMORY`, `VRAMTAPE_SIM_DEVICES`, `VRAMTAPE_SIM_EVENT_LAG`, `VRAMTAPE_SIM_NEIGHBOUR` and
+//! `VRAMTAPE_SIM_PINNED`.
 
 use std::env;
 
@@ -16,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) event_lag: u32,
     /// Another process, which holds memory of every device.
     pub(crate) neighbour: Option<Neighbour>,
+    /// Host memory that can be pinned; without a limit, as much as the machine has.
+    pub(crate) pinned_bytes: Option<u64>,
 }
 
 /// Another process on the devices.
@@ -30,6 +33,7 @@ const MEMORY: &str = "VRAMTAPE_SIM_MEMORY";
 const DEVICES: &str = "VRAMTAPE_SIM_DEVICES";
 const EVENT_LAG: &str = "VRAMTAPE_SIM_EVENT_LAG";
 const NEIGHBOUR: &str = "VRAMTAPE_SIM_NEIGHBOUR";
+const PINNED: &str = "VRAMTAPE_SIM_PINNED";
 
 /// Below one granule nothing can be allocated; above, a device's part of the address space has no room for it.
 const MEMORY_RANGE: std::ops::RangeInclusive<u64> = 2 << 20..=1 << 40;
@@ -60,7 +64,9 @@ impl Settings {
         let event_lag = parse_count(EVENT_LAG, lookup(EVENT_LAG)?, 0, 0..=MAX_EVENT_LAG)?;
         let neighbour = lookup(NEIGHBOUR)?;
         let neighbour = neighbour.map(|text| parse_neighbour(&text, memory_bytes)).transpose()?;
-        Ok(Self { memory_bytes, devices: devices as u16, event_lag, neighbour })
+        let pinned = lookup(PINNED)?;
+        let pinned_bytes = pinned.as_deref().map(parse_pinned).transpose()?;
+        Ok(Self { memory_bytes, devices: devices as u16, event_lag, neighbour, pinned_bytes })
     }
 }
 
@@ -71,6 +77,11 @@ fn parse_memory(text: &str) -> Result<u64, String> {
             "{MEMORY}={text}: write a size from 2MiB to 1024GiB with its unit, as 80GiB or 24GB or 512MiB"
         )
     })
+}
+
+fn parse_pinned(text: &str) -> Result<u64, String> {
+    parse_bytes_with_unit(text)
+        .map_err(|_| format!("{PINNED}={text}: write a size with its unit, as 512MiB or 4GiB"))
 }
 
 fn parse_neighbour(text: &str, memory_bytes: u64) -> Result<Neighbour, String> {
@@ -112,8 +123,13 @@ mod tests {
 
     #[test]
     fn without_settings_it_is_one_device_of_80_gib() {
-        let expected =
-            Settings { memory_bytes: 80 << 30, devices: 1, event_lag: 0, neighbour: None };
+        let expected = Settings {
+            memory_bytes: 80 << 30,
+            devices: 1,
+            event_lag: 0,
+            neighbour: None,
+            pinned_bytes: None,
+        };
         assert_eq!(settings(&[]), Ok(expected));
     }
 
@@ -159,6 +175,8 @@ mod tests {
             (NEIGHBOUR, "1GiB"),
             (NEIGHBOUR, "me:1GiB"),
             (NEIGHBOUR, "4242:80GiB"),
+            (PINNED, "much"),
+            (PINNED, "4"),
         ] {
             let error = settings(&[(name, text)]).unwrap_err();
             assert!(error.starts_with(&format!("{name}={text}: write ")), "{error}");

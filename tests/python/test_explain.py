@@ -41,8 +41,20 @@ VERDICTS = {
     "settings_of_the_rounding": "settings",
     "cached_before_a_capture": "fragmentation",
 }
-# PyTorch's snapshot has no captures, fraction or memory of others.
-OF_SNAPSHOTS = {}
+# PyTorch's snapshots have no captures, no memory fraction, no memory of others, and sizes after the rounding; its
+# tracker has sizes after the rounding.
+OTHER_VERDICTS = {
+    "native": {
+        "other_process": "capacity",
+        "other_process_at_the_start": "huge-request",
+        "beside_the_allocator": "capacity",
+        "pending_free_in_a_capture": "graphs",
+        "settings_of_the_fraction": "unknown",
+        "settings_of_the_rounding": "capacity",
+        "cached_before_a_capture": "unknown",
+    },
+    "observe": {"settings_of_the_rounding": "capacity"},
+}
 SETTINGS = {"settings_of_the_rounding": "roundup_power2_divisions:2"}
 
 with open(os.path.join(FOLDER, "programs.py")) as file:
@@ -106,8 +118,13 @@ def changed(job, remedy):
         if "less held by other processes" in text and "VRAMTAPE_SIM_NEIGHBOUR" in job["sim"]:
             return {**job, "sim": {**job["sim"], "VRAMTAPE_SIM_NEIGHBOUR": f"4242:{OTHERS_MIB - mib}MiB"}}
         return {**job, "sim": {**job["sim"], "VRAMTAPE_SIM_MEMORY": f"{DEVICE_MIB + mib}MiB"}}
+    if kind == "memory_fraction":
+        return {**job, "changes": {"fraction": float(value)}}
+    if kind == "shared_pool":
+        return {**job, "changes": {"shares_pool": True}}
     if kind == "free_before":
-        line = int(re.search(r" of programs\.py:(\d+) ", text).group(1))
+        line = re.search(r" of programs\.py:(\d+) ", text)
+        line = int(line.group(1)) if line else None
         return {**job, "changes": {"freed": line}} if line in HELD_LINES else None
     if kind == "smaller_batch":
         return {**job, "changes": {"factor": float(value.removeprefix("scale:"))}}
@@ -124,7 +141,7 @@ def explained(program, route):
         assert run.returncode == 0, run.stderr
         oom = json.loads(run.stdout)["oom"]
         assert oom, "no out of memory is explained"
-        expected = OF_SNAPSHOTS.get(program, VERDICTS[program]) if route == "native" else VERDICTS[program]
+        expected = OTHER_VERDICTS.get(route, {}).get(program, VERDICTS[program])
         assert oom["verdict"] == expected, (oom["verdict"], oom["why"])
         jobs = [(changed(job, remedy), remedy["text"]) for remedy in oom["remedies"]]
         done = [(job, text) for job, text in jobs if job]

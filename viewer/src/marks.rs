@@ -1,5 +1,6 @@
 //! Steps, phases, named ranges, patterns, and moments of interest.
 
+use replay::host_memory::HostReading;
 use trace_format::{Event, MarkKind, Record, StringId};
 
 use crate::chunk::{Arrays, Chunk};
@@ -57,6 +58,7 @@ pub(crate) fn marks<'t>(
     let (mut marks, mut latest) = (Vec::new(), 0);
     for (at, record) in records.iter().enumerate() {
         let (kind, name, requested_bytes) = match record.event {
+            Event::Mark { kind: MarkKind::Instant, name } if is_host_memory(text(name)) => continue,
             Event::Mark { kind, name } => match code(kind) {
                 Some(code) => (code, name, 0),
                 None => continue,
@@ -114,6 +116,11 @@ fn add_patterns<'t>(
     }
     // An end before a begin at the same moment, so that parts that touch are not nested.
     marks.sort_by_key(|mark| (mark.moment, mark.kind != PATTERN_ENDS));
+}
+
+/// Whether a moment has the statistics of pinned host memory, one for each step: numbers, and no name to show.
+fn is_host_memory(name: &str) -> bool {
+    HostReading::of_mark(name).is_some()
 }
 
 /// `None` for marks of modules: the page has them as the grouping `module`.

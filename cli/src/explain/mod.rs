@@ -1,5 +1,6 @@
 //! `vramtape explain RUN` and `vramtape explain --message`: the cause of an out of memory.
 
+mod host;
 mod message_text;
 mod of_run;
 mod run_text;

@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 
+use replay::explain::Step;
 use replay::explain::{
     BlockOrigin, ExplainedBlock, ExplainedPeak, Explanation, FreeSpace, LiveGroup, MomentKind,
     OutOfMemory, PinningSet, Remedy, Way,
 };
 use trace_format::PoolId;
 
+use super::host;
 use crate::bytes;
 use crate::table::Table;
 
@@ -16,7 +18,7 @@ const ROWS: usize = 8;
 
 /// The report.
 pub(super) fn text(explanation: &Explanation) -> String {
-    let mut text = String::new();
+    let mut text = explanation.host_oom.as_ref().map(host::out_of_memory).unwrap_or_default();
     if let Some(oom) = &explanation.oom {
         let _ = writeln!(text, "{}: {}", oom.verdict, oom.why);
         if !oom.also.is_empty() {
@@ -35,6 +37,7 @@ pub(super) fn text(explanation: &Explanation) -> String {
         text.push_str(&remedies(oom, explanation));
     }
     text.push_str(&live(explanation));
+    text.push_str(&host::memory(explanation));
     if let Some(peak) = &explanation.peak {
         text.push_str(&falls(peak));
     }
@@ -78,8 +81,13 @@ fn moment(explanation: &Explanation) -> String {
 }
 
 fn arithmetic(oom: &OutOfMemory) -> String {
+    steps(&oom.arithmetic)
+}
+
+/// Numbers that prove a verdict, as a table.
+pub(super) fn steps(arithmetic: &[Step]) -> String {
     let mut table = Table::new(&["memory", ">size", "source"]);
-    for step in &oom.arithmetic {
+    for step in arithmetic {
         table.row([step.name.to_owned(), bytes::show(step.bytes), step.how.to_owned()]);
     }
     format!("\n{}", table.render())

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use replay::categories::CategoryMemory;
 use replay::ending::Ending;
+use replay::host_memory::HostMemory;
 use replay::import::RunLimits;
 use replay::tape::Tape;
 use serde::Serialize;
@@ -44,6 +45,8 @@ struct Info {
     recover: Option<String>,
     /// How the program ended.
     ending: Ending,
+    /// Pinned host memory; `null` where the run has no statistics of it.
+    host_memory: Option<HostMemory>,
     strings: u64,
     stacks: u64,
     devices: Vec<DeviceInfo>,
@@ -60,6 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         finished: tape.recovery.finished,
         recover: origin::recovery_command(&options.run, &tape),
         ending: Ending::of(&tape),
+        host_memory: HostMemory::of(&tape),
         strings: tape.stacks.strings.len() as u64 - 1,
         stacks: tape.stacks.stacks.len() as u64 - 1,
         devices: devices(&tape)?,
@@ -93,6 +97,7 @@ fn text(tape: &Tape, info: &Info) -> Result<String> {
         ("ended", Some(info.ending.to_string())),
         ("file", (info.end != "complete").then(|| info.end.clone())),
         ("recover", info.recover.clone()),
+        ("pinned host", info.host_memory.map(|host| host.at(Some(host.last)))),
         ("stacks", (info.stacks > 0).then(|| info.stacks.to_string())),
     ];
     for (name, value) in before.into_iter().chain(origin::rows(meta)).chain(after) {

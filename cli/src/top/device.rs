@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use recorder::{Followed, RingError, RingFollower, RingReader};
+use replay::host_memory::HostReading;
 use trace_format::{BlockStatus, Event, MarkKind, Record, State};
 
 use super::frame::{DeviceFrame, EventFrame};
@@ -13,6 +14,8 @@ use crate::bytes::show;
 
 /// A screen shows as many as fit.
 const LAST_EVENTS: usize = 16;
+/// Every moment that a program marks is followed by the statistics of pinned host memory, if it has any.
+const MOMENTS: usize = 8;
 
 /// A device that is followed.
 pub(super) struct Device {
@@ -32,6 +35,9 @@ struct Memory {
     records: u64,
     last_events: VecDeque<EventFrame>,
     step: Option<trace_format::StringId>,
+    /// The names of the newest moments, oldest first: one may have the statistics of pinned host memory.
+    moments: VecDeque<trace_format::StringId>,
+    host: Option<HostReading>,
 }
 
 /// Records in a second, from one frame to the next.
@@ -92,7 +98,11 @@ impl Device {
         let (name, limit_bytes) = described(reader);
         let state = &self.memory.state;
         let pools = pools(&segments);
+        let moments = std::mem::take(&mut self.memory.moments);
+        let read = |name| reader.string(name).and_then(HostReading::of_mark);
+        self.memory.host = moments.into_iter().rev().find_map(read).or(self.memory.host);
         let mut frame = DeviceFrame {
+            host_memory: self.memory.host,
             device: info.device.0,
             name,
             is_known: self.is_known,
@@ -143,8 +153,15 @@ impl Memory {
     }
 
     fn remember(&mut self, record: &Record) {
-        if let Event::Mark { kind: MarkKind::Step, name } = record.event {
-            self.step = Some(name);
+        match record.event {
+            Event::Mark { kind: MarkKind::Step, name } => self.step = Some(name),
+            Event::Mark { kind: MarkKind::Instant, name } => {
+                if self.moments.len() == MOMENTS {
+                    self.moments.pop_front();
+                }
+                self.moments.push_back(name);
+            }
+            _ => {}
         }
         let Some(what) = describe(&record.event) else { return };
         if self.last_events.len() == LAST_EVENTS {

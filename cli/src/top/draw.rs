@@ -73,6 +73,15 @@ fn summary(device: &DeviceFrame, width: usize, lines: &mut Vec<Line<'static>>) {
         show(device.peak_allocated_bytes),
         show(device.peak_reserved_bytes),
     )));
+    if let Some(host) = device.host_memory {
+        let used = host.active_bytes.map(|bytes| format!(", {} in use", show(bytes)));
+        lines.push(Line::from(format!(
+            "  pinned host memory {}{}, at most {} (of the process, at its last mark; not per block)",
+            show(host.reserved_bytes),
+            used.unwrap_or_default(),
+            show(host.reserved_bytes_peak),
+        )));
+    }
     for (count, what) in [
         (device.lost, "records came too fast for this view"),
         (device.lost_by_tape, "records are missing on the process's own tape"),

@@ -1,5 +1,6 @@
 //! The content of one frame: plain data, for the screen and for `--json`.
 
+use replay::host_memory::HostReading;
 use serde::Serialize;
 
 /// A process at one moment.
@@ -49,6 +50,8 @@ pub(crate) struct DeviceFrame {
     pub(crate) missing_pools: u64,
     /// Name of the newest step mark.
     pub(crate) step: Option<String>,
+    /// The process's pinned host memory at its last mark; `None` where it has none.
+    pub(crate) host_memory: Option<HostReading>,
     pub(crate) pools: Vec<PoolFrame>,
     /// The call stacks that hold most, largest first.
     pub(crate) stacks: Vec<StackFrame>,

@@ -15,19 +15,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use allocator::heap::{PoolChoice, Request};
 use events::Off;
-use oom::{Effort, Pinning, Situation, Step, free_space, judge, pinning};
+use oom::{Effort, Pinning, Situation, free_space, judge, pinning};
 use serde::Serialize;
 use trace_format::{Event, PoolId, Record, Stream};
 
 pub use blocks::{BlockOrigin, ExplainedBlock, Live, LiveGroup};
 pub use capacity::capacity_at_oom;
 pub use moment::{At, MomentKind};
-pub use oom::{EXHAUSTIVE_BLOCKS, FreeSpace, OomVerdict, Unserved, Way};
+pub use oom::{EXHAUSTIVE_BLOCKS, FreeSpace, OomVerdict, Step, Unserved, Way};
 pub use peak::{PeakWithout, Peaks};
 pub use remedies::{Remedy, RemedyKind};
 
 use crate::driver::{DriveError, Driver};
 use crate::holders::RunHolders;
+use crate::host_memory::{HostMemory, HostOutOfMemory, HostReading};
 use crate::run::{DeviceTape, Options};
 use crate::strategy::Native;
 use crate::tape::{Device, Tape};
@@ -102,6 +103,12 @@ pub struct Explanation {
     pub moment: ExplainedMoment,
     /// The refused request, if it is an out of memory.
     pub oom: Option<OutOfMemory>,
+    /// The end of the program by an out of memory of the host, which no replay shows.
+    pub host_oom: Option<HostOutOfMemory>,
+    /// Pinned host memory of the whole run; `None` where the run has no statistics of it.
+    pub host_memory: Option<HostMemory>,
+    /// The last of these statistics before the moment.
+    pub host_memory_then: Option<HostReading>,
     /// Free memory by pool, stream, size class and the reason why it did not serve.
     pub free_space: Vec<FreeSpace>,
     /// Live memory.
@@ -225,6 +232,13 @@ pub fn explain(
     }
     let scan = Scan::of(run, options)?;
     progress(100);
+    let host_memory = HostMemory::of(tape);
+    let host_oom =
+        HostOutOfMemory::of(tape, host_memory.as_ref()).filter(|_| scan.refused.is_empty());
+    let at = match at {
+        None | Some(At::OutOfMemory) if host_oom.is_some() => Some(At::Last),
+        at => at,
+    };
     let (kind, after_records) = scan.find(at, run.records, is_as_recorded)?;
     let place = after_records as usize;
     let mut driver = driver(run, options)?;
@@ -280,6 +294,9 @@ pub fn explain(
             refused_requests: scan.refused.len() as u64,
         },
         oom,
+        host_oom,
+        host_memory,
+        host_memory_then: HostReading::last_of(&run.records[..place], &tape.stacks),
         free_space,
         live: by,
         peak,

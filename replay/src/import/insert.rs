@@ -22,7 +22,7 @@ impl Insert {
 }
 
 /// All inserts by place; at one place, earlier lists come first.
-pub(super) fn merge(lists: [Vec<Insert>; 3]) -> Vec<Insert> {
+pub(super) fn merge(lists: [Vec<Insert>; 4]) -> Vec<Insert> {
     let mut all: Vec<_> = lists.into_iter().flatten().collect();
     all.sort_by_key(|insert| insert.before);
     all

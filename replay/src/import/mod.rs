@@ -8,6 +8,7 @@
 mod csv;
 mod flush;
 mod forward;
+mod host;
 mod insert;
 mod minimalloc;
 mod notes;
@@ -216,7 +217,10 @@ pub fn import(snapshot: Snapshot, known: &RunLimits) -> Result<Import, ImportErr
     let inferred = notes::of_file(&snapshot, compat.is_none().then(|| compat_of(&snapshot)));
     let compat = compat.unwrap_or_else(|| compat_of(&snapshot));
     let (config, note) = config_of(&snapshot.settings, compat);
-    let Snapshot { segments, traces, annotations, stacks, left_out, .. } = snapshot;
+    let Snapshot {
+        segments, traces, annotations, host_trace, host_blocks, stacks, left_out, ..
+    } = snapshot;
+    let mut host = Some((host_trace, host_blocks));
     let mut out = Import {
         origin: Origin::Snapshot,
         devices: Vec::new(),
@@ -237,6 +241,9 @@ pub fn import(snapshot: Snapshot, known: &RunLimits) -> Result<Import, ImportErr
     }
     for (device, found) in devices.into_iter().enumerate() {
         if !found.entries.is_empty() || !found.segments.is_empty() {
+            // The process's, so that the first device has it.
+            let host = host.take().unwrap_or_default();
+            let found = DeviceSnapshot { host, ..found };
             let imported = import_device(DeviceId(device as u16), found, known, &mut out)?;
             out.devices.push(imported);
         }
@@ -266,6 +273,8 @@ struct DeviceSnapshot {
     entries: Vec<TraceEntry>,
     segments: Vec<SegmentState>,
     annotations: Vec<snapshot::Annotation>,
+    /// The history of pinned host memory, and its blocks at the end.
+    host: (Vec<TraceEntry>, Vec<snapshot::HostBlock>),
 }
 
 fn device_of(devices: &mut Vec<DeviceSnapshot>, device: u32) -> &mut DeviceSnapshot {
@@ -282,7 +291,7 @@ fn import_device(
     known: &RunLimits,
     out: &mut Import,
 ) -> Result<DeviceImport, ImportError> {
-    let DeviceSnapshot { entries, segments: final_segments, annotations } = found;
+    let DeviceSnapshot { entries, segments: final_segments, annotations, host } = found;
     let entries = entries.as_slice();
     let walked = walk_back::walk_back(entries, &final_segments, &out.config)
         .map_err(|error| ImportError::Segments { device: device_id, error })?;
@@ -290,6 +299,7 @@ fn import_device(
     let flushes = flush::find(entries, base_bytes, &out.config, known);
     let pools = pools::find(entries, &walked, &flushes);
     let marks = insert::marks(entries, &annotations, &mut out.stacks);
+    let host = host::moments(&host.0, &host.1, entries, &mut out.stacks);
     let mut base = BaseState {
         time_ns: entries.first().map_or(0, |entry| entry.time_us.saturating_mul(1000)),
         segments: walked.base.segments(),
@@ -301,7 +311,7 @@ fn import_device(
     if base.segments.is_empty() {
         base.time_ns = 0;
     }
-    let inserts = insert::merge([pools.inserts, flush::inserts(&flushes), marks]);
+    let inserts = insert::merge([pools.inserts, flush::inserts(&flushes), marks, host]);
     let written = forward::write(entries, &walked, &flushes, &inserts, &out.stacks, &out.config);
     let unrecorded_frees = walked.unrecorded_frees;
     let flush_notes = flush::notes(&flushes, known);

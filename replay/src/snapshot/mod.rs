@@ -9,7 +9,7 @@ mod read;
 mod stacks;
 mod values;
 
-pub use model::{Annotation, Block, Segment, Settings, Snapshot, Stacks};
+pub use model::{Annotation, Block, HostBlock, Segment, Settings, Snapshot, Stacks};
 pub use read::from_tree;
 pub use recorder::{TraceAction, TraceEntry};
 pub use values::SnapshotError;

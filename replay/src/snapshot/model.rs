@@ -17,6 +17,10 @@ pub struct Snapshot {
     pub has_settings: bool,
     /// `record_function` ranges of the profiler.
     pub annotations: Vec<Annotation>,
+    /// The events of pinned host memory, oldest first. Sizes are those of blocks.
+    pub host_trace: Vec<TraceEntry>,
+    /// The blocks of pinned host memory at the end.
+    pub host_blocks: Vec<HostBlock>,
     /// The call stacks that entries, segments and blocks name; the first is empty.
     pub stacks: Stacks,
     /// The file's fields that this model does not have, each once.
@@ -59,6 +63,15 @@ pub struct Block {
     pub status: BlockStatus,
     /// Stack of the allocation.
     pub stack: StackId,
+}
+
+/// One block of pinned host memory, which is a segment of `host_segments`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostBlock {
+    /// Its size.
+    pub size_bytes: u64,
+    /// Whether it is in use, or waits for a stream that uses it.
+    pub is_active: bool,
 }
 
 /// `allocator_settings`, as far as replays need them. Missing ones have PyTorch's defaults.

@@ -7,7 +7,7 @@ use settings::Compat;
 use trace_format::{Addr, PoolId};
 
 use super::fields::Fields;
-use super::model::{Annotation, Block, Segment, Settings, Snapshot};
+use super::model::{Annotation, Block, HostBlock, Segment, Settings, Snapshot};
 use super::stacks::StackReader;
 use super::values::{
     NodePath, Result, device_of, integer, is_metadata, mismatch, pool_of, request_of, size_of,
@@ -141,6 +141,32 @@ impl Reader<'_> {
         }
         for (at, annotation) in tree.items(get("external_annotations")).enumerate() {
             self.annotation(at, annotation)?;
+        }
+        self.host(get("host_segments"), get("host_traces"))
+    }
+
+    /// Pinned host memory: since PyTorch 2.14, and empty where its history was not asked for.
+    fn host(&mut self, segments: Value, trace: Value) -> Result<()> {
+        let tree = self.tree;
+        for (at, segment) in tree.items(segments).enumerate() {
+            let place = NodePath::of("host_segments", at);
+            self.take_room(place)?;
+            let Value::Dict(segment) = segment else {
+                return Err(mismatch(place, "a dict", tree, segment));
+            };
+            let get = |key| tree.get(segment, key).unwrap_or(Value::None);
+            let size_bytes = size_of(tree, place.key("total_size"), get("total_size"))?;
+            let is_active = get("active_size").as_u64().is_some_and(|bytes| bytes > 0);
+            self.out.host_blocks.push(HostBlock { size_bytes, is_active });
+        }
+        for (at, entry) in tree.items(trace).enumerate() {
+            let place = NodePath::of("host_traces", at);
+            self.take_room(place)?;
+            let Value::Dict(entry) = entry else {
+                return Err(mismatch(place, "a dict", tree, entry));
+            };
+            let entry = self.entry(place, entry)?;
+            self.out.host_trace.extend(entry);
         }
         Ok(())
     }

@@ -17,11 +17,13 @@ MIB = 1 << 20
 class Run:
     """One run of a program, with the changes made to it."""
 
-    def __init__(self, factor=1.0, freed=0, emptied=""):
-        """`factor` scales requests, blocks of line `freed` go before the last request, and `emptied` empties the
-        cache before the `last` step or before `every` step.
+    def __init__(self, factor=1.0, freed=0, emptied="", fraction=0.0, shares_pool=False):
+        """`factor` scales requests, blocks of line `freed` go before the last request, `emptied` empties the cache
+        before the `last` step or before `every` step, `fraction` is a memory fraction in place of the program's, and
+        with `shares_pool` all graphs have one pool.
         """
-        self.factor, self.freed, self.emptied = factor, freed, emptied
+        self.factor, self.freed, self.emptied, self.fraction = factor, freed, emptied, fraction
+        self.pool = torch.cuda.graph_pool_handle() if shares_pool else None
         self.held = {}
 
     def bytes(self, mib):
@@ -183,7 +185,7 @@ def beside_the_allocator(run):
 def capture(run, mib):
     """A graph whose pool holds so many MiB after the capture."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=run.pool):
         x = torch.empty(run.bytes(mib), dtype=torch.uint8, device="cuda")
         del x
     return graph
@@ -237,7 +239,7 @@ def pending_free_in_a_capture(run):
 
 
 def settings_of_the_fraction(run):
-    torch.cuda.set_per_process_memory_fraction(0.5)
+    torch.cuda.set_per_process_memory_fraction(run.fraction or 0.5)
     run.hold(torch.empty(run.bytes(300), dtype=torch.uint8, device="cuda"))
     run.step(is_last=True)
     run.request(300)
