@@ -19,7 +19,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 const WASTE_POINTS: usize = 1000;
 
 /// Passes over the records that [`device`] makes.
-pub(crate) const PASSES: u64 = 3;
+pub(crate) const PASSES: u64 = 2;
 
 /// Computes the page's data of a device, with its waste over time. `progress` receives the records done, of
 /// [`PASSES`] times the device's records, in parts that add up.

@@ -12,7 +12,6 @@ use crate::ending::{Ending, Kind};
 use crate::message;
 use crate::snapshot::Stacks;
 use crate::tape::Tape;
-use oom::{OomVerdict, Step};
 
 /// What the name of such a moment begins with.
 const PREFIX: &str = "pinned host memory: ";

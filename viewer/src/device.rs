@@ -6,9 +6,9 @@ use rayon::prelude::*;
 use replay::modules;
 use replay::tape::{Device, Tape};
 use serde::Serialize;
-use trace_format::{Event, StringId};
+use trace_format::StringId;
 
-use crate::bands::{Changes, ShownLives};
+use crate::bands::{Changes, ChangesAt, ShownLives};
 use crate::chunk::{Arrays, Chunk};
 use crate::columns::{COLUMN_MOMENTS, Level};
 use crate::follow::{Contradiction, Followed, follow};
@@ -127,26 +127,23 @@ fn data(
         headers.push(header("pool and stream", Quantity::Reserved, &names));
         labels.push(names);
     }
+    let shown = ShownLives::of_levels(&followed, &levels);
     // From coarse to fine.
-    for (at, level) in levels.iter().enumerate().rev() {
+    for (at, (level, shown)) in levels.iter().zip(&shown).enumerate().rev() {
         let is_first = is_small || level.columns.len() <= FIRST_COLUMNS_MAX;
         let to = if is_first { &mut first } else { &mut rest };
         to.extend(series::tiles(&format!("series/{at}"), level.column_moments, &level.columns));
-        let shown = ShownLives::of(&followed, level);
-        let stacks: Vec<_> = groupings
-            .par_iter()
-            .map(|grouping| shown.changes(&followed, &grouping.of_kind))
-            .collect();
-        let mut tiles: Vec<Vec<Chunk>> = stacks
+        let mut tiles: Vec<Vec<Chunk>> = groupings
             .par_iter()
             .enumerate()
-            .map(|(grouping, changes)| {
-                changes.tiles(&format!("bands/{grouping}/{at}"), groupings[grouping].labels.len())
+            .map(|(number, grouping)| {
+                let changes = shown.changes(&followed, &grouping.of_kind);
+                changes.tiles(&format!("bands/{number}/{at}"), grouping.labels.len())
             })
             .collect();
         if !followed.reserved.is_empty() {
             let column = |moment| level.shows_from(moment);
-            let reserved = Changes::of(&followed.reserved, level.columns.len(), column);
+            let reserved = ChangesAt::of(&followed.reserved, level.columns.len(), column);
             let prefix = format!("bands/{}/{at}", groupings.len());
             tiles.push(reserved.tiles(&prefix, followed.pool_streams.len()));
         }
@@ -236,11 +233,6 @@ pub(crate) fn gpu<'t>(tape: &'t Tape, device: &Device) -> (&'t str, Option<u64>)
     (meta.map_or("", |meta| &meta.name), capacity_bytes)
 }
 
-/// Out-of-memory errors.
-pub(crate) fn ooms(device: &Device) -> u64 {
-    device.records.iter().filter(|it| matches!(it.event, Event::Oom { .. })).count() as u64
-}
-
 fn device_header(
     source: Source<'_>,
     followed: &Followed,
@@ -261,7 +253,7 @@ fn device_header(
         start_ns: clock.start_ns.to_string(),
         lost: device.lost,
         left_out: device.left_out,
-        ooms: ooms(device),
+        ooms: followed.ooms,
         capacity_bytes,
         levels: levels
             .iter()

@@ -53,6 +53,8 @@ pub(crate) struct Followed {
     pub(crate) reserved: Vec<Change>,
     /// How much each envelope of a private pool grows.
     pub(crate) envelopes: Vec<Change>,
+    /// Out-of-memory errors.
+    pub(crate) ooms: u64,
     /// The most allocated bytes of default pools and envelopes of private ones.
     pub(crate) peak_enveloped_bytes: u64,
     pub(crate) moments: u32,
@@ -108,6 +110,7 @@ struct Follower<'c> {
     pool_streams: Numbered<(PoolId, Stream)>,
     reserved: Vec<Change>,
     envelopes: Envelopes,
+    ooms: u64,
     now: Counters,
     live_bytes: u64,
     peak_live_bytes: u64,
@@ -171,6 +174,7 @@ pub(crate) fn follow(
         pool_streams,
         reserved,
         envelopes,
+        ooms,
         peak_live_bytes,
         ..
     } = follower;
@@ -185,6 +189,7 @@ pub(crate) fn follow(
         pool_streams: pool_streams.keys,
         reserved,
         envelopes: envelopes.changes,
+        ooms,
         peak_enveloped_bytes: envelopes.peak_bytes,
         moments,
         level,
@@ -214,6 +219,7 @@ impl<'c> Follower<'c> {
             pool_streams: Numbered::default(),
             reserved: Vec::new(),
             envelopes: Envelopes::default(),
+            ooms: 0,
             now: Counters::default(),
             live_bytes: 0,
             peak_live_bytes: 0,
@@ -305,6 +311,7 @@ impl<'c> Follower<'c> {
                 self.open.follow(record);
             }
             Event::Lost { .. } => self.open.follow(record),
+            Event::Oom { .. } => self.ooms += 1,
             _ => {}
         }
         Ok(())

@@ -95,22 +95,29 @@ fn add_patterns<'t>(
     if patterns.iter().all(|pattern| pattern.is_phase) {
         return;
     }
-    let mut latest = 0;
-    let time = records.iter().map(|record| {
-        latest = record.time_ns.saturating_sub(start_ns).max(latest);
-        latest
-    });
-    let times: Vec<u64> = time.collect();
+    let record = |moment: u32| (moment as usize).saturating_sub(1).min(records.len() - 1);
+    let shown = patterns.iter().filter(|pattern| !pattern.is_phase);
+    let mut edges: Vec<usize> =
+        shown.clone().flat_map(|it| [it.start, it.end]).map(record).collect();
+    edges.sort_unstable();
+    let (mut times, mut latest, mut begin) = (Vec::with_capacity(edges.len()), 0, 0);
+    for &edge in &edges {
+        let stretch = records[begin..=edge].iter();
+        let time_ns = stretch.map(|record| record.time_ns.saturating_sub(start_ns)).max();
+        latest = time_ns.unwrap_or_default().max(latest);
+        times.push(latest);
+        begin = edge;
+    }
     let first = texts.len();
-    for pattern in patterns.iter().filter(|pattern| !pattern.is_phase) {
+    for pattern in shown {
         let known = texts[first..].iter().position(|text| *text == pattern.name);
         let name = known.map_or(texts.len(), |place| first + place);
         if known.is_none() {
             texts.push(pattern.name);
         }
         for (moment, kind) in [(pattern.start, PATTERN_BEGINS), (pattern.end, PATTERN_ENDS)] {
-            let record = (moment as usize).saturating_sub(1).min(times.len() - 1);
-            let (moment, name, time_ns) = (u64::from(moment), name as u64, times[record]);
+            let time_ns = times[edges.partition_point(|edge| *edge < record(moment))];
+            let (moment, name) = (u64::from(moment), name as u64);
             marks.push(Mark { moment, kind, name, requested_bytes: 0, time_ns });
         }
     }

@@ -1,6 +1,7 @@
 //! The exact lives, in a tree over the moments: a window finds its lives in the nodes that overlap it.
 
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
 use crate::chunk::{Arrays, Chunk, unit_of};
 use crate::follow::{Followed, Life, NO_END};
@@ -9,7 +10,7 @@ use crate::follow::{Followed, Life, NO_END};
 pub(crate) const LEAF_MOMENTS: u32 = 1 << 16;
 
 /// A node: its height over the leaves, and its number among those of that height.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Node {
     height: u32,
     at: u32,
@@ -37,21 +38,22 @@ pub(crate) fn nodes(
     last_moment: u32,
     rank: &[u32],
 ) -> Vec<Chunk> {
-    let mut placed: Vec<(Node, u32)> =
-        (0..).zip(&followed.lives).map(|(at, life)| (Node::of(life, last_moment), at)).collect();
-    placed.par_sort_unstable_by_key(|(node, at)| (std::cmp::Reverse(node.height), node.at, *at));
-    let nodes: Vec<_> = placed.chunk_by(|a, b| a.0 == b.0).collect();
-    let chunk = |lives: &&[(Node, u32)]| {
-        let node = lives[0].0;
+    let mut placed: FxHashMap<Node, Vec<u32>> = FxHashMap::default();
+    for (at, life) in (0..).zip(&followed.lives) {
+        placed.entry(Node::of(life, last_moment)).or_default().push(at);
+    }
+    let mut nodes: Vec<(Node, Vec<u32>)> = placed.into_iter().collect();
+    nodes.sort_unstable_by_key(|(node, _)| (std::cmp::Reverse(node.height), node.at));
+    let chunk = |(node, lives): &(Node, Vec<u32>)| {
         let id = format!("{prefix}/{}/{}", node.height, node.at);
-        Chunk::of(id, &arrays(node, lives, followed, rank))
+        Chunk::of(id, &arrays(*node, lives, followed, rank))
     };
     nodes.par_iter().map(chunk).collect()
 }
 
-fn arrays(node: Node, placed: &[(Node, u32)], followed: &Followed, rank: &[u32]) -> Arrays {
+fn arrays(node: Node, placed: &[u32], followed: &Followed, rank: &[u32]) -> Arrays {
     let begin = u64::from(node.at) * (u64::from(LEAF_MOMENTS) << node.height);
-    let lives: Vec<&Life> = placed.iter().map(|(_, at)| &followed.lives[*at as usize]).collect();
+    let lives: Vec<&Life> = placed.iter().map(|at| &followed.lives[*at as usize]).collect();
     let mut arrays = Arrays::default();
     arrays.rising(lives.iter().map(|life| u64::from(life.start) - begin));
     arrays.plain(lives.iter().map(|life| match life.end {
@@ -62,13 +64,13 @@ fn arrays(node: Node, placed: &[(Node, u32)], followed: &Followed, rank: &[u32])
     let unit = unit_of(lives.iter().map(|life| life.addr));
     arrays.put(lives.len() as u64);
     arrays.put(unit);
-    let mut before = rustc_hash::FxHashMap::<u32, u64>::default();
+    let mut before = FxHashMap::<u32, u64>::default();
     for life in &lives {
         let addr = life.addr / unit;
         let before = before.insert(life.kind, addr).unwrap_or(0);
         arrays.put(crate::chunk::zigzag(addr.wrapping_sub(before).cast_signed()));
     }
-    let is_before = |place: &usize| (placed[*place].1 as usize) < followed.lives_before;
+    let is_before = |place: &usize| (placed[*place] as usize) < followed.lives_before;
     let before: Vec<u64> =
         (0..lives.len()).take_while(is_before).map(|place| place as u64).collect();
     arrays.rising(before.into_iter());

@@ -111,17 +111,17 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 fn found(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Found> {
     let setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
     let each = chosen.device().records.len() as u64;
-    share.begin((2 + REPLAYS_MAX) * each);
+    share.begin((1 + REPLAYS_MAX) * each);
     let points = if options.json { options.points } else { TIME_ROWS };
     let waste = chosen
         .with_device(|device| waste(device, &setting, points, |records| share.at(records)))?;
     let config = setting.native_config()?.clone();
     let is_recorded = options.strategy.is_none() && options.config.is_none();
-    let done = AtomicU64::new(2);
+    let done = AtomicU64::new(1);
     let measured = measured(chosen, (!is_recorded).then_some(config.text.as_str()), &[], &|| {
         share.at((done.fetch_add(1, Ordering::Relaxed) + 1) * each);
     })?;
-    share.at((2 + REPLAYS_MAX) * each);
+    share.at((1 + REPLAYS_MAX) * each);
     let advice = choose(std::slice::from_ref(&measured));
     let (explanation, next_step) = explain(&waste, &config, advice.as_ref());
     let held = MomentsHeld::of(chosen.device(), &waste);

@@ -1,17 +1,17 @@
 //! Where reserved memory goes: at the peak, whenever memory is out, and over time.
 //!
-//! The tape is replayed twice through the real allocator: once to find the moments that matter, once to take them
-//! apart. `docs/waste.md` defines the parts.
+//! The tape is replayed through the real allocator. `docs/waste.md` defines the parts.
 
 mod misses;
 mod parts;
 mod split;
+mod watch;
 
 use allocator::heap::Heap;
 use device::Device;
 use serde::Serialize;
 use sim_device::SimDevice;
-use trace_format::{PoolId, Stream};
+use trace_format::{PoolId, Record, Stream};
 
 use crate::driver::{Driver, Result};
 use crate::run::{DeviceTape, Options, scripted_device};
@@ -21,6 +21,7 @@ pub use misses::{Reference, References};
 pub use parts::Parts;
 pub use split::LargestFree;
 use split::{Rules, split};
+use watch::Watch;
 
 /// Moments of no memory that are taken apart; more are only counted.
 pub const OOMS_MAX: usize = 100;
@@ -103,8 +104,8 @@ pub struct StrandedByPool {
     pub stranded_bytes: u64,
 }
 
-/// Takes a run's reserved memory apart, with a series of at most `points` moments. `progress` receives the
-/// number of records done, of twice the tape's records.
+/// Takes a run's reserved memory apart, with a series of at most `points` moments. `progress` receives the number of
+/// records done.
 ///
 /// # Errors
 /// When the tape contradicts itself or its start does not fit the capacity.
@@ -115,124 +116,50 @@ pub fn waste(
     mut progress: impl FnMut(u64),
 ) -> Result<Waste> {
     let total = tape.records.len() as u64;
-    let found = find(tape, options, points, &mut progress)?;
-    let mut moments = Vec::with_capacity(found.wanted.len());
-    let mut wanted = found.wanted.iter().peekable();
-    let driver = step_through(tape, options, |driver, done, time_ns| {
-        let misses = *driver.heap_mut().recorder_mut();
-        driver.heap_mut().recorder_mut().refused = None;
-        if wanted.next_if_eq(&&done).is_some() {
-            moments.push(take_apart(driver, misses, done, time_ns));
+    let mut watch = Watch::new(total, points);
+    let driver = step_through(tape, options, tape.records, |driver, done, time_ns| {
+        if watch.sees(driver, done) {
+            let moment = take_apart(driver, done, time_ns);
+            watch.keep(moment);
         }
+        driver.heap_mut().recorder_mut().refused = None;
         if done % PROGRESS_RECORDS == 0 {
-            progress(total + done);
+            progress(done);
         }
     })?;
-    progress(2 * total);
-    let at = |done: &u64| {
-        let index = found.wanted.binary_search(done).expect("every wanted moment is taken apart");
-        &moments[index]
-    };
+    progress(total);
+    let (wanted, mut moments) = watch.end();
+    let missing = wanted.missing(&moments);
+    if let Some(&last) = missing.last() {
+        let mut missing = missing.iter().peekable();
+        step_through(tape, options, &tape.records[..last as usize], |driver, done, time_ns| {
+            if missing.next_if_eq(&&done).is_some() {
+                moments.insert(done, take_apart(driver, done, time_ns));
+            }
+            driver.heap_mut().recorder_mut().refused = None;
+        })?;
+    }
     let config = driver.heap().config();
     Ok(Waste {
         strategy: if config.expandable_segments { "expandable" } else { "native" }.to_owned(),
         config: config.text.clone(),
         capacity_bytes: options.capacity_bytes,
-        peak: at(&found.peak).clone(),
-        filled: at(&found.filled).clone(),
-        ooms: found.ooms.iter().map(|done| at(done).clone()).collect(),
-        ooms_total: found.ooms_total,
-        series: found.series.iter().map(|done| at(done).sample).collect(),
+        peak: moments[&wanted.peak].clone(),
+        filled: moments[&wanted.filled].clone(),
+        ooms: wanted.ooms.iter().map(|done| moments[done].clone()).collect(),
+        ooms_total: wanted.ooms_total,
+        series: wanted.series.iter().map(|done| moments[done].sample).collect(),
     })
 }
 
 const PROGRESS_RECORDS: u64 = 1 << 16;
 
-/// The moments that matter, each as the number of records before it.
-struct Moments {
-    peak: u64,
-    filled: u64,
-    ooms: Vec<u64>,
-    ooms_total: u64,
-    series: Vec<u64>,
-    /// All of them, ascending, each once.
-    wanted: Vec<u64>,
-}
-
-fn find(
-    tape: DeviceTape<'_>,
-    options: &Options,
-    points: usize,
-    progress: &mut impl FnMut(u64),
-) -> Result<Moments> {
-    let total = tape.records.len() as u64;
-    // The moment before the first record counts as well.
-    let points = (points as u64).clamp(1, total + 1);
-    let mut fullest: Vec<Option<(u64, u64)>> = vec![None; points as usize];
-    let mut ooms = Vec::new();
-    let mut ooms_total = 0;
-    let mut growths = Growths::default();
-    step_through(tape, options, |driver, done, _| {
-        let reserved_bytes = driver.heap().reserved_bytes();
-        let stretch = (u128::from(done) * u128::from(points) / u128::from(total + 1)) as usize;
-        if fullest[stretch].is_none_or(|(most_bytes, _)| reserved_bytes > most_bytes) {
-            fullest[stretch] = Some((reserved_bytes, done));
-        }
-        growths
-            .see(reserved_bytes, done, || driver.heap().stats().allocated_bytes.all.current as u64);
-        if driver.heap_mut().recorder_mut().refused.take().is_some() {
-            ooms_total += 1;
-            if ooms.len() < OOMS_MAX {
-                ooms.push(done);
-            }
-        }
-        if done % PROGRESS_RECORDS == 0 {
-            progress(done);
-        }
-    })?;
-    let mut peak = (0, 0);
-    for &(reserved_bytes, done) in fullest.iter().flatten() {
-        if reserved_bytes > peak.0 {
-            peak = (reserved_bytes, done);
-        }
-    }
-    let series: Vec<u64> = fullest.iter().flatten().map(|(_, done)| *done).collect();
-    let filled = growths.filled(peak.0).unwrap_or(peak.1);
-    let mut wanted = [series.as_slice(), &ooms, &[peak.1, filled]].concat();
-    wanted.sort_unstable();
-    wanted.dedup();
-    Ok(Moments { peak: peak.1, filled, ooms, ooms_total, series, wanted })
-}
-
-/// The moments when more was reserved than just before.
-#[derive(Default)]
-struct Growths {
-    reserved_bytes: u64,
-    /// Reserved and allocated bytes, and when.
-    seen: Vec<(u64, u64, u64)>,
-}
-
-impl Growths {
-    fn see(&mut self, reserved_bytes: u64, done: u64, allocated_bytes: impl FnOnce() -> u64) {
-        if reserved_bytes > self.reserved_bytes {
-            self.seen.push((reserved_bytes, allocated_bytes(), done));
-        }
-        self.reserved_bytes = reserved_bytes;
-    }
-
-    /// The first of those near the peak with the most allocated.
-    fn filled(&self, peak_bytes: u64) -> Option<u64> {
-        let least_bytes = peak_bytes - peak_bytes / 50;
-        let near = self.seen.iter().filter(|(reserved_bytes, ..)| *reserved_bytes >= least_bytes);
-        let most = near.rev().max_by_key(|(_, allocated_bytes, _)| *allocated_bytes);
-        most.map(|(.., done)| *done)
-    }
-}
-
-/// Replays, and shows the allocator before the first record and after each: how many are done, and the time.
+/// Replays records from the start, and shows the allocator before the first and after each: how many are done, and the
+/// time.
 fn step_through(
     tape: DeviceTape<'_>,
     options: &Options,
+    records: &[Record],
     mut look: impl FnMut(&mut Driver<Native<Misses>>, u64, u64),
 ) -> Result<Driver<Native<Misses>>> {
     let config = options.native_config()?;
@@ -244,7 +171,7 @@ fn step_through(
     }
     *driver.heap_mut().recorder_mut() = Misses::default(); // Requests that rebuilt the start are not misses.
     look(&mut driver, 0, tape.base.time_ns);
-    for (record, done) in tape.records.iter().zip(1..) {
+    for (record, done) in records.iter().zip(1..) {
         driver.step(record, tape.text)?;
         look(&mut driver, done, record.time_ns);
     }
@@ -253,14 +180,13 @@ fn step_through(
 
 fn take_apart(
     driver: &mut Driver<Native<Misses>>,
-    misses: Misses,
     after_records: u64,
     time_ns: u64,
 ) -> WasteMoment {
+    let Misses { newest: references, refused, .. } = *driver.heap_mut().recorder_mut();
     let available_bytes = available_bytes(driver.heap_mut());
     let heap = driver.heap();
     let is_flushed = |pool: PoolId| pool.is_default() || heap.pool_use_count(pool) == Ok(0);
-    let Misses { newest: references, refused, .. } = misses;
     let rules = Rules { config: heap.config(), references, is_flushed: &is_flushed };
     let split = split(&heap.segments(PoolId::DEFAULT), &rules);
     let streams = split.by_stream.iter();

@@ -2,6 +2,7 @@
 
 import { css } from "./dom.ts";
 import type { Scale } from "./scale.ts";
+import { textWidth } from "./surface.ts";
 import { count, duration, shortBytes, tickStep, unitOf } from "./units.ts";
 
 export function drawAxes(context: CanvasRenderingContext2D, scale: Scale): void {
@@ -41,7 +42,7 @@ export function drawTimeAxis(context: CanvasRenderingContext2D, scale: Scale): v
     const x = Math.round(scale.x(at)) + 0.5;
     line(context, x, top, x, top + height + 4);
     const text = isTime ? duration(at, xStep) : count(at);
-    const half = context.measureText(text).width / 2;
+    const half = textWidth(context, text) / 2;
     const middle = Math.min(Math.max(x, left + half - 8), left + width - half);
     if (middle - half < free) continue;
     context.textAlign = "center";

@@ -17,9 +17,12 @@ export function make<K extends keyof HTMLElementTagNameMap>(name: K, className =
   return element;
 }
 
-/** Sets text that may be the same as before: equal text costs no layout. */
+/** Sets text that may be the same as before: equal text costs no layout, and other text no new node. */
 export function setText(element: HTMLElement, text: string, title = ""): void {
-  if (element.textContent !== text) element.textContent = text;
+  const { firstChild: node } = element;
+  if (node instanceof Text && node === element.lastChild) {
+    if (node.data !== text) node.data = text;
+  } else if (element.textContent !== text) element.textContent = text;
   if (element.title !== title) element.title = title;
 }
 

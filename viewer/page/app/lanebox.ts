@@ -4,7 +4,7 @@ import { HUES, THEMES, hash } from "../engine/colours.ts";
 import type { Lane, Lanes, Point } from "../engine/lanes.ts";
 import { css } from "./dom.ts";
 import type { Scale } from "./scale.ts";
-import { fitText } from "./surface.ts";
+import { fitText, textWidth } from "./surface.ts";
 import { count } from "./units.ts";
 
 export const LANE_HEIGHT = 20;
@@ -127,7 +127,7 @@ function nextX(scale: Scale, lane: Lane, place: number, right: number): number {
 
 /** The name of a span that is too narrow for it, where nothing else is. */
 function drawBeside(context: CanvasRenderingContext2D, name: string, x: number, room: number, y: number): void {
-  if (context.measureText(name).width + 10 > room - x) return;
+  if (textWidth(context, name) + 10 > room - x) return;
   context.fillStyle = css("--dim");
   context.textAlign = "left";
   context.textBaseline = "middle";
@@ -163,7 +163,7 @@ function drawMerged(context: CanvasRenderingContext2D, merged: number, lane: str
   const what = lane === "" ? "ranges" : lane;
   const text = `${count(merged)} ${what}, merged`;
   const short = count(merged);
-  const fits = context.measureText(text).width < x1 - x0 - 8;
+  const fits = textWidth(context, text) < x1 - x0 - 8;
   fitText(context, fits ? text : short, x0 + 5, y + LANE_HEIGHT / 2 + 0.5, x1 - x0 - 6);
 }
 

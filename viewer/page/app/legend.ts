@@ -10,15 +10,19 @@ type Column = "label" | "at_peak_bytes" | "most_bytes";
 /** What the table shows of a picture. */
 type Shown = Pick<FrameReply, "legend" | "groups_in_view" | "peak">;
 
-/** Between two updates while the window moves. */
-const UPDATE_MS = 120;
+/** A picture that rests for so long is followed. */
+const REST_MS = 120;
+/** Between two updates while the window moves: each leaves hundreds of kilobytes of layout behind as garbage. */
+const UPDATE_MS = 1000;
 
 export class Legend {
   private sort: { column: Column; isUp: boolean } = { column: "at_peak_bytes", isUp: false };
   private reply: Shown | null = null;
   private readonly body = byId<HTMLTableSectionElement>("groups");
   private readonly rows: Row[] = [];
-  private planned = false;
+  private timer: ReturnType<typeof setTimeout> | null = null;
+  /** The latest time of the next update. */
+  private due = 0;
 
   constructor(private readonly view: View) {
     for (const button of document.querySelectorAll<HTMLButtonElement>("#legend th button")) {
@@ -42,12 +46,13 @@ export class Legend {
     byId("legend").classList.toggle("at-moment", isMap);
     const column = byId("legend").querySelector<HTMLElement>("[data-column=at_peak_bytes]")!;
     setText(column, isMap ? "allocated" : "at the peak", column.title);
-    if (this.planned) return;
-    this.planned = true;
-    setTimeout(() => {
-      this.planned = false;
+    const now = performance.now();
+    if (this.timer === null) this.due = now + UPDATE_MS;
+    else clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      this.timer = null;
       this.draw();
-    }, UPDATE_MS);
+    }, Math.min(REST_MS, Math.max(0, this.due - now)));
   }
 
   private draw(): void {

@@ -4,6 +4,7 @@ import type { FrameReply } from "../engine/protocol.ts";
 import { line } from "./axes.ts";
 import { css } from "./dom.ts";
 import type { Scale } from "./scale.ts";
+import { textWidth } from "./surface.ts";
 import { shortBytes } from "./units.ts";
 
 /** CSS pixels at the left edge of each pixel column of a picture, in the window of now. */
@@ -19,31 +20,27 @@ export function drawReserved(context: CanvasRenderingContext2D, scale: Scale, re
   const at = columnsX(reply, scale);
   const count = reservedMost.length;
   context.beginPath();
-  for (let x = 0; x < count; x++) {
-    context.lineTo(at(x), scale.y(reservedMost[x]!));
-    context.lineTo(at(x + 1), scale.y(reservedMost[x]!));
-  }
-  for (let x = count - 1; x >= 0; x--) {
-    context.lineTo(at(x + 1), scale.y(reservedLeast[x]!));
-    context.lineTo(at(x), scale.y(reservedLeast[x]!));
+  // Columns without a band have no area, and columns of one height are one step.
+  for (let x = 0, from = 0; x < count; x++) {
+    const [most, least] = [reservedMost[x]!, reservedLeast[x]!];
+    if (reservedMost[x + 1] === most && reservedLeast[x + 1] === least) continue;
+    if (most !== least) context.rect(at(from), scale.y(most), at(x + 1) - at(from), scale.y(least) - scale.y(most));
+    from = x + 1;
   }
   context.fillStyle = css("--reserved-band");
   context.fill();
-  for (const [series, colour, width] of [[reservedMost, css("--halo"), 3], [reservedMost, css("--reserved"), 1.4]] as
-    const) {
-    context.beginPath();
-    let before = NaN;
-    for (let x = 0; x < count; x++) {
-      const y = scale.y(series[x]!);
-      if (y !== before) {
-        context.lineTo(at(x), y);
-        before = y;
-      }
-      if (x === count - 1 || series[x + 1] !== series[x]) context.lineTo(at(x + 1), y);
-    }
+  const steps = new Path2D();
+  for (let x = 0, from = 0; x < count; x++) {
+    const most = reservedMost[x]!;
+    if (x + 1 < count && reservedMost[x + 1] === most) continue;
+    steps.lineTo(at(from), scale.y(most));
+    steps.lineTo(at(x + 1), scale.y(most));
+    from = x + 1;
+  }
+  for (const [colour, width] of [[css("--halo"), 3], [css("--reserved"), 1.4]] as const) {
     context.strokeStyle = colour;
     context.lineWidth = width;
-    context.stroke();
+    context.stroke(steps);
   }
   // On the side of the line that keeps clear of the capacity's label.
   const y = scale.y(reservedMost[count - 1] ?? 0);
@@ -96,7 +93,7 @@ export function drawEvents(context: CanvasRenderingContext2D, scale: Scale): voi
     if (bundle === null) return;
     const { x, texts, colour } = bundle;
     const text = texts.length === 1 ? texts[0]! : `${texts.length} × ${texts[0]!.split(" · ")[0]!}`;
-    const wide = context.measureText(text).width + 10;
+    const wide = textWidth(context, text) + 10;
     const at = Math.min(Math.max(x + 4, free), left + width - wide);
     context.fillStyle = colour;
     context.beginPath();

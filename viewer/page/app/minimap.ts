@@ -17,6 +17,8 @@ export class Minimap {
   private readonly canvas = byId<HTMLCanvasElement>("minimap");
   private drag: { part: "from" | "to" | "both"; x: number; from: number; to: number } | null = null;
   private wanted = "";
+  private areas = new WeakMap<Float64Array, Path2D>();
+  private areasFor = "";
   /** Of the series that was asked for last. */
   private width = 0;
 
@@ -116,25 +118,37 @@ export class Minimap {
   }
 
   private drawSeries(context: CanvasRenderingContext2D, series: Series): void {
-    const { box, view } = this;
-    const y = (bytes: number): number => HEIGHT - (bytes / view.fullTop) * (HEIGHT - 2);
+    const { view } = this;
     for (const [values, colour] of [[series.reserved, css("--map-reserved")], [series.allocated,
       css("--map-allocated")]] as const) {
-      const step = box.width / Math.max(1, values.length);
-      context.beginPath();
-      context.moveTo(box.left, HEIGHT);
-      values.forEach((bytes, i) => {
-        context.lineTo(box.left + i * step, y(bytes));
-        context.lineTo(box.left + (i + 1) * step, y(bytes));
-      });
-      context.lineTo(box.left + box.width, HEIGHT);
       context.fillStyle = colour;
-      context.fill();
+      context.fill(this.area(values));
     }
     context.fillStyle = css("--alarm");
     for (const point of view.lanes?.points ?? []) {
       if (point.kind === "outOfMemory") context.fillRect(this.x(view.position(point.moment)) - 0.75, 0, 1.5, HEIGHT);
     }
+  }
+
+  /** What is below a series: made once, as a path for each picture would be garbage. */
+  private area(values: Float64Array): Path2D {
+    const { box, view } = this;
+    const key = `${box.left} ${box.width} ${view.fullTop}`;
+    if (key !== this.areasFor) this.areas = new WeakMap();
+    this.areasFor = key;
+    const known = this.areas.get(values);
+    if (known !== undefined) return known;
+    const path = new Path2D();
+    const step = box.width / Math.max(1, values.length);
+    path.moveTo(box.left, HEIGHT);
+    values.forEach((bytes, i) => {
+      const y = HEIGHT - (bytes / view.fullTop) * (HEIGHT - 2);
+      path.lineTo(box.left + i * step, y);
+      path.lineTo(box.left + (i + 1) * step, y);
+    });
+    path.lineTo(box.left + box.width, HEIGHT);
+    this.areas.set(values, path);
+    return path;
   }
 
   private setMoment(x: number): void {

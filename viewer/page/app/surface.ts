@@ -26,15 +26,30 @@ export function clear(canvas: HTMLCanvasElement, width: number, height: number):
   return context;
 }
 
+/** More texts than a picture has. */
+const WIDTHS_MAX = 4096;
+const widths = new Map<string, number>();
+
+/** The width of text in the font of all canvases. Measuring again for each picture would be megabytes of garbage. */
+export function textWidth(context: CanvasRenderingContext2D, text: string): number {
+  let width = widths.get(text);
+  if (width === undefined) {
+    if (widths.size >= WIDTHS_MAX) widths.clear();
+    width = context.measureText(text).width;
+    widths.set(text, width);
+  }
+  return width;
+}
+
 /** Draws text cut to a width, if at least a few letters of it fit. */
 export function fitText(context: CanvasRenderingContext2D, text: string, x: number, y: number, width: number): boolean {
   if (width < 18) return false;
-  if (context.measureText(text).width <= width) {
+  if (textWidth(context, text) <= width) {
     context.fillText(text, x, y);
     return true;
   }
   let length = Math.min(text.length, Math.floor(width / 5));
-  while (length > 2 && context.measureText(`${text.slice(0, length)}…`).width > width) length--;
+  while (length > 2 && textWidth(context, `${text.slice(0, length)}…`) > width) length--;
   if (length <= 2) return false;
   context.fillText(`${text.slice(0, length)}…`, x, y);
   return true;

@@ -57,7 +57,8 @@ interface Found {
 
 function overlapping(nodes: LivesNode[], from: number, to: number, scratch: Scratch): Found {
   const most = nodes.reduce((sum, node) => sum + node.start.length, 0);
-  const [node, place] = [scratch.u32("found nodes", most), scratch.u32("found places", most)];
+  const both = scratch.u32("found", 2 * most);
+  const [node, place] = [both.subarray(0, most), both.subarray(most)];
   let count = 0;
   nodes.forEach(({ start, end }, number) => {
     for (let i = 0; i < start.length && start[i]! < to; i++) {
@@ -69,9 +70,9 @@ function overlapping(nodes: LivesNode[], from: number, to: number, scratch: Scra
   return { count, node, place };
 }
 
-/** The order by start, then group: a stable order by 16 bits of a key at a time. */
+/** The order by start, then group, and spare memory of its length. A stable order by 16 bits of a key at a time. */
 function sorted(count: number, start: Uint32Array, group: Uint32Array, groups: number, last: number,
-  scratch: Scratch): Uint32Array {
+  scratch: Scratch): [Uint32Array, Uint32Array] {
   let [places, spare] = [scratch.u32("order", count), scratch.u32("other order", count)];
   for (let i = 0; i < count; i++) places[i] = i;
   const counts = new Uint32Array(65537);
@@ -88,7 +89,7 @@ function sorted(count: number, start: Uint32Array, group: Uint32Array, groups: n
     }
     [places, spare] = [spare, places];
   }
-  return places;
+  return [places, spare];
 }
 
 /** Makes a set in the memory of the one before, which must not be used any more. */
@@ -105,11 +106,11 @@ export function makeBlockSet(data: Dataset, grouping: number, kinds: Kinds, node
     starts[i] = node.start[place]!;
     groupOf[i] = Math.min(groupOfKind[node.kind[place]!] ?? 0, Math.max(0, groups - 1));
   }
-  const order = sorted(count, starts, groupOf, groups, to, scratch);
+  const [order, shade] = sorted(count, starts, groupOf, groups, to, scratch);
   const set: BlockSet = {
     number: ++lastNumber, grouping, from, to, count, nodes, node: scratch.u32("node", count),
     place: scratch.u32("place", count), start: scratch.u32("start", count), end: scratch.u32("end", count),
-    group: scratch.u32("group", count), shade: scratch.u32("shade", count), size: scratch.f64("size", count),
+    group: scratch.u32("group", count), shade, size: scratch.f64("size", count),
     eventsAt: scratch.u32("events at", to - from + 1, true), events: new Uint32Array(),
     allocated: scratch.f64("allocated", to - from, true),
   };
@@ -149,7 +150,7 @@ function orderEvents(set: BlockSet, scratch: Scratch): void {
   // First the ends of the moments' events; putting the events in, from their ends, leaves the beginnings.
   let sum = 0;
   for (let i = 0; i < eventsAt.length; i++) eventsAt[i] = sum += eventsAt[i]!;
-  set.events = scratch.u32("events", sum);
+  set.events = scratch.u32("found", sum); // What was found is not used any more.
   for (let block = 0; block < count; block++) {
     if (isIn(start[block]!)) set.events[--eventsAt[start[block]! - from]!] = block * 2;
     if (isIn(end[block]!)) set.events[--eventsAt[end[block]! - from]!] = block * 2 + 1;

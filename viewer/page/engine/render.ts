@@ -131,7 +131,7 @@ export class Renderer {
     }
     const kinds = data.kinds();
     if (device.lives.count === 0 && device.peaks.allocated_bytes > 0) return null;
-    const margin = Math.max(MARGIN_MIN, Math.ceil((end - first) / 4));
+    const margin = Math.max(MARGIN_MIN, Math.ceil((end - first) / 8));
     const [low, high] = [Math.max(0, first - margin), Math.min(device.moments, end + margin)];
     const nodes = nodesOf(data, low, high);
     if (nodes === null || kinds === undefined || kinds === null) return null;

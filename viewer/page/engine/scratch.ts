@@ -18,7 +18,7 @@ export class Scratch {
   private bytes(name: string, length: number): ArrayBuffer {
     const known = this.kept.get(name);
     // Memory of a window that was much larger is given back.
-    if (known !== undefined && known.byteLength >= length && known.byteLength <= 8 * length + 2 ** 16) return known;
+    if (known !== undefined && known.byteLength >= length && known.byteLength <= 4 * length + 2 ** 16) return known;
     if (known !== undefined) release(known);
     const made = new ArrayBuffer(8 * Math.ceil(length / 8 * 1.2));
     this.kept.set(name, made);

@@ -5,9 +5,9 @@ use replay::tape::{Device, Tape};
 use super::colours::Rgb;
 use super::lanes::{Lanes, arrange};
 use super::theme::Theme;
-use crate::bands::ShownLives;
+use crate::bands::{Changes, ShownLives};
 use crate::columns::{Column, Counters};
-use crate::device::{gpu, ooms};
+use crate::device::gpu;
 use crate::follow::Followed;
 use crate::grouping::Grouping;
 use crate::marks::marks;
@@ -70,7 +70,7 @@ impl<'t> Content<'t> {
         let mut content = Self {
             gpu,
             capacity_bytes,
-            ooms: ooms(device),
+            ooms: followed.ooms,
             records: device.records.len(),
             moments: followed.moments,
             allocations: followed.lives.len(),

@@ -23,7 +23,7 @@ use replay::tape::{Device, Tape};
 use resvg::{tiny_skia, usvg};
 use thiserror::Error;
 
-use crate::device::{Source, allocated_groupings, ooms};
+use crate::device::{Source, allocated_groupings};
 use crate::follow::{Followed, follow};
 use crate::grouping::Grouping;
 use crate::names::CodeOf;
@@ -159,7 +159,7 @@ struct Candidate<'t> {
 impl Candidate<'_> {
     /// Greater is worse: out of memory, then the most reserved bytes.
     fn badness(&self) -> (bool, u64) {
-        (ooms(self.source.device) > 0, self.followed.peak.reserved_bytes)
+        (self.followed.ooms > 0, self.followed.peak.reserved_bytes)
     }
 }
 
