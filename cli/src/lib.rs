@@ -1,6 +1,6 @@
 //! The verbs of the `vramtape` command, thin over `replay`.
 //!
-//! Every verb takes `--json`. Results go to standard output, everything else to standard error. Exit codes: 0 is yes
+//! Every verb but `mcp` takes `--json`. Results go to standard output, everything else to standard error. Exit codes: 0 is yes
 //! or done, 1 is a check that failed, 2 is a command or an input that cannot be used. `-` is standard input or output.
 #![forbid(unsafe_code)]
 
@@ -25,6 +25,8 @@ mod import;
 mod info;
 mod input;
 mod leaks;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod output;
 mod package;
 mod page;
@@ -115,6 +117,9 @@ enum Verb {
     Recover(recover::Options),
     /// Remove the rings of dead processes and the compiled bridge
     Clean(clean::Options),
+    /// Serve the verbs that only read to an assistant, by the Model Context Protocol
+    #[cfg(feature = "mcp")]
+    Mcp(mcp::Options),
 }
 
 /// The outcome of a verb.
@@ -189,6 +194,8 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::Attach(options) => attach::run(options),
         Verb::Recover(options) => recover::run(options),
         Verb::Clean(options) => clean::run(options),
+        #[cfg(feature = "mcp")]
+        Verb::Mcp(options) => mcp::run(options),
     }
 }
 

@@ -23,7 +23,13 @@ pub(crate) struct Requirements {
 /// auditwheel's), its checkers, and its extras.
 pub(crate) static PACKAGE: Requirements = Requirements {
     name: "package",
-    pins: &["hatchling==1.27.0", "auditwheel==6.8.2", "ray==2.60.0", "pyarrow==26.0.1"],
+    pins: &[
+        "hatchling==1.27.0",
+        "auditwheel==6.8.2",
+        "jsonschema==4.26.0",
+        "ray==2.60.0",
+        "pyarrow==26.0.1",
+    ],
     on: None,
     headers: None,
     python_min: 10,

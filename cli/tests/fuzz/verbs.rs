@@ -7,8 +7,8 @@ use clap::{Arg, ArgAction, Command};
 
 use crate::rng::Rng;
 
-/// Verbs that read no file but processes and what they left in memory.
-const OF_PROCESSES: [&str; 4] = ["top", "exporter", "attach", "clean"];
+/// Verbs that read no file but processes and what they left in memory, or messages of a client.
+const OF_PROCESSES: [&str; 5] = ["top", "exporter", "attach", "clean", "mcp"];
 
 /// A verb and its arguments.
 pub(crate) struct Verb {

@@ -1,0 +1,276 @@
+"""The schemas of `docs/schema` are exact: they accept the `--json` of every verb, and nothing in them is never printed.
+
+Unknown fields are refused by `additionalProperties: false`, absent ones by `required`. A field of a schema that no run
+here prints fails the test as well, unless UNSEEN says why.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from check import COMMAND, ONE_SHOT, OUT_OF_MEMORY, ROOT, TAPES, run_cases
+
+FOLDER = ROOT / "docs" / "schema"
+DOCUMENTS = {path.name: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+REGISTRY = Registry().with_resources(
+    (document["$id"], Resource.from_contents(document)) for document in DOCUMENTS.values()
+)
+DATA = ROOT / "tests" / "data"
+TRACES = [
+    DATA / "traces" / f"{name}.pickle.zst"
+    for name in ("resnet50_batchsweep-oom", "gpt2_train-default", "cudagraph_pools-default")
+]
+POOLS, TWO_DEVICES = (DATA / "snapshots" / name for name in ("2.15-pools.pickle", "2.7-two-devices.pickle"))
+LOG = DATA / "logs" / "rmm.csv"
+RUNS = [*sorted(TAPES.glob("*.vtape")), *TRACES, POOLS, LOG]
+# Fields that no run here has, as `FILE#POINTER`, and why.
+LIMITED = "a tape of more than 64 MiB, the least that `tape_max` takes"
+REFUSED = "a replay of more than 32 million driver calls"
+UNSEEN = {
+    "compare.json#/$defs/compare_row/properties/refused": REFUSED,
+    "compare.json#/$defs/refused_rank/properties/error": REFUSED,
+    "compare.json#/$defs/refused_rank/properties/rank": REFUSED,
+    "compare.json#/$defs/strategy_row/anyOf/1/properties/config": REFUSED,
+    "compare.json#/$defs/strategy_row/anyOf/1/properties/error": REFUSED,
+    "compare.json#/$defs/strategy_row/anyOf/1/properties/strategy": REFUSED,
+    "info.json#/$defs/meta/properties/dropped_bytes": LIMITED,
+    "info.json#/$defs/meta/properties/dropped_records": LIMITED,
+    "info.json#/$defs/meta/properties/part": LIMITED,
+}
+# Buffers of which less memory than the last failing size is enough: id, first and last time, MiB.
+LESS_IS_MORE = [("a", 0, 2, 600), ("stays", 1, 20, 30), ("b", 3, 6, 640), ("little", 4, 20, 12), ("c", 7, 20, 1000)]
+
+
+class Seen:
+    """The properties of the schemas that were printed."""
+
+    def __init__(self):
+        self.places = set()
+
+    def check(self, verb, printed):
+        """The printed JSON is what the verb's schema says."""
+        uri = f"{DOCUMENTS[f'{verb}.json']['$id']}#"
+        errors = list(validator(uri).iter_errors(printed))
+        assert not errors, f"{verb}: {best(errors)}"
+        self.visit(f"{verb}.json", "", printed)
+
+    def visit(self, name, pointer, value):
+        """Notes the properties of the value, which the schema at the pointer accepts."""
+        schema = at(name, pointer)
+        if "$ref" in schema:
+            other, _, target = schema["$ref"].partition("#")
+            self.visit(other or name, target, value)
+        for kind in ("oneOf", "anyOf"):
+            for number in range(len(schema.get(kind, []))):
+                branch = f"{pointer}/{kind}/{number}"
+                if validator(f"{DOCUMENTS[name]['$id']}#{branch}").is_valid(value):
+                    self.places.add((name, branch))
+                    self.visit(name, branch, value)
+        if isinstance(value, dict):
+            known = schema.get("properties", {})
+            for key, one in value.items():
+                if key in known:
+                    self.places.add((name, f"{pointer}/properties/{key}"))
+                    self.visit(name, f"{pointer}/properties/{key}", one)
+                elif isinstance(schema.get("additionalProperties"), dict):
+                    self.visit(name, f"{pointer}/additionalProperties", one)
+        if isinstance(value, list):
+            first = len(schema.get("prefixItems", []))
+            for number, one in enumerate(value):
+                if number < first:
+                    self.visit(name, f"{pointer}/prefixItems/{number}", one)
+                elif "items" in schema:
+                    self.visit(name, f"{pointer}/items", one)
+
+
+@functools.cache
+def validator(uri):
+    return Draft202012Validator({"$ref": uri}, registry=REGISTRY)
+
+
+@functools.cache
+def at(name, pointer):
+    schema = DOCUMENTS[name]
+    for part in pointer.split("/")[1:]:
+        schema = schema[int(part)] if isinstance(schema, list) else schema[part]
+    return schema
+
+
+def best(errors):
+    """The deepest of the errors: of alternatives, that of the one that fits most."""
+
+    def deepest(error):
+        return max(map(deepest, error.context), key=lambda one: len(one.absolute_path), default=error)
+
+    error = max(map(deepest, errors), key=lambda one: len(one.absolute_path))
+    return f"{error.json_path}: {error.message[:300]}"
+
+
+def properties(name, pointer="", schema=None):
+    """The pointers of all properties in a document."""
+    schema = DOCUMENTS[name] if schema is None else schema
+    if isinstance(schema, dict):
+        for key, one in schema.items():
+            if key == "properties":
+                yield from (f"{pointer}/properties/{field}" for field in one)
+            yield from properties(name, f"{pointer}/{key}", one)
+    elif isinstance(schema, list):
+        for number, one in enumerate(schema):
+            yield from properties(name, f"{pointer}/{number}", one)
+
+
+def printed(*arguments, stdin=None, **settings):
+    """The JSON that the command prints; 1 is the code of a check that failed."""
+    line = [COMMAND, *map(str, arguments), "--json"]
+    done = subprocess.run(line, input=stdin, capture_output=True, text=True, env={**os.environ, **settings})
+    assert done.returncode in (0, 1) and done.stdout, f"{line} ended with {done.returncode}: {done.stderr}"
+    return json.loads(done.stdout)
+
+
+@contextlib.contextmanager
+def recording(folder):
+    """A process that has recorded a tape, and waits; its rings are in the folder."""
+    conf = f"record:file,tape:{folder}/run.vtape,stacks:alloc"
+    environment = {**os.environ, "VRAMTAPE_RINGS": str(folder / "rings"), "VRAMTAPE_CONF": conf}
+    program = Path(__file__).with_name("recorded.py")
+    child = subprocess.Popen(
+        [sys.executable, str(program)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout.readline() == "recorded\n"
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def of_files(run, seen):
+    """The verbs that read runs."""
+    verbs = ["replay", "compare", "waste", "explain", "report", "leaks", "fit", "tune", "info"]
+    verbs += [] if run == LOG else ["verify"]  # A log of requests has no placements.
+    for verb in verbs:
+        seen.check(verb, printed(verb, run))
+    for moment in ("peak", "last", 3):
+        seen.check("explain", printed("explain", run, f"--at={moment}"))
+
+
+def of_ranks(folder, seen):
+    """Several runs, one of them broken."""
+    ranks = folder / "ranks"
+    ranks.mkdir()
+    for run in (ONE_SHOT, OUT_OF_MEMORY, folder / "run.vtape"):
+        (ranks / run.name).write_bytes(run.read_bytes())
+    (ranks / "broken.vtape").write_bytes(b"no tape")
+    for verb, *flags in (["compare", "--edit=scale:0.5"], ["waste"], ["fit", "--gpu=h100"], ["tune"], ["leaks"]):
+        seen.check(verb, printed(verb, ranks, "--keep-going", *flags))
+    seen.check("info", printed("info", ranks))
+    for verb in ("compare", "waste", "fit", "tune", "leaks", "verify", "info"):
+        seen.check(verb, printed(verb, TWO_DEVICES))
+
+
+def of_processes(folder, seen):
+    """The verbs of running and killed processes."""
+    rings = {"VRAMTAPE_RINGS": str(folder / "rings")}
+    with recording(folder) as child:
+        seen.check("top", printed("top", child.pid, **rings))
+        seen.check("exporter", printed("exporter", **rings))
+        seen.check("attach", printed("attach", child.pid, "-o", folder / "attached.vtape", "--duration=1s", **rings))
+    seen.check("recover", printed("recover", **rings))
+    seen.check("recover", printed("recover", child.pid, "-o", folder / "recovered.vtape", **rings))
+    seen.check("clean", printed("clean", **rings))
+
+
+def of_settings(folder, seen):
+    """Options that change the answer."""
+    run, half = folder / "run.vtape", folder / "half.vtape"
+    seen.check("edit", printed("edit", run, "scale:0.5", "-o", half))
+    seen.check("diff", printed("diff", half, run, "--fail-on=peak:+2%"))
+    seen.check("verify", printed("verify", half, f"--against={run}"))
+    seen.check("import", printed("import", TWO_DEVICES, "-o", folder / "imported.vtape"))
+    seen.check("view", printed("view", run, "-o", folder / "run.html", "--svg", folder / "run.svg"))
+    for out in ("tables", "run.pickle"):
+        seen.check("export", printed("export", run, "-o", folder / out))
+    seen.check("fit", printed("fit", "--gpu=list"))
+    for setting in (["--gpu=h100"], ["--capacity=64MiB"], ["--strategy=bfc", "--capacity=100MiB"]):
+        seen.check("fit", printed("fit", run, *setting))
+    for verb in ("replay", "compare", "waste", "explain", "tune"):
+        seen.check(verb, printed(verb, run, "--edit=scale:0.5"))
+        for trace in TRACES:
+            seen.check(verb, printed(verb, trace, "--capacity=300MiB"))
+    lines = (f"{name},{lower},{upper},{mib << 20}" for name, lower, upper, mib in LESS_IS_MORE)
+    (folder / "less.csv").write_text("\n".join(["id,lower,upper,size", *lines, ""]))
+    seen.check("fit", printed("fit", folder / "less.csv"))
+    seen.check("view", printed("view", TRACES[1], "-o", folder / "trace.html"))
+    for trace in TRACES:
+        meta = json.loads(Path(f"{str(trace)[: -len('.pickle.zst')]}.json").read_text())
+        for change in (0, 1):  # The statistics of another run differ.
+            meta["memory_stats"]["num_alloc_retries"] += change
+            (folder / "meta.json").write_text(json.dumps(meta))
+            seen.check("verify", printed("verify", trace, f"--meta={folder / 'meta.json'}"))
+
+
+def served(run, seen):
+    """The line with which a served page begins."""
+    with subprocess.Popen(
+        [COMMAND, "view", "--serve", "--json", str(run)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        seen.check("view", json.loads(server.stdout.readline()))
+        server.terminate()
+
+
+def of_messages(seen):
+    """Messages of every form, and a text without one."""
+    lines = (DATA / "messages" / "messages.jsonl").read_text().splitlines()
+    text = "\n\n".join(json.loads(line)["message"] for line in lines)
+    for stdin in (text, "Tried 3.00 GiB in vain"):
+        seen.check("explain", printed("explain", "--message", stdin=stdin))
+
+
+def test_every_verb_with_json_has_a_schema():
+    verbs = subprocess.run([COMMAND, "--help"], check=True, capture_output=True, text=True).stdout
+    verbs = verbs.split("Commands:\n")[1].split("\n\n")[0].splitlines()
+    verbs = [line.split()[0] for line in verbs if line.startswith("  ") and line[2] != " "]
+    known = set()
+    for verb in set(verbs) - {"help"}:
+        shown = subprocess.run([COMMAND, verb, "--help"], check=True, capture_output=True, text=True).stdout
+        known |= {verb} if "--json" in shown else set()
+    assert {f"{verb}.json" for verb in known} | {"defs.json"} == set(DOCUMENTS), known
+
+
+def test_the_schemas_are_schemas_with_descriptions():
+    for name, document in DOCUMENTS.items():
+        Draft202012Validator.check_schema(document)
+        version = document["$id"].rsplit("/", 2)[1:]
+        assert version == ["1.0", name], document["$id"]
+        for pointer in properties(name):
+            assert at(name, pointer).get("description"), f"{name}#{pointer} has no description"
+
+
+def test_every_output_has_the_fields_of_its_schema_and_no_others():
+    seen = Seen()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "rings").mkdir()
+        of_processes(folder, seen)
+        served(ONE_SHOT, seen)
+        for run in (*RUNS, *(folder / f"{name}.vtape" for name in ("run", "attached", "recovered"))):
+            of_files(run, seen)
+        of_ranks(folder, seen)
+        of_settings(folder, seen)
+        of_messages(seen)
+    places = {(name, pointer) for name in DOCUMENTS for pointer in properties(name)}
+    never = sorted(f"{name}#{pointer}" for name, pointer in places - seen.places)
+    assert never == sorted(UNSEEN), "\n".join(["not printed, or printed though in UNSEEN:", *set(never) ^ set(UNSEEN)])
+
+
+if __name__ == "__main__":
+    run_cases("__main__")
