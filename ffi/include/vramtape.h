@@ -344,7 +344,7 @@ int vramtape_pool_allocations(int device,
                               void *user);
 
 // The settings in `VRAMTAPE_CONF` that readers outside the allocator need, as JSON: `route`, `strategy`,
-// `record`, `tape`, `tape_replace` and `stacks`, defaults included; `all` is a text of every
+// `record`, `tape`, `tape_replace`, `oom_dir` (whether it is set) and `stacks`, defaults included; `all` is a text of every
 // setting, for comparison, and `is_read` says whether the allocator has read them. Reading it starts
 // nothing.
 //
@@ -911,6 +911,24 @@ int vramtape_add_oom_rejection_observer(void (*observer)(void *user,
                                                          uint64_t segment_bytes,
                                                          uint64_t reserved_bytes,
                                                          uint64_t device_total_bytes), void *user);
+
+// Sets the folder in which the process's first out of memory is saved (`oom_dir` in `VRAMTAPE_CONF`).
+//
+// # Safety
+//
+// `folder` is NULL, which is an error, or a terminated string.
+int vramtape_set_oom_dir(const char *folder);
+
+// The path of the tape that was made of the process's first out of memory, which is on this device, or an empty text:
+// where there is no `oom_dir`, the tape cannot be written, or an earlier call took it. For an observer of
+// out of memory. Buffer and answer are those of `vramtape_stats`; a buffer that is too small loses the path.
+//
+// # Safety
+//
+// `buffer` is NULL or points to `capacity` bytes.
+int64_t vramtape_oom_tape(int device,
+                          char *buffer,
+                          size_t capacity);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -11,7 +11,7 @@ import threading
 import warnings
 from typing import Any, NoReturn, Optional
 
-from . import _atexit, _autograd_shutdown, _conf, _ring_only, _runtime, _tape, _text, marks
+from . import _atexit, _autograd_shutdown, _conf, _oom_dump, _ring_only, _runtime, _tape, _text, marks
 from ._launch import tapes
 from .routes import ALL, REPLACING, Unavailable
 
@@ -79,6 +79,7 @@ def install(route: Optional[str] = None, *, tape: Optional[_tape.Path] = None, c
         _atexit.watch_exception()  # Registered last, so that it runs first.
         _autograd_shutdown.watch()
         _mark()
+        _oom_dump.watch_if_set()
         return _active
 
 

@@ -14,7 +14,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar, Union
 
-from . import _device, _runtime, _text
+from . import _device, _oom_dump, _runtime, _text
 from ._device import Device
 from ._files import whole
 from ._query import query
@@ -61,9 +61,11 @@ class profile:  # noqa: N801  It is used as a function is.
         self._last: Optional[_Block] = None
 
     def dump_on_oom(self, directory: _Path) -> profile:
-        """Saves page, snapshot and tape of a block that runs out of memory in this directory, which is made then.
+        """Saves tape, snapshot and page (of :func:`vramtape.view`) of a block that ends by an out of memory in this
+        directory, which is made then.
 
-        Their names carry rank, process and device. Returns the profile, so that it can stand in the ``with``.
+        Their names carry rank, process and device. ``oom_dir`` in ``VRAMTAPE_CONF`` saves the first out of memory of a
+        process, inside a block or not. Returns the profile, so that it can stand in the ``with``.
         """
         self._oom_dir = Path(directory)
         return self
@@ -190,13 +192,14 @@ class _Block:
         _SAVERS[Path(path).suffix](self, path)
 
     def save_all(self, directory: _Path) -> None:
-        """Saves the block in every format, under names that no other block has."""
+        """Saves the block as tape, snapshot and page, under names that no other block has."""
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         device = self.stats()["id"]
         stem = f"oom-rank{rank()}-pid{os.getpid()}-device{device}-{next(_numbers)}"
-        for suffix in (".vtape", ".pickle", ".html"):
-            self.save(folder / (stem + suffix))
+        tape = folder / f"{stem}.vtape"
+        self.save_tape(tape)
+        _oom_dump.write_beside(tape)
 
     def save_html(self, path: _Path, device: Device = None) -> None:
         named = _device.index(device)

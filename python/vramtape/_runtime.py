@@ -62,6 +62,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "get_memory_metadata": (_long, _pointer, _size),
     "annotate_memory": (_int, _pointer, _text),
     "add_oom_observer": (_int, _pointer, _pointer),
+    "set_oom_dir": (_int, _text),
+    "oom_tape": (_long, _int, _pointer, _size),
     "check": (_int, _int),
     "tape_start": (_int, _text),
     "tape_stop": (_int,),

@@ -82,6 +82,8 @@ class Monitor:
     :param device: as in ``torch.cuda``; the device that is current at each report if left out
     :param snapshot_step: take a snapshot in the report of this step
     :param snapshot_dir: where it goes; made if it is not there
+    :param oom_dir: where tape, snapshot and page of the process's first out of memory go, as with ``oom_dir`` in
+        ``VRAMTAPE_CONF``; made then.
     :param log: what is called with each line; if left out, the logger ``vramtape``, or standard error where the program
         has set up no logging that would show it
     """
@@ -92,12 +94,23 @@ class Monitor:
         snapshot_step: Optional[int] = None,
         snapshot_dir: Path_ = ".",
         log: Optional[Callable[[str], object]] = None,
+        oom_dir: Optional[Path_] = None,
     ) -> None:
         self.device = device
         self.snapshot_step = snapshot_step
         self.snapshot_dir = Path(snapshot_dir)
         self.log = log
         self._warned: set[str] = set()
+        if oom_dir is not None:
+            self._save_oom(oom_dir)
+
+    def _save_oom(self, folder: Path_) -> None:
+        from . import _oom_dump
+
+        try:
+            _oom_dump.at_first_oom(folder)
+        except Exception as error:
+            self._warn("oom", f"an out of memory is not saved: {error}")
 
     def report(self, step: int) -> dict[str, float]:
         """Logs one line about the interval since the last report, takes the snapshot if it is this step's turn, and

@@ -72,7 +72,7 @@ const KEYS: [Key; 22] = {
 };
 
 /// The keys of `VRAMTAPE_CONF`, in the order of the documentation.
-pub(super) const OUR_KEYS: [&str; 15] = [
+pub(super) const OUR_KEYS: [&str; 16] = [
     "route",
     "strategy",
     "compat",
@@ -87,6 +87,7 @@ pub(super) const OUR_KEYS: [&str; 15] = [
     "marks",
     "command",
     "device",
+    "oom_dir",
     "search_after_flush",
 ];
 

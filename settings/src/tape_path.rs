@@ -32,6 +32,18 @@ impl TapePath {
         Ok(Self(path.to_owned()))
     }
 
+    /// The path of the first out of memory's tape in a folder, which may have placeholders too.
+    ///
+    /// # Errors
+    /// The fault and its remedy, if it cannot be parsed.
+    pub fn of_oom(folder: &str) -> Result<Self, (String, String)> {
+        if folder.is_empty() {
+            return Err(("oom_dir has no path".to_owned(), "write oom_dir:ooms".to_owned()));
+        }
+        check_placeholders(folder, &PLACEHOLDERS, "a folder's path")?;
+        Ok(Self(format!("{folder}/oom-rank{{rank}}-pid{{pid}}-device{{device}}.vtape")))
+    }
+
     /// The path of one process, whose `RANK` is `rank`, and device.
     ///
     /// # Errors
@@ -97,6 +109,14 @@ mod tests {
         let path = TapePath::parse("/t/{rank}-{pid}-{device}/{rank}.vtape").unwrap();
         assert_eq!(path.expand(Some("3"), 77, 1).unwrap(), "/t/3-77-1/3.vtape");
         assert_eq!(path.expand(None, 77, 1).unwrap(), "/t/0-77-1/0.vtape");
+    }
+
+    #[test]
+    fn the_tape_of_an_out_of_memory_has_a_name_in_its_folder() {
+        let path = TapePath::of_oom("/t/{rank}").unwrap();
+        assert_eq!(path.expand(Some("3"), 77, 1).unwrap(), "/t/3/oom-rank3-pid77-device1.vtape");
+        assert!(TapePath::of_oom("").is_err());
+        assert!(TapePath::of_oom("{host}").unwrap_err().0.contains("a folder's path"));
     }
 
     #[test]

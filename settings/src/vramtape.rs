@@ -140,6 +140,8 @@ pub struct Settings {
     pub command: bool,
     /// `device`.
     pub device: DeviceKind,
+    /// `oom_dir`: the tape of the first out of memory; the snapshot and the page lie beside it.
+    pub oom_dir: Option<TapePath>,
     /// `search_after_flush`; none means on when live, off where PyTorch's behaviour is reproduced.
     pub search_after_flush: Option<bool>,
 }
@@ -159,6 +161,7 @@ impl Default for Settings {
             marks: MarkMode::default(),
             command: true,
             device: DeviceKind::default(),
+            oom_dir: None,
             search_after_flush: None,
         }
     }
@@ -216,6 +219,7 @@ impl Settings {
                     settings.device =
                         value.one_of(&[("cuda", DeviceKind::Cuda), ("sim", DeviceKind::Sim)])?;
                 }
+                "oom_dir" => settings.oom_dir = Some(value.oom_dir()?),
                 _ => {
                     settings.search_after_flush = Some(value.boolean()?);
                 }
@@ -284,6 +288,10 @@ impl Value<'_> {
 
     fn tape(&self) -> Result<TapePath> {
         TapePath::parse(self.written).map_err(|(message, advice)| self.refuse(message, advice))
+    }
+
+    fn oom_dir(&self) -> Result<TapePath> {
+        TapePath::of_oom(self.written).map_err(|(message, advice)| self.refuse(message, advice))
     }
 
     fn tape_max(&self) -> Result<u64> {
@@ -429,6 +437,8 @@ mod tests {
             ("ring_events:99999999999999999999", "has to be a number", 13, "1 to"),
             ("Strategy:native", "unknown key \"Strategy\"", 1, "did you mean strategy?"),
             ("max_split_size_mb:64", "unknown key", 1, "PYTORCH_CUDA_ALLOC_CONF"),
+            ("oom_dir:", "oom_dir has no path", 8, "oom_dir:ooms"),
+            ("oom_dir:{host}", "no placeholder", 9, "{rank}"),
             ("tape:{host}", "no placeholder", 6, "{rank}"),
             ("record:ring,record:off", "record is given twice", 13, "keep one"),
             ("tape_max:2GX", "`GX` is not a unit", 10, "2GiB"),

@@ -1,5 +1,8 @@
 """An out of memory explains itself: the lines in the exception, and the files that `oom_dir` has written."""
 
+import os
+import tempfile
+
 from harness import PACKAGE, run_cases, run_child
 
 SMALL = {"VRAMTAPE_SIM_MEMORY": "1GiB"}
@@ -18,8 +21,24 @@ def full_ring(name, **settings):
     return (f"oom.full_ring {name}", lambda: f"({run_child('oom/full_ring.py', **SMALL, **settings).strip()})")
 
 
+def saved(route, how):
+    def run():
+        with tempfile.TemporaryDirectory() as folder:
+            where = os.path.join("/proc/nowhere" if how == "broken" else folder, "ooms", "new")
+            said = run_child("oom/saved.py", route, how, where, **PACKAGE, **SMALL)
+        assert said.count("the out of memory is not saved") == (how == "broken"), said
+
+    return (f"oom.saved {route} {how}", run)
+
+
 run_cases(
     [
+        saved("pluggable", "conf"),
+        saved("bridge", "conf"),
+        saved("observe", "conf"),
+        saved("bridge", "monitor"),
+        saved("pytorch", "monitor"),
+        saved("pluggable", "broken"),
         lines("pluggable"),
         lines("pluggable", VRAMTAPE_CONF="stacks:alloc"),
         lines("bridge", VRAMTAPE_CONF="stacks:alloc"),

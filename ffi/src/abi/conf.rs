@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::{guard, process};
 
 /// The settings in `VRAMTAPE_CONF` that readers outside the allocator need, as JSON: `route`, `strategy`,
-/// `record`, `tape`, `tape_replace` and `stacks`, defaults included; `all` is a text of every
+/// `record`, `tape`, `tape_replace`, `oom_dir` (whether it is set) and `stacks`, defaults included; `all` is a text of every
 /// setting, for comparison, and `is_read` says whether the allocator has read them. Reading it starts
 /// nothing.
 ///
@@ -30,6 +30,7 @@ pub unsafe extern "C" fn vramtape_conf(buffer: *mut c_char, capacity: usize) -> 
             "record": settings.record.name(),
             "tape": settings.tape.as_str(),
             "tape_replace": settings.tape_replace,
+            "oom_dir": settings.oom_dir.is_some(),
             "stacks": settings.stacks.mode.name(),
             "all": format!("{settings:?}"),
             "is_read": process::has_begun(),

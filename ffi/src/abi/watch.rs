@@ -1,15 +1,16 @@
 //! Callbacks for trace entries and out-of-memory errors.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use recorder::{TraceEntry, WatchId, Watcher};
 use trace_format::DeviceId;
 
 use super::done;
+use super::text::{copy_out, read};
 use crate::error::Error;
 use crate::guard;
 use crate::process::oom::{self, Occasion};
-use crate::process::watch;
+use crate::process::{self, oom_dir, watch};
 
 /// One entry of PyTorch's allocation trace (`c10::cuda::CUDACachingAllocator::TraceEntry`).
 #[repr(C)]
@@ -141,6 +142,41 @@ pub unsafe extern "C" fn vramtape_add_oom_rejection_observer(
     user: *mut c_void,
 ) -> c_int {
     add_observer(Occasion::Rejection, observer, user)
+}
+
+/// Sets the folder in which the process's first out of memory is saved (`oom_dir` in `VRAMTAPE_CONF`).
+///
+/// # Safety
+///
+/// `folder` is NULL, which is an error, or a terminated string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_set_oom_dir(folder: *const c_char) -> c_int {
+    done(|| {
+        // SAFETY: the caller vouches that `folder` is NULL or a terminated string.
+        oom_dir::set(unsafe { read(folder, "the folder") }?)
+    })
+}
+
+/// The path of the tape that was made of the process's first out of memory, which is on this device, or an empty text:
+/// where there is no `oom_dir`, the tape cannot be written, or an earlier call took it. For an observer of
+/// out of memory. Buffer and answer are those of `vramtape_stats`; a buffer that is too small loses the path.
+///
+/// # Safety
+///
+/// `buffer` is NULL or points to `capacity` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_oom_tape(
+    device: c_int,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> i64 {
+    guard::answer(-1, || {
+        process::used(device)?;
+        let path = oom_dir::take(DeviceId(device as u16));
+        let text = path.map(|path| path.display().to_string()).unwrap_or_default();
+        // SAFETY: the caller vouches for the buffer.
+        Ok(unsafe { copy_out(&text, buffer, capacity) })
+    })
 }
 
 fn add_observer(occasion: Occasion, observer: Option<oom::Function>, user: *mut c_void) -> c_int {

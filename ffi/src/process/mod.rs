@@ -12,6 +12,7 @@ mod helper;
 pub(crate) mod history;
 pub(crate) mod observe;
 pub(crate) mod oom;
+pub(crate) mod oom_dir;
 mod oom_lines;
 mod open;
 pub(crate) mod program;

@@ -3,7 +3,7 @@
 use allocator::heap::{AllocError, Rejection};
 use std::ffi::{c_int, c_void};
 
-use super::{lock, oom_lines, tape, with};
+use super::{lock, oom_dir, oom_lines, tape, with};
 use crate::error::Error;
 
 /// The event that an observer is called at.
@@ -43,13 +43,13 @@ pub(crate) fn add(observer: Observer) -> Result<(), Error> {
 #[cold]
 #[inline(never)]
 pub(crate) fn observed(error: AllocError) -> Error {
-    let mut lines = String::new();
+    let mut explained = None;
     let (occasion, device, [first, second, third]) = match &error {
         AllocError::OutOfMemory(report) => {
             let allowed_bytes = report.allowed_bytes.unwrap_or(report.device_total_bytes);
             let numbers = [report.segment_bytes, allowed_bytes, report.device_free_bytes];
             // Before an observer frees memory.
-            lines = oom_lines::lines(report);
+            explained = Some((report.device, oom_lines::explained(report)));
             (Occasion::OutOfMemory, report.device, numbers)
         }
         AllocError::Rejected(rejection) => {
@@ -62,6 +62,7 @@ pub(crate) fn observed(error: AllocError) -> Error {
     // A reader of the tape finds this out of memory there, whatever the program does next. A tape that cannot be
     // written has warned already.
     let _ = tape::flush();
+    let saved = explained.as_ref().and_then(|(device, _)| oom_dir::save(*device));
     // One may allocate, fail and come here again: the list is not locked while they run.
     let observers = lock().as_ref().map(|process| process.observers.clone()).unwrap_or_default();
     for Observer { function, user, .. } in
@@ -71,5 +72,6 @@ pub(crate) fn observed(error: AllocError) -> Error {
         let observe = || unsafe { function(user, c_int::from(device.0), first, second, third) };
         stacks::call_program(observe);
     }
-    Error::from(error).with_lines(&lines)
+    let lines = explained.map(|(device, lines)| oom_lines::joined(lines, device, saved));
+    Error::from(error).with_lines(&lines.unwrap_or_default())
 }

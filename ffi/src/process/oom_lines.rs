@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,23 +32,27 @@ const FRAMES_MAX: usize = 2;
 /// Nanoseconds that the process's explanations took until now.
 static SPENT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The lines of a refused request, each with a line break before it; none where nothing can be said.
-pub(super) fn lines(report: &OomReport) -> String {
+/// The verdict of a refused request and its pinning set; none where nothing can be said.
+pub(super) fn explained(report: &OomReport) -> Vec<String> {
     let spent = Duration::from_nanos(SPENT_NS.load(Ordering::Relaxed));
+    if spent >= TIME_OF_PROCESS_MAX {
+        return Vec::new();
+    }
     let started = Instant::now();
-    let explained = if spent < TIME_OF_PROCESS_MAX {
-        // It only reads; a bug in it must not replace the exception.
-        catch_unwind(AssertUnwindSafe(|| explained(report, started))).unwrap_or_default()
-    } else {
-        Vec::new()
-    };
+    // It only reads; a bug in it must not replace the exception.
+    let lines = catch_unwind(AssertUnwindSafe(|| explain(report, started))).unwrap_or_default();
     SPENT_NS.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
-    let lines = explained.into_iter().chain(command(report.device));
+    lines
+}
+
+/// These lines and the one of the command, each with a line break before it. `saved` is the tape that was made of this
+/// out of memory.
+pub(super) fn joined(lines: Vec<String>, device: DeviceId, saved: Option<PathBuf>) -> String {
+    let lines = lines.into_iter().chain(command(device, saved));
     lines.flat_map(|line| ["\nvramtape: ".to_owned(), line]).collect()
 }
 
-/// The verdict and the pinning set.
-fn explained(report: &OomReport, started: Instant) -> Vec<String> {
+fn explain(report: &OomReport, started: Instant) -> Vec<String> {
     let Ok(Some(heap)) = used(c_int::from(report.device.0)) else { return Vec::new() };
     let (base, config) = match heap.lock() {
         Ok(heap) => (heap.base_state(), heap.config().clone()),
@@ -128,8 +132,8 @@ fn show((_, name, file, line): &(CodeOwner, String, String, u32)) -> String {
     }
 }
 
-/// The command that tells more: of the tape that is being written, else of the ring.
-fn command(device: DeviceId) -> Option<String> {
+/// The command that tells more: of the tape that was saved or is being written, else of the ring.
+fn command(device: DeviceId, saved: Option<PathBuf>) -> Option<String> {
     let (path, is_shared) = {
         let process = lock();
         let process = process.as_ref()?;
@@ -137,9 +141,9 @@ fn command(device: DeviceId) -> Option<String> {
             let of_device = |recording: &&super::Recording| recording.device.id == device;
             process.recordings.iter().find(of_device)?.ring.path()
         };
-        let of_tape = process.tape_path_of(device);
-        let is_shared = of_tape.is_some() && process.recordings.len() > 1;
-        (of_tape.or_else(of_ring)?, is_shared)
+        let of_tape = || process.tape_path_of(device);
+        let is_shared = saved.is_none() && of_tape().is_some() && process.recordings.len() > 1;
+        (saved.or_else(of_tape).or_else(of_ring)?, is_shared)
     };
     let device = if is_shared { format!(" --device {device}") } else { String::new() };
     Some(format!("to know more: vramtape explain {}{device}", quoted(&path.to_string_lossy())))

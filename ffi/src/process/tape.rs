@@ -127,7 +127,7 @@ pub(super) fn wait(flushes: Vec<(PathBuf, Flush)>) -> Result<(), Error> {
     Ok(())
 }
 
-fn expand(path: &TapePath, device: DeviceId) -> Result<String, String> {
+pub(super) fn expand(path: &TapePath, device: DeviceId) -> Result<String, String> {
     // torchrun and its like say which process of a job this is.
     let rank = env::var_os("RANK").map(|rank| rank.to_string_lossy().into_owned());
     path.expand(rank.as_deref(), process::id(), device.0)
