@@ -113,10 +113,18 @@ pub fn waste(
     tape: DeviceTape<'_>,
     options: &Options,
     points: usize,
+    progress: impl FnMut(u64),
+) -> Result<Waste> {
+    watched(tape, options, Watch::new(tape.records.len() as u64, points), progress)
+}
+
+fn watched(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    mut watch: Watch,
     mut progress: impl FnMut(u64),
 ) -> Result<Waste> {
     let total = tape.records.len() as u64;
-    let mut watch = Watch::new(total, points);
     let driver = step_through(tape, options, tape.records, |driver, done, time_ns| {
         if watch.sees(driver, done) {
             let moment = take_apart(driver, done, time_ns);
@@ -229,4 +237,43 @@ fn available_bytes(heap: &mut Heap<SimDevice, Misses>) -> u64 {
     }
     let allowed_bytes = (fraction * memory.total_bytes as f64) as u64;
     memory.free_bytes.min(allowed_bytes.saturating_sub(heap.reserved_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use settings::Config;
+
+    use super::*;
+    use crate::driver::Follow;
+    use crate::import::RunLimits;
+    use crate::tape::Tape;
+
+    #[test]
+    fn a_second_replay_takes_apart_what_the_first_left_out() {
+        for name in ["gpt2_train-default", "resnet50_batchsweep-oom"] {
+            let file = format!("../tests/data/traces/{name}.pickle.zst");
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+            let tape = Tape::open(&path, &RunLimits::default()).expect("a snapshot");
+            let config = Config::parse(&tape.meta.alloc_conf, tape.compat()).unwrap().config;
+            let options = Options {
+                strategy: config.into(),
+                capacity_bytes: None,
+                memory_fraction: None,
+                recorded_addresses: false,
+                follow: Follow::default(),
+            };
+            let device = &tape.devices[0];
+            let text = |id| tape.text(id);
+            let (base, records) = (&device.base, device.records.as_slice());
+            let tape = DeviceTape { base, records, text: &text };
+            let found = |spare_blocks| {
+                let mut watch = Watch::new(records.len() as u64, 60);
+                watch.spare_blocks = spare_blocks;
+                watched(tape, &options, watch, |_| {}).expect("a consistent trace")
+            };
+            assert_eq!(found(0), found(u64::MAX), "{name}");
+        }
+    }
 }

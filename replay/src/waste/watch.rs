@@ -45,8 +45,8 @@ pub(super) struct Watch {
     ooms: Vec<u64>,
     ooms_total: u64,
     known: BTreeMap<u64, WasteMoment>,
-    /// Blocks that moments may have which are taken apart and may not matter in the end.
-    spare_blocks: u64,
+    /// Blocks of moments that are taken apart and may not matter in the end, at most.
+    pub(super) spare_blocks: u64,
 }
 
 struct Fullest {
@@ -205,9 +205,10 @@ mod tests {
                 seen.see(*reserved_bytes, *allocated_bytes, done);
             }
             let peak_bytes = growths.iter().map(|it| it.0).max().unwrap();
-            let is_near = |growth: &(u64, &(u64, u64))| growth.1.0 >= near(peak_bytes);
-            let first = (0..).zip(&growths).filter(is_near).rev().max_by_key(|it| it.1.1);
-            prop_assert_eq!(seen.filled(peak_bytes), first.map(|(done, _)| done));
+            let is_near = |growth: &(usize, &(u64, u64))| growth.1.0 >= near(peak_bytes);
+            let near = growths.iter().enumerate().filter(is_near);
+            let first = near.rev().max_by_key(|it| it.1.1);
+            prop_assert_eq!(seen.filled(peak_bytes), first.map(|(done, _)| done as u64));
         }
     }
 }
