@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use serde_json::{Map, Value, from_str};
+use serde_json::{Map, Value, from_str, from_value};
 
 /// A JSON object.
 type Object = Map<String, Value>;
@@ -26,16 +26,14 @@ const SHARED: &str = include_str!("../../../docs/schema/defs.json");
 pub(super) fn output(verb: &str, form: Option<&str>) -> Result<Object> {
     let (_, text) = SCHEMAS.iter().find(|(known, _)| *known == verb).context("no schema")?;
     let mut schema: Object = from_str(&text.replace("\"defs.json#", "\"#"))?;
-    let Value::Object(own) = schema.remove("$defs").unwrap_or_default() else {
-        return Ok(schema);
-    };
-    let mut known = own;
     let mut shared: Object = from_str(SHARED)?;
-    if let Some(Value::Object(shared)) = shared.remove("$defs") {
-        known.extend(shared);
-    }
+    let types = [schema.remove("$defs"), shared.remove("$defs")].into_iter().flatten();
+    let mut known: Object =
+        types.filter_map(|types| from_value::<Object>(types).ok()).flatten().collect();
     if let Some(Value::Array(forms)) = schema.get_mut("oneOf") {
-        let is_wanted = |name: &str| form.is_none_or(|form| form == name) && !is_list(&known[name]);
+        let is_wanted = |name: &str| {
+            form.is_none_or(|form| form == name) && !known.get(name).is_some_and(is_list)
+        };
         forms.retain(|form| names(form).iter().any(|name| is_wanted(name)));
     }
     let mut used = Object::new();

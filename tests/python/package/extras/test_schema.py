@@ -272,5 +272,44 @@ def test_every_output_has_the_fields_of_its_schema_and_no_others():
     assert never == sorted(UNSEEN), "\n".join(["not printed, or printed though in UNSEEN:", *set(never) ^ set(UNSEEN)])
 
 
+def test_tools_of_assistants_answer_with_their_schemas():
+    """The server's own schemas: those of the files, each in one document."""
+    initialize = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
+    calls = [
+        ("explain_message", {"text": "CUDA out of memory. Tried to allocate 2.00 GiB"}),
+        *((verb, {"run": str(TRACES[0])}) for verb in ("explain", "report", "info", "replay", "verify")),
+        *(
+            (verb, {"runs": [str(ONE_SHOT), str(OUT_OF_MEMORY)]})
+            for verb in ("waste", "leaks", "compare", "tune", "fit")
+        ),
+        *((verb, {"runs": [str(TRACES[0])]}) for verb in ("waste", "leaks", "compare", "tune", "fit")),
+        ("diff", {"before": str(ONE_SHOT), "after": str(OUT_OF_MEMORY)}),
+    ]
+    with subprocess.Popen([COMMAND, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+
+        def send(**message):
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            server.stdin.flush()
+
+        def ask(method, **params):
+            send(id=1, method=method, params=params)
+            return json.loads(server.stdout.readline())["result"]
+
+        ask("initialize", **initialize)
+        send(method="notifications/initialized")
+        schemas = {tool["name"]: tool["outputSchema"] for tool in ask("tools/list")["tools"]}
+        for schema in schemas.values():
+            Draft202012Validator.check_schema(schema)
+        for name, arguments in calls:
+            result = ask("tools/call", name=name, arguments=arguments)
+            assert not result["isError"], (name, result)
+            # Without the files: a reference that leads out of the document is an error.
+            errors = list(Draft202012Validator(schemas[name]).iter_errors(result["structuredContent"]))
+            assert not errors, f"{name}: {best(errors)}"
+        assert {name for name, _ in calls} | {"top"} == set(schemas)
+        server.stdin.close()
+        assert server.wait(60) == 0
+
+
 if __name__ == "__main__":
     run_cases("__main__")
