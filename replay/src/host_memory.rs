@@ -3,6 +3,8 @@
 //! PyTorch has no hook for single blocks of it, so a tape has a moment with the statistics at steps, at moments and at
 //! the program's end (`python/vramtape/_host_memory.py` writes them).
 
+use std::fmt::Write;
+
 use allocator::stats::ByteSize;
 use oom::{OomVerdict, Step};
 use serde::Serialize;
@@ -103,7 +105,7 @@ impl HostReading {
         ];
         for (field, value) in others.into_iter().filter_map(|(field, value)| Some((field, value?)))
         {
-            name.push_str(&format!(" {field}={value}"));
+            let _ = write!(name, " {field}={value}");
         }
         name
     }

@@ -15,7 +15,7 @@ HISTORY = os.path.join(ROOT, "tests", "python", "host", "history.py")
 MIB = 1 << 20
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 COUNTS_USE = VERSION >= (2, 15)
-ROUTES = ("pluggable", "observe")
+ROUTES = ("pluggable", "observe", "bridge")
 
 
 def start(folder, how, route="pluggable", **settings):
@@ -134,6 +134,8 @@ def dies(how, words, **settings):
             assert (steps["in use"], steps["free, kept for reuse"]) == (reading["active_bytes"], free), (steps, stats)
         text = command(folder, "explain", "run.vtape")
         assert text.startswith("host: the driver refused to pin more host memory"), text
+        report = command(folder, "report", "run.vtape")
+        assert "**Cause: host.** The driver refused to pin more host memory" in report, report
         assert "to try first:\n- " in text and "DataLoader(pin_memory=False)" in text, text
 
 

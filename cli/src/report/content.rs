@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
 use replay::advice::{REPLAYS_MAX, choose};
-use replay::explain::{Explanation, MomentKind, PARTS};
+use replay::explain::{At, Explanation, MomentKind, PARTS};
 use replay::waste::waste;
 use serde::Serialize;
 
@@ -74,9 +74,13 @@ impl Content {
         let mut setting = chosen.setting(None, None)?;
         let progress = Progress::start("replaying", PARTS);
         let third = |share: u64, done: u64| (share * PARTS + done) / 3;
-        let (explanation, _) = explained(&chosen, setting.clone(), None, &|parts| {
-            progress.at(third(0, parts));
-        })?;
+        let at =
+            |at| explained(&chosen, setting.clone(), at, &|parts| progress.at(third(0, parts)));
+        let (mut explanation, _) = at(None)?;
+        if explanation.host_oom.is_some() {
+            // Of the device's memory the peak says more than the end.
+            (explanation, _) = at(Some(At::Peak))?;
+        }
         // The capacity that an out of memory shows holds for all replays.
         chosen.capacity_bytes = explanation.capacity_bytes;
         setting.capacity_bytes = explanation.capacity_bytes;
@@ -91,6 +95,9 @@ impl Content {
         let advice = choose(std::slice::from_ref(&measured));
         let config = setting.native_config()?.clone();
         let (moment, next_step) = worst_moment(&taken_apart, &config, advice.as_ref());
+        let host_oom = explanation.host_oom.as_ref();
+        let next_step =
+            host_oom.and_then(|oom| oom.try_first.first().cloned()).unwrap_or(next_step);
 
         let is_oom = explanation.moment.kind == MomentKind::Oom;
         let worst = taken_apart.ooms.last().filter(|_| is_oom);
@@ -111,7 +118,11 @@ impl Content {
             device: chosen.device().id.0,
             at_least: Bound::of(&chosen).ending.at_least(),
             figures: figures(&explanation),
-            verdict: explanation.oom.as_ref().map(|oom| (oom.verdict.name(), oom.why.clone())),
+            verdict: explanation
+                .oom
+                .as_ref()
+                .map(|oom| (oom.verdict.name(), oom.why.clone()))
+                .or(host_oom.map(|oom| (oom.verdict.name(), oom.why.clone()))),
             moment: (!is_oom).then_some(moment),
             when: if is_oom { OOM } else { PEAK },
             parts_when,
