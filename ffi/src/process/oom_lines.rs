@@ -172,10 +172,10 @@ mod tests {
         let torch = frame("forward", "/usr/lib/python3/dist-packages/torch/nn/modules/linear.py");
         let frames = vec![
             torch.clone(),
-            frame("block", "/home/ann/model.py"),
+            frame("block", "/data/ann/model.py"),
             torch.clone(),
-            frame("<module>", "/home/ann/train.py"),
-            frame("main", "/home/ann/run.py"),
+            frame("<module>", "/data/ann/train.py"),
+            frame("main", "/data/ann/run.py"),
         ];
         assert_eq!(code_of(frames).as_deref(), Some("model.py:7 block < train.py:7"));
         assert_eq!(code_of(vec![torch]).as_deref(), Some("linear.py:7 forward"));
