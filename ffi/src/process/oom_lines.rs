@@ -1,4 +1,4 @@
-//! The lines behind PyTorch's sentence: the verdict, the pinning set, and the command that tells more.
+//! The lines behind PyTorch's sentence: the verdict, the pinning set, and the command that explains more.
 //!
 //! The state is copied under the device's lock. The rest runs on the copy, without a lock and within a limit of time,
 //! and a failure in it leaves lines out: the exception stays as PyTorch words it.
@@ -132,7 +132,7 @@ fn show((_, name, file, line): &(CodeOwner, String, String, u32)) -> String {
     }
 }
 
-/// The command that tells more: of the tape that was saved or is being written, else of the ring.
+/// The command that explains more: of the tape that was saved or is being written, else of the ring.
 fn command(device: DeviceId, saved: Option<PathBuf>) -> Option<String> {
     let (path, is_shared) = {
         let process = lock();
