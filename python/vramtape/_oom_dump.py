@@ -1,7 +1,7 @@
 """The files of an out of memory: a tape, and beside it a snapshot for PyTorch's viewer and the page of ``view``.
 
-Whoever asks for them (``oom_dir`` in ``VRAMTAPE_CONF``, ``Monitor``, a callback, ``profile.dump_on_oom``) has them
-written here. Nothing here raises: the exception of the out of memory matters more than a full disk.
+``oom_dir`` in ``VRAMTAPE_CONF``, ``Monitor``, the callbacks and ``profile.dump_on_oom`` have them written here. A file
+that cannot be written is a warning: the exception of the out of memory matters more.
 """
 
 from __future__ import annotations

@@ -437,7 +437,7 @@ mod tests {
             ("ring_events:99999999999999999999", "has to be a number", 13, "1 to"),
             ("Strategy:native", "unknown key \"Strategy\"", 1, "did you mean strategy?"),
             ("max_split_size_mb:64", "unknown key", 1, "PYTORCH_CUDA_ALLOC_CONF"),
-            ("oom_dir:", "oom_dir has no path", 8, "oom_dir:ooms"),
+            ("oom_dir:", "oom_dir has no path", 9, "oom_dir:ooms"),
             ("oom_dir:{host}", "no placeholder", 9, "{rank}"),
             ("tape:{host}", "no placeholder", 6, "{rank}"),
             ("record:ring,record:off", "record is given twice", 13, "keep one"),

@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::{guard, process};
 
 /// The settings in `VRAMTAPE_CONF` that readers outside the allocator need, as JSON: `route`, `strategy`,
-/// `record`, `tape`, `tape_replace`, `oom_dir` (whether it is set) and `stacks`, defaults included; `all` is a text of every
-/// setting, for comparison, and `is_read` says whether the allocator has read them. Reading it starts
-/// nothing.
+/// `record`, `tape`, `tape_replace`, `oom_dir` (whether it is set) and `stacks`, defaults included; `all`
+/// is a text of every setting, for comparison, and `is_read` says whether the allocator has read them.
+/// Reading it starts nothing.
 ///
 /// Buffer and answer are those of `vramtape_stats`; settings that cannot be read are an error.
 ///

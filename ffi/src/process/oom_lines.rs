@@ -1,4 +1,4 @@
-//! The lines behind PyTorch's sentence: the verdict, the pinning set, and the command that tells more.
+//! The lines behind PyTorch's sentence: the verdict, the pinning set, and the command that explains more.
 //!
 //! The state is copied under the device's lock. The rest runs on the copy, without a lock and within a limit of time,
 //! and a failure in it leaves lines out: the exception stays as PyTorch words it.
@@ -132,7 +132,7 @@ fn show((_, name, file, line): &(CodeOwner, String, String, u32)) -> String {
     }
 }
 
-/// The command that tells more: of the tape that was saved or is being written, else of the ring.
+/// The command that explains more: of the tape that was saved or is being written, else of the ring.
 fn command(device: DeviceId, saved: Option<PathBuf>) -> Option<String> {
     let (path, is_shared) = {
         let process = lock();
@@ -172,10 +172,10 @@ mod tests {
         let torch = frame("forward", "/usr/lib/python3/dist-packages/torch/nn/modules/linear.py");
         let frames = vec![
             torch.clone(),
-            frame("block", "/home/ann/model.py"),
+            frame("block", "/data/ann/model.py"),
             torch.clone(),
-            frame("<module>", "/home/ann/train.py"),
-            frame("main", "/home/ann/run.py"),
+            frame("<module>", "/data/ann/train.py"),
+            frame("main", "/data/ann/run.py"),
         ];
         assert_eq!(code_of(frames).as_deref(), Some("model.py:7 block < train.py:7"));
         assert_eq!(code_of(vec![torch]).as_deref(), Some("linear.py:7 forward"));

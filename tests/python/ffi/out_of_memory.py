@@ -20,7 +20,10 @@ def expect(size, allocate):
         found = SENTENCE.match(str(error))
         assert found and found.group(1) == size, str(error)
         # Ours comes behind, on a line of its own.
-        ours = r"\nvramtape: (capacity|huge-request): .*(\nvramtape: pinning set: .*)?\nvramtape: to know more: vramtape explain "
+        ours = (
+            r"\nvramtape: (capacity|huge-request): .*(\nvramtape: pinning set: .*)?"
+            r"\nvramtape: to know more: vramtape explain "
+        )
         assert re.search(ours, str(error)), str(error)
     else:
         raise AssertionError("no torch.OutOfMemoryError")

@@ -58,6 +58,6 @@ else:
 # The command that the last line has explains the same request, with the same verdict and the same bytes.
 run = command.removeprefix("vramtape: to know more: vramtape ")
 assert run != command, command
-told = subprocess.check_output([harness.COMMAND, *run.split()], text=True)
-assert told.splitlines()[0].startswith("fragmentation: 360.00 MiB are reserved but unallocated"), told
-assert "pinning set: 1 live block, 90.00 MiB" in told, told
+report = subprocess.check_output([harness.COMMAND, *run.split()], text=True)
+assert report.splitlines()[0].startswith("fragmentation: 360.00 MiB are reserved but unallocated"), report
+assert "pinning set: 1 live block, 90.00 MiB" in report, report

@@ -71,9 +71,9 @@ if route != "pytorch":
     tape = folder / f"{stem}.vtape"
     (trace,) = snapshot["device_traces"]
     assert [entry["action"] for entry in trace].count("oom") == 1, "the snapshot ends with the out of memory"
-    told = json.loads(subprocess.check_output([harness.COMMAND, "explain", "--json", tape]))
-    assert told["oom"]["verdict"] == "capacity", told["oom"]["verdict"]
-    assert told["oom"]["request"]["requested_bytes"] == 900 << 20
+    report = json.loads(subprocess.check_output([harness.COMMAND, "explain", "--json", tape]))
+    assert report["oom"]["verdict"] == "capacity", report["oom"]["verdict"]
+    assert report["oom"]["request"]["requested_bytes"] == 900 << 20
     if route != "observe":
         assert first.endswith(f"\nvramtape: to know more: vramtape explain {tape}"), first
         assert str(tape) not in second, second
