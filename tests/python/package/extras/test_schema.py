@@ -136,15 +136,18 @@ def printed(*arguments, stdin=None, **settings):
     return json.loads(done.stdout)
 
 
+def program(folder, name, *arguments, **streams):
+    """Starts the program that records a tape of this name; its rings are in the folder."""
+    conf = f"record:file,tape:{folder}/{name}.vtape,stacks:alloc"
+    environment = {**os.environ, "VRAMTAPE_RINGS": str(folder / "rings"), "VRAMTAPE_CONF": conf}
+    line = [sys.executable, str(Path(__file__).with_name("recorded.py")), *arguments]
+    return subprocess.Popen(line, env=environment, text=True, **streams)
+
+
 @contextlib.contextmanager
 def recording(folder):
-    """A process that has recorded a tape, and waits; its rings are in the folder."""
-    conf = f"record:file,tape:{folder}/run.vtape,stacks:alloc"
-    environment = {**os.environ, "VRAMTAPE_RINGS": str(folder / "rings"), "VRAMTAPE_CONF": conf}
-    program = Path(__file__).with_name("recorded.py")
-    child = subprocess.Popen(
-        [sys.executable, str(program)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    """A process that has recorded a tape, and waits."""
+    child = program(folder, "run", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout.readline() == "recorded\n"
         yield child
@@ -262,7 +265,8 @@ def test_every_output_has_the_fields_of_its_schema_and_no_others():
         (folder / "rings").mkdir()
         of_processes(folder, seen)
         served(ONE_SHOT, seen)
-        for run in (*RUNS, *(folder / f"{name}.vtape" for name in ("run", "attached", "recovered"))):
+        assert program(folder, "host", "host", stderr=subprocess.DEVNULL).wait() == 1
+        for run in (*RUNS, *(folder / f"{name}.vtape" for name in ("run", "attached", "recovered", "host"))):
             of_files(run, seen)
         of_ranks(folder, seen)
         of_settings(folder, seen)
