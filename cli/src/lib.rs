@@ -1,7 +1,8 @@
 //! The verbs of the `vramtape` command, thin over `replay`.
 //!
-//! Every verb but `mcp` takes `--json`. Results go to standard output, everything else to standard error. Exit codes: 0 is yes
-//! or done, 1 is a check that failed, 2 is a command or an input that cannot be used. `-` is standard input or output.
+//! Every verb but `mcp` takes `--json`. Results go to standard output, everything else to standard error. Exit codes:
+//! 0 is yes or done, 1 is a check that failed, 2 is a command or an input that cannot be used. `-` is standard input or
+//! output.
 #![forbid(unsafe_code)]
 
 mod advice;

@@ -1,7 +1,7 @@
 //! `vramtape mcp`: the verbs that only read, as tools of the Model Context Protocol on standard input and output.
 //!
-//! A tool is a verb: its arguments are those of the command line, its result is the verb's `--json`. No argument names a
-//! file to write. Standard output carries messages of the protocol and nothing else.
+//! A tool is a verb: its arguments are those of the command line, its result is the verb's `--json`. No argument names
+//! a file to write. Standard output carries messages of the protocol and nothing else.
 
 mod call;
 mod schema;
@@ -27,9 +27,9 @@ use tool::VerbTool;
 pub(crate) struct Options {}
 
 /// Where to begin, for a client that has not read the documents.
-const INSTRUCTIONS: &str = "vramtape explains the GPU memory of PyTorch programs. A run is a file: a tape (.vtape) or a \
-    PyTorch memory snapshot (.pickle). Call explain_message for a pasted out-of-memory error, explain for a run that \
-    ended with one, report for a summary, tune for settings that reserve less, fit for the smallest GPU.";
+const INSTRUCTIONS: &str = "vramtape explains the GPU memory of PyTorch programs. A run is a file: a tape (.vtape) \
+    or a PyTorch memory snapshot (.pickle). Call explain_message for a pasted out-of-memory error, explain for a run \
+    that ended with one, report for a summary, tune for settings that reserve less, fit for the smallest GPU.";
 
 /// Serves until standard input ends.
 pub(crate) fn run(_: &Options) -> Result<Verdict> {

@@ -22,7 +22,8 @@ const SCHEMAS: [(&str, &str); 12] = schemas!(
 /// The types that several verbs print.
 const SHARED: &str = include_str!("../../../docs/schema/defs.json");
 
-/// The schema of a verb's output, or of one form of it, in one document: its root is an object, as the protocol requires.
+/// The schema of a verb's output, or of one form of it, in one document. Its root is an object, as the protocol
+/// requires: lists are left out.
 pub(super) fn output(verb: &str, form: Option<&str>) -> Result<Object> {
     let (_, text) = SCHEMAS.iter().find(|(known, _)| *known == verb).context("no schema")?;
     let mut schema: Object = from_str(&text.replace("\"defs.json#", "\"#"))?;
