@@ -233,7 +233,7 @@ fn pinned_advice(host: &HostMemory) -> Vec<String> {
             ByteSize(free_bytes)
         )),
         None => Some(
-            "torch._C._host_emptyCache() before the request (in PyTorch 2.11, not in 2.7): what is kept for reuse goes back"
+            "torch._C._host_emptyCache() before the request (PyTorch 2.11): what is kept for reuse goes back"
                 .to_owned(),
         ),
     };
