@@ -61,3 +61,9 @@ assert run != command, command
 report = subprocess.check_output([harness.COMMAND, *run.split()], text=True)
 assert report.splitlines()[0].startswith("fragmentation: 360.00 MiB are reserved but unallocated"), report
 assert "pinning set: 1 live block, 90.00 MiB" in report, report
+
+# A pasted message is read the same with the lines and without.
+explain = [harness.COMMAND, "explain", "--json", "--message", "-"]
+assert subprocess.check_output(explain, input=text, text=True) == subprocess.check_output(
+    explain, input=sentence, text=True
+)
