@@ -14,7 +14,7 @@ _IN_USE_SINCE = (2, 15)
 
 
 def line() -> Optional[str]:
-    """The statistics now, as the name of a mark; None where nothing was ever pinned, or they are not to be had.
+    """The statistics now, as the name of a mark; None where nothing was ever pinned, or they are not available.
 
     Never raises. About 5 us.
     """
@@ -33,8 +33,8 @@ def line() -> Optional[str]:
 def _named(stats: dict[str, Any], version: str) -> dict[str, int]:
     """PyTorch's numbers under names that mean the same in every version.
 
-    What is in use is left out where PyTorch counts it wrongly: 2.7 adds a byte where it should subtract a block, and
-    2.11 also forgets to subtract at all. 2.15 is the first version that was seen to count it rightly.
+    What is in use is left out where PyTorch counts it incorrectly: 2.7 adds a byte where it should subtract a block, and
+    2.11 also forgets to subtract at all. 2.15 is the first version that counts it correctly here.
     """
     held, blocks = ("allocated_bytes", "allocations") if "allocations" in stats else ("reserved_bytes", "segment")
     named = {

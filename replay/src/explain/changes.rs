@@ -1,4 +1,4 @@
-//! Changes of a program's records: how a replay sees smaller requests, a larger memory fraction, or one pool for graphs.
+//! Changes of a program's records: smaller requests, a larger memory fraction, or one pool for graphs.
 
 use std::collections::HashSet;
 

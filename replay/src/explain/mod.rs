@@ -85,8 +85,8 @@ pub struct Question<'t> {
     pub at: Option<At>,
     /// Memory of the device, with what others hold of it; `None` where it is not known.
     pub device_bytes: Option<u64>,
-    /// Whether device and settings are the recorded ones: a recorded refusal is then explained even if the replay serves
-    /// it.
+    /// Whether device and settings are the recorded ones: a recorded refusal is then explained even if the replay
+    /// serves it.
     pub is_as_recorded: bool,
 }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub(crate) mod builder;
+pub(crate) mod explained;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -66,7 +66,9 @@ def main():
         with open(reader) as file:
             text = file.read()
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        answer = {"served": code == SERVED} if code in (SERVED, OUT_OF_MEMORY) else {"error": f"exit code {code}: {text}"}
+        answer = (
+            {"served": code == SERVED} if code in (SERVED, OUT_OF_MEMORY) else {"error": f"exit code {code}: {text}"}
+        )
         print(json.dumps(answer), flush=True)
 
 

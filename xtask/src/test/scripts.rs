@@ -29,8 +29,9 @@ use super::rings::Rings;
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Tests of vramtape's side of the interface to PyTorch: run under its default version only, as all take minutes.
-const ONCE: [&str; 8] = [
+const ONCE: [&str; 9] = [
     "test_end",
+    "test_explain",
     "test_gpu",
     "test_install",
     "test_launch",

@@ -1,7 +1,7 @@
 """A program with a tape and a ring, without PyTorch, for the verbs that test_schema.py calls.
 
-It records steps that keep a block each, categories, modules, pinned host memory and an out of memory, prints a line, and
-goes on until its standard input ends; with `host` it ends by an out of memory of the host. Outside PyTorch
+It records steps that keep a block each, categories, modules, pinned host memory and an out of memory, prints a line,
+and goes on until its standard input ends; with `host` it ends by an out of memory of the host. Outside PyTorch
 `vramtape_malloc` returns NULL if memory is out.
 """
 
