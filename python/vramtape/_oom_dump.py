@@ -20,6 +20,8 @@ _Path = Union[str, "os.PathLike[str]"]
 
 _lock = threading.Lock()
 _is_watching = False
+# The tape of the out of memory that was saved.
+saved: Optional[Path] = None
 # The folder for PyTorch's own allocator, which the library does not see, and the process that has written there.
 _folder: Optional[Path] = None
 _dumped_by: Optional[int] = None
@@ -72,11 +74,13 @@ def _watch() -> None:
 
 def _at_oom(device: int, *_: Any) -> None:
     """Called on the thread that runs out of memory, before the exception and without PyTorch's locks."""
+    global saved
     try:
         if _is_active():
             tape = _runtime.text("oom_tape", device)
             if tape:
-                write_beside(Path(tape))
+                saved = Path(tape)
+                write_beside(saved)
         else:
             _dump_pytorchs(device)
     except Exception as error:

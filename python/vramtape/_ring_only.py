@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 
-from . import _runtime
+from . import _oom_dump, _runtime
 from ._launch import tapes
 
 # As many as PyTorch has devices for.
@@ -33,10 +33,13 @@ def _keep(pid: int) -> None:
     is_launched = tapes.FIRST in os.environ
     if os.environ.get("LOCAL_RANK", "0") != "0" or (is_launched and not tapes.is_first()):
         return  # One line for a job.
+    what = "no tape: the ring was the only record"
+    if _oom_dump.saved is not None:
+        what = f"{_oom_dump.saved} has the first out of memory; the ring was the only record of the rest"
     now = (
         f"`vramtape recover {pid} -o run.vtape` makes a tape of it"
         if is_kept
         else "it was in the process's memory and is gone"
     )
     advice = "leave out record:ring" if is_launched else 'pass tape="run.vtape" to install() or observe()'
-    tapes.say_why_none(f"no tape: the ring was the only record; {now}. Next time, {advice}")
+    tapes.say_why_none(f"{what}; {now}. Next time, {advice}")

@@ -1,5 +1,6 @@
 """Training scripts of other people, and exercises of courses, as they stand: under `python -m vramtape run` and
-`record` they need what they need under PyTorch's own allocator, to the byte, and their one tape replays to that.
+`record` they need what they need under PyTorch's own allocator, to the byte, and their one tape replays to that. Long
+trainings without a leak raise no alarm.
 
 VRAMTAPE_EVERY_ROUTE=1 runs each of them under every route, which takes some minutes.
 """
@@ -53,8 +54,8 @@ def reported(output):
     return json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{")))
 
 
-def replayed(tape):
-    run = subprocess.run([COMMAND, "replay", tape, "--json"], text=True, capture_output=True)
+def answer(verb, tape):
+    run = subprocess.run([COMMAND, verb, tape, "--json"], text=True, capture_output=True)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
@@ -67,7 +68,7 @@ def same_as_native(name, routes, script):
         assert found == expected, f"{route}: {found}; PyTorch's own allocator: {expected}"
         # One process allocated. A worker of DataLoader does not, and leaves nothing.
         assert os.listdir(folder) == ["run.vtape"], f"{route}: {os.listdir(folder)}"
-        peak_bytes = replayed(os.path.join(folder, "run.vtape"))["peak_reserved_bytes"]
+        peak_bytes = answer("replay", os.path.join(folder, "run.vtape"))["peak_reserved_bytes"]
         assert peak_bytes == expected["peak_reserved_bytes"], f"{route}: the tape's replay reserves {peak_bytes}"
     return f"{expected['peak_reserved_bytes'] >> 20} MiB ({', '.join(routes)})"
 
@@ -83,6 +84,14 @@ def callback(name, routes, script):
     return f"({', '.join(routes)})"
 
 
+def no_leak(name):
+    """300 steps of a training that leaks nothing."""
+    tape = f"long-{name}.vtape"
+    run_python("-m", "vramtape", "run", "-q", "-o", tape, os.path.join(HERE, "long.py"), name, **PACKAGE)
+    found = answer("leaks", tape)
+    assert (found["verdict"], found["steps"], found["rows"]) == ("no_growth", 300, []), found
+
+
 def case(check, name, script, routes):
     routes = EVERY if os.environ.get("VRAMTAPE_EVERY_ROUTE") else routes
     return (f"training.{name}", lambda: check(name, routes, script))
@@ -90,4 +99,5 @@ def case(check, name, script, routes):
 
 cases = [case(same_as_native, name, *row) for name, row in SCRIPTS.items()]
 cases += [case(callback, name, *row) for name, row in CALLBACKS.items()]
+cases += [(f"training.no_leak.{name}", lambda name=name: no_leak(name)) for name in ("llama", "resnet", "gpt")]
 run_cases(cases)
