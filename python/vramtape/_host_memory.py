@@ -33,8 +33,8 @@ def line() -> Optional[str]:
 def _named(stats: dict[str, Any], version: str) -> dict[str, int]:
     """PyTorch's numbers under names that mean the same in every version.
 
-    What is in use is left out where PyTorch counts it incorrectly: 2.7 adds a byte where it should subtract a block, and
-    2.11 also forgets to subtract at all. 2.15 is the first version that counts it correctly here.
+    What is in use is left out where PyTorch counts it incorrectly: 2.7 adds a byte where it should subtract a block,
+    and 2.11 in some cases subtracts nothing. 2.15 is the first version that counts it correctly here.
     """
     held, blocks = ("allocated_bytes", "allocations") if "allocations" in stats else ("reserved_bytes", "segment")
     named = {

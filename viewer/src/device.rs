@@ -11,6 +11,7 @@ use trace_format::StringId;
 use crate::bands::{Changes, ChangesAt, ShownLives};
 use crate::chunk::{Arrays, Chunk};
 use crate::columns::{COLUMN_MOMENTS, Level};
+use crate::explained::ExplainPlot;
 use crate::follow::{Contradiction, Followed, follow};
 use crate::grouping::{Grouping, Quantity, Texts, groupings};
 use crate::header::{DeviceHeader, GroupingHeader, LevelHeader, LivesHeader, Peaks};
@@ -87,6 +88,11 @@ impl PageDevice {
     /// Adds the reserved memory of other strategies over time.
     pub fn add_strategies(&mut self, plot: &StrategiesPlot) {
         self.add_plot("strategies", plot);
+    }
+
+    /// Adds an explained moment.
+    pub fn add_explanation(&mut self, plot: &ExplainPlot) {
+        self.add_plot("explain", plot);
     }
 
     fn add_plot(&mut self, name: &'static str, plot: &impl Serialize) {

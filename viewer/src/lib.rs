@@ -12,6 +12,7 @@ mod chunk;
 mod columns;
 mod device;
 mod envelopes;
+mod explained;
 mod follow;
 mod grouping;
 mod header;
@@ -29,6 +30,7 @@ mod times;
 mod tree;
 
 pub use device::{PageDevice, Source};
+pub use explained::ExplainPlot;
 pub use follow::Contradiction;
 pub use page::{Page, ViewError};
 pub use patterns::Pattern;

@@ -39,6 +39,12 @@ pub(crate) struct Options {
     /// Settings as in PYTORCH_CUDA_ALLOC_CONF; empty is PyTorch's defaults [default: as recorded]
     #[arg(long, value_name = "SETTINGS")]
     config: Option<String>,
+    /// Write the page of `view` with the explanation, and the pinning set where it lies; - is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "message")]
+    html: Option<PathBuf>,
+    /// Replace the file of --html if it is there
+    #[arg(short, long, requires = "html")]
+    force: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,

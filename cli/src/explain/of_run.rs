@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use replay::explain::{At, Explanation, PARTS, Question, capacity_at_oom, explain};
 use serde::Serialize;
+use viewer::ExplainPlot;
 
 use super::Options;
 use super::run_text::text;
@@ -12,7 +13,7 @@ use crate::progress::Progress;
 use crate::runs::{Bound, inferred_notes};
 use crate::setting::Chosen;
 use crate::start::{self, Started};
-use crate::{Verdict, bytes, output};
+use crate::{Verdict, bytes, output, page};
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -28,11 +29,23 @@ struct Answer<'a> {
 
 /// Replays and prints.
 pub(super) fn run(options: &Options, run: &Path) -> Result<Verdict> {
+    if let Some(file) = &options.html {
+        output::check(file, options.force)?;
+        if options.json && file == Path::new("-") {
+            bail!("--json and the page cannot both go to standard output: give --html a file");
+        }
+    }
     let chosen = options.machine.read_one(run)?;
     let setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
     let progress = Progress::start("replaying", PARTS);
     let (explanation, note) = explained(&chosen, setting, options.at, &|parts| progress.at(parts))?;
     drop(progress);
+    if let Some(file) = &options.html {
+        write_page(file, run, &chosen, &explanation)?;
+        if file == Path::new("-") {
+            return Ok(Verdict::Good);
+        }
+    }
     let inferred: Vec<_> = chosen.inferred().iter().cloned().chain(note).collect();
     let bound = Bound::of(&chosen);
     let start = chosen.started();
@@ -44,6 +57,20 @@ pub(super) fn run(options: &Options, run: &Path) -> Result<Verdict> {
         output::print(&(text(&explanation) + &about))?;
     }
     Ok(Verdict::Good)
+}
+
+/// Writes the page of the device with the explanation.
+fn write_page(file: &Path, run: &Path, chosen: &Chosen, explanation: &Explanation) -> Result<()> {
+    let progress =
+        Progress::start("writing the page", page::PASSES * chosen.device().records.len() as u64);
+    let name = run.display().to_string();
+    let mut device = page::device(&name, chosen, &|records| progress.add(records))?;
+    device.add_explanation(&ExplainPlot::new(explanation));
+    let page = page::page(&name, vec![device]);
+    if file == Path::new("-") {
+        return page::write_to(&page, &mut std::io::stdout().lock());
+    }
+    page::write(&page, file).map(drop)
 }
 
 /// The explanation of a moment, and the capacity that was inferred for it in a sentence.

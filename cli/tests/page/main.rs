@@ -6,6 +6,7 @@
 
 mod edges;
 mod envelopes;
+mod explain;
 mod flame;
 mod map;
 mod plots;

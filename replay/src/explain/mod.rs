@@ -17,7 +17,7 @@ use allocator::heap::{PoolChoice, Request};
 use events::Off;
 use oom::{Effort, Pinning, Situation, free_space, judge, pinning};
 use serde::Serialize;
-use trace_format::{Event, PoolId, Record, Stream};
+use trace_format::{Event, PoolId, Record, SegmentState, Stream};
 
 pub use blocks::{BlockOrigin, ExplainedBlock, Live, LiveGroup};
 pub use capacity::capacity_at_oom;
@@ -111,6 +111,9 @@ pub struct Explanation {
     pub host_memory_then: Option<HostReading>,
     /// Free memory by pool, stream, size class and the reason why it did not serve.
     pub free_space: Vec<FreeSpace>,
+    /// The segments with their blocks, for a picture.
+    #[serde(skip)]
+    pub segments: Vec<SegmentState>,
     /// Live memory.
     pub live: Live,
     /// Of the peak: by how much it falls.
@@ -298,6 +301,7 @@ pub fn explain(
         host_memory,
         host_memory_then: HostReading::last_of(&run.records[..place], &tape.stacks),
         free_space,
+        segments: base.segments,
         live: by,
         peak,
         stacks_note: RunHolders::none(tape).note,

@@ -47,7 +47,8 @@ export function readFragment(view: View): Wanted {
 function write(view: View): void {
   const params = new URLSearchParams();
   if (view.device > 0) params.set("device", String(view.device));
-  if (view.tab !== "timeline" || view.tabs.includes("ranks")) params.set("view", view.tab);
+  const hasOtherFirst = view.tabs.includes("ranks") || view.tabs.includes("explain");
+  if (view.tab !== "timeline" || hasOtherFirst) params.set("view", view.tab);
   if (view.flame.of !== "live") params.set("flame", view.flame.of);
   if (view.flame.by !== "stack") params.set("frames", view.flame.by);
   if (view.flame.is_inverted) params.set("inverted", "1");

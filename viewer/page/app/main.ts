@@ -5,6 +5,7 @@ import { Clock } from "../engine/clock.ts";
 import { AddressMap } from "./addressmap.ts";
 import { Chart } from "./chart.ts";
 import { byId, onScheme } from "./dom.ts";
+import { Explain } from "./explain.ts";
 import { keepFragment, readFragment, type Wanted } from "./fragment.ts";
 import { emptyText, fillDevice, fillSelects, showFault, showFound, showStatus } from "./furniture.ts";
 import { FlameGraph } from "./flame.ts";
@@ -116,6 +117,7 @@ function start(header: Header): void {
   });
   const waste = new Waste(view, showFault, ready);
   const strategies = new Strategies(view, showFault, ready);
+  const explain = new Explain(view, showFault, ready);
   const momentField = new MomentField(view);
   const tabs = new Tabs(view);
   const minimap = new Minimap(view, chart, segments, (width) => {
@@ -152,6 +154,7 @@ function start(header: Header): void {
     ranks.update();
     waste.update();
     strategies.update();
+    explain.update();
     momentField.update();
     minimap.draw();
   };

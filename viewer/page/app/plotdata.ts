@@ -13,7 +13,7 @@ export class PlotData<T> {
 
   constructor(
     private readonly view: View,
-    private readonly name: "waste" | "strategies",
+    private readonly name: "waste" | "strategies" | "explain",
     private readonly parse: (chunk: string, text: string) => T,
     private readonly arrived: () => void,
     private readonly fault: (text: string) => void,

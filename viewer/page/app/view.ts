@@ -18,7 +18,8 @@ const MAP_ZOOM_MAX = 8;
 
 export type Change = "window" | "data" | "look" | "tab" | "moment" | "flame" | "table";
 
-export const TABS = ["timeline", "map", "segments", "waste", "strategies", "flame", "table", "ranks"] as const;
+export const TABS = ["timeline", "map", "segments", "waste", "strategies", "flame", "table", "ranks",
+  "explain"] as const;
 export type Tab = (typeof TABS)[number];
 
 export class View {
@@ -48,6 +49,7 @@ export class View {
     this.selectDevice(0);
     const runs = new Set(header.devices.map(({ run }) => run));
     if (runs.size > 1) this.tab = "ranks";
+    else if (this.tabs.includes("explain")) this.tab = "explain";
   }
 
   get data(): Device {
@@ -131,7 +133,7 @@ export class View {
     const { devices } = this.header;
     const has = (plot: string): boolean => devices.some(({ plots }) => plots.includes(plot));
     return TABS.filter((tab) => (tab === "ranks" ? devices.length > 1
-      : tab === "strategies" || tab === "waste" ? has(tab) : true));
+      : tab === "strategies" || tab === "waste" || tab === "explain" ? has(tab) : true));
   }
 
   selectTab(tab: Tab): void {
