@@ -386,6 +386,8 @@ def explain(
     *,
     message: Optional[Run] = None,
     at: Union[int, str, None] = None,
+    html: Optional[Run] = None,
+    force: bool = False,
     meta: Optional[Run] = None,
     compat: Optional[str] = None,
     empty_cache: bool = True,
@@ -403,11 +405,14 @@ def explain(
     :param strategy: ``native`` or ``expandable``, with settings or without; as recorded if left out
     :param message: instead of ``run``, the file with the text, of any size
     :param at: the moment: ``"oom"``, ``"peak"``, ``"last"``, the number of a record, or a time such as ``"1500ms"``
+    :param html: also write the page of :func:`view` with the explanation
+    :param force: replace the page if it exists
 
     The others are those of :func:`replay`.
     """
     machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
     flags = [*_flags("strategy", strategy), *_flags("config", config), *_flags("at", at), *_paths("message", message)]
+    flags += [*_paths("html", html), *_switch("force", force)]
     named = ["--json"] if run is None else _runs(run)
     return query(["explain", *flags, *machine, *named], threads, progress)
 

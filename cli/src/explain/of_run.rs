@@ -63,7 +63,7 @@ pub(super) fn run(options: &Options, run: &Path) -> Result<Verdict> {
 fn write_page(file: &Path, run: &Path, chosen: &Chosen, explanation: &Explanation) -> Result<()> {
     let progress =
         Progress::start("writing the page", page::PASSES * chosen.device().records.len() as u64);
-    let name = run.display().to_string();
+    let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut device = page::device(&name, chosen, &|records| progress.add(records))?;
     device.add_explanation(&ExplainPlot::new(explanation));
     let page = page::page(&name, vec![device]);

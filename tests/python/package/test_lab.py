@@ -125,6 +125,10 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert vramtape.explain(message=folder / "oom.txt")["messages"][0]["verdict"] == "huge-request"
         assert "not both" in raised(vramtape.Error, lambda: vramtape.explain(ONE_SHOT, message=folder / "oom.txt"))
         assert "name RUN" in raised(vramtape.Error, vramtape.explain)
+        page = folder / "explained.html"
+        assert vramtape.explain(ONE_SHOT, html=page)["moment"]["kind"] == "peak" and page.stat().st_size > 100_000
+        assert "use -f" in raised(vramtape.Error, lambda: vramtape.explain(ONE_SHOT, html=page))
+        vramtape.explain(ONE_SHOT, html=page, force=True)
         report = vramtape.report(ONE_SHOT, folder / "report.txt")
         assert (folder / "report.txt").read_text() == report["report"] and report["figures"], report
         (folder / "rings").mkdir()
