@@ -12,14 +12,14 @@ fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
         .filter(|line| line.starts_with("| `"))
         .map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect())
         .collect();
-    assert_eq!(table.len(), 15, "the keys of VRAMTAPE_CONF");
+    assert_eq!(table.len(), 16, "the keys of VRAMTAPE_CONF");
     for row in &table {
         let key = row[1].trim_matches('`');
         let quoted = |cell: &str| -> Vec<String> {
             cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
         };
         let values = match key {
-            "tape" => vec![quoted(&row[2]).join("-")],
+            "tape" | "oom_dir" => vec![quoted(&row[2]).join("-")],
             "ring_events" => row[2].split(" to ").map(str::to_owned).collect(),
             _ => quoted(&row[2]),
         };
