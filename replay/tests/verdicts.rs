@@ -6,7 +6,7 @@ use common::builder::{MIB, Program, options};
 use common::explained::{explained, explained_beside, ooms, tape};
 use replay::edit::{Edit, edit as edit_run};
 use replay::explain::{MomentKind, OomVerdict, RemedyKind};
-use trace_format::{Event, PoolId};
+use trace_format::{Event, PoolId, Record, ScopeFilter};
 
 /// A program, its settings, its device, and the verdict on its last request.
 type Case = (fn(&mut Program), &'static str, u64, OomVerdict);
@@ -205,4 +205,42 @@ fn the_least_memory_fraction_that_helps_is_printed() {
     let found = oom.remedies.iter().find(|remedy| remedy.kind == RemedyKind::MemoryFraction);
     assert_eq!(found.expect("a fraction").value, "0.63");
     assert_eq!((ooms(&of(0.63), &options), ooms(&of(0.62), &options)), (0, 1));
+}
+
+#[test]
+fn graphs_with_a_pool_each_may_share_one() {
+    let mut program = Program::default();
+    for (name, number, mib) in [("a", 1, 30), ("b", 2, 20), ("c", 3, 10)] {
+        program.alloc_in(name, mib * MIB, 0, PoolId(0, number));
+        program.free(name);
+    }
+    program.alloc("asked", 40 * MIB, 0);
+    let options = options("", Some(80 * MIB));
+    let explain = |records: &[Record]| {
+        let oom = explained(records, &options, None).unwrap().oom.expect("out of memory");
+        assert_eq!(oom.verdict, OomVerdict::Graphs, "{}", oom.why);
+        oom.remedies.into_iter().find(|remedy| remedy.kind == RemedyKind::SharedPool)
+    };
+    assert_eq!(explain(&program.records), None, "pools of other uses are left alone");
+    // The same pools, of graphs: a live tape has their scopes.
+    let records = captured(&program.records);
+    let remedy = explain(&records).expect("one pool");
+    assert!(remedy.text.contains("which have 3"), "{}", remedy.text);
+}
+
+/// The records with a scope of a capture around each allocation in a private pool.
+fn captured(records: &[Record]) -> Vec<Record> {
+    let mut captured = Vec::new();
+    for record in records {
+        let pool = match record.event {
+            Event::Alloc { pool, .. } if !pool.is_default() => Some(pool),
+            _ => None,
+        };
+        let event = |event| Record { event, ..*record };
+        let begin = |pool| event(Event::PoolBegin { pool, filter: ScopeFilter::Capture });
+        captured.extend(pool.map(begin));
+        captured.push(*record);
+        captured.extend(pool.map(|pool| event(Event::PoolEnd { pool })));
+    }
+    captured
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use trace_format::{Event, PoolId, Record};
+use trace_format::{Event, PoolId, Record, ScopeFilter};
 
 /// The largest request that scaling makes, as in an edit.
 const REQUEST_BYTES_MAX: u64 = 1 << 50;
@@ -29,24 +29,27 @@ pub(super) fn with_fraction(record: &Record, least: f64) -> Record {
     Record { event, ..*record }
 }
 
-/// The pools of graphs that begin within a run, and the one that all of them share.
+/// The pools of graphs that are captured within a run, and the one that all of them share. A pool with a source of
+/// segments of its own is not among them.
 pub(super) struct SharedPool {
     shared: PoolId,
     others: HashSet<PoolId>,
 }
 
 impl SharedPool {
-    /// The pools of graphs that are created in these records; `None` where there are not at least two.
+    /// The pools of graphs that are captured in these records; `None` where there are not at least two.
     pub(super) fn of(records: &[Record]) -> Option<Self> {
-        let mut created = HashSet::new();
+        let mut with_source = HashSet::new();
         let (mut shared, mut others) = (None, HashSet::new());
         for record in records {
             match record.event {
-                Event::PoolCreate { own_source: true, .. } => {}
-                Event::PoolCreate { pool, .. } | Event::PoolBegin { pool, .. } => {
-                    created.insert(pool);
+                Event::PoolCreate { pool, own_source: true } => {
+                    with_source.insert(pool);
                 }
-                Event::CaptureBegin { pool } if created.contains(&pool) => {
+                Event::PoolBegin { pool, filter: ScopeFilter::Capture }
+                | Event::CaptureBegin { pool }
+                    if !with_source.contains(&pool) =>
+                {
                     let shared = *shared.get_or_insert(pool);
                     if pool != shared {
                         others.insert(pool);
