@@ -156,7 +156,9 @@ def explained(program, route):
         expected = OTHER_VERDICTS.get(route, {}).get(program, VERDICTS[program])
         assert oom["verdict"] == expected, (oom["verdict"], oom["why"])
         kinds = [remedy["kind"] for remedy in oom["remedies"]]
-        assert oom["verdict"] == "unknown" or HELPS.get(program, kinds[0]) in kinds, kinds
+        # Under `observe` a mark stands before the free that it follows, so that emptying there returns too little.
+        is_late = route == "observe" and HELPS.get(program) == "empty_cache"
+        assert oom["verdict"] == "unknown" or is_late or HELPS.get(program, kinds[0]) in kinds, kinds
         remedies = oom["remedies"]
         if route in BRIEF:
             remedies = list({remedy["kind"]: remedy for remedy in reversed(remedies)}.values())
