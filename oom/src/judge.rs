@@ -178,16 +178,13 @@ impl Numbers<'_> {
                 self.request()
             ));
         }
-        let plain_live = || {
-            let rounded =
-                |block: &BlockState| size::round_plain(block.requested_bytes.min(block.size_bytes));
-            self.situation.live().map(rounded).sum::<u64>()
-        };
         if self.allocated_bytes.saturating_add(self.situation.size_bytes) > self.limit_bytes
             && self.situation.config.roundup_power2_divisions
                 != Config::default().roundup_power2_divisions
         {
-            let plain_live_bytes = plain_live();
+            let plain =
+                |block: &BlockState| size::round_plain(block.requested_bytes.min(block.size_bytes));
+            let plain_live_bytes: u64 = self.situation.live().map(plain).sum();
             if plain_live_bytes.saturating_add(plain_bytes) <= self.limit_bytes {
                 return Some(format!(
                     "roundup_power2_divisions makes {} of {} that are live; without it the request of {} fits",

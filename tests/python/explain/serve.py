@@ -1,7 +1,7 @@
 """Runs programs of `programs.py`, each in a fork of this process: torch is imported once.
 
 A line of standard input is a job: {"program", "route", "output", "settings", "sim", "conf", "changes"}. The line that
-answers it is {"served": true} or {"served": false}; what is recorded is in `output`. A failure is {"error": text}.
+answers it is {"served": true} or {"served": false}; the recorded run is in `output`. A failure is {"error": text}.
 """
 
 import json

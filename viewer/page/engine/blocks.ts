@@ -150,7 +150,7 @@ function orderEvents(set: BlockSet, scratch: Scratch): void {
   // First the ends of the moments' events; putting the events in, from their ends, leaves the beginnings.
   let sum = 0;
   for (let i = 0; i < eventsAt.length; i++) eventsAt[i] = sum += eventsAt[i]!;
-  set.events = scratch.u32("found", sum); // What was found is not used any more.
+  set.events = scratch.u32("found", sum); // The found lives are not read after this.
   for (let block = 0; block < count; block++) {
     if (isIn(start[block]!)) set.events[--eventsAt[start[block]! - from]!] = block * 2;
     if (isIn(end[block]!)) set.events[--eventsAt[end[block]! - from]!] = block * 2 + 1;
