@@ -8,6 +8,7 @@ use events::{BlockState, SegmentState};
 use settings::Config;
 
 use crate::free_space::{FreeSpace, Unserved};
+use crate::others::{CONTEXT_BYTES, Others};
 use crate::situation::Situation;
 use crate::verdict::{OomVerdict, Step};
 
@@ -36,17 +37,17 @@ struct Numbers<'s> {
     live_bytes: u64,
     allocated_bytes: u64,
     /// Memory of the device that others hold, where that is known.
-    others_bytes: u64,
+    others: Others,
 }
 
-/// Judges a refused request. `others_bytes` is the memory of the device that is not the allocator's to use.
-pub fn judge(situation: &Situation, free_space: &[FreeSpace], others_bytes: u64) -> Judged {
+/// Judges a refused request. `others` is the memory of the device that is not the allocator's to use.
+pub fn judge(situation: &Situation, free_space: &[FreeSpace], others: Others) -> Judged {
     let memory = &situation.before;
     let (live_bytes, allocated_bytes) =
         situation.live().fold((0, 0), |(requested, allocated), block| {
             (requested + block.requested_bytes.min(block.size_bytes), allocated + block.size_bytes)
         });
-    let device_bytes = memory.reserved_bytes + memory.free_bytes + others_bytes;
+    let device_bytes = memory.reserved_bytes + memory.free_bytes + others.bytes;
     let is_limited = memory.allowed_bytes < memory.total_bytes;
     let limit_bytes = if is_limited { memory.allowed_bytes } else { device_bytes };
     let numbers = Numbers {
@@ -56,7 +57,7 @@ pub fn judge(situation: &Situation, free_space: &[FreeSpace], others_bytes: u64)
         limit_bytes,
         live_bytes,
         allocated_bytes,
-        others_bytes,
+        others,
     };
     let full = [
         (OomVerdict::HugeRequest, numbers.huge_request(device_bytes)),
@@ -64,17 +65,18 @@ pub fn judge(situation: &Situation, free_space: &[FreeSpace], others_bytes: u64)
     ];
     let is_full = full.iter().any(|(_, why)| why.is_some());
     let parts = || {
-        // Of two parts the larger is the cause, as in messages.
+        // Of several parts the largest is the cause, as in messages.
         let mut shares = [
             (
                 numbers.free_bytes().0,
                 OomVerdict::PartlyFragmentation,
                 numbers.partly_fragmentation(),
             ),
-            (others_bytes, OomVerdict::OtherProcess, numbers.other_process()),
+            (others.of_processes_bytes(), OomVerdict::OtherProcess, numbers.other_process()),
+            (others.outside_bytes, OomVerdict::NonPytorch, numbers.non_pytorch()),
         ];
         shares.sort_by_key(|(bytes, ..)| Reverse(*bytes));
-        let [first, second] = shares.map(|(_, verdict, why)| (verdict, why));
+        let [first, second, third] = shares.map(|(_, verdict, why)| (verdict, why));
         [
             (OomVerdict::PendingFree, numbers.pending_free()),
             (OomVerdict::Settings, numbers.settings()),
@@ -85,6 +87,7 @@ pub fn judge(situation: &Situation, free_space: &[FreeSpace], others_bytes: u64)
             (OomVerdict::Capacity, numbers.capacity(limit_bytes)),
             first,
             second,
+            third,
             (OomVerdict::Capacity, numbers.capacity_of_blocks()),
         ]
     };
@@ -273,14 +276,31 @@ impl Numbers<'_> {
         })
     }
 
-    fn other_process(&self) -> Option<String> {
+    /// Whether the memory of others suffices for the request.
+    fn is_held_by_others(&self) -> bool {
         let situation = self.situation;
-        let available_bytes = situation.after.available_bytes();
-        let is_enough = available_bytes + self.others_bytes >= situation.segment_bytes;
-        (self.others_bytes > 0 && is_enough).then(|| {
+        situation.after.available_bytes() + self.others.bytes >= situation.segment_bytes
+    }
+
+    fn other_process(&self) -> Option<String> {
+        let bytes = self.others.of_processes_bytes();
+        (bytes > 0 && self.is_held_by_others()).then(|| {
             format!(
                 "{} of the device are held outside this allocator; with them the request of {} is served",
-                ByteSize(self.others_bytes),
+                ByteSize(bytes),
+                self.request()
+            )
+        })
+    }
+
+    fn non_pytorch(&self) -> Option<String> {
+        let bytes = self.others.outside_bytes;
+        (bytes > 0 && self.is_held_by_others()).then(|| {
+            format!(
+                "this process holds {} outside this allocator, its CUDA context of about {} not counted; with them \
+                 the request of {} is served",
+                ByteSize(bytes),
+                ByteSize(CONTEXT_BYTES),
                 self.request()
             )
         })
@@ -292,8 +312,10 @@ impl Numbers<'_> {
         let pending_bytes = self.free(Unserved::PendingFree).map(|row| row.free_bytes).sum();
         let is_limited = before.allowed_bytes < before.total_bytes;
         let limit = if is_limited { Some(before.allowed_bytes) } else { None };
-        let others = Some(self.others_bytes).filter(|bytes| *bytes > 0);
-        let pending = Some(pending_bytes).filter(|bytes| *bytes > 0);
+        let positive = |bytes| Some(bytes).filter(|bytes| *bytes > 0);
+        let others = positive(self.others.bytes);
+        let outside = positive(self.others.outside_bytes);
+        let pending = positive(pending_bytes);
         let unallocated_bytes = before.reserved_bytes - self.allocated_bytes;
         let live = Some(self.live_bytes);
         let steps = [
@@ -302,6 +324,11 @@ impl Numbers<'_> {
             ("capacity", "what the allocator can have of the device", Some(before.total_bytes)),
             ("limit", "memory fraction of the capacity", limit),
             ("held by others", "device - capacity", others),
+            (
+                "outside the allocator",
+                "part of it: this process - reserved - about 0.5 GiB for its CUDA context",
+                outside,
+            ),
             ("requested and live", "", live),
             (
                 "requested with the request",

@@ -7,12 +7,14 @@
 
 mod free_space;
 mod judge;
+mod others;
 mod pinning;
 mod situation;
 mod verdict;
 
 pub use free_space::{FreeSpace, Unserved, free_space};
 pub use judge::{Judged, judge};
+pub use others::{CONTEXT_BYTES, Others, mark_of_process, process_of_mark};
 pub use pinning::{EXHAUSTIVE_BLOCKS, Effort, Pinning, PinningSearch, Way, pinning};
 pub use situation::{Memory, Situation};
 pub use verdict::{OomVerdict, Step};

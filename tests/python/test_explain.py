@@ -17,6 +17,8 @@ ROUTES = ("native", "observe", "pluggable", "bridge")
 BRIEF = ("observe", "pluggable")
 MIB = 1 << 20
 DEVICE_MIB, OTHERS_MIB = 1024, 500
+# Programs that need a larger device.
+DEVICES_MIB = {"libraries_outside": 4096}
 
 # The verdict on each program.
 VERDICTS = {
@@ -34,6 +36,7 @@ VERDICTS = {
     "other_process": "other-process",
     "other_process_at_the_start": "other-process",
     "beside_the_allocator": "other-process",
+    "libraries_outside": "non-pytorch",
     "graphs_of_one_model": "graphs",
     "graphs_of_a_ladder": "graphs",
     "other_stream_of_copies": "other-stream",
@@ -44,18 +47,19 @@ VERDICTS = {
     "cached_before_a_capture": "fragmentation",
 }
 # PyTorch's snapshots have no captures, no memory fraction, no memory of others, and sizes after the rounding; its
-# tracker has sizes after the rounding.
+# tracker has sizes after the rounding, and the memory of others undivided.
 OTHER_VERDICTS = {
     "native": {
         "other_process": "capacity",
         "other_process_at_the_start": "huge-request",
         "beside_the_allocator": "capacity",
+        "libraries_outside": "capacity",
         "pending_free_in_a_capture": "graphs",
         "settings_of_the_fraction": "unknown",
         "settings_of_the_rounding": "capacity",
         "cached_before_a_capture": "unknown",
     },
-    "observe": {"settings_of_the_rounding": "capacity"},
+    "observe": {"settings_of_the_rounding": "capacity", "libraries_outside": "other-process"},
 }
 # A change that has to be among those that help, where the route knows the cause.
 HELPS = {
@@ -64,6 +68,7 @@ HELPS = {
     "settings_of_the_fraction": "memory_fraction",
     "cached_before_a_capture": "empty_cache",
     "other_process": "device_memory",
+    "libraries_outside": "device_memory",
     "capacity_by_a_list": "smaller_batch",
     "capacity_by_logits": "free_before",
 }
@@ -101,7 +106,7 @@ SERVERS = queue.Queue()
 
 def job_of(program, route):
     kind = "pickle" if route == "native" else "vtape"
-    sim = {"VRAMTAPE_SIM_MEMORY": f"{DEVICE_MIB}MiB"}
+    sim = {"VRAMTAPE_SIM_MEMORY": f"{DEVICES_MIB.get(program, DEVICE_MIB)}MiB"}
     if program.startswith("other_process"):
         sim["VRAMTAPE_SIM_NEIGHBOUR"] = f"4242:{OTHERS_MIB}MiB"
     return {
@@ -129,7 +134,10 @@ def changed(job, remedy):
         mib = -(-int(value) // MIB)
         if "less held by other processes" in text and "VRAMTAPE_SIM_NEIGHBOUR" in job["sim"]:
             return {**job, "sim": {**job["sim"], "VRAMTAPE_SIM_NEIGHBOUR": f"4242:{OTHERS_MIB - mib}MiB"}}
-        return {**job, "sim": {**job["sim"], "VRAMTAPE_SIM_MEMORY": f"{DEVICE_MIB + mib}MiB"}}
+        if "less held by this process" in text:
+            return {**job, "changes": {"outside_less_mib": mib}}
+        device_mib = DEVICES_MIB.get(job["program"], DEVICE_MIB) + mib
+        return {**job, "sim": {**job["sim"], "VRAMTAPE_SIM_MEMORY": f"{device_mib}MiB"}}
     if kind == "memory_fraction":
         return {**job, "changes": {"fraction": float(value)}}
     if kind == "shared_pool":

@@ -1,5 +1,6 @@
 //! Steps, phases, named ranges, patterns, and moments of interest.
 
+use replay::explain::process_of_mark;
 use replay::host_memory::HostReading;
 use trace_format::{Event, MarkKind, Record, StringId};
 
@@ -58,7 +59,7 @@ pub(crate) fn marks<'t>(
     let (mut marks, mut latest) = (Vec::new(), 0);
     for (at, record) in records.iter().enumerate() {
         let (kind, name, requested_bytes) = match record.event {
-            Event::Mark { kind: MarkKind::Instant, name } if is_host_memory(text(name)) => continue,
+            Event::Mark { kind: MarkKind::Instant, name } if is_reading(text(name)) => continue,
             Event::Mark { kind, name } => match code(kind) {
                 Some(code) => (code, name, 0),
                 None => continue,
@@ -125,9 +126,10 @@ fn add_patterns<'t>(
     marks.sort_by_key(|mark| (mark.moment, mark.kind != PATTERN_ENDS));
 }
 
-/// Whether a moment has the statistics of pinned host memory, one for each step: numbers, and no name to show.
-fn is_host_memory(name: &str) -> bool {
-    HostReading::of_mark(name).is_some()
+/// Whether a moment has numbers that other verbs read, and no name to show: pinned host memory at each step, and the
+/// memory of the process at an out of memory.
+fn is_reading(name: &str) -> bool {
+    HostReading::of_mark(name).is_some() || process_of_mark(name).is_some()
 }
 
 /// `None` for marks of modules: the page has them as the grouping `module`.

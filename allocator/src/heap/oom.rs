@@ -38,6 +38,13 @@ pub struct OomReport {
     pub reserved_bytes: u64,
 }
 
+impl OomReport {
+    /// What this process uses of the device in all, where that is known.
+    pub fn own_used_bytes(&self) -> Option<u64> {
+        self.processes.iter().find(|process| process.is_own).map(|process| process.used_bytes)
+    }
+}
+
 impl core::error::Error for OomReport {}
 
 impl fmt::Display for OomReport {

@@ -1,7 +1,10 @@
 //! Observers of out of memory: called before the exception, with no lock held (`attachOutOfMemoryObserver`).
 
-use allocator::heap::{AllocError, Rejection};
 use std::ffi::{c_int, c_void};
+
+use allocator::heap::{AllocError, Rejection};
+use oom::mark_of_process;
+use trace_format::MarkKind;
 
 use super::{lock, oom_dir, oom_lines, tape, with};
 use crate::error::Error;
@@ -48,6 +51,12 @@ pub(crate) fn observed(error: AllocError) -> Error {
         AllocError::OutOfMemory(report) => {
             let allowed_bytes = report.allowed_bytes.unwrap_or(report.device_total_bytes);
             let numbers = [report.segment_bytes, allowed_bytes, report.device_free_bytes];
+            if let Some(used_bytes) = report.own_used_bytes() {
+                // A reader of the tape tells libraries of this process from other processes by it. A mark that cannot
+                // be recorded leaves the reader without.
+                let _ =
+                    tape::mark_on(report.device, MarkKind::Instant, &mark_of_process(used_bytes));
+            }
             // Before an observer frees memory.
             explained = Some((report.device, oom_lines::explained(report)));
             (Occasion::OutOfMemory, report.device, numbers)

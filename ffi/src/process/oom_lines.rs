@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use allocator::heap::OomReport;
 use allocator::stats::ByteSize;
-use oom::{Effort, Pinning, Situation, free_space, judge, pinning};
+use oom::{Effort, Others, Pinning, Situation, free_space, judge, pinning};
 use trace_format::{CodeOwner, DeviceId, StackId, code_owner};
 
 use super::{lock, used};
@@ -63,7 +63,9 @@ fn explain(report: &OomReport, started: Instant) -> Vec<String> {
     let others_bytes = report
         .device_total_bytes
         .saturating_sub(situation.before.reserved_bytes + situation.before.free_bytes);
-    let judged = judge(&situation, &free, others_bytes);
+    let reserved_bytes = situation.before.reserved_bytes;
+    let others = Others::new(others_bytes, report.own_used_bytes(), reserved_bytes);
+    let judged = judge(&situation, &free, others);
     let verdict = format!("{}: {}", judged.verdict, judged.why);
     let is_over = || started.elapsed() >= TIME_MAX;
     let effort = Effort { entries_max: ENTRIES_MAX, freed_max: FREED_MAX, is_over: &is_over };

@@ -314,9 +314,22 @@ pub(crate) fn wants_module_marks() -> Result<bool, Error> {
 
 /// Records a mark on every device that records, from whichever thread this is.
 pub(crate) fn mark(kind: MarkKind, name: &str) -> Result<(), Error> {
+    mark_where(|_| true, kind, name)
+}
+
+/// Records a mark on one device, if it records.
+pub(super) fn mark_on(device: DeviceId, kind: MarkKind, name: &str) -> Result<(), Error> {
+    mark_where(|id| id == device, kind, name)
+}
+
+fn mark_where(
+    is_wanted: impl Fn(DeviceId) -> bool,
+    kind: MarkKind,
+    name: &str,
+) -> Result<(), Error> {
     let guard = lock();
     let recordings = guard.iter().flat_map(|process| &process.recordings);
-    for recording in recordings {
+    for recording in recordings.filter(|recording| is_wanted(recording.device.id)) {
         // Before the heap's lock: allocations do not wait for a name.
         let name = recording.ring.intern(name);
         recording.mark(kind, name)?;

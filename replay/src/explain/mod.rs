@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use allocator::heap::{PoolChoice, Request};
 use events::Off;
-use oom::{Effort, Pinning, Situation, free_space, judge, pinning};
+use oom::{Effort, Others, Pinning, Situation, free_space, judge, pinning};
 use serde::Serialize;
-use trace_format::{Event, PoolId, Record, SegmentState, Stream};
+use trace_format::{Event, MarkKind, PoolId, Record, SegmentState, Stream, StringId};
 
 pub use blocks::{BlockOrigin, ExplainedBlock, Live, LiveGroup};
 pub use capacity::capacity_at_oom;
 pub use moment::{At, MomentKind};
-pub use oom::{EXHAUSTIVE_BLOCKS, FreeSpace, OomVerdict, Step, Unserved, Way};
+pub use oom::{EXHAUSTIVE_BLOCKS, FreeSpace, OomVerdict, Step, Unserved, Way, process_of_mark};
 pub use peak::{PeakWithout, Peaks};
 pub use remedies::{Remedy, RemedyKind};
 
@@ -266,8 +266,10 @@ pub fn explain(
     let oom = match situation.as_ref().zip(record) {
         Some((situation, record)) => {
             let prefix = Prefix::new(run, options, place, &scan.refused);
+            let process_bytes = process_bytes(&run.records[place..], run.text);
+            let others = Others::new(others_bytes, process_bytes, driver.reserved_bytes());
             let seen = Seen { situation, origins: &origins, live: &live };
-            Some(seen.out_of_memory(record, &free_space, others_bytes, &prefix, progress)?)
+            Some(seen.out_of_memory(record, &free_space, others, &prefix, progress)?)
         }
         None if kind == MomentKind::Oom => {
             record.and_then(|record| served(record, driver.reserved_bytes(), &config, &origins))
@@ -321,6 +323,20 @@ fn situation(driver: &Driver<Native<Off>>, record: &Record) -> Option<Situation>
     Situation::of(driver.heap().clone(), &request, driver.pending())
 }
 
+/// What the recording process used of the device at the recorded out of memory that these records begin with, where the
+/// tape states it. Other threads may have come between the two.
+fn process_bytes<'t>(records: &[Record], text: &dyn Fn(StringId) -> &'t str) -> Option<u64> {
+    const DISTANCE_MAX: usize = 256;
+    let (first, rest) = records.split_first()?;
+    matches!(first.event, Event::Oom { .. }).then_some(())?;
+    let rest = rest.iter().take(DISTANCE_MAX);
+    let mut before_next = rest.take_while(|record| !matches!(record.event, Event::Oom { .. }));
+    before_next.find_map(|record| match record.event {
+        Event::Mark { kind: MarkKind::Instant, name } => process_of_mark(text(name)),
+        _ => None,
+    })
+}
+
 /// What a replay shows immediately before a refused request.
 struct Seen<'s> {
     situation: &'s Situation,
@@ -333,12 +349,12 @@ impl Seen<'_> {
         &self,
         record: &Record,
         free_space: &[FreeSpace],
-        others_bytes: u64,
+        others: Others,
         prefix: &Prefix<'_>,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<OutOfMemory, ExplainError> {
         let situation = self.situation;
-        let judged = judge(situation, free_space, others_bytes);
+        let judged = judge(situation, free_space, others);
         let request = RefusedRequest {
             requested_bytes: situation.request.requested_bytes,
             size_bytes: situation.size_bytes,
@@ -355,7 +371,7 @@ impl Seen<'_> {
         let step = || progress((done.fetch_add(40, Ordering::Relaxed) + 40).min(PARTS));
         let (origins, live) = (self.origins, self.live);
         let code = origins.name(record.stack).unwrap_or("the request");
-        let remedies = remedies(prefix, situation, origins, live, others_bytes, code, &step)?;
+        let remedies = remedies(prefix, situation, origins, live, others, code, &step)?;
         Ok(OutOfMemory {
             verdict: judged.verdict,
             also: judged.also,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use allocator::stats::ByteSize;
 use models::model::Model;
-use oom::Situation;
+use oom::{Others, Situation};
 use rayon::prelude::*;
 use serde::Serialize;
 use settings::Config;
@@ -259,7 +259,7 @@ impl<'t> Prefix<'t> {
     }
 
     /// The least memory, in whole granules, that the device lacks.
-    fn device_memory(&self, situation: &Situation, others_bytes: u64) -> Result<Option<Remedy>> {
+    fn device_memory(&self, situation: &Situation, others: Others) -> Result<Option<Remedy>> {
         const GRANULE: u64 = SimConfig::GRANULARITY_BYTES;
         let Some(capacity_bytes) = self.options.capacity_bytes else { return Ok(None) };
         let is_enough = |more: u64| {
@@ -289,8 +289,13 @@ impl<'t> Prefix<'t> {
         }
         let bytes = most * GRANULE;
         let size = ByteSize(bytes);
-        let text = if others_bytes >= bytes {
-            let others = ByteSize(others_bytes);
+        let text = if others.outside_bytes >= bytes {
+            let outside = ByteSize(others.outside_bytes);
+            format!(
+                "{size} less held by this process outside PyTorch, which is {outside} of the device"
+            )
+        } else if others.bytes >= bytes {
+            let others = ByteSize(others.bytes);
             format!("{size} less held by other processes and libraries, which hold {others}")
         } else {
             format!("a device with {size} more")
@@ -361,7 +366,7 @@ pub(super) fn remedies(
     situation: &Situation,
     origins: &Origins<'_>,
     live: &[ExplainedBlock],
-    others_bytes: u64,
+    others: Others,
     request: &str,
     step: &(dyn Fn() + Sync),
 ) -> Result<Vec<Remedy>> {
@@ -393,7 +398,7 @@ pub(super) fn remedies(
             Job::EmptyCache => prefix.empty_cache(),
             Job::MemoryFraction => prefix.memory_fraction(),
             Job::SharedPool => prefix.shared_pool(),
-            Job::DeviceMemory => prefix.device_memory(situation, others_bytes),
+            Job::DeviceMemory => prefix.device_memory(situation, others),
             Job::SmallerBatch => prefix.smaller_batch(origins),
         };
         step();

@@ -17,13 +17,14 @@ MIB = 1 << 20
 class Run:
     """One run of a program, with the changes made to it."""
 
-    def __init__(self, factor=1.0, freed=0, emptied="", fraction=0.0, shares_pool=False):
+    def __init__(self, factor=1.0, freed=0, emptied="", fraction=0.0, shares_pool=False, outside_less_mib=0):
         """`factor` scales requests, blocks of line `freed` go before the last request, `emptied` empties the cache
-        before the `last` step or before `every` step, `fraction` is a memory fraction in place of the program's, and
-        with `shares_pool` all graphs have one pool.
+        before the `last` step or before `every` step, `fraction` is a memory fraction in place of the program's, with
+        `shares_pool` all graphs have one pool, and libraries take `outside_less_mib` less of the device.
         """
         self.factor, self.freed, self.emptied, self.fraction = factor, freed, emptied, fraction
         self.pool = torch.cuda.graph_pool_handle() if shares_pool else None
+        self.outside_less_mib = outside_less_mib
         self.held = {}
 
     def bytes(self, mib):
@@ -174,12 +175,25 @@ def other_process_at_the_start(run):
     run.request(700)
 
 
+def take_outside(run, mib):
+    """A library of the program takes so much of the device."""
+    pointer, size_bytes = ctypes.c_void_p(), ctypes.c_size_t((mib - run.outside_less_mib) * MIB)
+    assert ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(pointer), size_bytes) == 0
+
+
 def beside_the_allocator(run):
-    """A library of the program takes 500 MiB of the device."""
+    """What a library takes is no more than a CUDA context may have."""
     run.hold(torch.empty(run.bytes(300), dtype=torch.uint8, device="cuda"))
-    pointer = ctypes.c_void_p()
-    assert ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(500 * MIB)) == 0
+    take_outside(run, 500)
     run.request(300)
+
+
+def libraries_outside(run):
+    """`test_explain.py` has a device of 4 GiB for this."""
+    run.hold(torch.empty(run.bytes(1000), dtype=torch.uint8, device="cuda"))
+    take_outside(run, 2400)
+    run.step(is_last=True)
+    run.request(1000)
 
 
 def capture(run, mib):

@@ -4,8 +4,8 @@ use super::{FULL_SHARE, GIB, Judgement, alone, bytes, headroom, show, significan
 use crate::message::fields::Fields;
 use oom::{OomVerdict, Step};
 
-/// Memory of a CUDA context, which every process has beside its allocations.
-const CONTEXT_BYTES: f64 = 0.5 * GIB;
+/// The same rule as for runs.
+const CONTEXT_BYTES: f64 = oom::CONTEXT_BYTES as f64;
 /// Free memory beyond the request with which a refusal has another reason.
 const ROOM_BYTES: f64 = 0.1 * GIB;
 const ROOM_SHARE: f64 = 0.01;
