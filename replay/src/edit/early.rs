@@ -4,8 +4,8 @@
 //! moment when the program let go of it. Between the last known use and the free, a kernel may have used the block or
 //! not. So these frees show the most that freeing early could gain, and never that a program could do so.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
+use std::iter;
 
 use trace_format::{Addr, Event, Record, StackId};
 
@@ -17,18 +17,15 @@ pub(super) fn free_early<'r>(
     records: &'r [Record],
     plan: &Plan,
     summary: &mut Summary,
-) -> Cow<'r, [Record]> {
-    if !plan.has_delays() {
-        return Cow::Borrowed(records);
-    }
-    let mut moves = Moves::new(records);
+) -> impl Iterator<Item = Record> + use<'r> {
+    let mut moves = if plan.has_delays() { Moves::new(records) } else { Moves::none(records) };
     for life in lives(records, plan) {
         if moves.free(&life) {
             summary.freed_early += 1;
             summary.freed_early_bytes += life.requested_bytes;
         }
     }
-    Cow::Owned(moves.into_records())
+    moves.into_records()
 }
 
 /// A block that is meant. Records are named by their places.
@@ -47,6 +44,9 @@ struct Life {
 /// The blocks that the plan means, in the order of their allocations.
 fn lives(records: &[Record], plan: &Plan) -> Vec<Life> {
     let mut lives: Vec<Life> = Vec::new();
+    if !plan.has_delays() {
+        return lives;
+    }
     let mut at_addr: HashMap<Addr, usize> = HashMap::new();
     for (at, record) in records.iter().enumerate() {
         match record.event {
@@ -96,12 +96,19 @@ struct Moves<'r> {
     time_ns: Vec<u64>,
     /// Where a free before this record stands: inside a retry, whose frees were done by its flush, before all of it.
     outside_retry: Vec<usize>,
+    /// Empty where nothing is moved.
     is_moved: Vec<bool>,
     /// Moved records, each with the number of the record that it now precedes.
     before: Vec<(usize, Record)>,
 }
 
 impl<'r> Moves<'r> {
+    fn none(records: &'r [Record]) -> Self {
+        let (requests, time_ns, outside_retry) = (Vec::new(), Vec::new(), Vec::new());
+        let (is_moved, before) = (Vec::new(), Vec::new());
+        Self { records, requests, time_ns, outside_retry, is_moved, before }
+    }
+
     fn new(records: &'r [Record]) -> Self {
         let (mut asked, mut latest_ns, mut retry) = (0, 0, None);
         let (mut requests, mut time_ns) = (Vec::new(), Vec::new());
@@ -180,19 +187,22 @@ impl<'r> Moves<'r> {
         self.before.push((place, Record { time_ns, thread, stack, event }));
     }
 
-    fn into_records(mut self) -> Vec<Record> {
+    fn into_records(self) -> impl Iterator<Item = Record> + use<'r> {
+        let Self { records, is_moved, mut before, .. } = self;
         // In one place they stay in the order in which they were put.
-        self.before.sort_by_key(|(place, _)| *place);
-        let mut before = self.before.into_iter().peekable();
-        let mut records = Vec::with_capacity(self.records.len());
-        for (at, record) in self.records.iter().enumerate() {
-            while let Some((_, early)) = before.next_if(|(place, _)| *place == at) {
-                records.push(early);
+        before.sort_by_key(|(place, _)| *place);
+        let (mut before, mut at) = (before.into_iter().peekable(), 0);
+        iter::from_fn(move || {
+            loop {
+                if let Some((_, early)) = before.next_if(|(place, _)| *place == at) {
+                    return Some(early);
+                }
+                let record = records.get(at)?;
+                at += 1;
+                if is_moved.get(at - 1) != Some(&true) {
+                    return Some(*record);
+                }
             }
-            if !self.is_moved[at] {
-                records.push(*record);
-            }
-        }
-        records
+        })
     }
 }

@@ -116,7 +116,7 @@ pub fn edit(tape: &Tape, edits: &[Edit]) -> Result<(Tape, Summary), EditError> {
     let mut edited = tape.clone();
     for device in &mut edited.devices {
         let records = free_early(&device.records, &plan, &mut summary);
-        let requests = rewrite(&records, &plan, &mut summary);
+        let requests: Vec<Record> = rewrite(records, &plan, &mut summary).collect();
         let config = recorded_config(tape, device, tape.compat());
         let config = config.map_err(|error| EditError::Settings {
             text: tape.meta.alloc_conf.clone(),
@@ -138,15 +138,25 @@ pub fn edit(tape: &Tape, edits: &[Edit]) -> Result<(Tape, Summary), EditError> {
     Ok((edited, summary))
 }
 
-/// A device's requests without those of the stacks for which the list, by number, has `true`. A replay follows them.
-pub(crate) fn requests_without(records: &[Record], stacks: Vec<bool>) -> Vec<Record> {
-    rewrite(records, &Plan::without(stacks), &mut Summary::default())
+/// Gives `step` a device's requests without those of the stacks for which the list, by number, has `true`.
+pub(crate) fn follow_without<E>(
+    records: &[Record],
+    stacks: Vec<bool>,
+    step: impl FnMut(Record) -> Result<(), E>,
+) -> Result<(), E> {
+    let (plan, mut summary) = (Plan::without(stacks), Summary::default());
+    rewrite(records.iter().copied(), &plan, &mut summary).try_for_each(step)
 }
 
-/// A device's requests with the blocks of these stacks freed after their last recorded use.
-pub(crate) fn requests_freed_early(records: &[Record], stacks: Vec<bool>) -> Vec<Record> {
+/// The same with the blocks of these stacks freed after their last recorded use.
+pub(crate) fn follow_freed_early<E>(
+    records: &[Record],
+    stacks: Vec<bool>,
+    step: impl FnMut(Record) -> Result<(), E>,
+) -> Result<(), E> {
     let (plan, mut summary) = (Plan::freeing_early(stacks), Summary::default());
-    rewrite(&free_early(records, &plan, &mut summary), &plan, &mut summary)
+    let records = free_early(records, &plan, &mut summary);
+    rewrite(records, &plan, &mut summary).try_for_each(step)
 }
 
 /// Puts what the allocator does with the requests in the place of the device's records, and what it starts from, at its

@@ -21,10 +21,14 @@ struct Block {
 
 /// The requests of a device after the edits. What the allocator did is left out; that the device refused stays, for it
 /// says which frees a flush completed.
-pub(super) fn rewrite(records: &[Record], plan: &Plan, summary: &mut Summary) -> Vec<Record> {
+pub(super) fn rewrite<'p>(
+    records: impl Iterator<Item = Record> + 'p,
+    plan: &'p Plan,
+    summary: &'p mut Summary,
+) -> impl Iterator<Item = Record> + 'p {
     let mut rewriter =
         Rewriter { plan, summary, live: HashMap::new(), freed_at_once: HashSet::new() };
-    records.iter().filter_map(|record| rewriter.record(record)).collect()
+    records.filter_map(move |record| rewriter.record(&record))
 }
 
 struct Rewriter<'a> {

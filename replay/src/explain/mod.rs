@@ -34,7 +34,7 @@ use crate::strategy::Native;
 use crate::tape::{Device, Tape};
 use blocks::{Origins, live_blocks};
 use moment::{Scan, driver};
-use peak::{peaks, peaks_without};
+use peak::peaks_without;
 use remedies::{Prefix, remedies};
 use served::served;
 
@@ -279,7 +279,7 @@ pub fn explain(
     let by = Live::of(&live);
     let peak = if kind == MomentKind::Peak {
         let without = peaks_without(run, options, &by, &origins)?;
-        Some(ExplainedPeak { peaks: peaks(run, options)?, without })
+        Some(ExplainedPeak { peaks: scan.peaks, without })
     } else {
         None
     };

@@ -9,6 +9,7 @@ use serde::Serialize;
 use trace_format::{Event, Record};
 
 use super::ExplainError;
+use super::peak::Peaks;
 use crate::driver::{Driver, Result};
 use crate::run::{DeviceTape, Options, native_driver};
 use crate::strategy::Native;
@@ -88,6 +89,8 @@ pub(super) struct Scan {
     pub(super) refused: Vec<u64>,
     /// The most bytes that were alive at once, and the records before the first such moment.
     pub(super) peak: (u64, u64),
+    /// The peaks of the whole run.
+    pub(super) peaks: Peaks,
 }
 
 impl Scan {
@@ -106,6 +109,7 @@ impl Scan {
                 scan.peak = (driver.live_bytes(), at + 1);
             }
         }
+        scan.peaks = Peaks::of(&mut driver);
         Ok(scan)
     }
 

@@ -1,14 +1,16 @@
 //! By how much the peak falls when the blocks of one place of the code go: the second peak counts.
 
+use events::Off;
 use rayon::prelude::*;
 use serde::Serialize;
 use trace_format::Record;
 
 use super::blocks::{Live, Origins};
-use crate::driver::{DriveError, Result};
-use crate::edit::{requests_freed_early, requests_without};
-use crate::report::Report;
-use crate::run::{DeviceTape, Options, run};
+use super::moment::driver;
+use crate::driver::{DriveError, Driver, Result};
+use crate::edit::{follow_freed_early, follow_without};
+use crate::run::{DeviceTape, Options};
+use crate::strategy::Native;
 
 /// Places of the code that are tried.
 const GROUPS_MAX: usize = 3;
@@ -27,7 +29,7 @@ pub struct PeakWithout {
 }
 
 /// The peaks of a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Peaks {
     /// The most bytes alive at once.
     pub live_bytes: u64,
@@ -36,15 +38,11 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    fn of(report: &Report) -> Self {
-        let Report { peak_live_bytes, peak_reserved_bytes, .. } = *report;
-        Self { live_bytes: peak_live_bytes, reserved_bytes: peak_reserved_bytes }
+    /// Of what the driver has replayed.
+    pub(super) fn of(driver: &mut Driver<Native<Off>>) -> Self {
+        let reserved_bytes = driver.totals().peak_reserved_bytes;
+        Self { live_bytes: driver.peak_live_bytes(), reserved_bytes }
     }
-}
-
-/// The peaks of the whole run.
-pub(super) fn peaks(tape: DeviceTape<'_>, options: &Options) -> Result<Peaks> {
-    Ok(Peaks::of(&run(tape, options, |_| {})?))
 }
 
 /// The peaks without the largest places of the code; those without a stack are left out.
@@ -60,13 +58,10 @@ pub(super) fn peaks_without(
         named.filter(|(_, stacks)| stacks.contains(&true)).take(GROUPS_MAX).collect();
     let options = &options;
     let of_group = |(group, stacks): (&super::LiveGroup, Vec<bool>)| {
-        let replay = |records: &[Record]| {
-            let text = |id| (tape.text)(id);
-            peaks(DeviceTape { base: tape.base, records, text: &text }, options)
-        };
-        // One edited copy of the records at a time: groups are what runs in parallel.
-        let dropped = replay(&requests_without(tape.records, stacks.clone()))?;
-        let freed_early = replay(&requests_freed_early(tape.records, stacks))?;
+        let dropped =
+            peaks(tape, options, |step| follow_without(tape.records, stacks.clone(), step))?;
+        let freed_early =
+            peaks(tape, options, |step| follow_freed_early(tape.records, stacks.clone(), step))?;
         Ok(PeakWithout {
             code: group.name.clone(),
             allocated_bytes: group.allocated_bytes,
@@ -77,4 +72,15 @@ pub(super) fn peaks_without(
     let found: Vec<Result<PeakWithout>> = named.into_par_iter().map(of_group).collect();
     let is_of_edit = |error: &DriveError| matches!(error, DriveError::TooMuch { .. });
     found.into_iter().filter(|it| !it.as_ref().is_err_and(is_of_edit)).collect()
+}
+
+/// The peaks of the records that `follow` gives: no copy of a run is made.
+fn peaks(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    follow: impl FnOnce(&mut dyn FnMut(Record) -> Result<()>) -> Result<()>,
+) -> Result<Peaks> {
+    let mut driver = driver(tape, options)?;
+    follow(&mut |record| driver.step(&record, tape.text))?;
+    Ok(Peaks::of(&mut driver))
 }
