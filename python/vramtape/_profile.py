@@ -25,6 +25,8 @@ _Path = Union[str, "os.PathLike[str]"]
 # Devices that a process can have.
 _DEVICES = 64
 _numbers = itertools.count()
+# Processes, and directories in which they have saved an out of memory.
+_saved_ooms: set[tuple[int, str]] = set()
 
 
 class profile:  # noqa: N801  It is used as a function is.
@@ -62,7 +64,8 @@ class profile:  # noqa: N801  It is used as a function is.
 
     def dump_on_oom(self, directory: _Path) -> profile:
         """Saves tape, snapshot and page (of :func:`vramtape.view`) of a block that ends by an out of memory in this
-        directory, which is made then.
+        directory, which is made then: of the first such block of the process, as a search for the largest batch ends
+        many.
 
         Their names carry rank, process and device. ``oom_dir`` in ``VRAMTAPE_CONF`` saves the first out of memory of a
         process, inside a block or not. Returns the profile, so that it can stand in the ``with``.
@@ -82,7 +85,7 @@ class profile:  # noqa: N801  It is used as a function is.
         if self._path is not None:
             _best_effort(block.save, self._path)
         if self._oom_dir is not None and _is_oom(error):
-            _best_effort(block.save_all, self._oom_dir)
+            _save_first_oom(block, self._oom_dir)
 
     def __call__(self, function: _Function) -> _Function:
         @functools.wraps(function)
@@ -279,6 +282,14 @@ def _current_device() -> Optional[int]:
 def _is_oom(error: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(error, torch.OutOfMemoryError)
+
+
+def _save_first_oom(block: _Block, directory: Path) -> None:
+    """Saves the block, if it is the first that this process saves there."""
+    place = (os.getpid(), os.path.abspath(directory))
+    if place not in _saved_ooms:
+        _saved_ooms.add(place)
+        _best_effort(block.save_all, directory)
 
 
 def _best_effort(save: Callable[[_Path], None], path: _Path) -> None:
