@@ -111,7 +111,7 @@ impl SimDevice {
         &mut self.faults
     }
 
-    /// Physical bytes in use now: whole granules of allocations and handles.
+    /// Physical bytes in use now: whole granules of allocations and handles, and memory taken for good.
     pub fn used_bytes(&self) -> u64 {
         self.memory.used_bytes()
     }
@@ -126,6 +126,14 @@ impl SimDevice {
     /// answers the same calls alike.
     pub fn least_refused_bytes(&self) -> u64 {
         self.memory.least_refused_bytes()
+    }
+
+    /// Takes memory that has no address and is never returned, such as a CUDA context's: any number of bytes.
+    ///
+    /// # Errors
+    /// Out of memory, if less is free.
+    pub fn take(&mut self, size_bytes: u64) -> Result<()> {
+        self.memory.take(size_bytes)
     }
 
     /// The addresses that the next calls of `malloc` and of `reserve` shall answer, in order. One that is taken when

@@ -1,34 +1,47 @@
-//! The GPU that the simulated devices report: one that PyTorch's default attention serves with flash and
-//! memory-efficient kernels (it prefers cuDNN from sm_90 on), with the limits of an A100. `device` is the machine's
+//! The GPU that the simulated devices report: the one of `VRAMTAPE_SIM_GPU`, or [`generic`]. `device` is the machine's
 //! number of one.
 
-/// Its name in `torch.cuda.get_device_name()`.
-pub(crate) const NAME: &str = "vramtape simulated GPU (sm_80)";
+use gpus::Gpu;
+
+use crate::abi::Answer;
+use crate::machine;
+
 /// The driver's version as CUDA writes it: 13.2, which serves every CUDA 13 runtime.
 pub(crate) const DRIVER_VERSION: i32 = 13_020;
 
-pub(crate) const CAPABILITY: (i32, i32) = (8, 0);
-pub(crate) const MULTIPROCESSORS: i32 = 108;
+// The same on every GPU since 7.0.
 pub(crate) const WARP_SIZE: i32 = 32;
 pub(crate) const MAX_THREADS_PER_BLOCK: i32 = 1024;
-pub(crate) const MAX_THREADS_PER_MULTIPROCESSOR: i32 = 2048;
-pub(crate) const MAX_BLOCKS_PER_MULTIPROCESSOR: i32 = 32;
 pub(crate) const MAX_BLOCK_DIM: [i32; 3] = [1024, 1024, 64];
 pub(crate) const MAX_GRID_DIM: [i32; 3] = [i32::MAX, 65_535, 65_535];
 pub(crate) const SHARED_BYTES_PER_BLOCK: i32 = 48 << 10;
-pub(crate) const SHARED_BYTES_PER_BLOCK_OPTIN: i32 = 163 << 10;
-pub(crate) const SHARED_BYTES_PER_MULTIPROCESSOR: i32 = 164 << 10;
-pub(crate) const SHARED_BYTES_RESERVED: i32 = 1 << 10;
-pub(crate) const REGISTERS: i32 = 65_536;
+pub(crate) const REGISTERS_PER_BLOCK: i32 = 65_536;
 pub(crate) const CONSTANT_BYTES: i32 = 64 << 10;
-pub(crate) const L2_BYTES: i32 = 40 << 20;
-pub(crate) const MEMORY_BUS_BITS: i32 = 5120;
-pub(crate) const CLOCK_KHZ: i32 = 1_410_000;
-pub(crate) const MEMORY_CLOCK_KHZ: i32 = 1_512_000;
 pub(crate) const TEXTURE_ALIGNMENT_BYTES: i32 = 512;
 pub(crate) const COPY_ENGINES: i32 = 3;
 /// The stream priorities, from the lowest to the highest.
 pub(crate) const STREAM_PRIORITIES: (i32, i32) = (0, -5);
+
+/// The GPU without a setting: PyTorch's default attention serves it with flash and memory-efficient kernels (it prefers
+/// cuDNN from sm_90 on), and it has the limits of an A100.
+///
+/// # Errors
+/// `gpus.toml` has no A100.
+pub(crate) fn generic() -> Result<Gpu, String> {
+    let a100 = gpus::find("a100-80gb").ok_or("the GPU of the default settings is not known")?;
+    Ok(Gpu {
+        name: "sm_80".to_owned(),
+        product: "vramtape simulated GPU (sm_80)".to_owned(),
+        memory_bytes: 80 << 30,
+        memory_clock_mhz: 1512,
+        ..a100.clone()
+    })
+}
+
+/// The GPU that every device reports.
+pub(crate) fn gpu() -> Answer<&'static Gpu> {
+    Ok(&machine::fixed()?.settings.gpu)
+}
 
 /// A device's PCI bus; all else of its PCI address is 0.
 pub(crate) const fn pci_bus(device: u16) -> i32 {
@@ -70,7 +83,9 @@ pub(crate) fn uuid_text(device: u16) -> String {
 }
 
 /// `cudaDeviceAttr` and `CUdevice_attribute` (the same numbers). What is not listed is 0: not there.
-pub(crate) const fn attribute(number: i32, device: u16) -> i32 {
+pub(crate) fn attribute(gpu: &Gpu, number: i32, device: u16) -> i32 {
+    let of_gpu = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    let limits = &gpu.capability;
     match number {
         1 => MAX_THREADS_PER_BLOCK,
         2 => MAX_BLOCK_DIM[0],
@@ -83,26 +98,29 @@ pub(crate) const fn attribute(number: i32, device: u16) -> i32 {
         9 => CONSTANT_BYTES,
         10 => WARP_SIZE,
         11 => i32::MAX,
-        12 | 82 => REGISTERS,
-        13 => CLOCK_KHZ,
+        12 => REGISTERS_PER_BLOCK,
+        13 => of_gpu(gpu.clock_mhz.saturating_mul(1000)),
         14 => TEXTURE_ALIGNMENT_BYTES,
-        16 => MULTIPROCESSORS,
+        16 => of_gpu(gpu.multiprocessors),
         33 => pci_bus(device),
-        36 => MEMORY_CLOCK_KHZ,
-        37 => MEMORY_BUS_BITS,
-        38 => L2_BYTES,
-        39 => MAX_THREADS_PER_MULTIPROCESSOR,
+        36 => of_gpu(gpu.memory_clock_mhz.saturating_mul(1000)),
+        37 => of_gpu(gpu.memory_bus_bits),
+        38 => i32::try_from(gpu.l2_bytes).unwrap_or(i32::MAX),
+        39 => of_gpu(limits.max_threads),
         40 => COPY_ENGINES,
-        75 => CAPABILITY.0,
-        76 => CAPABILITY.1,
-        81 => SHARED_BYTES_PER_MULTIPROCESSOR,
-        97 => SHARED_BYTES_PER_BLOCK_OPTIN,
-        106 => MAX_BLOCKS_PER_MULTIPROCESSOR,
-        111 => SHARED_BYTES_RESERVED,
+        75 => of_gpu(limits.major),
+        76 => of_gpu(limits.minor),
+        81 => of_gpu(limits.shared_bytes),
+        82 => of_gpu(limits.registers),
+        97 => of_gpu(limits.shared_per_block_optin_bytes),
+        106 => of_gpu(limits.max_blocks),
+        111 => of_gpu(limits.shared_reserved_bytes),
         // Overlap, host mapping, concurrent kernels, unified addressing, stream priorities, L1 caching (two),
         // compute preemption, cooperative launch, host registration, virtual memory management, handles by file
         // descriptor, events for other processes.
         15 | 19 | 31 | 41 | 78 | 79 | 80 | 90 | 95 | 99 | 102 | 103 | 125 => 1,
+        // Clusters of blocks, tensor maps.
+        120 | 127 => i32::from(limits.major >= 9),
         _ => 0,
     }
 }

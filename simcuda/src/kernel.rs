@@ -1,10 +1,17 @@
 //! Kernels, modules and occupancy. Code is accepted unread: nothing runs.
 
+use gpus::Capability;
+
 use crate::abi::{Answer, Out, Status};
 use crate::{device, machine};
 
 /// The register count that every kernel reports.
 pub(crate) const REGISTERS_PER_THREAD: i32 = 32;
+
+/// The version of a kernel's code: 90 for 9.0.
+pub(crate) fn version(capability: &Capability) -> i32 {
+    (10 * capability.major + capability.minor) as i32
+}
 
 /// A handle for a module, library or kernel.
 pub(crate) fn load(out: Out<u64>) -> Answer {
@@ -33,22 +40,26 @@ pub(crate) fn occupancy(
     threads: i32,
     shared_bytes: usize,
 ) -> Answer {
-    out.set(blocks_per_multiprocessor(threads, shared_bytes)?)
+    out.set(blocks_per_multiprocessor(&device::gpu()?.capability, threads, shared_bytes)?)
 }
 
 /// How many blocks fit on one multiprocessor, by threads, registers and shared memory.
-fn blocks_per_multiprocessor(block_threads: i32, shared_bytes: usize) -> Answer<i32> {
+fn blocks_per_multiprocessor(
+    limits: &Capability,
+    block_threads: i32,
+    shared_bytes: usize,
+) -> Answer<i32> {
     if block_threads <= 0 || block_threads > device::MAX_THREADS_PER_BLOCK {
         return Err(Status::INVALID_VALUE);
     }
     let warps = (block_threads + device::WARP_SIZE - 1) / device::WARP_SIZE;
     let threads = warps * device::WARP_SIZE;
-    let by_threads = device::MAX_THREADS_PER_MULTIPROCESSOR / threads;
-    let by_registers = device::REGISTERS / (threads * REGISTERS_PER_THREAD);
-    let shared = shared_bytes + device::SHARED_BYTES_RESERVED as usize;
-    let by_shared = device::SHARED_BYTES_PER_MULTIPROCESSOR as usize / shared;
+    let by_threads = limits.max_threads as i32 / threads;
+    let by_registers = limits.registers as i32 / (threads * REGISTERS_PER_THREAD);
+    let shared = shared_bytes.saturating_add(limits.shared_reserved_bytes as usize);
+    let by_shared = (limits.shared_bytes as usize).checked_div(shared).unwrap_or(usize::MAX);
     let by_shared = i32::try_from(by_shared).unwrap_or(i32::MAX);
-    Ok(by_threads.min(by_registers).min(by_shared).min(device::MAX_BLOCKS_PER_MULTIPROCESSOR))
+    Ok(by_threads.min(by_registers).min(by_shared).min(limits.max_blocks as i32))
 }
 
 #[cfg(test)]
@@ -57,11 +68,17 @@ mod tests {
 
     #[test]
     fn occupancy_is_bound_by_threads_registers_shared_memory_and_blocks() {
+        let a100 = &gpus::find("a100").unwrap().capability;
+        let blocks_per_multiprocessor =
+            |threads, shared_bytes| blocks_per_multiprocessor(a100, threads, shared_bytes);
         assert_eq!(blocks_per_multiprocessor(1024, 0), Ok(2));
         assert_eq!(blocks_per_multiprocessor(33, 0), Ok(32));
         assert_eq!(blocks_per_multiprocessor(128, 48 << 10), Ok(3));
         assert_eq!(blocks_per_multiprocessor(128, 164 << 10), Ok(0));
         assert_eq!(blocks_per_multiprocessor(0, 0), Err(Status::INVALID_VALUE));
+        let t4 = &gpus::find("t4").unwrap().capability;
+        assert_eq!(super::blocks_per_multiprocessor(t4, 33, 0), Ok(16));
+        assert_eq!(super::blocks_per_multiprocessor(t4, 1024, 0), Ok(1));
     }
 
     #[test]

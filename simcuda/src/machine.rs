@@ -138,7 +138,7 @@ pub(crate) fn choose_device(device: Option<u16>) -> Answer {
         if device >= device_count()? {
             return Err(Status::INVALID_DEVICE);
         }
-        activate(device);
+        activate(device)?;
     }
     // A thread that is ending has no current device any more.
     let _ = CURRENT.try_with(|current| current.set(device));
@@ -177,12 +177,20 @@ pub(crate) fn ordinal(device: i32) -> Answer<u16> {
     u16::try_from(device).ok().filter(|&device| device < devices).ok_or(Status::INVALID_DEVICE)
 }
 
-/// Notes that the device's primary context is in use.
-pub(crate) fn activate(device: u16) {
-    let bit = 1 << device;
-    if ACTIVE.load(Ordering::Relaxed) & bit == 0 {
-        ACTIVE.fetch_or(bit, Ordering::Relaxed);
+/// Makes the device's primary context, once: it takes the memory of a context.
+pub(crate) fn activate(device: u16) -> Answer {
+    if is_active(device) {
+        return Ok(());
     }
+    let context_bytes = fixed()?.settings.context_bytes;
+    with(|machine| {
+        // Another thread may have been first.
+        if !is_active(device) {
+            machine.device(device)?.take(context_bytes)?;
+            ACTIVE.fetch_or(1 << device, Ordering::Relaxed);
+        }
+        Ok(())
+    })
 }
 
 /// Whether the device's primary context is in use.

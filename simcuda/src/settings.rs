@@ -1,16 +1,24 @@
-//! `VRAMTAPE_SIM_MEMORY`, `VRAMTAPE_SIM_DEVICES`, `VRAMTAPE_SIM_EVENT_LAG`, `VRAMTAPE_SIM_NEIGHBOUR` and
-//! `VRAMTAPE_SIM_PINNED`.
+//! `VRAMTAPE_SIM_GPU`, `VRAMTAPE_SIM_MEMORY`, `VRAMTAPE_SIM_DEVICES`, `VRAMTAPE_SIM_EVENT_LAG`,
+//! `VRAMTAPE_SIM_NEIGHBOUR` and `VRAMTAPE_SIM_PINNED`.
 
 use std::env;
+use std::path::Path;
 
+use gpus::Gpu;
 use settings::parse_bytes_with_unit;
 use sim_device::SimConfig;
 
+use crate::device;
+
 /// The properties of the simulated machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
+    /// The GPU that each device reports.
+    pub(crate) gpu: Gpu,
     /// Memory of each device.
     pub(crate) memory_bytes: u64,
+    /// Memory of a device that this process's context takes.
+    pub(crate) context_bytes: u64,
     /// Number of devices.
     pub(crate) devices: u16,
     /// Queries that a recorded event answers with "not ready".
@@ -29,6 +37,7 @@ pub(crate) struct Neighbour {
     pub(crate) used_bytes: u64,
 }
 
+const GPU: &str = "VRAMTAPE_SIM_GPU";
 const MEMORY: &str = "VRAMTAPE_SIM_MEMORY";
 const DEVICES: &str = "VRAMTAPE_SIM_DEVICES";
 const EVENT_LAG: &str = "VRAMTAPE_SIM_EVENT_LAG";
@@ -58,16 +67,40 @@ impl Settings {
     fn from_lookup(
         lookup: impl Fn(&str) -> Result<Option<String>, String>,
     ) -> Result<Self, String> {
+        let named = lookup(GPU)?.map(|name| find_gpu(&name)).transpose()?;
+        // A context of unknown size is free, so that exact totals are those of the allocator.
+        let context_bytes = named.as_ref().map_or(0, |gpu| gpu.context.expected_bytes);
+        let gpu = named.map_or_else(device::generic, Ok)?;
         let memory = lookup(MEMORY)?;
-        let memory_bytes = memory.as_deref().map_or(Ok(80 << 30), parse_memory)?;
+        let memory_bytes = memory.as_deref().map_or(Ok(gpu.memory_bytes), parse_memory)?;
         let devices = parse_count(DEVICES, lookup(DEVICES)?, 1, 1..=MAX_DEVICES)?;
         let event_lag = parse_count(EVENT_LAG, lookup(EVENT_LAG)?, 0, 0..=MAX_EVENT_LAG)?;
         let neighbour = lookup(NEIGHBOUR)?;
         let neighbour = neighbour.map(|text| parse_neighbour(&text, memory_bytes)).transpose()?;
         let pinned = lookup(PINNED)?;
         let pinned_bytes = pinned.as_deref().map(parse_pinned).transpose()?;
-        Ok(Self { memory_bytes, devices: devices as u16, event_lag, neighbour, pinned_bytes })
+        Ok(Self {
+            gpu,
+            memory_bytes,
+            context_bytes,
+            devices: devices as u16,
+            event_lag,
+            neighbour,
+            pinned_bytes,
+        })
     }
+}
+
+/// The GPU of this name, or of the file of this path.
+fn find_gpu(name: &str) -> Result<Gpu, String> {
+    if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
+        return Gpu::from_file(Path::new(name)).map_err(|error| format!("{GPU}={error}"));
+    }
+    gpus::find(name).cloned().ok_or_else(|| {
+        let close = gpus::suggest(name).join(" or ");
+        let close = if close.is_empty() { String::new() } else { format!(" such as {close}") };
+        format!("{GPU}={name}: write a name of `vramtape fit --gpu list`{close}, or the path of a .toml file")
+    })
 }
 
 fn parse_memory(text: &str) -> Result<u64, String> {
@@ -124,13 +157,34 @@ mod tests {
     #[test]
     fn without_settings_it_is_one_device_of_80_gib() {
         let expected = Settings {
+            gpu: device::generic().unwrap(),
             memory_bytes: 80 << 30,
+            context_bytes: 0,
             devices: 1,
             event_lag: 0,
             neighbour: None,
             pinned_bytes: None,
         };
         assert_eq!(settings(&[]), Ok(expected));
+    }
+
+    #[test]
+    fn a_gpu_has_its_memory_and_its_context_and_a_size_replaces_the_memory_only() {
+        let h100 = settings(&[(GPU, "NVIDIA H100 80GB HBM3")]).unwrap();
+        assert_eq!((h100.gpu.name.as_str(), h100.gpu.capability.major), ("h100", 9));
+        assert_eq!(h100.memory_bytes, h100.gpu.memory_bytes);
+        assert_eq!(h100.context_bytes, h100.gpu.context.expected_bytes);
+        let small = settings(&[(GPU, "h100"), (MEMORY, "2GiB")]).unwrap();
+        assert_eq!((small.memory_bytes, small.context_bytes), (2 << 30, h100.context_bytes));
+    }
+
+    #[test]
+    fn a_gpu_that_is_not_known_is_an_error_with_close_names() {
+        let error = settings(&[(GPU, "rtx4080")]).unwrap_err();
+        assert!(error.starts_with("VRAMTAPE_SIM_GPU=rtx4080: write a name"), "{error}");
+        assert!(error.contains("such as rtx4090 or rtx3080"), "{error}");
+        let error = settings(&[(GPU, "/none/own.toml")]).unwrap_err();
+        assert!(error.starts_with("VRAMTAPE_SIM_GPU=/none/own.toml: cannot be read: "), "{error}");
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// Each library and the crates of this workspace that it depends on.
-const WALLS: [(&str, &[&str]); 20] = [
+const WALLS: [(&str, &[&str]); 21] = [
     ("events", &[]),
+    ("gpus", &[]),
     ("settings", &[]),
     ("trace-format", &["events"]),
     ("stacks", &["trace-format"]),
@@ -54,8 +55,20 @@ const WALLS: [(&str, &[&str]); 20] = [
             "trace-format",
         ],
     ),
-    ("simcuda", &["device", "events", "settings", "sim-device"]),
-    ("cli", &["allocator", "recorder", "replay", "settings", "tables", "trace-format", "viewer"]),
+    ("simcuda", &["device", "events", "gpus", "settings", "sim-device"]),
+    (
+        "cli",
+        &[
+            "allocator",
+            "gpus",
+            "recorder",
+            "replay",
+            "settings",
+            "tables",
+            "trace-format",
+            "viewer",
+        ],
+    ),
     ("tests", &["replay", "trace-format"]),
 ];
 

@@ -6,10 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
-use replay::fit::{
-    Exception, Fit, GPUS, Search, Verdict as OnDevice, find_gpu, fit, other_size_of_gpu,
-    suggest_gpus, verdict,
-};
+use replay::fit::{Exception, Fit, Search, Verdict as OnDevice, fit, verdict};
 use replay::run::run as replay_run;
 use replay::start::Departure;
 use serde::Serialize;
@@ -87,6 +84,8 @@ struct GpuRow {
     total_bytes: u64,
     usable_bytes: u64,
     source: &'static str,
+    compute_capability: String,
+    context_bytes: u64,
 }
 
 /// Searches and prints one row a configuration.
@@ -170,21 +169,21 @@ fn fits(
 /// The device to try: a named GPU, or `--capacity`.
 fn place(options: &Options) -> Result<Option<FitDevice>> {
     if let Some(name) = &options.gpu {
-        let Some(gpu) = find_gpu(name) else {
-            let close = suggest_gpus(name).join(", ");
+        let Some(gpu) = gpus::find(name) else {
+            let close = gpus::suggest(name).join(", ");
             let meant =
                 if close.is_empty() { ";".to_owned() } else { format!("; did you mean {close}?") };
             bail!(
                 "--gpu {name}: not known{meant} `vramtape fit --gpu list` names all; or give --capacity"
             );
         };
-        if let Some(other) = other_size_of_gpu(name) {
+        if let Some(other) = gpus::other_size(name) {
             caller::warn(&format!(
                 "--gpu {name} is read as {}; the other is {}",
                 gpu.name, other.name
             ));
         }
-        return Ok(Some(FitDevice { name: gpu.name.to_owned(), usable_bytes: gpu.usable_bytes() }));
+        return Ok(Some(FitDevice { name: gpu.name.clone(), usable_bytes: gpu.usable_bytes() }));
     }
     let asked = options.ranks.machine.capacity()?;
     Ok(asked.map(|bytes| FitDevice { name: bytes::show(bytes), usable_bytes: bytes }))
@@ -275,12 +274,15 @@ fn notes(rows: &[Fit], bound: &Bound) -> String {
 }
 
 fn list(as_json: bool) -> Result<Verdict> {
-    let rows = GPUS.map(|gpu| GpuRow {
-        name: gpu.name,
-        total_bytes: gpu.total_bytes(),
+    let rows = gpus::all().iter().map(|gpu| GpuRow {
+        name: &gpu.name,
+        total_bytes: gpu.memory_bytes,
         usable_bytes: gpu.usable_bytes(),
-        source: gpu.source,
+        source: &gpu.memory_source,
+        compute_capability: format!("{}.{}", gpu.capability.major, gpu.capability.minor),
+        context_bytes: gpu.context.expected_bytes,
     });
+    let rows: Vec<_> = rows.collect();
     if as_json {
         output::print_json(&rows)?;
         return Ok(Verdict::Good);

@@ -14,8 +14,6 @@
 //!   exception.
 //! - What share of the capacities above the answer is settled is part of it.
 
-mod gpu_names;
-mod gpus;
 mod known_capacities;
 mod verdict;
 
@@ -30,8 +28,6 @@ use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
 use crate::run::{DeviceTape, Options, Probe, probe};
 use crate::strategy::Choice;
-pub use gpu_names::{find as find_gpu, other_size as other_size_of_gpu, suggest as suggest_gpus};
-pub use gpus::{CONTEXT_BYTES, GPUS, Gpu};
 use known_capacities::KnownCapacities;
 pub use verdict::{Answer, Verdict, verdict};
 pub(crate) use verdict::{OneRow, verdict_of};

@@ -195,6 +195,15 @@ impl Memory {
         Ok(self.add_chunk(size_bytes, share, false))
     }
 
+    pub(super) fn take(&mut self, size_bytes: u64) -> Result<()> {
+        let call = DeviceCall::Create;
+        if self.charge(size_bytes) {
+            Ok(())
+        } else {
+            Err(DeviceError::OutOfMemory { call, size_bytes })
+        }
+    }
+
     pub(super) fn adopt(&mut self, size_bytes: u64) -> Result<PhysicalHandle> {
         self.whole_granules(DeviceCall::Import, 0, size_bytes)?;
         Ok(self.add_chunk(size_bytes, HandleType::None, true))

@@ -38,6 +38,16 @@ fn allocations_take_whole_granules_from_the_lowest_address() {
 }
 
 #[test]
+fn memory_taken_for_good_is_any_number_of_bytes_and_counts_as_used() {
+    let mut device = device(4 * GRANULE);
+    device.take(GRANULE + 1).unwrap();
+    assert_eq!(device.memory_info().unwrap().free_bytes, 3 * GRANULE - 1);
+    assert!(device.malloc(3 * GRANULE).is_err() && device.take(3 * GRANULE).is_err());
+    device.malloc(2 * GRANULE).unwrap();
+    assert_eq!((device.used_bytes(), device.peak_used_bytes()), (3 * GRANULE + 1, 3 * GRANULE + 1));
+}
+
+#[test]
 fn memory_beyond_the_capacity_is_refused_and_changes_nothing() {
     let mut sim = device(4 * GRANULE);
     let handle = sim.create(2 * GRANULE, HandleType::None).unwrap();

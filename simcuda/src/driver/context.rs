@@ -40,7 +40,8 @@ pub(crate) fn version(out: Out<c_int>) -> Answer {
 }
 
 pub(crate) fn attribute(out: Out<c_int>, attribute: c_int, ordinal: c_int) -> Answer {
-    out.set(device::attribute(attribute, machine::physical(machine::ordinal(ordinal)?)?))
+    let physical = machine::physical(machine::ordinal(ordinal)?)?;
+    out.set(device::attribute(device::gpu()?, attribute, physical))
 }
 
 pub(crate) fn uuid(out: Out<[u8; 16]>, ordinal: c_int) -> Answer {
@@ -89,7 +90,7 @@ driver! {
 
     fn cuDeviceGetName(out: Out<c_char>, room: c_int, ordinal: c_int) {
         machine::ordinal(ordinal)?;
-        out.text(device::NAME, room)
+        out.text(&device::gpu()?.product, room)
     }
 
     fn cuDeviceTotalMem_v2(out: Out<usize>, ordinal: c_int) {
@@ -105,7 +106,7 @@ driver! {
 
     fn cuDevicePrimaryCtxRetain(out: Out<u64>, ordinal: c_int) {
         let ordinal = machine::ordinal(ordinal)?;
-        machine::activate(ordinal);
+        machine::activate(ordinal)?;
         out.set(context(ordinal))
     }
 

@@ -24,12 +24,12 @@ fn launch(grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {
 
 driver! {
     fn cuFuncGetAttribute(out: Out<c_int>, attribute: c_int, _function: u64) {
-        let version = device::CAPABILITY.0 * 10 + device::CAPABILITY.1;
+        let limits = &device::gpu()?.capability;
         out.set(match attribute {
             0 => device::MAX_THREADS_PER_BLOCK,
             4 => kernel::REGISTERS_PER_THREAD,
-            5 | 6 => version,
-            8 => device::SHARED_BYTES_PER_BLOCK_OPTIN,
+            5 | 6 => kernel::version(limits),
+            8 => limits.shared_per_block_optin_bytes as c_int,
             _ => 0,
         })
     }

@@ -92,10 +92,12 @@ const _: () = assert!(offset_of!(Cuda13Properties, multi_processor_count) == 384
 const _: () = assert!(offset_of!(Cuda13Properties, shared_mem_per_block_optin) == 672);
 
 fn properties<const DEPRECATED: usize>(ordinal: c_int) -> Answer<DeviceProperties<DEPRECATED>> {
-    let memory_bytes = machine::fixed()?.settings.memory_bytes;
+    let settings = &machine::fixed()?.settings;
+    let (memory_bytes, gpu) = (settings.memory_bytes, &settings.gpu);
+    let limits = &gpu.capability;
     let physical = machine::physical(machine::ordinal(ordinal)?)?;
     let mut name = [0; 256];
-    name.iter_mut().zip(device::NAME.bytes()).for_each(|(to, byte)| *to = byte as c_char);
+    name.iter_mut().zip(gpu.product.bytes()).for_each(|(to, byte)| *to = byte as c_char);
     Ok(DeviceProperties {
         name,
         uuid: device::uuid(physical),
@@ -103,7 +105,7 @@ fn properties<const DEPRECATED: usize>(ordinal: c_int) -> Answer<DevicePropertie
         luid_device_node_mask: 0,
         total_global_mem: memory_bytes as usize,
         shared_mem_per_block: device::SHARED_BYTES_PER_BLOCK as usize,
-        regs_per_block: device::REGISTERS,
+        regs_per_block: device::REGISTERS_PER_BLOCK,
         warp_size: device::WARP_SIZE,
         mem_pitch: i32::MAX as usize,
         max_threads_per_block: device::MAX_THREADS_PER_BLOCK,
@@ -111,12 +113,12 @@ fn properties<const DEPRECATED: usize>(ordinal: c_int) -> Answer<DevicePropertie
         max_grid_size: device::MAX_GRID_DIM,
         clock_rate: [0; DEPRECATED],
         total_const_mem: device::CONSTANT_BYTES as usize,
-        major: device::CAPABILITY.0,
-        minor: device::CAPABILITY.1,
+        major: limits.major as c_int,
+        minor: limits.minor as c_int,
         texture_alignment: device::TEXTURE_ALIGNMENT_BYTES as usize,
         texture_pitch_alignment: 32,
         device_overlap: [0; DEPRECATED],
-        multi_processor_count: device::MULTIPROCESSORS,
+        multi_processor_count: gpu.multiprocessors as c_int,
         kernel_exec_timeout_enabled: [0; DEPRECATED],
         integrated: 0,
         can_map_host_memory: 1,
@@ -133,15 +135,15 @@ fn properties<const DEPRECATED: usize>(ordinal: c_int) -> Answer<DevicePropertie
         async_engine_count: device::COPY_ENGINES,
         unified_addressing: 1,
         memory_clock_rate: [0; DEPRECATED],
-        memory_bus_width: device::MEMORY_BUS_BITS,
-        l2_cache_size: device::L2_BYTES,
+        memory_bus_width: gpu.memory_bus_bits as c_int,
+        l2_cache_size: gpu.l2_bytes as c_int,
         persisting_l2_cache_max_size: 0,
-        max_threads_per_multi_processor: device::MAX_THREADS_PER_MULTIPROCESSOR,
+        max_threads_per_multi_processor: limits.max_threads as c_int,
         stream_priorities_supported: 1,
         global_l1_cache_supported: 1,
         local_l1_cache_supported: 1,
-        shared_mem_per_multiprocessor: device::SHARED_BYTES_PER_MULTIPROCESSOR as usize,
-        regs_per_multiprocessor: device::REGISTERS,
+        shared_mem_per_multiprocessor: limits.shared_bytes as usize,
+        regs_per_multiprocessor: limits.registers as c_int,
         managed_memory: 0,
         is_multi_gpu_board: 0,
         multi_gpu_board_group_id: 0,
@@ -153,12 +155,12 @@ fn properties<const DEPRECATED: usize>(ordinal: c_int) -> Answer<DevicePropertie
         can_use_host_pointer_for_registered_mem: 0,
         cooperative_launch: 1,
         cooperative_multi_device_launch: [0; DEPRECATED],
-        shared_mem_per_block_optin: device::SHARED_BYTES_PER_BLOCK_OPTIN as usize,
+        shared_mem_per_block_optin: limits.shared_per_block_optin_bytes as usize,
         pageable_memory_access_uses_host_page_tables: 0,
         direct_managed_mem_access_from_host: 0,
-        max_blocks_per_multi_processor: device::MAX_BLOCKS_PER_MULTIPROCESSOR,
+        max_blocks_per_multi_processor: limits.max_blocks as c_int,
         access_policy_max_window_size: 0,
-        reserved_shared_mem_per_block: device::SHARED_BYTES_RESERVED as usize,
+        reserved_shared_mem_per_block: limits.shared_reserved_bytes as usize,
         host_register_supported: 1,
         rest: [0; 75],
     })

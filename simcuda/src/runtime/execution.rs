@@ -104,7 +104,8 @@ runtime! {
     }
 
     fn cudaFuncGetAttributes(out: Out<FunctionAttributes>, _function: u64) {
-        let version = device::CAPABILITY.0 * 10 + device::CAPABILITY.1;
+        let limits = &device::gpu()?.capability;
+        let version = kernel::version(limits);
         out.set(FunctionAttributes {
             shared_bytes: 0,
             constant_bytes: 0,
@@ -114,7 +115,7 @@ runtime! {
             ptx_version: version,
             binary_version: version,
             cache_mode: 0,
-            max_dynamic_shared_bytes: device::SHARED_BYTES_PER_BLOCK_OPTIN,
+            max_dynamic_shared_bytes: limits.shared_per_block_optin_bytes as c_int,
             preferred_carveout: -1,
             cluster: [0; 6],
             reserved: [0; 16],

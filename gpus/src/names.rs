@@ -1,23 +1,6 @@
 //! A GPU by the names that people and drivers give it: `4090`, `A100-SXM4-80GB`, `NVIDIA GeForce RTX 4090`.
 
-use super::gpus::{GPUS, Gpu};
-
-/// Short names and the rows that they mean, in lower case without punctuation. `a100` and `v100` come in two sizes:
-/// `a100` alone is the one with 80 GB, which is the usual one today, `v100` alone the one with 16 GB.
-const ALIASES: [(&str, &str); 12] = [
-    ("3080", "rtx3080"),
-    ("3090", "rtx3090"),
-    ("4090", "rtx4090"),
-    ("5090", "rtx5090"),
-    ("6000ada", "rtx6000-ada"),
-    ("a100", "a100-80gb"),
-    ("a4000", "rtx-a4000"),
-    ("a6000", "rtx-a6000"),
-    ("ada6000", "rtx6000-ada"),
-    ("pro6000", "rtx-pro-6000"),
-    ("rtx6000pro", "rtx-pro-6000"),
-    ("v100", "v100-16gb"),
-];
+use crate::{Gpu, all};
 
 /// Words of product names that do not decide how much memory a GPU has. `laptop`, `ti` and `d` do.
 const SILENT: [&str; 14] = [
@@ -42,7 +25,10 @@ const SUGGESTIONS_MAX: usize = 4;
 
 /// The GPU of this name: one of the table, a short name, or a product name as `torch.cuda.get_device_name` prints it.
 /// Upper case and lower case are the same, and punctuation does not count.
-pub fn find(name: &str) -> Option<Gpu> {
+///
+/// `a100` and `v100` come in two sizes: `a100` alone is the one with 80 GB, which is the usual one today, `v100` alone
+/// the one with 16 GB.
+pub fn find(name: &str) -> Option<&'static Gpu> {
     let words = words(name);
     if let Some(gpu) = exactly(&words.concat()) {
         return Some(gpu);
@@ -54,7 +40,7 @@ pub fn find(name: &str) -> Option<Gpu> {
 }
 
 /// The other size of a GPU whose name was given without one.
-pub fn other_size(name: &str) -> Option<Gpu> {
+pub fn other_size(name: &str) -> Option<&'static Gpu> {
     match words(name).concat().as_str() {
         "a100" => exactly("a10040gb"),
         "v100" => exactly("v10032gb"),
@@ -66,11 +52,10 @@ pub fn other_size(name: &str) -> Option<Gpu> {
 pub fn suggest(name: &str) -> Vec<&'static str> {
     let asked = words(name).concat();
     let distance = |gpu: &Gpu| {
-        let own = distance(&asked, &words(gpu.name).concat());
-        let short = ALIASES.iter().filter(|(_, row)| *row == gpu.name);
-        short.map(|(key, _)| self::distance(&asked, key)).fold(own, usize::min)
+        let own = distance(&asked, &words(&gpu.name).concat());
+        gpu.aliases.iter().map(|alias| self::distance(&asked, alias)).fold(own, usize::min)
     };
-    let distances: Vec<_> = GPUS.iter().map(|gpu| (distance(gpu), gpu.name)).collect();
+    let distances: Vec<_> = all().iter().map(|gpu| (distance(gpu), gpu.name.as_str())).collect();
     let least = distances.iter().map(|(distance, _)| *distance).min().unwrap_or(usize::MAX);
     if least > asked.len() / 2 {
         return Vec::new();
@@ -79,13 +64,9 @@ pub fn suggest(name: &str) -> Vec<&'static str> {
     close.map(|(_, name)| name).take(SUGGESTIONS_MAX).collect()
 }
 
-fn exactly(key: &str) -> Option<Gpu> {
-    let alias = ALIASES.iter().find(|(short, _)| *short == key);
-    let named = |gpu: &Gpu| match alias {
-        Some((_, row)) => gpu.name == *row,
-        None => words(gpu.name).concat() == key,
-    };
-    GPUS.into_iter().find(named)
+fn exactly(key: &str) -> Option<&'static Gpu> {
+    let aliased = all().iter().find(|gpu| gpu.aliases.iter().any(|alias| alias == key));
+    aliased.or_else(|| all().iter().find(|gpu| words(&gpu.name).concat() == key))
 }
 
 /// The words of a name that decide: lower case, sizes as `80gb`.
@@ -176,12 +157,17 @@ mod tests {
             ("Tesla T4", "t4"),
             ("Tesla V100-SXM2-32GB", "v100-32gb"),
             ("v100", "v100-16gb"),
+            ("rtx pro 5000 72GB", "rtx-pro-5000-72gb"),
         ];
         for (name, row) in expected {
-            assert_eq!(find(name).map(|gpu| gpu.name), Some(row), "{name}");
+            assert_eq!(find(name).map(|gpu| gpu.name.as_str()), Some(row), "{name}");
         }
-        for gpu in GPUS {
+        for gpu in all() {
             assert_eq!(find(&gpu.name.to_uppercase()), Some(gpu));
+            assert_eq!(find(&gpu.product), Some(gpu), "{}", gpu.product);
+            for alias in &gpu.aliases {
+                assert_eq!(find(alias), Some(gpu), "{alias}");
+            }
         }
     }
 
@@ -192,6 +178,7 @@ mod tests {
             "NVIDIA GeForce RTX 4090 D",
             "RTX 3080 Ti",
             "RTX 6000",
+            "NVIDIA RTX PRO 5000 Blackwell",
             "h100 96GB",
             "a100 20GB",
             "tpu",
@@ -212,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_name_without_its_size_has_another_size() {
-        assert_eq!(other_size("A100").map(|gpu| gpu.name), Some("a100-40gb"));
+        assert_eq!(other_size("A100").map(|gpu| gpu.name.as_str()), Some("a100-40gb"));
         assert_eq!(other_size("a100-80gb"), None);
     }
 }
