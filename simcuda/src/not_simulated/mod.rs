@@ -4,7 +4,10 @@
 mod list;
 
 use std::collections::BTreeMap;
+use std::env;
 use std::ffi::{c_char, c_int};
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use crate::abi::{Out, driver, guarded};
@@ -19,6 +22,20 @@ pub(crate) fn not_simulated(what: &'static str) {
     *count += 1;
     if *count == 1 {
         eprintln!("simcuda: {what}: not simulated");
+        note(what);
+    }
+}
+
+/// Names a file to which each process of a job adds the calls that are not simulated, a line for each name: at the
+/// first call, as a process may end at any time.
+const LIST: &str = "VRAMTAPE_SIM_NOT_SIMULATED";
+
+fn note(what: &str) {
+    let Some(path) = env::var_os(LIST) else { return };
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    // One short write, which those of other processes do not divide.
+    if let Err(error) = file.and_then(|mut file| file.write_all(format!("{what}\n").as_bytes())) {
+        eprintln!("simcuda: {LIST}: {error}; the list lacks {what}");
     }
 }
 
