@@ -1,5 +1,5 @@
-//! NVML as on a machine whose GPUs have no NVLink fabric: devices, this process and the neighbour of the settings are
-//! found, every other question is "not supported".
+//! NVML as on a machine whose GPUs have no NVLink fabric: devices with name, compute capability and memory, this process
+//! and the neighbour of the settings are found. Every other question is "not supported".
 //! `libnvidia-ml.so.1` is a name for this library, see `assemble.sh`.
 
 use std::ffi::{c_char, c_int};
@@ -58,6 +58,47 @@ struct Process {
 
 const _: () = assert!(size_of::<Process>() == 16);
 
+/// The memory in use on a device: the neighbour's, and this process's with its context, if it sees the device.
+fn used_bytes(device: u16) -> Answer<u64> {
+    match machine::visible(device) {
+        Ok(ordinal) => machine::with(|machine| Ok(machine.device(ordinal)?.used_bytes())),
+        Err(_) => {
+            Ok(machine::fixed()?.settings.neighbour.map_or(0, |neighbour| neighbour.used_bytes))
+        }
+    }
+}
+
+/// `nvmlMemory_t`.
+#[expect(clippy::struct_field_names, reason = "sizes in bytes are named so")]
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Memory {
+    total_bytes: u64,
+    free_bytes: u64,
+    used_bytes: u64,
+}
+
+/// `nvmlMemory_v2_t`. The driver reserves nothing here: the total is what CUDA reports.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct MemoryV2 {
+    version: u32,
+    total_bytes: u64,
+    reserved_bytes: u64,
+    free_bytes: u64,
+    used_bytes: u64,
+}
+
+/// `nvmlMemory_v2`: the structure's size and the number of its version.
+const MEMORY_V2: u32 = size_of::<MemoryV2>() as u32 | 2 << 24;
+const _: () = assert!(size_of::<Memory>() == 24 && size_of::<MemoryV2>() == 40);
+
+fn memory(device: u64) -> Answer<Memory> {
+    let total_bytes = machine::fixed()?.settings.memory_bytes;
+    let used_bytes = used_bytes(number(device)?)?;
+    Ok(Memory { total_bytes, free_bytes: total_bytes - used_bytes, used_bytes })
+}
+
 /// The processes on a device: the neighbour, and this one, if it sees the device. PyTorch asks when it is out of
 /// memory, and so do we.
 #[unsafe(no_mangle)]
@@ -73,9 +114,10 @@ extern "C" fn nvmlDeviceGetComputeRunningProcesses(
         let neighbour = machine::fixed()?.settings.neighbour;
         let mut found = Vec::new();
         found.extend(neighbour.map(|Neighbour { pid, used_bytes }| Process { pid, used_bytes }));
-        if let Ok(ordinal) = machine::visible(number(device)?) {
-            let all_bytes = machine::with(|machine| Ok(machine.device(ordinal)?.used_bytes()))?;
-            let used_bytes = all_bytes - neighbour.map_or(0, |neighbour| neighbour.used_bytes);
+        let device = number(device)?;
+        if machine::visible(device).is_ok() {
+            let others_bytes = neighbour.map_or(0, |neighbour| neighbour.used_bytes);
+            let used_bytes = used_bytes(device)? - others_bytes;
             found.push(Process { pid: std::process::id(), used_bytes });
         }
         has_room = found.len() <= room;
@@ -127,6 +169,31 @@ nvml! {
 
     fn nvmlDeviceGetUUID(device: u64, out: Out<c_char>, room: u32) {
         out.text(&device::uuid_text(number(device)?), room as c_int)
+    }
+
+    fn nvmlDeviceGetName(device: u64, out: Out<c_char>, room: u32) {
+        number(device)?;
+        out.text(&device::gpu()?.product, room as c_int)
+    }
+
+    fn nvmlDeviceGetCudaComputeCapability(device: u64, major: Out<c_int>, minor: Out<c_int>) {
+        number(device)?;
+        let capability = &device::gpu()?.capability;
+        major.set(capability.major as c_int)?;
+        minor.set(capability.minor as c_int)
+    }
+
+    fn nvmlDeviceGetMemoryInfo(device: u64, out: Out<Memory>) {
+        out.set(memory(device)?)
+    }
+
+    fn nvmlDeviceGetMemoryInfo_v2(device: u64, out: InOut<MemoryV2>) {
+        if out.get()?.version != MEMORY_V2 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let Memory { total_bytes, free_bytes, used_bytes } = memory(device)?;
+        let (version, reserved_bytes) = (MEMORY_V2, 0);
+        out.set(MemoryV2 { version, total_bytes, reserved_bytes, free_bytes, used_bytes })
     }
 
     fn nvmlDeviceGetGpuFabricInfoV(device: u64, info: InOut<FabricInfo>) {

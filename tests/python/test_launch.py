@@ -289,15 +289,22 @@ def a_gpu_is_simulated_on_request(folder):
     code = "import torch; print(torch.cuda.mem_get_info()[1], torch.ones(2, device='cuda').device)"
     unset = {"VRAMTAPE_SIMCUDA": os.path.join(folder, "none")}
     listed = subprocess.run([COMMAND, "fit", "--gpu", "list", "--json"], check=True, stdout=subprocess.PIPE).stdout
-    usable_bytes = {gpu["name"]: gpu["usable_bytes"] for gpu in json.loads(listed)}
+    total_bytes = {gpu["name"]: gpu["total_bytes"] for gpu in json.loads(listed)}
     lacking = python(*RUN, "--sim", "-c", code, folder=folder, **unset)
     assert lacking.returncode == 2 and "none does not hold the simulated driver" in lacking.stderr, lacking.stderr
+    with open(os.path.join(folder, "own.toml"), "w", encoding="utf-8") as file:
+        file.write(
+            'name = "own"\nmemory_gib = 2\ncapability = "9.0"\nmultiprocessors = 16\nl2_kib = 1024\n'
+            "clock_mhz = 1000\nmemory_clock_mhz = 2000\nmemory_bus_bits = 1024\n"
+        )
+    l40s = "compute capability 8.9, 44.42 GiB with 0.42 GiB for the context"
     for flag, memory_bytes, words in [
         ("--sim", 80 << 30, "simulated GPU: "),
-        ("--sim=l40s", usable_bytes["l40s"], "simulated GPU l40s, 43.79 GiB for the program: "),
-        ("--sim=L40S", usable_bytes["l40s"], "simulated GPU l40s, "),
-        ("--sim=4090", usable_bytes["rtx4090"], "simulated GPU rtx4090, "),
-        ("--sim=A100", usable_bytes["a100-80gb"], "simulated GPU a100-80gb, "),
+        ("--sim=l40s", total_bytes["l40s"], f"simulated GPU l40s ({l40s}): "),
+        ("--sim=L40S", total_bytes["l40s"], "simulated GPU l40s ("),
+        ("--sim=4090", total_bytes["rtx4090"], "simulated GPU rtx4090 ("),
+        ("--sim=A100", total_bytes["a100-80gb"], "simulated GPU a100-80gb (compute capability 8.0, "),
+        ("--sim=./own.toml", 2 << 30, "simulated GPU of ./own.toml: "),
         ("--sim=24GB", 24 << 30, "simulated GPU of 24.00 GiB: "),
         ("--sim=512MiB", 512 << 20, "simulated GPU of 0.50 GiB: "),
     ]:
@@ -306,7 +313,12 @@ def a_gpu_is_simulated_on_request(folder):
         assert device == "cuda:0" and int(size_bytes) == memory_bytes, (flag, done.stdout)
         first = done.stderr.splitlines()[0]
         assert first.startswith(f"vramtape: {words}") and "values (losses, metrics) are not" in first, done.stderr
-    for gpu, words in ("100", "a100-80gb"), ("rtx4080", "did you mean rtx"), ("1MiB", "from 2MiB"):
+    for gpu, words in (
+        ("100", "a100-80gb"),
+        ("rtx4080", "did you mean rtx"),
+        ("1MiB", "from 2MiB"),
+        ("no.toml", "no such file"),
+    ):
         refused = run(f"--sim={gpu}", "-c", code, folder=folder, code=2)
         assert f"--sim={gpu}" in refused.stderr and words in refused.stderr, refused.stderr
     done = python("-m", "vramtape", "record", "--sim", "-q", "-c", code, folder=folder)

@@ -20,6 +20,7 @@ CASES = {
     "streams_expandable": ("streams", LAG | EXPANDABLE),
     "graphs": ("graphs", {}),
     "graphs_expandable": ("graphs", EXPANDABLE),
+    "presets": ("presets", {}),
     "memory": ("memory", SMALL),
     "memory_expandable": ("memory", SMALL | EXPANDABLE),
     "devices": ("devices", TWO),

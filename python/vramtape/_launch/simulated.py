@@ -1,4 +1,4 @@
-"""``--sim``: the program runs on the simulated driver, with as much memory as the GPU that is named."""
+"""``--sim``: the program runs on the simulated driver, as on the GPU that is named or with this much memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from .. import _runtime, _sizes
 from .._query import query
 
 # Of the simulated driver, which reads them when CUDA begins (simcuda/README.md).
+_GPU = "VRAMTAPE_SIM_GPU"
 _MEMORY = "VRAMTAPE_SIM_MEMORY"
 _MEMORY_MIN_BYTES, _MEMORY_MAX_BYTES = 2 << 20, 1 << 40
-# Of the GPUs in two sizes, the one that `vramtape fit` takes for the name alone (replay/src/fit/gpu_names.rs).
+# Of the GPUs in two sizes, the one that `vramtape fit` takes for the name alone (gpus/src/names.rs).
 _USUAL_SIZE = {"a100": "a100-80gb", "v100": "v100-16gb"}
 
 
@@ -34,7 +35,7 @@ def spell_out(arguments: Sequence[str], with_value: Sequence[str]) -> list[str]:
 def prepare(gpu: str, option: str = "--sim") -> str:
     """Puts the simulated driver into the environment, and returns what to print about it.
 
-    :param gpu: a GPU that ``vramtape fit --gpu list`` names, a size, or nothing
+    :param gpu: a GPU that ``vramtape fit --gpu list`` names, the path of a ``.toml`` file, a size, or nothing
     :param option: the option of which it is the value, for errors
     :raises ValueError: where there is no such GPU
     :raises ImportError: where this vramtape has no simulated driver
@@ -42,21 +43,29 @@ def prepare(gpu: str, option: str = "--sim") -> str:
     os.environ[_runtime.SIMCUDA] = _runtime.simcuda()
     name = ""
     if gpu:
-        size_bytes, name = _memory(gpu, option)
-        os.environ[_MEMORY] = f"{size_bytes}B"
+        variable, value, name = _choose(gpu, option)
+        os.environ[variable] = value
     return f"simulated GPU{name}: allocations are real, values (losses, metrics) are not"
 
 
-def _memory(gpu: str, option: str) -> tuple[int, str]:
-    """The memory for an allocator, and what to add about the GPU."""
+def _choose(gpu: str, option: str) -> tuple[str, str, str]:
+    """The variable of the driver, its value, and what to add about the GPU."""
     size_bytes = _sizes.parse(gpu)
     if size_bytes is not None:
         if not _MEMORY_MIN_BYTES <= size_bytes <= _MEMORY_MAX_BYTES:
             raise ValueError(f"{option}={gpu}: write a size from 2MiB to 1024GiB")
-        return size_bytes, f" of {_gib(size_bytes)}"
+        return _MEMORY, f"{size_bytes}B", f" of {_gib(size_bytes)}"
+    if gpu.endswith(".toml"):
+        if not os.path.isfile(gpu):
+            raise ValueError(f"{option}={gpu}: there is no such file; docs/gpus.md has an example of one")
+        return _GPU, os.path.abspath(gpu), f" of {gpu}"
     found = _find(gpu, option, query(["fit", "--gpu", "list", "--json"], None, None))
-    size_bytes = int(found["usable_bytes"])
-    return size_bytes, f" {found['name']}, {_gib(size_bytes)} for the program"
+    capability = found["compute_capability"]
+    context_bytes = int(found["context_bytes"])
+    about = (
+        f"compute capability {capability}, {_gib(int(found['total_bytes']))} with {_gib(context_bytes)} for the context"
+    )
+    return _GPU, found["name"], f" {found['name']} ({about})"
 
 
 def _find(gpu: str, option: str, known: Any) -> dict[str, Any]:

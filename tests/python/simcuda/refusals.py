@@ -43,6 +43,7 @@ CASES = [
     ({"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, ASYNC, ["leave backend:native"]),
     ({"VRAMTAPE_SIM_MEMORY": "a lot"}, ASYNC, ["VRAMTAPE_SIM_MEMORY=a lot: write a size"]),
     ({"VRAMTAPE_SIM_MEMORY": "80"}, INIT, ["VRAMTAPE_SIM_MEMORY=80: write a size", "with its unit"]),
+    ({"VRAMTAPE_SIM_GPU": "rtx4080"}, INIT, ["VRAMTAPE_SIM_GPU=rtx4080: write a name of `vramtape fit --gpu list`"]),
     ({"VRAMTAPE_SIM_DEVICES": "0"}, INIT, ["VRAMTAPE_SIM_DEVICES=0: write a whole number from 1 to 16"]),
     ({"VRAMTAPE_SIM_PINNED": "4"}, INIT, ["VRAMTAPE_SIM_PINNED=4: write a size with its unit"]),
     ({"VRAMTAPE_SIM_EVENT_LAG": "-1"}, INIT, ["VRAMTAPE_SIM_EVENT_LAG=-1: write a whole number from 0"]),
