@@ -1,9 +1,13 @@
 //! The verbs that only the Python package has, listed so that the help and the error messages can name them.
 
 /// Names and descriptions. `python/vramtape/_command.py` has their modules.
-const VERBS: [(&str, &str); 3] = [
+const VERBS: [(&str, &str); 4] = [
     ("run", "Run a program under vramtape and write its tapes; --sim needs no GPU"),
     ("record", "Run a program with PyTorch's own allocator, and write its tapes"),
+    (
+        "dry-run",
+        "Run a program on a simulated GPU and report the memory that it takes on a real one",
+    ),
     ("doctor", "Check which integration route works in this environment"),
 ];
 

@@ -8,7 +8,7 @@ use events::{BlockState, SegmentState};
 use settings::Config;
 
 use crate::free_space::{FreeSpace, Unserved};
-use crate::others::{CONTEXT_BYTES, Others};
+use crate::others::Others;
 use crate::situation::Situation;
 use crate::verdict::{OomVerdict, Step};
 
@@ -29,7 +29,7 @@ pub struct Judged {
 struct Numbers<'s> {
     situation: &'s Situation,
     free_space: &'s [FreeSpace],
-    /// The device, with what others hold of it.
+    /// The device without the CUDA context, with what others hold of it.
     device_bytes: u64,
     /// What the allocator may hold: the device, or the memory fraction of it.
     limit_bytes: u64,
@@ -47,7 +47,8 @@ pub fn judge(situation: &Situation, free_space: &[FreeSpace], others: Others) ->
         situation.live().fold((0, 0), |(requested, allocated), block| {
             (requested + block.requested_bytes.min(block.size_bytes), allocated + block.size_bytes)
         });
-    let device_bytes = memory.reserved_bytes + memory.free_bytes + others.bytes;
+    let device_bytes =
+        memory.reserved_bytes + memory.free_bytes + others.bytes - others.context_bytes;
     let is_limited = memory.allowed_bytes < memory.total_bytes;
     let limit_bytes = if is_limited { memory.allowed_bytes } else { device_bytes };
     let numbers = Numbers {
@@ -109,7 +110,13 @@ impl Numbers<'_> {
     }
 
     fn name_of(&self, bound_bytes: u64) -> &'static str {
-        if bound_bytes == self.device_bytes { "the device" } else { "the memory fraction" }
+        if bound_bytes != self.device_bytes {
+            "the memory fraction"
+        } else if self.others.context_bytes > 0 {
+            "the device without the CUDA context"
+        } else {
+            "the device"
+        }
     }
 
     fn huge_request(&self, bound_bytes: u64) -> Option<String> {
@@ -279,7 +286,8 @@ impl Numbers<'_> {
     /// Whether the memory of others suffices for the request.
     fn is_held_by_others(&self) -> bool {
         let situation = self.situation;
-        situation.after.available_bytes() + self.others.bytes >= situation.segment_bytes
+        let others_bytes = self.others.bytes - self.others.context_bytes;
+        situation.after.available_bytes() + others_bytes >= situation.segment_bytes
     }
 
     fn other_process(&self) -> Option<String> {
@@ -297,10 +305,9 @@ impl Numbers<'_> {
         let bytes = self.others.outside_bytes;
         (bytes > 0 && self.is_held_by_others()).then(|| {
             format!(
-                "this process holds {} outside this allocator, its CUDA context of about {} not counted; with them \
-                 the request of {} is served",
+                "this process holds {} outside this allocator besides its CUDA context; with them the request of {} \
+                 is served",
                 ByteSize(bytes),
-                ByteSize(CONTEXT_BYTES),
                 self.request()
             )
         })
@@ -314,6 +321,7 @@ impl Numbers<'_> {
         let limit = if is_limited { Some(before.allowed_bytes) } else { None };
         let positive = |bytes| Some(bytes).filter(|bytes| *bytes > 0);
         let others = positive(self.others.bytes);
+        let context = positive(self.others.context_bytes);
         let outside = positive(self.others.outside_bytes);
         let pending = positive(pending_bytes);
         let unallocated_bytes = before.reserved_bytes - self.allocated_bytes;
@@ -324,11 +332,8 @@ impl Numbers<'_> {
             ("capacity", "what the allocator can have of the device", Some(before.total_bytes)),
             ("limit", "memory fraction of the capacity", limit),
             ("held by others", "device - capacity", others),
-            (
-                "outside the allocator",
-                "part of it: this process - reserved - about 0.5 GiB for its CUDA context",
-                outside,
-            ),
+            ("CUDA context", "part of it: what this process holds, up to 0.5 GiB", context),
+            ("outside the allocator", "part of it: what this process holds besides", outside),
             ("requested and live", "", live),
             (
                 "requested with the request",

@@ -21,8 +21,10 @@ pub fn process_of_mark(name: &str) -> Option<u64> {
 pub struct Others {
     /// All of it.
     pub bytes: u64,
-    /// The part that this process holds, without its CUDA context: libraries, and other allocators. 0 where what the
+    /// The part that counts as the CUDA context of this process, which no program can do without. 0 where what the
     /// process holds is not known.
+    pub context_bytes: u64,
+    /// What this process holds besides: libraries, and other allocators.
     pub outside_bytes: u64,
 }
 
@@ -30,15 +32,15 @@ impl Others {
     /// These bytes, of a device of which this process holds `process_bytes` in all and `reserved_bytes` in the
     /// allocator.
     pub fn new(bytes: u64, process_bytes: Option<u64>, reserved_bytes: u64) -> Self {
-        let outside = |process_bytes: u64| {
-            process_bytes.saturating_sub(reserved_bytes).saturating_sub(CONTEXT_BYTES)
-        };
-        Self { bytes, outside_bytes: process_bytes.map_or(0, outside).min(bytes) }
+        let own_bytes = process_bytes.map_or(0, |bytes| bytes.saturating_sub(reserved_bytes));
+        let own_bytes = own_bytes.min(bytes);
+        let context_bytes = own_bytes.min(CONTEXT_BYTES);
+        Self { bytes, context_bytes, outside_bytes: own_bytes - context_bytes }
     }
 
-    /// The part that other processes hold, contexts included.
+    /// The part that other processes hold, their contexts included.
     pub fn of_processes_bytes(&self) -> u64 {
-        self.bytes - self.outside_bytes
+        self.bytes - self.context_bytes - self.outside_bytes
     }
 }
 
@@ -52,7 +54,8 @@ mod tests {
     fn the_context_and_the_allocators_own_are_not_outside() {
         let others = Others::new(3000 * MIB, Some(2800 * MIB), 1000 * MIB);
         assert_eq!(others.outside_bytes, 1288 * MIB);
-        assert_eq!(others.of_processes_bytes(), 1712 * MIB);
+        assert_eq!(others.context_bytes, 512 * MIB);
+        assert_eq!(others.of_processes_bytes(), 1200 * MIB);
     }
 
     #[test]
@@ -71,7 +74,8 @@ mod tests {
 
     #[test]
     fn numbers_that_contradict_each_other_do_not_wrap() {
-        assert_eq!(Others::new(10, Some(u64::MAX), 0).outside_bytes, 10);
+        let others = Others::new(10, Some(u64::MAX), 0);
+        assert_eq!((others.context_bytes, others.outside_bytes), (10, 0));
         assert_eq!(Others::new(10, Some(5), 100).outside_bytes, 0);
     }
 }

@@ -19,6 +19,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._dry_run.command import dry_run
     from ._install import InstallError, NoCuda, active_route, install, observe
     from ._lab import (
         compare,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 # Each public name and its module.
 _MODULES = {
     "_query": ("Error",),
+    "_dry_run.command": ("dry_run",),
     "_install": ("InstallError", "NoCuda", "active_route", "install", "observe"),
     "_lab": (
         "compare",
@@ -91,6 +93,7 @@ __all__ = [  # Written out for type checkers; a test compares it with the above.
     "active_route",
     "compare",
     "diff",
+    "dry_run",
     "edit",
     "explain",
     "export",

@@ -10,7 +10,7 @@ from typing import NoReturn
 from ._library import load, strings
 
 # The verbs of the package, which `vramtape --help` lists (cli/src/package.rs), and the module of each.
-VERBS = {"run": "_launch.run", "record": "_launch.run", "doctor": "_doctor"}
+VERBS = {"run": "_launch.run", "record": "_launch.run", "doctor": "_doctor", "dry-run": "_dry_run.command"}
 
 
 def main() -> NoReturn:

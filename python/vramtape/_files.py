@@ -12,6 +12,18 @@ from typing import Union
 _SCRATCH = ".vramtape-"
 
 
+def check_place(path: Union[str, os.PathLike[str]]) -> None:
+    """Checks that a file can stand at ``path``, before the work for it.
+
+    :raises OSError: when it cannot, such as in the place of a folder or a device
+    """
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        raise OSError(f"cannot write {target}: it is a device, a pipe or a folder, which a file must not replace")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}; make it first")
+
+
 @contextmanager
 def whole(path: Union[str, os.PathLike[str]], suffix: str = "") -> Iterator[Path]:
     """A place to write what stands at ``path`` once the block has ended well.
@@ -20,10 +32,7 @@ def whole(path: Union[str, os.PathLike[str]], suffix: str = "") -> Iterator[Path
     :raises OSError: when it cannot stand there, such as in the place of a folder or a device
     """
     target = Path(path)
-    if target.exists() and not target.is_file():
-        raise OSError(f"cannot write {target}: it is a device, a pipe or a folder, which a file must not replace")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}; make it first")
+    check_place(target)
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=_SCRATCH) as scratch:
             made = Path(scratch) / f"made{suffix or target.suffix}"

@@ -14,6 +14,7 @@ mod blas;
 mod calls;
 mod capture;
 mod copy;
+mod describe;
 mod device;
 mod driver;
 mod event;

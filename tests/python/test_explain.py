@@ -35,7 +35,7 @@ VERDICTS = {
     "partly_fragmentation_by_a_buffer": "partly-fragmentation",
     "other_process": "other-process",
     "other_process_at_the_start": "other-process",
-    "beside_the_allocator": "other-process",
+    "beside_the_allocator": "capacity",
     "libraries_outside": "non-pytorch",
     "graphs_of_one_model": "graphs",
     "graphs_of_a_ladder": "graphs",
@@ -52,14 +52,17 @@ OTHER_VERDICTS = {
     "native": {
         "other_process": "capacity",
         "other_process_at_the_start": "huge-request",
-        "beside_the_allocator": "capacity",
         "libraries_outside": "capacity",
         "pending_free_in_a_capture": "graphs",
         "settings_of_the_fraction": "unknown",
         "settings_of_the_rounding": "capacity",
         "cached_before_a_capture": "unknown",
     },
-    "observe": {"settings_of_the_rounding": "capacity", "libraries_outside": "other-process"},
+    "observe": {
+        "settings_of_the_rounding": "capacity",
+        "beside_the_allocator": "other-process",
+        "libraries_outside": "other-process",
+    },
 }
 # A change that has to be among those that help, where the route knows the cause.
 HELPS = {

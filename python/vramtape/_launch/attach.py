@@ -9,6 +9,7 @@ import warnings
 from typing import NoReturn
 
 from .. import _install, _runtime
+from .._dry_run import process
 from . import tapes
 
 
@@ -43,6 +44,7 @@ def after_torch() -> None:
         if _install.note() and tapes.is_first():
             tapes.say(_install.note())
         atexit.register(tapes.leave)
+        process.begin_if_dry_run()
 
 
 def _give_up(reason: str) -> NoReturn:

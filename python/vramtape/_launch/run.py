@@ -29,6 +29,8 @@ _ABOUT = {
 _MORE = """PROGRAM is a script, as for python; or an executable file such as venv/bin/python or ./train.sh, or a command
 on PATH such as torchrun, which are started as they are. The Pythons that they start are followed through the
 environment: an `env` that drops PYTHONPATH and `python -I` are not."""
+# The errors of a program that cannot be started.
+NOT_STARTED = (Error, ImportError, OSError, RuntimeError, ValueError)
 # The options that take the next word.
 _WITH_VALUE = ("--route", "--conf", "-o", "--output")
 
@@ -37,17 +39,22 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     """Becomes the program, or ends with 2 and says why it cannot be started."""
     parser = _parser(verb)
     options = parser.parse_args(simulated.spell_out(arguments, _WITH_VALUE))
-    program = _program(parser, options)
+    command = program(parser, options)
     try:
-        _change_environment(verb, options)
-    except (Error, ImportError, OSError, RuntimeError, ValueError) as error:
+        change_environment(verb, options)
+    except NOT_STARTED as error:
         parser.error(str(error))
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # By Python; a program that is started expects neither.
-        signal.signal(ignored, signal.SIG_DFL)
+    restore_signals()
     try:
-        os.execv(program[0], program)
+        os.execv(command[0], command)
     except OSError as error:
-        parser.error(f"cannot start {program[0]}: {error.strerror}")
+        parser.error(f"cannot start {command[0]}: {error.strerror}")
+
+
+def restore_signals() -> None:
+    """Undoes what Python ignores: a program that is started does not expect it."""
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
@@ -76,16 +83,21 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         help="simulate a GPU, as --sim or --sim=h100 (a name of `vramtape fit --gpu list`, or a size such as 24GiB)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing at the end")
+    add_program(parser)
+    return parser
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    """Adds the program and its arguments, which end a command line."""
     what = parser.add_mutually_exclusive_group()
     rest = argparse.REMAINDER
     what.add_argument("-m", dest="module", metavar="MODULE", nargs=rest, help="run a module, as python -m")
     what.add_argument("-c", dest="code", metavar="CODE", nargs=rest, help="run a text, as python -c")
     parser.add_argument("program", metavar="PROGRAM", nargs=rest, help=argparse.SUPPRESS)
-    return parser
 
 
-def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
-    """The command line to become."""
+def program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+    """The command line of the program, from the words that :func:`add_program` has read."""
     python = [sys.executable, *_interpreter_flags(parser)]
     if options.module is not None or options.code is not None:
         flag, rest = ("-m", options.module) if options.module is not None else ("-c", options.code)
@@ -110,8 +122,11 @@ def _interpreter_flags(parser: argparse.ArgumentParser) -> list[str]:
     return [*flags, "-u"] if is_unbuffered else flags
 
 
-def _change_environment(verb: str, options: argparse.Namespace) -> None:
-    """A tape is written unless the settings say where events go; flags come before settings."""
+def change_environment(verb: str, options: argparse.Namespace) -> None:
+    """A tape is written unless the settings say where events go; flags come before settings.
+
+    :raises: one of :data:`NOT_STARTED`
+    """
     written = os.environ.get("VRAMTAPE_CONF", "")
     os.environ["VRAMTAPE_CONF"] = "record:file"
     _change(written)

@@ -48,6 +48,14 @@ def prepare(gpu: str, option: str = "--sim") -> str:
     return f"simulated GPU{name}: allocations are real, values (losses, metrics) are not"
 
 
+def describe(gpu: str, option: str = "--sim") -> str:
+    """What the GPU is, for people.
+
+    :raises ValueError: where there is no such GPU
+    """
+    return f"a simulated GPU{_choose(gpu, option)[2]}"
+
+
 def _choose(gpu: str, option: str) -> tuple[str, str, str]:
     """The variable of the driver, its value, and what to add about the GPU."""
     size_bytes = _sizes.parse(gpu)

@@ -294,8 +294,8 @@ impl<'t> Prefix<'t> {
             format!(
                 "{size} less held by this process outside PyTorch, which is {outside} of the device"
             )
-        } else if others.bytes >= bytes {
-            let others = ByteSize(others.bytes);
+        } else if others.of_processes_bytes() + others.outside_bytes >= bytes {
+            let others = ByteSize(others.of_processes_bytes() + others.outside_bytes);
             format!("{size} less held by other processes and libraries, which hold {others}")
         } else {
             format!("a device with {size} more")

@@ -1,0 +1,203 @@
+"""The command line of ``vramtape dry-run``, and ``vramtape.dry_run``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn, Optional, Union
+
+from .. import _lab, _text
+from .._files import check_place, whole
+from .._launch import run, simulated
+from .._launch.program import command_line
+from ..routes import ALL
+from . import text
+from .job import Gpu, Job, run_program
+from .measure import Measured, measure
+from .result import result
+from .verdict import judge
+
+_Path = Union[str, Path, None]
+DEFAULT_GPU = "a100-80gb"
+DEFAULT_MARGIN = 0.01
+_DEVICES_MAX = 16
+_ABOUT = """Runs a program on a simulated GPU and reports the memory that it takes on a real one. Allocations are those
+of a GPU; kernels do nothing, so the values of results are not."""
+_MORE = """Exit codes: 0 fits, 1 does not fit, 2 usage, 3 the program failed, 4 incomplete. PROGRAM is a script or a
+command such as torchrun, as for `vramtape run`."""
+
+
+def dry_run(
+    command: Sequence[str],
+    gpu: Optional[str] = None,
+    *,
+    steps: Optional[int] = None,
+    margin: float = DEFAULT_MARGIN,
+    conf: str = "",
+    route: Optional[str] = None,
+    folder: _Path = None,
+    html: _Path = None,
+) -> dict[str, Any]:
+    """Runs a program on a simulated GPU, and returns the memory that it takes on a real one.
+
+    :param command: the program and its arguments, such as ``["train.py", "--batch-size", "8"]``
+    :param gpu: a name of ``vramtape fit --gpu list``, ``NAME:COUNT``, a ``.toml`` file or a size; ``a100-80gb`` if
+        left out
+    :param steps: end each process after so many steps of its first optimizer
+    :param margin: the share of the device that has to stay free for the verdict ``fits``
+    :param conf: changes to ``VRAMTAPE_CONF``
+    :param route: the way into PyTorch; ``auto`` if left out
+    :param folder: where the tapes are kept; the folder has to be empty or absent. If left out they are
+        removed, unless memory was out
+    :param html: a file for the page of the fullest device
+    :return: what ``vramtape dry-run --json`` writes (docs/schema/dry-run.json)
+    :raises ValueError: when the program or the GPU is not known, or the folder is not empty
+    """
+    words = command_line([str(word) for word in command], [sys.executable])
+    job = Job(words, parse_gpu(gpu), steps, conf, route)
+    return _run(job, margin, folder, html)
+
+
+def _run(job: Job, margin: float, folder: _Path, html: _Path) -> dict[str, Any]:
+    if html is not None:
+        check_place(html)
+    kept = _made(folder)
+    is_kept = folder is not None
+    try:
+        ended = run_program(job, kept)
+        measured = measure(kept)
+        judged = judge(ended, measured, margin)
+        # The exception of an out of memory names the tape for `vramtape explain`.
+        is_kept = is_kept or measured.out_of_memory is not None
+        made = result(job, ended, measured, judged, margin)
+        if not is_kept:
+            made["tapes"] = []
+        if html is not None:
+            _write_page(measured, html)
+        return made
+    finally:
+        if not is_kept:
+            shutil.rmtree(kept, ignore_errors=True)
+
+
+def _made(named: _Path) -> Path:
+    """The folder of the tapes: there, and empty."""
+    if named is None:
+        return Path(tempfile.mkdtemp(prefix="vramtape-dry-run-"))
+    folder = Path(named)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty: name a folder that is, or that does not exist")
+    return folder
+
+
+def _write_page(measured: Measured, html: _Path) -> None:
+    fullest = max(measured.devices, key=lambda use: use.total.upper, default=None)
+    if fullest is None or fullest.fullest is None:
+        _text.say(f"{html} is not written: nothing was allocated on a GPU")
+        return
+    _lab.explain(fullest.fullest, device=fullest.fullest_id, html=html, force=True)
+
+
+def parse_gpu(named: Optional[str]) -> Gpu:
+    """Reads ``NAME`` or ``NAME:COUNT``.
+
+    :raises ValueError: for a count that is no number of devices
+    """
+    if named is None:
+        return Gpu(DEFAULT_GPU, 1, is_default=True)
+    name, colon, count = named.rpartition(":")
+    if not colon:
+        return Gpu(named, 1, is_default=False)
+    if not (count.isascii() and count.isdigit() and 1 <= int(count) <= _DEVICES_MAX):
+        raise ValueError(f"--gpu={named}: write the number of GPUs, 1 to {_DEVICES_MAX}, behind the colon, as h100:8")
+    return Gpu(name, int(count), is_default=False)
+
+
+def main(verb: str, arguments: Sequence[str]) -> NoReturn:
+    """Runs the command line and ends with the exit code of the verdict."""
+    parser = _parser(verb)
+    options = parser.parse_args(arguments)
+    words = run.program(parser, options)
+    try:
+        gpu = parse_gpu(options.gpu)
+        about = simulated.describe(gpu.name, "--gpu")
+        default = "" if options.gpu else "; the default, --gpu names another"
+        if not options.quiet:
+            _text.say(f"dry run on {about}{default}. Allocations are real, values (losses, metrics) are not")
+        for path in (options.json, options.markdown, options.html):
+            if path not in (None, "-"):
+                check_place(path)
+        job = Job(words, gpu, options.steps, options.conf, options.route)
+        made = _run(job, options.margin / 100, options.output, options.html)
+        _write(made, options)
+    except run.NOT_STARTED as error:
+        parser.error(str(error))
+    sys.exit(made["exit_code"])
+
+
+def _write(made: dict[str, Any], options: argparse.Namespace) -> None:
+    for path, content in ((options.json, json.dumps(made, indent=2) + "\n"), (options.markdown, text.markdown(made))):
+        if path is not None and path != "-":
+            with whole(path) as part:
+                part.write_text(content)
+    if options.json == "-":
+        print(json.dumps(made, indent=2))
+    elif options.markdown == "-":
+        print(_text.visible(text.markdown(made)), end="")
+    else:
+        print(_text.visible(text.text(made)))
+
+
+def _parser(verb: str) -> argparse.ArgumentParser:
+    parser = _text.Parser(
+        prog=f"vramtape {verb}",
+        usage=f"vramtape {verb} [OPTIONS] PROGRAM ARGS...\n       vramtape {verb} [OPTIONS] -m MODULE ARGS...",
+        description=_ABOUT,
+        epilog=_MORE,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--gpu",
+        metavar="GPU",
+        help=f"the GPU, NAME or NAME:COUNT as h100:8 (`vramtape fit --gpu list` has the names), a .toml file, or a "
+        f"size such as 24GiB; {DEFAULT_GPU} if left out",
+    )
+    parser.add_argument("--steps", type=_positive, metavar="N", help="end each process after N optimizer steps")
+    parser.add_argument(
+        "--margin",
+        type=_percent,
+        metavar="PERCENT",
+        default=100 * DEFAULT_MARGIN,
+        help="memory of the device that has to stay free (default: %(default)s)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; `-` prints it instead of the text")
+    parser.add_argument("--markdown", metavar="FILE", help="write it as Markdown for a pull request; `-` prints it")
+    parser.add_argument("--html", metavar="FILE", help="write the page of the fullest device")
+    parser.add_argument("--route", choices=["auto", *ALL], help="the way into PyTorch; auto if left out")
+    parser.add_argument("--conf", metavar="SETTINGS", default="", help="changes to VRAMTAPE_CONF: key:value,key:value")
+    parser.add_argument("-o", "--output", metavar="FOLDER", help="keep the tapes there; it has to be empty or absent")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print warnings and the result only")
+    run.add_program(parser)
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of steps: write a whole number above 0")
+    return int(text)
+
+
+def _percent(text: str) -> float:
+    try:
+        percent = float(text)
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent < 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share of a device: write percent, from 0 to less than 100")
+    return percent

@@ -1,0 +1,157 @@
+"""The memory that a dry run took: by device, from the tapes, and from the processes that came to their end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+from .. import _lab
+from .job import NOT_SIMULATED
+
+# Places of the code that are listed.
+_HOLDERS_MAX = 5
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number of bytes, and the bounds of what is not exact in it."""
+
+    expected: int
+    lower: int
+    upper: int
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.expected + other.expected, self.lower + other.lower, self.upper + other.upper)
+
+
+NOTHING = Range(0, 0, 0)
+
+
+@dataclass
+class DeviceUse:
+    """The memory of one device. Of several processes on it, the peaks are added."""
+
+    device: int
+    gpu: str
+    memory_bytes: int
+    processes: int = 0
+    allocated: Range = NOTHING
+    reserved: Range = NOTHING
+    context: Range = NOTHING
+    # Of libraries, beside allocator and context.
+    outside: Range = NOTHING
+    context_source: Optional[str] = None
+    holders: list[dict[str, Any]] = field(default_factory=list)
+    # The tape of the process that reserved most, and its peak.
+    fullest: Optional[Path] = None
+    fullest_id: int = 0
+    fullest_bytes: int = 0
+
+    @property
+    def total(self) -> Range:
+        """All memory of the device that is in use at the peak."""
+        return self.reserved + self.context + self.outside
+
+
+@dataclass
+class Measured:
+    """What the tapes of a dry run have."""
+
+    tapes: list[Path] = field(default_factory=list)
+    devices: list[DeviceUse] = field(default_factory=list)
+    torch: Optional[str] = None
+    steps: int = 0
+    not_simulated: list[str] = field(default_factory=list)
+    # The tape of the process that an out of memory ended.
+    out_of_memory: Optional[Path] = None
+    out_of_memory_id: int = 0
+    # Requests that were refused and that the program handled.
+    handled_refusals: int = 0
+    # Why numbers are lower bounds.
+    cut: list[str] = field(default_factory=list)
+
+
+def measure(folder: Path) -> Measured:
+    """Reads the folder of a dry run.
+
+    :raises vramtape.Error: when a tape cannot be read
+    """
+    processes = {one["pid"]: one for one in map(_read, sorted(folder.glob("process-*.json")))}
+    measured = Measured(tapes=sorted(folder.glob("*.vtape")))
+    measured.steps = max((one["steps"] for one in processes.values()), default=0)
+    by_device: dict[str, DeviceUse] = {}
+    for tape in measured.tapes:
+        info = _lab.info(tape)
+        _note_end(measured, tape, info)
+        measured.torch = info["meta"]["torch_version"] or measured.torch
+        process = processes.get(info["meta"]["pid"])
+        named = {device["id"]: device for device in info["meta"]["devices"]}
+        described = {device["id"]: device for device in process["devices"]} if process else {}
+        for device in info["devices"]:
+            _add(by_device, tape, device, named.get(device["id"], {}), described.get(device["id"]))
+    measured.devices = sorted(by_device.values(), key=lambda use: use.device)
+    listed = folder / NOT_SIMULATED
+    if listed.exists():
+        measured.not_simulated = sorted(set(listed.read_text(errors="replace").splitlines()))
+    return measured
+
+
+def _read(path: Path) -> dict[str, Any]:
+    description: dict[str, Any] = json.loads(path.read_text())
+    return description
+
+
+def _note_end(measured: Measured, tape: Path, info: dict[str, Any]) -> None:
+    ending = info["ending"]
+    measured.handled_refusals += ending["handled_refusals"]
+    if ending["kind"] == "out_of_memory" and measured.out_of_memory is None:
+        measured.out_of_memory = tape
+        measured.out_of_memory_id = ending["refusal"]["device"] if ending["refusal"] else 0
+    if not info["finished"]:
+        measured.cut.append(f"{tape.name} has no end: its process was killed, or its disk was full")
+    lost = sum(device["lost"] for device in info["devices"])
+    if lost:
+        measured.cut.append(f"{tape.name} lacks {lost} records: raise ring_events in --conf")
+
+
+def _add(
+    by_device: dict[str, DeviceUse],
+    tape: Path,
+    device: dict[str, Any],
+    named: dict[str, Any],
+    described: Optional[dict[str, Any]],
+) -> None:
+    """Adds one process's part of a device; ``described`` is absent for a process that was killed."""
+    described = described or {}
+    key = named.get("uuid") or str(device["id"])
+    number = described.get("machine_device", device["id"])
+    memory_bytes = described.get("memory_bytes") or named.get("total_bytes") or 0
+    gpu = described.get("gpu") or named.get("name") or ""
+    use = by_device.setdefault(key, DeviceUse(number, gpu, memory_bytes))
+    reserved = _exact(device["peak_reserved_bytes"])
+    context = described.get("context")
+    use.processes += 1
+    use.allocated += _exact(device["peak_allocated_bytes"])
+    if context:
+        use.context += Range(context["expected_bytes"], context["lower_bytes"], context["upper_bytes"])
+        use.context_source = context["source"]
+    context_bytes = context["expected_bytes"] if context else 0
+    outside_bytes = described.get("peak_used_bytes", 0) - context_bytes - reserved.expected
+    # Below 0 are the allocator's own peaks that a process does not have at the same time as the device's.
+    use.outside += _exact(max(0, outside_bytes))
+    use.reserved += reserved
+    if use.fullest is None or reserved.expected > use.fullest_bytes:
+        peak = device["holders"]["peak"]
+        rows = peak["rows"] if peak else []
+        use.fullest, use.fullest_id, use.fullest_bytes = tape, device["id"], reserved.expected
+        use.holders = [_holder(row) for row in rows[:_HOLDERS_MAX]]
+
+
+def _exact(size_bytes: int) -> Range:
+    return Range(size_bytes, size_bytes, size_bytes)
+
+
+def _holder(row: dict[str, Any]) -> dict[str, Any]:
+    return {"code": row["label"], "allocated_bytes": row["allocated_bytes"]}
