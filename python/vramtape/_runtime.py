@@ -187,3 +187,17 @@ def use_simcuda() -> None:
             ctypes.CDLL(os.path.join(folder, name), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise ImportError(f"{SIMCUDA}={folder} does not hold the simulated driver: {error}") from None
+    for name, value in _settings_for_simcuda(folder).items():
+        os.environ.setdefault(name, value)
+
+
+def _settings_for_simcuda(folder: str) -> dict[str, str]:
+    """What PyTorch and Triton need beside the simulated driver; the user's own settings go first."""
+    return {
+        # Triton links its launchers with the driver of this folder.
+        "TRITON_LIBCUDA_PATH": folder,
+        # Kernels are compiled in this process: a worker of Inductor has no driver.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # From compute capability 9.0 on, attention prefers cuDNN, which is not simulated.
+        "TORCH_CUDNN_SDPA_DEPRIORITIZED": "1",
+    }

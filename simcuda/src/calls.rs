@@ -8,7 +8,7 @@ use crate::driver::context;
 use crate::runtime::execution::{self, Dim3};
 use crate::runtime::runtime;
 use crate::sharing::Handle;
-use crate::{capture, copy, event, graph, host, kernel, memory, pointer, sharing, stream};
+use crate::{capture, copy, event, graph, host, kernel, limit, memory, pointer, sharing, stream};
 
 // Devices.
 forward! {
@@ -21,6 +21,8 @@ forward! {
     cuDeviceCanAccessPeer | cudaDeviceCanAccessPeer
         => context::can_access_peer(out: Out<c_int>, ordinal: c_int, peer: c_int);
     cuCtxSynchronize | cudaDeviceSynchronize => context::synchronize();
+    cuCtxGetLimit | cudaDeviceGetLimit => limit::get(out: Out<usize>, limit: c_int);
+    cuCtxSetLimit | cudaDeviceSetLimit => limit::set(limit: c_int, value: usize);
 }
 
 // Memory.

@@ -21,6 +21,7 @@ mod event;
 mod graph;
 mod host;
 mod kernel;
+mod limit;
 mod machine;
 mod memory;
 mod not_simulated;

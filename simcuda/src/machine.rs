@@ -15,6 +15,7 @@ use crate::address_range::AddressRange;
 use crate::event::Events;
 use crate::graph::Graphs;
 use crate::host::HostMemory;
+use crate::limit::{self, Limits};
 use crate::settings::{Neighbour, Settings};
 use crate::sharing::Sharing;
 use crate::stream::Streams;
@@ -31,6 +32,8 @@ pub(crate) struct Machine {
     pub(crate) sharing: Sharing,
     /// Pairs (device, peer) with access enabled.
     pub(crate) peers: FxHashSet<(u16, u16)>,
+    /// The limits of each device's context.
+    pub(crate) limits: Vec<Limits>,
 }
 
 /// State that never changes after the start, readable without the lock.
@@ -100,6 +103,7 @@ fn start() -> Result<Fixed, String> {
         host: HostMemory::default(),
         sharing: Sharing::default(),
         peers: FxHashSet::default(),
+        limits: vec![limit::DEFAULTS; usize::from(count)],
     };
     Ok(Fixed { settings, visible, addresses, machine: Mutex::new(machine) })
 }

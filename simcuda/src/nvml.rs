@@ -1,5 +1,5 @@
-//! NVML as on a machine whose GPUs have no NVLink fabric: devices with name, compute capability and memory, this process
-//! and the neighbour of the settings are found. Every other question is "not supported".
+//! NVML as on a machine whose GPUs have no NVLink fabric: devices with name, compute capability and memory, this
+//! process and the neighbour of the settings are found. Every other question is "not supported".
 //! `libnvidia-ml.so.1` is a name for this library, see `assemble.sh`.
 
 use std::ffi::{c_char, c_int};

@@ -21,6 +21,8 @@ CASES = {
     "graphs": ("graphs", {}),
     "graphs_expandable": ("graphs", EXPANDABLE),
     "presets": ("presets", {}),
+    "compiled": ("compiled", {"VRAMTAPE_SIM_GPU": "h100"}),
+    "compiled_generic": ("compiled", {}),
     "memory": ("memory", SMALL),
     "memory_expandable": ("memory", SMALL | EXPANDABLE),
     "devices": ("devices", TWO),
