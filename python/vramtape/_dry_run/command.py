@@ -70,7 +70,7 @@ def _run(job: Job, margin: float, folder: _Path, html: _Path) -> dict[str, Any]:
     is_kept = folder is not None
     try:
         ended = run_program(job, kept)
-        measured = measure(kept)
+        measured = measure(kept, ended.code)
         judged = judge(ended, measured, margin)
         # The exception of an out of memory names the tape for `vramtape explain`.
         is_kept = is_kept or measured.out_of_memory is not None

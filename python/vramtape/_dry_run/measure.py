@@ -73,8 +73,8 @@ class Measured:
     cut: list[str] = field(default_factory=list)
 
 
-def measure(folder: Path) -> Measured:
-    """Reads the folder of a dry run.
+def measure(folder: Path, exit_code: int) -> Measured:
+    """Reads the folder of a dry run whose program ended with this code.
 
     :raises vramtape.Error: when a tape cannot be read
     """
@@ -84,7 +84,7 @@ def measure(folder: Path) -> Measured:
     by_device: dict[str, DeviceUse] = {}
     for tape in measured.tapes:
         info = _lab.info(tape)
-        _note_end(measured, tape, info)
+        _note_end(measured, tape, info, exit_code)
         measured.torch = info["meta"]["torch_version"] or measured.torch
         process = processes.get(info["meta"]["pid"])
         named = {device["id"]: device for device in info["meta"]["devices"]}
@@ -103,10 +103,12 @@ def _read(path: Path) -> dict[str, Any]:
     return description
 
 
-def _note_end(measured: Measured, tape: Path, info: dict[str, Any]) -> None:
-    ending = info["ending"]
+def _note_end(measured: Measured, tape: Path, info: dict[str, Any], exit_code: int) -> None:
+    ending, end = info["ending"], info["meta"].get("end")
     measured.handled_refusals += ending["handled_refusals"]
-    if ending["kind"] == "out_of_memory" and measured.out_of_memory is None:
+    if ending["kind"] == "out_of_memory" and exit_code == 0 and end and end["kind"] == "exit":
+        measured.handled_refusals += 1  # The last request, after which nothing was requested.
+    elif ending["kind"] == "out_of_memory" and measured.out_of_memory is None:
         measured.out_of_memory = tape
         measured.out_of_memory_id = ending["refusal"]["device"] if ending["refusal"] else 0
     if not info["finished"]:

@@ -1,0 +1,288 @@
+"""`vramtape dry-run` as users meet it: a program on a GPU that is not there, what it takes, and the verdict."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import schemas
+from harness import COMMAND, PACKAGE, clean_environment, run_cases
+
+SCRATCH = tempfile.TemporaryDirectory()
+LIMIT_SECONDS = 300
+FITS, DOES_NOT_FIT, USAGE, FAILED, INCOMPLETE = range(5)
+GIB = 1 << 30
+SEEN = schemas.Seen()
+# Dry runs here that end by an out of memory and keep their tapes.
+OUT_OF_MEMORY = 1
+ENDED = threading.Semaphore(0)
+
+TRAIN = """
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(20):
+    net(torch.ones(64, 1024, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+"""
+HOLD = "import torch; held = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda') for _ in range({})]"
+
+
+class Ran:
+    """A dry run that has ended."""
+
+    def __init__(self, program, *flags, code=FITS, folder=None, words=(), **settings):
+        self.folder = folder or tempfile.mkdtemp(dir=SCRATCH.name)
+        if program is not None:
+            with open(os.path.join(self.folder, "program.py"), "w") as file:
+                file.write(program)
+            words = ("program.py", *words)
+        line = [sys.executable, "-m", "vramtape", "dry-run", "--json", "out.json", *flags, *words]
+        self.done = subprocess.run(
+            line,
+            cwd=self.folder,
+            env=clean_environment(TMPDIR=SCRATCH.name, **PACKAGE, **settings),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+        )
+        assert self.done.returncode == code, f"ended with {self.done.returncode}: {self.done.stdout}{self.done.stderr}"
+        if code != USAGE:
+            self.result = json.loads(self.read("out.json"))
+            SEEN.check("dry-run", self.result)
+            assert self.result["exit_code"] == code
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name)) as file:
+            return file.read()
+
+    @property
+    def device(self):
+        (device,) = self.result["devices"]
+        return device
+
+
+def what_fits_is_measured_to_the_byte():
+    ran = Ran(TRAIN)
+    first, *_ = ran.done.stderr.splitlines()
+    assert "a100-80gb" in first and "the default" in first and "compute capability 8.0" in first, first
+    assert ran.result["gpu"] == {"name": "a100-80gb", "count": 1, "is_default": True}
+    own = [int(number) for number in ran.done.stdout.splitlines()[0].split()]
+    device = ran.device
+    assert [device["peak_allocated_bytes"], device["peak_reserved_bytes"]] == own, (own, device)
+    assert device["device_total_bytes"] == device["peak_reserved_bytes"] + device["context_bytes"], device
+    assert device["bounds"]["device_total_bytes"]["upper"] > device["device_total_bytes"], device
+    assert ran.result["program"]["steps"] == 20
+    assert device["holders"][0]["code"].startswith("program.py:"), device["holders"]
+    assert ran.result["smallest_gpu"]["name"] == "rtx3080", ran.result["smallest_gpu"]
+    assert "fits on a100-80gb: " in ran.done.stdout and ran.result["tapes"] == []
+    return f"{own[1] >> 20} MiB"
+
+
+def the_gpu_decides_the_workspaces():
+    peaks = {gpu: Ran(TRAIN, "--gpu", gpu, "--steps", "3") for gpu in ("l40s", "H100")}
+    assert [ran.result["program"]["steps"] for ran in peaks.values()] == [3, 3]
+    smaller, larger = (ran.device["peak_allocated_bytes"] for ran in peaks.values())
+    # Two threads of PyTorch have a workspace each: of 8,519,680 bytes, and of 33,554,432 where the capability is 9.0.
+    assert larger - smaller == 2 * (33_554_432 - 8_519_680), (smaller, larger)
+    # A program that ends by itself at the wanted step prints no traceback, and its last lines are not reached.
+    assert all("Traceback" not in ran.done.stderr for ran in peaks.values())
+
+
+def an_out_of_memory_does_not_fit():
+    ran = Ran(HOLD.format(30), "--gpu", "rtx4090", "--markdown", "out.md", "--html", "out.html", code=DOES_NOT_FIT)
+    assert "capacity" in ran.result["why"][0] and "1.00 GiB" in ran.result["why"][0], ran.result["why"]
+    assert ran.result["smallest_gpu"] is None and ran.result["remedies"], ran.result
+    (tape,) = ran.result["tapes"]
+    assert tape in ran.done.stderr, "the exception names the tape, which is kept"
+    explained = subprocess.run([COMMAND, "explain", tape, "--json"], check=True, capture_output=True, text=True)
+    assert json.loads(explained.stdout)["oom"]["verdict"] == "capacity"
+    assert ran.read("out.md").startswith("### does not fit on rtx4090: ") and "<html" in ran.read("out.html")
+
+
+def a_request_that_is_refused_and_handled_fits():
+    handled = f"{HOLD.format(2)}\ntry:\n    torch.empty(1 << 40, dtype=torch.uint8, device='cuda')\n"
+    ran = Ran(handled + "except torch.OutOfMemoryError:\n    pass\n")
+    assert ran.result["handled_refusals"] == 1 and "1 request was refused" in ran.result["why"][0], ran.result
+
+
+def what_comes_close_to_the_end_of_the_device_does_not_fit():
+    ran = Ran(HOLD.format(78), code=DOES_NOT_FIT)
+    assert "may need 78.62 GiB of 79.14 GiB, and 810.39 MiB are to stay free" in ran.result["why"][0], ran.result["why"]
+    Ran(HOLD.format(78), "--margin", "0")
+
+
+def a_program_that_fails_has_failed():
+    for program, code in (
+        ("raise ValueError", 1),
+        ("import sys; sys.exit(2)", 2),
+        ("import torch, os; torch.ones(3, device='cuda'); os.kill(os.getpid(), 9)", -9),
+    ):
+        ran = Ran(program, code=FAILED)
+        assert ran.result["program"]["exit_code"] == code, ran.result
+    assert "was ended by SIGKILL" in ran.result["why"][0], ran.result["why"]
+
+
+def what_is_left_out_is_named_and_never_fits():
+    ran = Ran("import torch; torch.linalg.svd(torch.ones(300, 300, device='cuda'))", code=INCOMPLETE)
+    assert ran.result["not_simulated"] == ["cusolverDnCreate"], ran.result
+    assert ran.result["smallest_gpu"] is None
+    caught = "try:\n    torch.linalg.svd(torch.ones(300, 300, device='cuda'))\nexcept RuntimeError:\n    pass\n"
+    ran = Ran(f"import torch\n{caught}", code=INCOMPLETE)
+    assert ran.result["why"] == ["not simulated: cusolverDnCreate"], ran.result["why"]
+    ran = Ran("print(1)", code=INCOMPLETE)
+    assert "nothing was allocated on a GPU" in ran.result["why"][0] and ran.result["devices"] == [], ran.result
+    cut = "import torch, os; torch.ones(3, device='cuda'); os._exit(0)"
+    assert "has no end" in Ran(cut, code=INCOMPLETE).result["why"][0]
+
+
+def two_gpus_and_two_processes_are_added_up():
+    both = (
+        "import torch\nsizes = {'cuda:0': 40, 'cuda:1': 90}\n"
+        "held = [torch.ones(mib << 20, dtype=torch.uint8, device=device) for device, mib in sizes.items()]"
+    )
+    ran = Ran(both, "--gpu", "h100:2")
+    assert [use["peak_allocated_bytes"] >> 20 for use in ran.result["devices"]] == [40, 90], ran.result["devices"]
+    hold = "import torch; held = torch.ones(64 << 20, dtype=torch.uint8, device='cuda')"
+    children = f"import subprocess, sys\nfor _ in 1, 2: subprocess.run([sys.executable, '-c', {hold!r}], check=True)"
+    ran = Ran(children, "-o", "tapes")
+    device = ran.device
+    assert device["processes"] == 2 and device["peak_allocated_bytes"] == 128 << 20, device
+    tapes = [os.path.join(ran.folder, tape) for tape in ran.result["tapes"]]
+    assert len(tapes) == 2 and all(map(os.path.exists, tapes)), tapes
+
+
+def memory_of_libraries_is_outside():
+    take = (
+        "import ctypes, torch\nheld, addr = torch.ones(3, device='cuda'), ctypes.c_void_p()\n"
+        "assert ctypes.CDLL('libcuda.so.1').cuMemAlloc_v2(ctypes.byref(addr), ctypes.c_size_t(1 << 30)) == 0"
+    )
+    device = Ran(take).device
+    assert device["outside_bytes"] == GIB, device
+    assert device["device_total_bytes"] == device["peak_reserved_bytes"] + device["context_bytes"] + GIB, device
+
+
+def a_gpu_of_ones_own_and_a_size():
+    ran = Ran(HOLD.format(3), "--gpu", "4GiB")
+    assert ran.device["context_source"] is None and ran.device["memory_bytes"] == 4 * GIB, ran.device
+
+
+def an_interrupted_run_is_incomplete():
+    folder = tempfile.mkdtemp(dir=SCRATCH.name)
+    with open(os.path.join(folder, "program.py"), "w") as file:
+        file.write(f"{HOLD.format(1)}\nimport time\nprint('held', flush=True)\ntime.sleep(200)\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "vramtape", "dry-run", "--json", "out.json", "program.py"],
+        cwd=folder,
+        env=clean_environment(TMPDIR=SCRATCH.name, **PACKAGE),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        assert child.stdout.readline() == "held\n"
+        os.killpg(child.pid, signal.SIGINT)  # As a terminal does.
+        child.stdout.read()
+    assert child.returncode == INCOMPLETE, child.returncode
+    with open(os.path.join(folder, "out.json")) as file:
+        result = json.load(file)
+    SEEN.check("dry-run", result)
+    assert "interrupted" in result["why"][0] and result["devices"][0]["peak_allocated_bytes"] == GIB, result
+
+
+def mistakes_are_found_before_the_program_runs():
+    for flags, text in (
+        (["--gpu", "h10O"], "did you mean h100?"),
+        (["--gpu", "h100:99"], "write the number of GPUs, 1 to 16"),
+        (["--steps", "0"], "write a whole number above 0"),
+        (["--margin", "200"], "write percent"),
+        (["--html", "nowhere/out.html"], "make it first"),
+        (["--conf", "stacks:some"], "stacks"),
+    ):
+        ran = Ran("print('ran')", *flags, code=USAGE)
+        assert text in ran.done.stderr and "ran" not in ran.done.stdout.split(), (flags, ran.done.stderr)
+    folder = tempfile.mkdtemp(dir=SCRATCH.name)
+    os.mkdir(os.path.join(folder, "full"))
+    open(os.path.join(folder, "full", "file"), "w").close()
+    assert "is not empty" in Ran("print(1)", "-o", "full", code=USAGE, folder=folder).done.stderr
+    assert "no such script" in Ran(None, "nothing.py", code=USAGE).done.stderr
+    assert "name the program" in Ran(None, code=USAGE).done.stderr
+
+
+def python_has_it_too():
+    call = (
+        "import json, os, threading, vramtape\nbefore = dict(os.environ)\n"
+        "def run(): print(json.dumps(vramtape.dry_run(['program.py'], gpu='l4', steps=2)))\n"
+        "thread = threading.Thread(target=run); thread.start(); thread.join()\nassert dict(os.environ) == before\n"
+    )
+    folder = tempfile.mkdtemp(dir=SCRATCH.name)
+    with open(os.path.join(folder, "program.py"), "w") as file:
+        file.write(TRAIN)
+    environment = clean_environment(TMPDIR=SCRATCH.name, **PACKAGE)
+    done = subprocess.run([sys.executable, "-c", call], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    SEEN.check("dry-run", result)
+    assert result["verdict"] == "fits" and result["program"]["steps"] == 2, result
+
+
+def progress_has_steps_per_second():
+    slow = "import time\n" + TRAIN.replace("    optimizer.step()", "    optimizer.step(); time.sleep(0.4)")
+    ran = Ran(slow)
+    assert " of " not in ran.done.stderr and " steps/s" in ran.done.stderr, ran.done.stderr
+    Ran(slow, "-q", "--steps", "2")
+
+
+CASES = [
+    what_fits_is_measured_to_the_byte,
+    the_gpu_decides_the_workspaces,
+    an_out_of_memory_does_not_fit,
+    a_request_that_is_refused_and_handled_fits,
+    what_comes_close_to_the_end_of_the_device_does_not_fit,
+    a_program_that_fails_has_failed,
+    what_is_left_out_is_named_and_never_fits,
+    two_gpus_and_two_processes_are_added_up,
+    memory_of_libraries_is_outside,
+    a_gpu_of_ones_own_and_a_size,
+    an_interrupted_run_is_incomplete,
+    mistakes_are_found_before_the_program_runs,
+    python_has_it_too,
+    progress_has_steps_per_second,
+]
+
+
+def the_schema_has_nothing_that_is_never_printed():
+    for _ in CASES:
+        ENDED.acquire()
+    name = "dry-run.json"
+    never = {pointer for pointer in schemas.properties(name) if (name, pointer) not in SEEN.places}
+    assert not never, sorted(never)
+    kept = [name for name in os.listdir(SCRATCH.name) if name.startswith("vramtape-dry-run-")]
+    assert len(kept) == OUT_OF_MEMORY, "tapes are removed, unless memory was out"
+
+
+def counted(case):
+    """The case, whose end the last one waits for."""
+
+    def run():
+        try:
+            return case()
+        finally:
+            ENDED.release()
+
+    return run
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:]
+    cases = [(f"dry_run.{case.__name__}", counted(case)) for case in CASES]
+    last = the_schema_has_nothing_that_is_never_printed
+    cases = [*cases, (f"dry_run.{last.__name__}", last)]
+    run_cases([(name, case) for name, case in cases if not wanted or name in wanted])
