@@ -325,6 +325,22 @@ def a_gpu_is_simulated_on_request(folder):
     assert done.returncode == 0 and done.stdout.endswith("cuda:0\n") and done.stderr == "", done.stderr
 
 
+def a_compiled_program_runs_on_a_simulated_gpu(folder):
+    """Triton finds the driver, and attention takes a kernel other than cuDNN's, without a setting of the user."""
+    code = (
+        "import torch, torch.nn.functional as F\n"
+        "x = torch.ones(2, 4, 128, 64, device='cuda', dtype=torch.bfloat16, requires_grad=True)\n"
+        "y = torch.compile(lambda x: F.scaled_dot_product_attention(x.sin(), x, x))(x)\n"
+        "y.sum().backward()\n"
+        "from torch._inductor import metrics\n"
+        "print(metrics.generated_kernel_count > 0, torch.cuda.get_device_capability(), x.grad.shape == x.shape)\n"
+    )
+    caches = {name: os.path.join(folder, name) for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")}
+    done = python(*RUN, "--sim=h100", "-o", "run.vtape", "-c", code, folder=folder, **caches)
+    assert (done.returncode, done.stdout) == (0, "True (9, 0) True\n"), done.stderr
+    assert "not simulated" not in done.stderr, done.stderr
+
+
 def the_example_runs_any_script(folder):
     """`getDeviceStats` raises under PyTorch's pluggable allocator without the package."""
     code = "import sys, torch; held = torch.ones(2, device='cuda'); print(sys.argv, torch.cuda.memory_allocated())\n"
@@ -434,6 +450,7 @@ CASES = (
     programs_start_as_they_are,
     another_python_is_followed,
     a_gpu_is_simulated_on_request,
+    a_compiled_program_runs_on_a_simulated_gpu,
     the_example_runs_any_script,
     settings_and_flags,
     settings_may_say_no_tape,
