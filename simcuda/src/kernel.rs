@@ -8,9 +8,15 @@ use crate::{device, machine};
 /// The register count that every kernel reports.
 pub(crate) const REGISTERS_PER_THREAD: i32 = 32;
 
-/// The version of a kernel's code: 90 for 9.0.
+/// The capabilities that PyTorch's wheels have code for.
+const COMPILED: [i32; 7] = [70, 75, 80, 86, 90, 100, 120];
+
+/// The version of a kernel's code, 90 for 9.0: of the capabilities with the same major number the highest that a wheel
+/// has code for, as 8.6 on a GPU of 8.9. CUB refuses a version that it was not compiled for.
 pub(crate) fn version(capability: &Capability) -> i32 {
-    (10 * capability.major + capability.minor) as i32
+    let own = (10 * capability.major + capability.minor) as i32;
+    let is_run = |&version: &i32| version <= own && version / 10 == own / 10;
+    COMPILED.into_iter().rev().find(is_run).unwrap_or(own)
 }
 
 /// A handle for a module, library or kernel.
@@ -79,6 +85,13 @@ mod tests {
         let t4 = &gpus::find("t4").unwrap().capability;
         assert_eq!(super::blocks_per_multiprocessor(t4, 33, 0), Ok(16));
         assert_eq!(super::blocks_per_multiprocessor(t4, 1024, 0), Ok(1));
+    }
+
+    #[test]
+    fn code_is_of_a_capability_that_wheels_have() {
+        for (gpu, expected) in [("v100", 70), ("t4", 75), ("a100", 80), ("l4", 86), ("b200", 100)] {
+            assert_eq!(version(&gpus::find(gpu).unwrap().capability), expected, "{gpu}");
+        }
     }
 
     #[test]

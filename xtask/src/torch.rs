@@ -80,10 +80,10 @@ pub(crate) static TRAINING: Requirements = Requirements {
     disk_gib: 2,
 };
 
-/// For the pytest plugin, on the default PyTorch.
+/// For the pytest plugin and dry-run, on the default PyTorch.
 pub(crate) static CI: Requirements = Requirements {
     name: "ci",
-    pins: &["pytest==9.2.0", "pytest-xdist==3.8.0"],
+    pins: &["jsonschema==4.26.0", "pytest==9.2.0", "pytest-xdist==3.8.0"],
     on: Some(&ALL[0].requirements),
     headers: None,
     python_min: 11,
