@@ -248,6 +248,7 @@ mod tests {
     use super::*;
     use crate::driver::Follow;
     use crate::import::RunLimits;
+    use crate::run::Addresses;
     use crate::tape::Tape;
 
     #[test]
@@ -261,7 +262,7 @@ mod tests {
                 strategy: config.into(),
                 capacity_bytes: None,
                 memory_fraction: None,
-                recorded_addresses: false,
+                addresses: Addresses::Lowest,
                 follow: Follow::default(),
             };
             let device = &tape.devices[0];
