@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use super::cudnn;
 use super::gpu;
 use super::library::{Descriptor, Library, library};
-use crate::abi::{Answer, In, Out, Status};
+use crate::abi::{Answer, Out, Status};
 use crate::{device, handle};
 
 /// `cudnnBackendDescriptorType_t`.

@@ -14,10 +14,12 @@ type Set = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *const c_void) ->
 type Get = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *mut i64, *mut c_void) -> c_int;
 type GetTensor =
     unsafe extern "C" fn(Descriptor, c_int, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int;
+type GetCtc =
+    unsafe extern "C" fn(Descriptor, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int;
 type SetTensor =
     unsafe extern "C" fn(Descriptor, c_int, c_int, *const c_int, *const c_int) -> c_int;
 
-/// The backend interface, and tensor descriptors of the legacy one.
+/// The backend interface, and descriptors of the legacy one that this library reads.
 #[derive(Clone, Copy)]
 pub(super) struct Library {
     create: Create,
@@ -27,6 +29,7 @@ pub(super) struct Library {
     get: Get,
     get_tensor: GetTensor,
     set_tensor: SetTensor,
+    get_ctc: GetCtc,
 }
 
 /// The library. It is loaded before its first call, because PyTorch links it.
@@ -62,6 +65,7 @@ fn load() -> Option<Library> {
         get: function!(c"cudnnBackendGetAttribute" as Get),
         get_tensor: function!(c"cudnnGetTensorNdDescriptor" as GetTensor),
         set_tensor: function!(c"cudnnSetTensorNdDescriptor" as SetTensor),
+        get_ctc: function!(c"cudnnGetCTCLossDescriptor_v9" as GetCtc),
     })
 }
 
@@ -148,6 +152,22 @@ impl Library {
         })?;
         found.dimensions = usize::try_from(dimensions).unwrap_or(0).min(DIMENSIONS_MAX);
         Ok(found)
+    }
+
+    /// The longest label that a descriptor of CTC allows, from `cudnnGetCTCLossDescriptor_v9`.
+    pub(super) fn max_label_length(&self, descriptor: Descriptor) -> Answer<c_int> {
+        let (mut kind, mut norm, mut gradient, mut length) = (0, 0, 0, 0);
+        // SAFETY: the caller's own descriptor, and four places.
+        answer(unsafe {
+            (self.get_ctc)(
+                descriptor,
+                &raw mut kind,
+                &raw mut norm,
+                &raw mut gradient,
+                &raw mut length,
+            )
+        })?;
+        Ok(length)
     }
 
     /// `cudnnSetTensorNdDescriptor`, for a tensor without gaps.

@@ -5,8 +5,15 @@
 //! sizes that cuDNN computes for a handle only ([`norm`], [`rnn`], [`dropout`], [`ctc`]).
 
 mod backend;
+mod ctc;
+mod dropout;
+mod element;
 mod gpu;
 mod library;
+mod norm;
+mod registry;
+mod rnn;
+mod rnn_size;
 
 use std::ffi::c_int;
 
@@ -70,4 +77,11 @@ cudnn! {
     fn cudnnGetStream(handle: u64, out: Out<u64>) {
         out.set(handle::stream(handle))
     }
+}
+
+// Poolings and spatial transformers need no workspace.
+operations! {
+    cudnnPoolingForward
+    cudnnSpatialTfGridGeneratorForward cudnnSpatialTfGridGeneratorBackward
+    cudnnSpatialTfSamplerForward cudnnSpatialTfSamplerBackward
 }

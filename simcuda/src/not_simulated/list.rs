@@ -133,6 +133,22 @@ answers! { cudart:
     cudaStreamBeginCaptureToGraph
 }
 
+answers! { cudnn:
+    cudnnConvolutionBackwardData
+    cudnnConvolutionBackwardFilter
+    cudnnConvolutionBiasActivationForward
+    cudnnConvolutionForward
+    cudnnFindConvolutionBackwardDataAlgorithmEx
+    cudnnFindConvolutionBackwardFilterAlgorithmEx
+    cudnnFindConvolutionForwardAlgorithmEx
+    cudnnGetConvolutionBackwardDataAlgorithm_v7
+    cudnnGetConvolutionBackwardDataWorkspaceSize
+    cudnnGetConvolutionBackwardFilterAlgorithm_v7
+    cudnnGetConvolutionBackwardFilterWorkspaceSize
+    cudnnGetConvolutionForwardAlgorithm_v7
+    cudnnGetConvolutionForwardWorkspaceSize
+}
+
 answers! { cufft:
     cufftCreate
     cufftDestroy
