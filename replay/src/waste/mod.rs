@@ -196,7 +196,7 @@ fn take_apart(
     let heap = driver.heap();
     let is_flushed = |pool: PoolId| pool.is_default() || heap.pool_use_count(pool) == Ok(0);
     let rules = Rules { config: heap.config(), references, is_flushed: &is_flushed };
-    let split = split(&heap.segments(PoolId::DEFAULT), &rules);
+    let split = split(heap.mapped_runs(), &rules);
     let streams = split.by_stream.iter();
     let mut streams: Vec<_> = streams
         .filter(|(_, bytes)| **bytes > 0)
