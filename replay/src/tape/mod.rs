@@ -78,7 +78,10 @@ impl Tape {
             let taken = match item? {
                 Item::Meta(_) => Ok(()), // The reader keeps the latest.
                 Item::Base(id, base) => stretches(&mut devices, id).base(*base),
-                Item::Event(id, record) => stretches(&mut devices, id).push(record),
+                Item::Event(id, record) => {
+                    let device = stretches(&mut devices, id);
+                    device.push(record).and_then(|()| device.extend(reader.take_decoded()))
+                }
             };
             taken.map_err(|error| reader.refuse(error.to_string()))?;
         }

@@ -8,6 +8,7 @@ mod split;
 mod watch;
 
 use allocator::heap::Heap;
+use allocator::size;
 use device::Device;
 use serde::Serialize;
 use sim_device::SimDevice;
@@ -195,7 +196,9 @@ fn take_apart(
     let available_bytes = available_bytes(driver.heap_mut());
     let heap = driver.heap();
     let is_flushed = |pool: PoolId| pool.is_default() || heap.pool_use_count(pool) == Ok(0);
-    let rules = Rules { config: heap.config(), references, is_flushed: &is_flushed };
+    let config = heap.config();
+    let rounds_plainly = size::is_plain(config);
+    let rules = Rules { config, rounds_plainly, references, is_flushed: &is_flushed };
     let split = split(heap.mapped_runs(), &rules);
     let streams = split.by_stream.iter();
     let mut streams: Vec<_> = streams

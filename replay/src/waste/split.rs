@@ -14,9 +14,23 @@ use super::parts::Parts;
 /// The rules that classify free memory.
 pub(super) struct Rules<'a> {
     pub(super) config: &'a Config,
+    /// Whether the settings let every request be rounded to 512 bytes.
+    pub(super) rounds_plainly: bool,
     pub(super) references: References,
     /// Whether a flush returns what this pool holds unused: the default pool, and pools that are no longer in use.
     pub(super) is_flushed: &'a dyn Fn(PoolId) -> bool,
+}
+
+impl Rules<'_> {
+    /// The bytes of a block that serves a request.
+    #[inline]
+    fn round(&self, requested_bytes: u64) -> u64 {
+        if self.rounds_plainly {
+            size::round_plain(requested_bytes)
+        } else {
+            size::round(requested_bytes, self.config)
+        }
+    }
 }
 
 /// The parts, and their details.
@@ -57,7 +71,7 @@ pub(super) fn split<'h>(runs: impl Iterator<Item = MappedRun<'h>>, rules: &Rules
         let mut blocks = run.blocks().peekable();
         while let Some(block) = blocks.next() {
             match block.status {
-                BlockStatus::Allocated => split.add_held(shape, &block, rules.config),
+                BlockStatus::Allocated => split.add_held(shape, &block, rules),
                 BlockStatus::PendingFree => split.parts.pending_free_bytes += block.size_bytes,
                 BlockStatus::Inactive => {
                     let is_last = blocks.peek().is_none();
@@ -71,9 +85,9 @@ pub(super) fn split<'h>(runs: impl Iterator<Item = MappedRun<'h>>, rules: &Rules
 }
 
 impl Split {
-    fn add_held(&mut self, shape: RunShape, block: &BlockState, config: &Config) {
+    fn add_held(&mut self, shape: RunShape, block: &BlockState, rules: &Rules<'_>) {
         let requested_bytes = block.requested_bytes.min(block.size_bytes);
-        let rounded_bytes = size::round(requested_bytes, config).min(block.size_bytes);
+        let rounded_bytes = rules.round(requested_bytes).min(block.size_bytes);
         let rest_bytes = block.size_bytes - rounded_bytes;
         self.parts.requested_bytes += requested_bytes;
         self.parts.rounding_bytes += rounded_bytes - requested_bytes;
@@ -105,7 +119,7 @@ impl Split {
             self.parts.cached_reusable_bytes += size_bytes;
             return;
         };
-        let want_bytes = size::round(reference.requested_bytes, rules.config);
+        let want_bytes = rules.round(reference.requested_bytes);
         let serves = size::serves(rules.config, run.is_expandable, size_bytes, want_bytes);
         let is_own_pool = run.pool == reference.pool;
         if is_own_pool && run.stream == reference.stream {

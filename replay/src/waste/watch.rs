@@ -55,7 +55,7 @@ struct Fullest {
 }
 
 /// Blocks taken apart in the time in which the allocator replays a record, or fewer.
-const BLOCKS_OF_RECORD: u64 = 2;
+const BLOCKS_OF_RECORD: u64 = 8;
 
 impl Watch {
     pub(super) fn new(records: u64, points: usize) -> Self {

@@ -125,6 +125,12 @@ impl<R: Read> Reader<R> {
         self.error(ReadCause::Refused(why))
     }
 
+    /// Takes the records behind the newest one that are decoded already, all of its device: faster than one by one.
+    /// The iterator continues behind them.
+    pub fn take_decoded(&mut self) -> &[Record] {
+        self.events.take_decoded()
+    }
+
     fn read_meta(&mut self) -> Result<(), ReadCause> {
         match self.chunks.next()? {
             None => Err(ReadCause::Empty),
