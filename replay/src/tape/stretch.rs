@@ -129,7 +129,7 @@ mod tests {
         for parts in [&events[..2], &events] {
             let records: Vec<Record> = (1..).zip(parts).map(|(at, it)| record(at, *it)).collect();
             let (mut one_by_one, mut together) = (Stretches::default(), Stretches::default());
-            records.iter().for_each(|record| one_by_one.push(*record).unwrap());
+            records.iter().try_for_each(|record| one_by_one.push(*record)).unwrap();
             together.extend(&records).unwrap();
             assert_eq!(device(one_by_one), device(together));
         }

@@ -127,7 +127,7 @@ fn watched(
 ) -> Result<Waste> {
     let total = tape.records.len() as u64;
     let driver = step_through(tape, options, tape.records, |driver, done, time_ns| {
-        if watch.sees(driver, done) {
+        if watch.sees(driver, done, tape.records.get(done as usize)) {
             let moment = take_apart(driver, done, time_ns);
             watch.keep(moment);
         }
