@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn, Optional, Union
 
 from .. import _lab, _text
@@ -16,7 +17,7 @@ from .._files import check_place, whole
 from .._launch import run, simulated
 from .._launch.program import command_line
 from ..routes import ALL
-from . import text
+from . import every_gpu, text
 from .job import Gpu, Job, run_program
 from .measure import Measured, measure
 from .result import result
@@ -125,14 +126,16 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     options = parser.parse_args(arguments)
     words = run.program(parser, options)
     try:
+        for path in (options.json, options.markdown, options.html):
+            if path not in (None, "-"):
+                check_place(path)
         gpu = parse_gpu(options.gpu)
+        if gpu.name == every_gpu.ALL:
+            _main_of_every(words, gpu, options)
         about = simulated.describe(gpu.name, "--gpu")
         default = "" if options.gpu else "; the default, --gpu names another"
         if not options.quiet:
             _text.say(f"dry run on {about}{default}. Allocations are real, values (losses, metrics) are not")
-        for path in (options.json, options.markdown, options.html):
-            if path not in (None, "-"):
-                check_place(path)
         job = Job(words, gpu, options.steps, options.conf, options.route)
         made = _run(job, options.margin / 100, options.output, options.html)
         _write(made, options)
@@ -141,17 +144,35 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     sys.exit(made["exit_code"])
 
 
-def _write(made: dict[str, Any], options: argparse.Namespace) -> None:
-    for path, content in ((options.json, json.dumps(made, indent=2) + "\n"), (options.markdown, text.markdown(made))):
+def _main_of_every(words: list[str], gpu: Gpu, options: argparse.Namespace) -> NoReturn:
+    if options.output or options.html:
+        raise ValueError("--gpu all makes several runs, which have no one tape and page: leave out -o and --html")
+
+    def one(job: Job) -> dict[str, Any]:
+        if not options.quiet:
+            _text.say(f"dry run on {simulated.describe(job.gpu.name, '--gpu')}")
+        with tempfile.TemporaryDirectory(prefix="vramtape-dry-run-") as folder:
+            return _run(job, margin, Path(folder), None)
+
+    margin = options.margin / 100
+    job = Job(words, gpu, options.steps, options.conf, options.route)
+    made = every_gpu.every_gpu(job, margin, one)
+    _write(made, options, every_gpu)
+    sys.exit(made["exit_code"])
+
+
+def _write(made: dict[str, Any], options: argparse.Namespace, form: ModuleType = text) -> None:
+    """Writes a result; ``form`` has its text and its Markdown."""
+    for path, content in ((options.json, json.dumps(made, indent=2) + "\n"), (options.markdown, form.markdown(made))):
         if path is not None and path != "-":
             with whole(path) as part:
                 part.write_text(content)
     if options.json == "-":
         print(json.dumps(made, indent=2))
     elif options.markdown == "-":
-        print(_text.visible(text.markdown(made)), end="")
+        print(_text.visible(form.markdown(made)), end="")
     else:
-        print(_text.visible(text.text(made)))
+        print(_text.visible(form.text(made)))
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
@@ -165,8 +186,8 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--gpu",
         metavar="GPU",
-        help=f"the GPU, NAME or NAME:COUNT as h100:8 (`vramtape fit --gpu list` has the names), a .toml file, or a "
-        f"size such as 24GiB; {DEFAULT_GPU} if left out",
+        help=f"the GPU, NAME or NAME:COUNT as h100:8 (`vramtape fit --gpu list` has the names), a .toml file, a size "
+        f"such as 24GiB, or `all` for a table of them; {DEFAULT_GPU} if left out",
     )
     parser.add_argument("--steps", type=_positive, metavar="N", help="end each process after N optimizer steps")
     parser.add_argument(

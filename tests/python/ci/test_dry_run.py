@@ -57,7 +57,7 @@ class Ran:
         if code != USAGE:
             self.result = json.loads(self.read("out.json"))
             SEEN.check("dry-run", self.result)
-            assert self.result["exit_code"] == code
+            assert self.result["exit_code"] == code, self.result
 
     def read(self, name):
         with open(os.path.join(self.folder, name)) as file:
@@ -174,6 +174,26 @@ def a_gpu_of_ones_own_and_a_size():
     assert ran.device["context_source"] is None and ran.device["memory_bytes"] == 4 * GIB, ran.device
 
 
+def all_gpus_are_a_table():
+    use = (
+        "import torch\nheld = torch.ones(20 << 30, dtype=torch.uint8, device='cuda')\n"
+        "small = torch.ones(64, 64, device='cuda')\nsmall @ small"
+    )
+    ran = Ran(use, "--gpu", "all")
+    rows = {row["gpu"]: row for row in ran.result["gpus"]}
+    assert len(rows) == 26 and [row["memory_bytes"] for row in ran.result["gpus"]] == sorted(
+        row["memory_bytes"] for row in rows.values()
+    )
+    assert rows["t4"]["verdict"] == "does not fit" and rows["t4"]["ran_on"] == "t4", rows["t4"]
+    assert rows["l4"]["verdict"] == "fits" and rows["l4"]["ran_on"] == "rtx6000-ada", rows["l4"]
+    assert rows["rtx3080"]["verdict"] == "does not fit" and rows["rtx3080"]["needed_bytes"] > 20 * GIB, rows["rtx3080"]
+    # The wheel of this PyTorch has no code for it.
+    assert rows["v100-32gb"]["verdict"] == "failed" and "no kernel image" in ran.done.stderr, rows["v100-32gb"]
+    workspaces = rows["h100"]["peak_allocated_bytes"] - rows["b200"]["peak_allocated_bytes"]
+    assert workspaces == 33_554_432 - 8_519_680, workspaces
+    assert "the smallest is a10" in ran.done.stdout and "capability 7.0: " in ran.done.stdout, ran.done.stdout
+
+
 def an_interrupted_run_is_incomplete():
     folder = tempfile.mkdtemp(dir=SCRATCH.name)
     with open(os.path.join(folder, "program.py"), "w") as file:
@@ -251,6 +271,7 @@ CASES = [
     two_gpus_and_two_processes_are_added_up,
     memory_of_libraries_is_outside,
     a_gpu_of_ones_own_and_a_size,
+    all_gpus_are_a_table,
     an_interrupted_run_is_incomplete,
     mistakes_are_found_before_the_program_runs,
     python_has_it_too,
