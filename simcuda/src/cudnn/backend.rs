@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use super::cudnn;
 use super::gpu;
 use super::library::{Descriptor, Library, library};
+use super::model;
 use crate::abi::{Answer, Out, Status};
 use crate::{device, handle};
 
@@ -66,10 +67,23 @@ fn set_device(real: &Library, descriptor: Descriptor, name: c_int) -> Answer {
     real.set(descriptor, name, kind::DESCRIPTOR, 1, std::ptr::from_ref(device).cast())
 }
 
+/// Whether the real library is too old to plan without a device.
+fn is_modelled(real: &Library) -> bool {
+    device(real).is_err()
+}
+
 cudnn! {
     fn cudnnBackendCreateDescriptor(kind: c_int, out: Out<Descriptor>) {
         out.wanted()?;
         let real = library()?;
+        if is_modelled(real) {
+            if model::keeps(kind) {
+                return out.set(model::create(kind));
+            }
+            let made = real.create(kind)?;
+            model::note(made, kind);
+            return out.set(made);
+        }
         let made = real.create(kind)?;
         match kind {
             descriptor::ENGINE => set_device(real, made, attribute::ENGINE_DEVICE)?,
@@ -80,17 +94,29 @@ cudnn! {
     }
 
     fn cudnnBackendDestroyDescriptor(descriptor: Descriptor) {
-        library()?.destroy(descriptor)
+        let owned = model::owns(descriptor);
+        model::forget(descriptor);
+        if owned { Ok(()) } else { library()?.destroy(descriptor) }
     }
 
     fn cudnnBackendFinalize(descriptor: Descriptor) {
-        library()?.finalize(descriptor)
+        if model::owns(descriptor) {
+            model::finalize(descriptor)
+        } else {
+            library()?.finalize(descriptor)
+        }
     }
 
     fn cudnnBackendSetAttribute(
         descriptor: Descriptor, name: c_int, kind: c_int, count: i64, values: *const c_void,
     ) {
         let real = library()?;
+        if is_modelled(real) {
+            model::set(descriptor, name, kind, count, values)?;
+            if model::owns(descriptor) {
+                return Ok(());
+            }
+        }
         match (kind, name) {
             (kind::HANDLE, attribute::GRAPH_HANDLE) => Ok(()),
             (kind::HANDLE, attribute::PLAN_HANDLE) => {
@@ -106,6 +132,9 @@ cudnn! {
         descriptor: Descriptor, name: c_int, kind: c_int, room: i64, count: *mut i64,
         values: *mut c_void,
     ) {
+        if model::owns(descriptor) {
+            return model::get(descriptor, name, room, count, values);
+        }
         library()?.get(descriptor, name, kind, room, count, values)
     }
 

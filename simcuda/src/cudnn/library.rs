@@ -12,8 +12,14 @@ type Create = unsafe extern "C" fn(c_int, *mut Descriptor) -> c_int;
 type OfDescriptor = unsafe extern "C" fn(Descriptor) -> c_int;
 type Set = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *const c_void) -> c_int;
 type Get = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *mut i64, *mut c_void) -> c_int;
-type GetTensor =
-    unsafe extern "C" fn(Descriptor, c_int, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int;
+type GetTensor = unsafe extern "C" fn(
+    Descriptor,
+    c_int,
+    *mut c_int,
+    *mut c_int,
+    *mut c_int,
+    *mut c_int,
+) -> c_int;
 type GetCtc =
     unsafe extern "C" fn(Descriptor, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int;
 type SetTensor =
@@ -180,8 +186,6 @@ impl Library {
         let [_, rows, columns] = sizes;
         let strides = [rows * columns, columns, 1];
         // SAFETY: the caller's own descriptor, and three sizes and strides.
-        answer(unsafe {
-            (self.set_tensor)(descriptor, kind, 3, sizes.as_ptr(), strides.as_ptr())
-        })
+        answer(unsafe { (self.set_tensor)(descriptor, kind, 3, sizes.as_ptr(), strides.as_ptr()) })
     }
 }

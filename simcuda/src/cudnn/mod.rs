@@ -10,6 +10,7 @@ mod dropout;
 mod element;
 mod gpu;
 mod library;
+mod model;
 mod norm;
 mod registry;
 mod rnn;

@@ -121,12 +121,10 @@ impl Layers {
 
     /// A bias of `cudnnGetRNNWeightParams`.
     pub(super) fn bias(&self, pseudo_layer: usize, number: usize) -> Option<Matrix> {
-        let is_there = pseudo_layer < self.pseudo_layers()
-            && number < 2 * self.cell.gates()
-            && self.has_bias;
-        let start = self.all_matrix_elements()
-            + pseudo_layer * self.bias_elements()
-            + number * self.hidden;
+        let is_there =
+            pseudo_layer < self.pseudo_layers() && number < 2 * self.cell.gates() && self.has_bias;
+        let start =
+            self.all_matrix_elements() + pseudo_layer * self.bias_elements() + number * self.hidden;
         is_there.then_some(Matrix { start, rows: self.hidden, columns: 1 })
     }
 
@@ -192,11 +190,10 @@ impl Layers {
         let passes = backward.max(forward).max(persistent) * batch * self.hidden;
         let sides = if is_lstm { 4 } else { 2 } * self.pseudo_layers() * batch * self.hidden;
         let padded = times * batch * (self.input + self.directions * self.output) + sides;
-        let dropped = if self.has_dropout { times * batch * self.hidden * self.directions } else { 0 };
-        let elements = self.all_matrix_elements()
-            + passes
-            + dropped
-            + if self.is_padded { padded } else { 0 };
+        let dropped =
+            if self.has_dropout { times * batch * self.hidden * self.directions } else { 0 };
+        let elements =
+            self.all_matrix_elements() + passes + dropped + if self.is_padded { padded } else { 0 };
         products * PRODUCT_BYTES + elements * self.element_bytes + 8 * batch + 256
     }
 }
