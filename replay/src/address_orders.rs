@@ -1,7 +1,8 @@
 //! The range of reserved memory over the addresses that a driver could have given.
 //!
-//! Of two free blocks of one size PyTorch before 2.15 takes the one at the lower address, and a driver's addresses follow
-//! no rule: on a GPU too, two runs of a program can reserve a segment more or less. PyTorch 2.15 takes the older segment.
+//! Of two free blocks of one size PyTorch before 2.15 takes the one at the lower address, and a driver's addresses
+//! follow no rule: on a GPU too, two runs of a program can reserve a segment more or less. PyTorch 2.15 takes the older
+//! segment.
 
 use rayon::prelude::*;
 use serde::Serialize;
