@@ -25,7 +25,7 @@ enum Pass {
 /// The workspace of a pass over `pixels` of each of `channels`.
 fn workspace_bytes(pass: Pass, element_bytes: usize, channels: usize, pixels: usize) -> usize {
     let (width, rows) = match channels {
-        _ if channels % 4 == 0 => (64, 1),
+        _ if channels.is_multiple_of(4) => (64, 1),
         1..4 => (4, 4),
         _ => (16, 1),
     };
