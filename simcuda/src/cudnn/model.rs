@@ -1,9 +1,9 @@
 //! Plans of convolutions for a cuDNN before 9.8, which plans for the GPU of a handle only: a model.
 //!
-//! Tensors, convolutions and operations are still the real library's; graphs, heuristics, engines and plans are kept here.
-//! The heuristic answers one engine. Its workspace is a copy of each tensor of the convolution whose channels do not come
-//! last, because kernels for tensor cores read and write channels last. Later versions of cuDNN mostly need that, or
-//! that without the output; for the gradients of filters they take up to about 8 MiB of partial sums more.
+//! Tensors, convolutions and operations are still the real library's; graphs, heuristics, engines and plans are kept
+//! here. The heuristic answers one engine. Its workspace is a copy of each tensor of the convolution whose channels do
+//! not come last, because kernels for tensor cores read and write channels last. Later versions of cuDNN mostly need
+//! that, or that without the output; for the gradients of filters they take up to about 8 MiB of partial sums more.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};

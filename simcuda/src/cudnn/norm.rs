@@ -1,7 +1,7 @@
 //! Batch normalisation: the workspaces of the kernels for channels that come last; all others need none.
 //!
-//! cuDNN computes these sizes for a handle only. The formulas are fitted to its answers (9.5.1, 9.19.0 and 9.26.0: equal
-//! for 4,476 shapes each, and the same for every GPU).
+//! cuDNN computes these sizes for a handle only. The formulas are fitted to its answers (9.5.1, 9.19.0 and 9.26.0:
+//! equal for 4,476 shapes each, and the same for every GPU).
 
 use std::ffi::{c_int, c_void};
 
