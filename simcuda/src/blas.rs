@@ -58,11 +58,13 @@ blas! {
     }
 
     fn cublasDestroy_v2(handle: u64) {
-        handle::destroy(handle)
+        handle::destroy(handle);
+        Ok(())
     }
 
     fn cublasSetStream_v2(handle: u64, stream: u64) {
-        handle::set_stream(handle, stream)
+        handle::set_stream(handle, stream);
+        Ok(())
     }
 
     fn cublasGetMathMode(_handle: u64, out: Out<c_int>) {

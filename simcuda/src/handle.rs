@@ -17,14 +17,12 @@ pub(crate) fn create(out: Out<u64>) -> Answer {
     out.set(machine::new_handle())
 }
 
-pub(crate) fn destroy(handle: u64) -> Answer {
+pub(crate) fn destroy(handle: u64) {
     streams().remove(&handle);
-    Ok(())
 }
 
-pub(crate) fn set_stream(handle: u64, stream: u64) -> Answer {
+pub(crate) fn set_stream(handle: u64, stream: u64) {
     streams().insert(handle, stream);
-    Ok(())
 }
 
 pub(crate) fn stream(handle: u64) -> u64 {

@@ -4,10 +4,10 @@ use std::ffi::c_int;
 
 use crate::abi::{Answer, Status};
 
-pub(super) const FLOAT: c_int = 0;
+const FLOAT: c_int = 0;
 const DOUBLE: c_int = 1;
 const HALF: c_int = 2;
-const BFLOAT16: c_int = 9;
+pub(super) const BFLOAT16: c_int = 9;
 
 /// The size of an element of one of the types that layers have.
 pub(super) fn size_bytes(kind: c_int) -> Answer<usize> {

@@ -68,11 +68,13 @@ cudnn! {
     }
 
     fn cudnnDestroy(handle: u64) {
-        handle::destroy(handle)
+        handle::destroy(handle);
+        Ok(())
     }
 
     fn cudnnSetStream(handle: u64, stream: u64) {
-        handle::set_stream(handle, stream)
+        handle::set_stream(handle, stream);
+        Ok(())
     }
 
     fn cudnnGetStream(handle: u64, out: Out<u64>) {

@@ -1,9 +1,9 @@
 //! Plans of convolutions for a cuDNN before 9.8, which plans for the GPU of a handle only: a model.
 //!
-//! Tensors, convolutions and operations are still the real library's; graphs, heuristics, engines and plans are kept here.
-//! The heuristic answers one engine. Its workspace is a copy of each tensor of the convolution whose channels do not come
-//! last: the kernels for tensor cores read and write channels last. Later versions need the copy of the output for some
-//! types only, so the model is an upper bound for these kernels.
+//! Tensors, convolutions and operations are still the real library's; graphs, heuristics, engines and plans are kept
+//! here. The heuristic answers one engine. Its workspace is a copy of each tensor of the convolution whose channels do
+//! not come last, because kernels for tensor cores read and write channels last. Later versions of cuDNN mostly need
+//! that, or that without the output; for the gradients of filters they take up to about 8 MiB of partial sums more.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -133,7 +133,7 @@ pub(super) fn get(
             }
         }
         attribute::PLAN_WORKSPACE => {
-            Out::at(values).set(workspace_bytes.ok_or(Status::NOT_SUPPORTED)?)?
+            Out::at(values).set(workspace_bytes.ok_or(Status::NOT_SUPPORTED)?)?;
         }
         attribute::ENGINE_INDEX => Out::at(values).set(0_i64)?,
         _ => return count.set(0),

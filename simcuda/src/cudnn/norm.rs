@@ -1,7 +1,7 @@
 //! Batch normalisation: the workspaces of the kernels for channels that come last; all others need none.
 //!
-//! cuDNN computes these sizes for a handle only. The formulas are fitted to its answers (9.5.1, 9.19.0 and 9.26.0: equal
-//! for 4,476 shapes each, and the same for every GPU).
+//! cuDNN computes these sizes for a handle only. The formulas are fitted to its answers (9.5.1, 9.19.0 and 9.26.0:
+//! equal for 4,476 shapes each, and the same for every GPU).
 
 use std::ffi::{c_int, c_void};
 
@@ -25,7 +25,7 @@ enum Pass {
 /// The workspace of a pass over `pixels` of each of `channels`.
 fn workspace_bytes(pass: Pass, element_bytes: usize, channels: usize, pixels: usize) -> usize {
     let (width, rows) = match channels {
-        _ if channels % 4 == 0 => (64, 1),
+        _ if channels.is_multiple_of(4) => (64, 1),
         1..4 => (4, 4),
         _ => (16, 1),
     };

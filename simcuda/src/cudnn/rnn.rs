@@ -4,12 +4,12 @@ use std::ffi::{c_int, c_void};
 
 use super::library::{Descriptor, library};
 use super::registry::Registry;
-use super::rnn_size::{Cell, Layers, Matrix, Sequences};
+use super::rnn_size::{Cell, Matrix, Sequences, Stack};
 use super::{cudnn, dropout, element, operations};
 use crate::abi::{Answer, In, Out, Status};
 use crate::device;
 
-static LAYERS: Registry<Layers> = Registry::new();
+static STACKS: Registry<Stack> = Registry::new();
 static SEQUENCES: Registry<Sequences> = Registry::new();
 
 /// `cudnnRNNBiasMode_t`.
@@ -24,7 +24,7 @@ fn size(value: c_int) -> Answer<usize> {
 
 /// Fills in the descriptor and the address of a matrix, where there is one.
 fn hand_out(
-    layers: &Layers,
+    stack: &Stack,
     found: Option<Matrix>,
     weights: u64,
     descriptor: Descriptor,
@@ -34,21 +34,21 @@ fn hand_out(
         address.set_if_wanted(0);
         return Ok(());
     };
-    address.set_if_wanted(weights + (start * layers.element_bytes) as u64);
+    address.set_if_wanted(weights + (start * stack.element_bytes) as u64);
     if descriptor.is_null() {
         return Ok(());
     }
     let sizes = [1, rows as c_int, columns as c_int];
-    library()?.set_tensor(descriptor, layers.kind, sizes)
+    library()?.set_tensor(descriptor, stack.kind, sizes)
 }
 
 cudnn! {
     fn cudnnCreateRNNDescriptor(out: Out<u64>) {
-        LAYERS.create(out)
+        STACKS.create(out)
     }
 
     fn cudnnDestroyRNNDescriptor(descriptor: u64) {
-        LAYERS.destroy(descriptor)
+        STACKS.destroy(descriptor)
     }
 
     fn cudnnSetRNNDescriptor_v8(
@@ -65,11 +65,11 @@ cudnn! {
         if bias != NO_BIAS && bias != DOUBLE_BIAS {
             return Err(Status::NOT_SUPPORTED);
         }
-        LAYERS.set(descriptor, Layers {
+        STACKS.set(descriptor, Stack {
             cell,
             kind,
             element_bytes: element::size_bytes(kind)?,
-            has_bias: bias == DOUBLE_BIAS,
+            biases: if bias == DOUBLE_BIAS { 2 } else { 0 },
             directions: if direction == 0 { 1 } else { 2 },
             layers: size(layers)?,
             input: size(input)?,
@@ -77,7 +77,8 @@ cudnn! {
             output: size(output)?,
             has_dropout: dropout::is_on(dropouts)?,
             is_padded: flags != 0,
-            is_persistent: algorithm != 0,
+            // cuDNN has no such kernels for bfloat16.
+            is_persistent: algorithm != 0 && kind != element::BFLOAT16,
         })
     }
 
@@ -97,7 +98,7 @@ cudnn! {
     }
 
     fn cudnnGetRNNWeightSpaceSize(_handle: u64, descriptor: u64, out: Out<usize>) {
-        out.set(LAYERS.get(descriptor)?.weight_bytes())
+        out.set(STACKS.get(descriptor)?.weight_bytes())
     }
 
     fn cudnnGetRNNWeightParams(
@@ -105,24 +106,24 @@ cudnn! {
         number: c_int, matrix: Descriptor, matrix_address: Out<u64>, bias: Descriptor,
         bias_address: Out<u64>,
     ) {
-        let layers = LAYERS.get(descriptor)?;
+        let stack = STACKS.get(descriptor)?;
         let pseudo_layer = usize::try_from(pseudo_layer).map_err(|_| Status::INVALID_VALUE)?;
         let number = usize::try_from(number).map_err(|_| Status::INVALID_VALUE)?;
-        let found = layers.matrix(pseudo_layer, number);
-        hand_out(&layers, found, weights, matrix, matrix_address)?;
-        let found = layers.bias(pseudo_layer, number);
-        hand_out(&layers, found, weights, bias, bias_address)
+        let found = stack.matrix(pseudo_layer, number);
+        hand_out(&stack, found, weights, matrix, matrix_address)?;
+        let found = stack.bias(pseudo_layer, number);
+        hand_out(&stack, found, weights, bias, bias_address)
     }
 
     fn cudnnGetRNNTempSpaceSizes(
         _handle: u64, descriptor: u64, mode: c_int, sequences: u64, workspace: Out<usize>,
         reserve: Out<usize>,
     ) {
-        let (layers, sequences) = (LAYERS.get(descriptor)?, SEQUENCES.get(sequences)?);
+        let (stack, sequences) = (STACKS.get(descriptor)?, SEQUENCES.get(sequences)?);
         let major = device::gpu()?.capability.major;
-        workspace.set_if_wanted(layers.workspace_bytes(sequences, major));
+        workspace.set_if_wanted(stack.workspace_bytes(sequences, major));
         let is_kept = mode == TRAINING;
-        reserve.set_if_wanted(if is_kept { layers.reserve_bytes(sequences) } else { 0 });
+        reserve.set_if_wanted(if is_kept { stack.reserve_bytes(sequences) } else { 0 });
         Ok(())
     }
 }
