@@ -7,7 +7,8 @@ use super::registry::Registry;
 use crate::abi::{Answer, Out};
 use crate::{device, handle};
 
-/// A generator for each thread that a GPU holds: cuDNN's answer is this times multiprocessors and threads.
+/// A generator for each thread that a GPU holds. cuDNN's answer is this times two properties of the GPU, inferred to be
+/// its multiprocessors and their threads.
 const STATE_BYTES: usize = 24;
 
 /// The probability of each descriptor.

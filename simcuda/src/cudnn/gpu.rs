@@ -37,3 +37,21 @@ pub(super) fn properties(gpu: &Gpu) -> Value {
         "deviceName": gpu.product,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_have_cudnns_units() {
+        for (name, version, multiprocessors) in
+            [("a40", 860, 84), ("h100", 900, 132), ("rtx5090", 1200, 170)]
+        {
+            let Some(gpu) = gpus::find(name) else { panic!("{name} is not known") };
+            let found = properties(gpu);
+            assert_eq!(found["deviceVer"], version);
+            assert_eq!(found["multiProcessorCount"], multiprocessors);
+            assert_eq!(found["smClockRateKHz"], gpu.clock_mhz * 1000);
+        }
+    }
+}

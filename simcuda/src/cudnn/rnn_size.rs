@@ -1,8 +1,8 @@
 //! The memory of recurrent layers: weights, reserve space and workspace.
 //!
 //! cuDNN computes these sizes for a handle only. The formulas are fitted to its answers (9.5.1, 9.19.0 and 9.26.0 give
-//! the same). Weights are exact and reserve space is within 96 bytes. The workspace, which a call gives back, is a model:
-//! README.md has its errors.
+//! the same). Weights are exact and reserve space is within 96 bytes. The workspace, which a call gives back, is a
+//! model: README.md has its errors.
 
 /// `cudnnRNNMode_t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
