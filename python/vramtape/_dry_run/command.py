@@ -17,7 +17,7 @@ from .._files import check_place, whole
 from .._launch import run, simulated
 from .._launch.program import command_line
 from ..routes import ALL
-from . import every_gpu, text
+from . import every_gpu, search, text
 from .job import Gpu, Job, run_program
 from .measure import Measured, measure
 from .result import result
@@ -60,7 +60,7 @@ def dry_run(
     :raises ValueError: when the program or the GPU is not known, or the folder is not empty
     """
     words = command_line([str(word) for word in command], [sys.executable])
-    job = Job(words, parse_gpu(gpu), steps, conf, route)
+    job = Job(words, parse_gpu(gpu), steps, conf, route=route)
     return _run(job, margin, folder, html)
 
 
@@ -130,13 +130,13 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
             if path not in (None, "-"):
                 check_place(path)
         gpu = parse_gpu(options.gpu)
-        if gpu.name == every_gpu.ALL:
-            _main_of_every(words, gpu, options)
+        if gpu.name == every_gpu.ALL or options.fit:
+            _main_of_several(words, gpu, options)
         about = simulated.describe(gpu.name, "--gpu")
         default = "" if options.gpu else "; the default, --gpu names another"
         if not options.quiet:
             _text.say(f"dry run on {about}{default}. Allocations are real, values (losses, metrics) are not")
-        job = Job(words, gpu, options.steps, options.conf, options.route)
+        job = Job(words, gpu, options.steps, options.conf, route=options.route)
         made = _run(job, options.margin / 100, options.output, options.html)
         _write(made, options)
     except run.NOT_STARTED as error:
@@ -144,20 +144,26 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     sys.exit(made["exit_code"])
 
 
-def _main_of_every(words: list[str], gpu: Gpu, options: argparse.Namespace) -> NoReturn:
+def _main_of_several(words: list[str], gpu: Gpu, options: argparse.Namespace) -> NoReturn:
+    """``--gpu all`` and ``--fit``."""
     if options.output or options.html:
-        raise ValueError("--gpu all makes several runs, which have no one tape and page: leave out -o and --html")
+        raise ValueError("several runs have no one tape and page: leave out -o and --html with --gpu all and --fit")
 
-    def one(job: Job) -> dict[str, Any]:
+    def one(job: Job, value: Optional[int] = None) -> dict[str, Any]:
         if not options.quiet:
-            _text.say(f"dry run on {simulated.describe(job.gpu.name, '--gpu')}")
+            of = "" if value is None else f", {options.fit.name}={value}"
+            _text.say(f"dry run on {simulated.describe(job.gpu.name, '--gpu')}{of}")
         with tempfile.TemporaryDirectory(prefix="vramtape-dry-run-") as folder:
             return _run(job, margin, Path(folder), None)
 
     margin = options.margin / 100
-    job = Job(words, gpu, options.steps, options.conf, options.route)
-    made = every_gpu.every_gpu(job, margin, one)
-    _write(made, options, every_gpu)
+    job = Job(words, gpu, options.steps, options.conf, route=options.route)
+    is_every = gpu.name == every_gpu.ALL
+    if is_every and options.fit:
+        raise ValueError("--fit searches on one GPU: name it instead of --gpu all")
+    form: ModuleType = every_gpu if is_every else search
+    made = every_gpu.every_gpu(job, margin, one) if is_every else search.largest(job, options.fit, margin, one)
+    _write(made, options, form)
     sys.exit(made["exit_code"])
 
 
@@ -191,6 +197,12 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--steps", type=_positive, metavar="N", help="end each process after N optimizer steps")
     parser.add_argument(
+        "--fit",
+        type=_parameter,
+        metavar="NAME=LOW..HIGH",
+        help="find the largest value that fits; {NAME} in the program's arguments, else the variable NAME, has it",
+    )
+    parser.add_argument(
         "--margin",
         type=_percent,
         metavar="PERCENT",
@@ -206,6 +218,13 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     parser.add_argument("-q", "--quiet", action="store_true", help="print warnings and the result only")
     run.add_program(parser)
     return parser
+
+
+def _parameter(text: str) -> search.Parameter:
+    try:
+        return search.Parameter.read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _positive(text: str) -> int:
