@@ -4,6 +4,7 @@ The published program is `verification/qwen_sft_memory_worker.py` of FanBB2333/F
 the published shape, instead of read from a checkpoint.
 """
 
+import older_qwen35
 import torch
 from figures import figure
 from torch import nn
@@ -16,6 +17,7 @@ ALPHA = 16
 
 def meta_model(size):
     """The model without memory."""
+    older_qwen35.use()
     width, inner = SHAPES[size]
     shape = Qwen3_5TextConfig(
         vocab_size=248_320,
