@@ -63,8 +63,9 @@ def train(optimizer):
 
 
 def print_recorded():
-    """The peak of the recorded step, and a digest of the sizes of its allocations and frees, in their order."""
+    """The memory of the recorded step, and a digest of the sizes of its allocations and frees, in their order."""
     torch.cuda.synchronize()
+    figure("allocated_after_step", torch.cuda.memory_allocated())
     figure("peak_allocated_in_step", torch.cuda.max_memory_allocated())
     trace = torch.cuda.memory._snapshot()["device_traces"][0]
     events = [(entry["action"], entry["size"]) for entry in trace if entry["action"] in ("alloc", "free_completed")]
