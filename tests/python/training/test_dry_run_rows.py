@@ -1,9 +1,9 @@
 """Published figures of real GPUs, reproduced by `vramtape dry-run` on the preset of each GPU's class.
 
 `dry_run/rows.tsv` has the figures: the published one, how far ours may be from it in percent (0: equal in all printed
-digits), and ours in bytes, which has to be the same on every run. The columns `run` names the rows of the test command;
-VRAMTAPE_EVERY_ROW=1 runs all. UPDATE_GOLDEN=1 writes our figures to the table, and VRAMTAPE_ROWS=FILE a line of JSON
-for each program: seconds, host memory and figures.
+digits), and ours in bytes, which has to be the same on every run. The column `run` names the rows of the test command;
+VRAMTAPE_EVERY_ROW=1 runs all, and arguments name single ones. UPDATE_GOLDEN=1 writes our figures to the table.
+VRAMTAPE_ROWS=FILE appends a line of JSON for each program: its seconds, host memory and figures.
 """
 
 import csv
@@ -105,10 +105,15 @@ def note(row, figures, cost):
 
 def main():
     every = table()
-    is_wanted = "" if os.environ.get("VRAMTAPE_EVERY_ROW") == "1" or IS_UPDATE else "always"
+    names = {row["row"] for row in every}
+    wanted = set(sys.argv[1:])
+    assert wanted <= names, f"no such row: {', '.join(wanted - names)}"
+    if not wanted:
+        is_every = os.environ.get("VRAMTAPE_EVERY_ROW") == "1"
+        wanted = {row["row"] for row in every if is_every or row["run"] == "always"}
     cases = {}
     for row in every:
-        if row["run"].startswith(is_wanted):
+        if row["row"] in wanted:
             cases.setdefault(row["row"], []).append(row)
     try:
         run_cases([(name, check(rows)) for name, rows in cases.items()])

@@ -1,7 +1,7 @@
 """Attention in plain operators: the memory that a forward pass leaves for its backward pass, at 20 sizes.
 
 The published program is `cs336_systems/attention_benchmark.py` of Wedsonlin/assignment2-systems, which also measures
-time: it repeats each pass more often.
+time: it repeats each pass more often. Argument: `eager` or `compiled`.
 """
 
 import gc
@@ -9,7 +9,7 @@ import itertools
 import math
 
 import torch
-from figures import figure
+from figures import arguments, figure
 from language_model import softmax
 
 BATCH = 8
@@ -48,6 +48,11 @@ def measure(tokens, width):
     del warm
 
 
+(kind,) = arguments(str)
+if kind == "compiled":
+    attention = torch.compile(attention)
+    # A second backward pass of the same graph needs its buffers.
+    torch._functorch.config.donated_buffer = False
 for tokens, width in itertools.product(TOKENS, WIDTHS):
     measure(tokens, width)
     gc.collect()

@@ -1,4 +1,4 @@
-"""A language model in plain operators, its loss, and its AdamW, each with the intermediate tensors of the published one.
+"""A language model in plain operators, its loss and its AdamW, with the intermediate tensors of the published ones.
 
 The published model is `cs336_basics` of Wedsonlin/assignment2-systems. It uses no fused operator, so every intermediate
 result is a tensor of the allocator. A tensor lives until its last name is bound again or its function returns: a name
