@@ -1,4 +1,4 @@
-"""One step of a language model of 430 million parameters, and the allocations in it.
+"""One step of a language model of 423 million parameters, and the allocations in it.
 
 The published program is `memory_profile` of `cs336_systems/nsys_profile.py` of Wedsonlin/assignment2-systems, which
 wrote `results/medium_*_memory_snapshot.pickle`. Arguments: tokens, `training` or `inference`, `fp32` or `bf16`.
