@@ -33,7 +33,7 @@ def table():
 
 
 def dry_run(gpu, program):
-    """The figures of a program: those that it prints, and those of the dry run's result. And seconds, and KiB."""
+    """The figures that a program prints and those of the dry run's result, and what the run cost."""
     script, *arguments = shlex.split(program)
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "result.json")
