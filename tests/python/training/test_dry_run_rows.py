@@ -54,6 +54,8 @@ def dry_run(gpu, program):
     (device,) = made["devices"]
     figures = dict(line.split()[1:] for line in printed.splitlines() if line.startswith("FIGURE "))
     figures.update({name: str(device[name]) for name in ("peak_allocated_bytes", "peak_reserved_bytes")})
+    bounds = device["bounds"].get("peak_reserved_bytes")
+    figures["reserved_range"] = (bounds["lower"], bounds["upper"]) if bounds else (device["peak_reserved_bytes"],) * 2
     return figures, {
         "seconds": round(seconds, 1),
         "cpu_s": round(usage.ru_utime + usage.ru_stime, 1),
@@ -85,6 +87,11 @@ def check(rows):
                 row["ours"] = ours
             if ours != row["ours"]:
                 wrong.append(f"{row['quantity']} was {row['ours']} and is {ours}")
+            if row["quantity"] == "peak_reserved_bytes":
+                lower, upper = figures["reserved_range"]
+                published = int(row["published"].partition(" ")[0])
+                if not lower <= published <= upper:
+                    wrong.append(f"published is {published} reserved, outside the range of {lower} to {upper}")
             if abs(difference) > float(row["within %"]):
                 wrong.append(f"{row['quantity']} is {ours}, published is {row['published']}: {difference:+.4f} %")
         note(rows[0], figures, cost)
