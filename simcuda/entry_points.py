@@ -31,11 +31,14 @@ LIBRARIES = {
 # These work without a GPU in the real libraries: registration of kernels, versions, texts of errors.
 REAL = re.compile(
     r"__cudaRegister|__cudaUnregister|cudaRuntimeGetVersion|cudaGetError|GetVersion$|GetErrorString|GetErrorName|"
-    r"cudnnGetCudartVersion|cudnnGetLastErrorString"
+    r"cudnnGetCudartVersion|cudnnGetLastErrorString|cudnnGetProperty|"
+    # Descriptors of cuDNN's legacy interface, and their sizes.
+    r"cudnn(Create|Destroy)(Activation|CTCLoss|Convolution|Filter|Pooling|SpatialTransformer|Tensor)Descriptor|"
+    r"cudnnSet(Activation|CTCLoss|Convolution|Filter|Pooling|SpatialTransformer|Tensor)|cudnnGet(Filter|Tensor)Nd"
 )
 DRIVER_NAME = re.compile(r"cu[A-Z][A-Za-z0-9]+(_v\d)?")
 # Macros that define every name in them.
-BLOCK = re.compile(r"^(?:operations|accepted|forward|unsupported)! \{(.*?)^\}", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^(?:operations|accepted|forward|unsupported)! \{(.*?)\}$", re.DOTALL | re.MULTILINE)
 NOT_DRIVER = re.compile(r"cu(File|blas|dnn|fft|rand|solver|sparse|pti|tlass)")
 
 

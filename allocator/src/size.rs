@@ -3,7 +3,7 @@
 //! Source: `c10/core/AllocatorConfig.h` (constants) and `DeviceCachingAllocator::round_size`,
 //! `roundup_power2_next_division` and `get_allocation_size` in `c10/cuda/CUDACachingAllocator.cpp`.
 
-use events::{BlockState, SegmentState};
+use events::{Addr, BlockState, SegmentState};
 use settings::{Config, UNLIMITED};
 
 /// Every block is a multiple of this (`kMinBlockSize`).
@@ -84,15 +84,35 @@ pub fn serves(config: &Config, is_expandable: bool, block_bytes: u64, size_bytes
         && may_serve(block_bytes, size_bytes, config)
 }
 
+/// A segment, or a mapped run of an expandable one, as far as it decides which parts of it can go back to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunShape {
+    /// Where it starts.
+    pub addr: Addr,
+    /// Whether it serves large requests (over 1 MiB).
+    pub is_large: bool,
+    /// Whether it is part of an expandable segment.
+    pub is_expandable: bool,
+    /// Whether it is a single block.
+    pub is_one_block: bool,
+}
+
+impl From<&SegmentState> for RunShape {
+    fn from(segment: &SegmentState) -> Self {
+        let SegmentState { addr, is_large, is_expandable, ref blocks, .. } = *segment;
+        Self { addr, is_large, is_expandable, is_one_block: blocks.len() == 1 }
+    }
+}
+
 /// Of a free block, the bytes that could go back to the device: all of them where the block is a whole segment, the
 /// whole pages of an expandable one.
-pub fn whole_bytes(segment: &SegmentState, block: &BlockState, config: &Config) -> u64 {
-    if !segment.is_expandable {
-        return if segment.blocks.len() == 1 { block.size_bytes } else { 0 };
+pub fn whole_bytes(run: RunShape, block: &BlockState, config: &Config) -> u64 {
+    if !run.is_expandable {
+        return if run.is_one_block { block.size_bytes } else { 0 };
     }
-    let page_bytes = page_bytes(!segment.is_large, config);
-    let begin = (block.addr.0 - segment.addr.0).next_multiple_of(page_bytes);
-    let end = (block.addr.0 + block.size_bytes - segment.addr.0) / page_bytes * page_bytes;
+    let page_bytes = page_bytes(!run.is_large, config);
+    let begin = (block.addr.0 - run.addr.0).next_multiple_of(page_bytes);
+    let end = (block.addr.0 + block.size_bytes - run.addr.0) / page_bytes * page_bytes;
     end.saturating_sub(begin)
 }
 

@@ -5,7 +5,7 @@ use benches::Trace;
 use replay::compare::{USUAL_SETTINGS, compare};
 use replay::driver::Follow;
 use replay::report::Report;
-use replay::run::{Options, run};
+use replay::run::{Addresses, Options, run};
 use replay::strategy::{Choice, TABLE};
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -46,7 +46,7 @@ fn check_recorded(trace: &Trace) {
         strategy: trace.config.clone().into(),
         capacity_bytes: Some(trace.capacity_bytes),
         memory_fraction: None,
-        recorded_addresses: true,
+        addresses: Addresses::Recorded,
         follow: Follow::default(),
     };
     let text = |id| trace.tape.text(id);

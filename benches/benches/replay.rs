@@ -3,7 +3,7 @@
 use benches::Trace;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use replay::driver::Follow;
-use replay::run::{Options, run};
+use replay::run::{Addresses, Options, run};
 
 fn replay(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("replay");
@@ -14,7 +14,7 @@ fn replay(criterion: &mut Criterion) {
             strategy: trace.config.clone().into(),
             capacity_bytes: Some(trace.capacity_bytes),
             memory_fraction: None,
-            recorded_addresses: true,
+            addresses: Addresses::Recorded,
             follow: Follow::default(),
         };
         let replay = || run(tape, &options, |_| {}).expect("a consistent recording");

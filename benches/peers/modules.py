@@ -33,7 +33,7 @@ def child():
     from models import GPT, ResNet
 
     torch.set_num_threads(1)
-    torch.backends.cudnn.enabled = False  # The simulated driver runs no cuDNN.
+    torch.backends.cudnn.enabled = False  # The recorded results are without cuDNN.
     loss_of = torch.nn.CrossEntropyLoss()
     tokens = torch.zeros(1, 128, dtype=torch.long, device="cuda")
     images, labels = torch.randn(2, 3, 32, 32, device="cuda"), torch.zeros(2, dtype=torch.long, device="cuda")

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use replay::address_orders::{ReservedRange, reserved_range};
 use replay::export::{Format, SnapshotDevice, SnapshotSource, write_snapshot};
 use replay::report::Report;
 use replay::run::{Options as Setting, Outcome, run as replay_run, run_recording};
@@ -22,6 +23,9 @@ use crate::{Verdict, bytes, output, strategy};
 /// The help of `--strategy`.
 const ABOUT_STRATEGY: &str = "How requests become placements [default: as recorded]";
 
+/// The most orders of addresses.
+const ORDERS_MAX: i64 = 64;
+
 /// The flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -33,6 +37,9 @@ pub(crate) struct Options {
     /// Settings as in PYTORCH_CUDA_ALLOC_CONF; empty is PyTorch's defaults [default: as recorded]
     #[arg(long, value_name = "SETTINGS")]
     config: Option<String>,
+    /// Also replay with N other orders of the driver's addresses, and print the range of reserved memory
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=ORDERS_MAX))]
+    address_orders: Option<u32>,
     /// Also write what the allocator did as a PyTorch memory snapshot, for its viewer (.json: as JSON)
     #[arg(long, value_name = "OUT.pickle")]
     snapshot: Option<PathBuf>,
@@ -52,6 +59,8 @@ struct Answer<'a> {
     start: Option<Started>,
     /// By how much the replay of the recorded settings differs from the recording.
     replay_differs: Option<Departure>,
+    /// Reserved memory under other orders of addresses, if they were asked for.
+    address_orders: Option<ReservedRange>,
     /// Facts that an import inferred, a sentence each.
     inferred: &'a [String],
     #[serde(flatten)]
@@ -65,7 +74,9 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     }
     let chosen = options.run.read()?;
     let setting = chosen.setting(options.strategy.as_ref(), options.config.as_deref())?;
-    let progress = Progress::start("replaying", chosen.device().records.len() as u64);
+    let records = chosen.device().records.len() as u64;
+    let replays = 1 + u64::from(options.address_orders.unwrap_or(0));
+    let progress = Progress::start("replaying", replays * records);
     let done = |records| progress.at(records);
     let report = match &options.snapshot {
         None => chosen.with_device(|device| replay_run(device, &setting, done))?,
@@ -75,6 +86,13 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
             outcome.report
         }
     };
+    let range = |orders| {
+        let next = || progress.add(records);
+        chosen.with_device(|device| {
+            reserved_range(device, &setting, report.peak_reserved_bytes, orders, &next)
+        })
+    };
+    let address_orders = options.address_orders.map(range).transpose()?;
     drop(progress);
     let bound = Bound::of(&chosen);
     let is_as_recorded = options.strategy.is_none() && options.config.is_none();
@@ -82,13 +100,15 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let (start, inferred) = (chosen.started(), chosen.inferred());
     if options.json {
         let (report, bound) = (&report, &bound);
-        output::print_json(&Answer { report, start, replay_differs, inferred, bound })?;
+        let answer = Answer { report, start, replay_differs, address_orders, inferred, bound };
+        output::print_json(&answer)?;
     } else {
         let compared = (!is_as_recorded).then_some(report.peak_reserved_bytes);
         let about = start::paragraph(start, compared)
             + &replay_differs.as_ref().map_or(String::new(), start::difference)
             + &bound.note();
-        output::print(&(text(&report, &bound) + &about + &inferred_notes(inferred)))?;
+        let range = address_orders.map_or(String::new(), range_line);
+        output::print(&(text(&report, &bound) + &range + &about + &inferred_notes(inferred)))?;
     }
     Ok(Verdict::Good)
 }
@@ -113,6 +133,11 @@ fn export(path: &Path, chosen: &Chosen, setting: &Setting, outcome: &Outcome) ->
         _ => Format::Pickle,
     };
     Ok(write_snapshot(path, &source, format)?)
+}
+
+fn range_line(range: ReservedRange) -> String {
+    let (lower, upper) = (bytes::show(range.lower_bytes), bytes::show(range.upper_bytes));
+    format!("{:<15} {lower} to {upper} with {} other orders\n", "addresses", range.orders)
 }
 
 fn text(report: &Report, bound: &Bound) -> String {

@@ -9,7 +9,7 @@ use replay::driver::Follow;
 use replay::edit::{Edit, Summary};
 use replay::import::RunLimits;
 use replay::report::Report;
-use replay::run::{DeviceTape, Options as Setting};
+use replay::run::{Addresses, DeviceTape, Options as Setting};
 use replay::start::{Departure, Effects, Start, cold};
 use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
@@ -301,7 +301,11 @@ impl Chosen {
             strategy: self.choice(strategy, settings)?,
             capacity_bytes: self.capacity_bytes,
             memory_fraction: None,
-            recorded_addresses: is_as_recorded && self.is_as_recorded(),
+            addresses: if is_as_recorded && self.is_as_recorded() {
+                Addresses::Recorded
+            } else {
+                Addresses::Lowest
+            },
             // Recorded changes would undo the settings in question.
             follow: Follow { settings: is_as_recorded, ..self.follow },
         })

@@ -96,7 +96,7 @@ pub fn free_space(
             row.blocks += 1;
             let is_flushed = situation.is_none_or(|situation| situation.is_flushed(segment));
             if is_flushed && !is_pending {
-                row.returnable_bytes += size::whole_bytes(segment, block, config);
+                row.returnable_bytes += size::whole_bytes(segment.into(), block, config);
             }
         }
     }

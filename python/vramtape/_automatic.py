@@ -29,6 +29,9 @@ PARAMETER, GRADIENT, OPTIMIZER_STATE = range(3)
 # Tensors that keep their address are recorded again this often, as a ring may have overwritten their categories.
 REPEAT_STEPS = 16
 
+# Tensors that are no subclass's.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 _is_active = False
 _depth = threading.local()
 _optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
@@ -160,7 +163,8 @@ def _parameters(optimizer: torch.optim.Optimizer) -> Iterable[tuple[Any, Any]]:
 
 
 def _gradients(optimizer: torch.optim.Optimizer) -> Iterable[Any]:
-    return (one.grad for one, _ in _parameters(optimizer) if one.grad is not None)
+    gradients = (one.grad for one, _ in _parameters(optimizer))
+    return (gradient for gradient in gradients if gradient is not None)
 
 
 def _states(optimizer: torch.optim.Optimizer) -> Iterable[tuple[Any, Any]]:
@@ -189,8 +193,12 @@ def _say(category: int, tensors: Iterable[Any]) -> None:
     """Categorizes the memory of these tensors, one call for each device."""
     addresses: dict[int, list[int]] = {}
     for tensor in tensors:
-        local = getattr(tensor, "_local_tensor", tensor)  # A DTensor's part of this rank.
-        if not isinstance(local, torch.Tensor) or not local.is_cuda:
+        local = tensor
+        if type(tensor) not in _PLAIN:  # Else a failed lookup would take as long as all the rest.
+            local = getattr(tensor, "_local_tensor", tensor)  # A DTensor's part of this rank.
+            if not isinstance(local, torch.Tensor):
+                continue
+        if not local.is_cuda:
             continue
         try:
             address = local.untyped_storage().data_ptr()

@@ -37,6 +37,7 @@ def replay(
     cold: bool = False,
     edit: Texts = None,
     trust_factor: Optional[int] = None,
+    address_orders: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> dict[str, Any]:
     """Replays a run under one setting and returns the memory that it reserves.
@@ -55,11 +56,13 @@ def replay(
     :param cold: of a run that starts in the middle, request what was live there anew from an empty device
     :param edit: an edit of the program, such as ``"scale:0.5"``, or several; ``vramtape help edit`` has them all
     :param trust_factor: accept a file that holds this many times more than is expected of its size
+    :param address_orders: also replay with so many other orders of the driver's addresses, for the range of reserved
+        memory
     :param threads: how many threads work, one a core if left out
     :raises vramtape.Error: when the run cannot be read or replayed, or there are no such settings
     """
     machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
-    settings = [*_flags("strategy", strategy), *_flags("config", config)]
+    settings = [*_flags("strategy", strategy), *_flags("config", config), *_flags("address-orders", address_orders)]
     return query(["replay", *settings, *machine, *_runs(run)], threads, progress)
 
 

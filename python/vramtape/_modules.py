@@ -10,6 +10,7 @@ The paths of a model are found once, when its outermost module is called for the
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 import warnings
@@ -19,7 +20,8 @@ from typing import Any, Callable
 
 import torch
 
-from . import _runtime, marks
+from . import _runtime
+from .marks import MODULE_BACKWARD, MODULE_BEGIN, MODULE_END, MODULE_OWNER
 
 # Outputs are looked for in lists and dictionaries down to this depth.
 _DEPTH = 4
@@ -29,7 +31,9 @@ _REACHED = "vramtape.module"
 # Bound early: these run in every call. The first is true in what torch.compile traces only, the flag beside it, where
 # it is used, in what torch.export traces.
 _is_traced = torch.compiler.is_dynamo_compiling
+_compiler = torch.compiler
 _is_grad_enabled = torch.is_grad_enabled
+_Tensor = torch.Tensor
 
 # Modules with their names in a model.
 _Parts = list[tuple[str, torch.nn.Module]]
@@ -60,7 +64,8 @@ def activate(on_model: Callable[[_Parts], None]) -> None:
     :param on_model: is called with the modules of a model when that is called for the first time
     """
     global _on_model, _mark
-    _on_model, _mark = on_model, _runtime.load().vramtape_mark
+    # Without the types of its arguments, which are right, a call takes half as long.
+    _on_model, _mark = on_model, ctypes.CFUNCTYPE(ctypes.c_int)(_runtime.address("mark"))
     torch.nn.modules.module.register_module_forward_pre_hook(_before)
     torch.nn.modules.module.register_module_forward_hook(_after, always_call=True)
     _watch_compile()
@@ -80,28 +85,28 @@ def parameters() -> dict[int, bytes]:
 
 def owner(path: bytes) -> None:
     """The blocks that this thread categorizes from here on are this module's; with an empty path, no module's."""
-    _mark(marks.MODULE_OWNER, path)
+    _mark(MODULE_OWNER, path)
 
 
 def _before(module: torch.nn.Module, _arguments: Any) -> None:
-    if _is_traced() or torch.compiler._is_compiling_flag:
+    if _is_traced() or _compiler._is_compiling_flag:
         return
     calls = _thread.open
     path = _paths.get(id(module))
     if path is None:
         path = _learn(module, calls)
     if not calls:
-        _mark(marks.MODULE_BEGIN, path)
+        _mark(MODULE_BEGIN, path)
     elif calls[-1] != path:  # Else the call of a compiled module within that of its wrapper.
         if calls[0] == path:  # The model's last call was interrupted.
-            _mark(marks.MODULE_END, path)
+            _mark(MODULE_END, path)
             calls.clear()
-        _mark(marks.MODULE_BEGIN, path)
+        _mark(MODULE_BEGIN, path)
     calls.append(path)
 
 
 def _after(module: torch.nn.Module, _arguments: Any, result: Any) -> None:
-    if _is_traced() or torch.compiler._is_compiling_flag:
+    if _is_traced() or _compiler._is_compiling_flag:
         return
     calls = _thread.open
     path = _paths.get(id(module))
@@ -110,13 +115,21 @@ def _after(module: torch.nn.Module, _arguments: Any, result: Any) -> None:
     while calls.pop() != path:  # An interrupted call, such as by KeyboardInterrupt: its hooks did not run.
         pass
     if _is_grad_enabled():
-        if type(result) is torch.Tensor:
-            _watch_backward(result, path)
-        else:
-            for tensor in _tensors(result, _DEPTH):
-                _watch_backward(tensor, path)
+        for tensor in (result,) if type(result) is _Tensor else _tensors(result, _DEPTH):
+            # Marks when the backward pass reaches the operation that made the tensor.
+            node = tensor.grad_fn
+            if node is None:
+                continue
+            metadata = node.metadata
+            if _REACHED not in metadata:
+                metadata[_REACHED] = True
+                hook = _backward_hooks.get(path)
+                if hook is None:
+                    hook = _backward_hooks[path] = _backward_hook(path)
+                # As Tensor.register_hook does, with one hook for all tensors: register_prehook takes thrice as long.
+                node._register_hook_dict(hook)
     if not calls or calls[-1] != path:
-        _mark(marks.MODULE_END, path)
+        _mark(MODULE_END, path)
 
 
 def _tensors(result: Any, depth: int) -> Iterable[torch.Tensor]:
@@ -129,27 +142,12 @@ def _tensors(result: Any, depth: int) -> Iterable[torch.Tensor]:
     return [tensor for one in inner for tensor in _tensors(one, depth - 1)]
 
 
-def _watch_backward(tensor: torch.Tensor, path: bytes) -> None:
-    """Marks when the backward pass reaches the operation that made the tensor."""
-    node = tensor.grad_fn
-    if node is None:
-        return
-    metadata = node.metadata
-    if _REACHED not in metadata:
-        metadata[_REACHED] = True
-        hook = _backward_hooks.get(path)
-        if hook is None:
-            hook = _backward_hooks[path] = _backward_hook(path)
-        # As Tensor.register_hook does, with one hook for all tensors: register_prehook takes three times as long.
-        node._register_hook_dict(hook)
-
-
 def _backward_hook(path: bytes) -> torch.Tensor:
-    """A tensor with the hook."""
+    """A tensor with the hook of a module."""
 
     def reached(_gradient: Any) -> None:
         if not _is_traced():
-            _mark(marks.MODULE_BACKWARD, path)
+            _mark(MODULE_BACKWARD, path)
 
     with torch.inference_mode(False):
         tensor = torch.empty(0, device="cpu", requires_grad=True)

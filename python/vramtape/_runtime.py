@@ -198,6 +198,4 @@ def _settings_for_simcuda(folder: str) -> dict[str, str]:
         "TRITON_LIBCUDA_PATH": folder,
         # Kernels are compiled in this process: a worker of Inductor has no driver.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # From compute capability 9.0 on, attention prefers cuDNN, which is not simulated.
-        "TORCH_CUDNN_SDPA_DEPRIORITIZED": "1",
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use replay::driver::Follow;
 use replay::import::{RunLimits, import_bytes};
-use replay::run::{DeviceTape, Options, run};
+use replay::run::{Addresses, DeviceTape, Options, run};
 use replay::source::read_from;
 use replay::strategy::Choice;
 use replay::tape::Tape;
@@ -36,7 +36,7 @@ pub(crate) fn exercise(bytes: &[u8]) {
             strategy: Choice::Native(config.clone()),
             capacity_bytes: Some(80 << 30),
             memory_fraction: None,
-            recorded_addresses: true,
+            addresses: Addresses::Recorded,
             follow: Follow::default(),
         };
         let text = |id| tape.text(id);

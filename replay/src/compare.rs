@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, run, run_over_time};
+use crate::run::{Addresses, DeviceTape, Options, run, run_over_time};
 use crate::series::Point;
 use crate::strategy::Choice;
 
@@ -99,7 +99,7 @@ pub fn compare(
             strategy: choice.clone(),
             capacity_bytes,
             memory_fraction: None,
-            recorded_addresses: false,
+            addresses: Addresses::Lowest,
             // The tape's own changes of settings would undo the ones in question.
             follow: Follow { settings: false, ..follow },
         };

@@ -1,6 +1,7 @@
 //! Replay, import and export of vramtape tapes and PyTorch memory snapshots.
 #![forbid(unsafe_code)]
 
+pub mod address_orders;
 pub mod advice;
 mod candidate;
 pub mod categories;

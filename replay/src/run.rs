@@ -7,7 +7,7 @@ use allocator::size;
 use events::Off;
 use models::model::Model;
 use settings::Config;
-use sim_device::{SimConfig, SimDevice};
+use sim_device::{AddressOrder, SimConfig, SimDevice};
 use trace_format::{Addr, BaseState, PoolId, Record, SegmentState, StringId};
 
 use crate::driver::{DriveError, Driver, Follow, Result};
@@ -42,10 +42,35 @@ pub struct Options {
     pub capacity_bytes: Option<u64>,
     /// The memory fraction in force from the start, if it is not the tape's.
     pub memory_fraction: Option<f64>,
-    /// Answer with the recorded segment addresses, so that ties break as they did.
-    pub recorded_addresses: bool,
+    /// The addresses of segments, which break ties between free blocks.
+    pub addresses: Addresses,
     /// Which inputs count besides allocations and frees.
     pub follow: Follow,
+}
+
+/// Where the simulated device puts segments. PyTorch takes the lower of two free blocks of one size, so that the order
+/// of addresses decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// The recorded ones, so that ties break as they did.
+    Recorded,
+    /// The lowest that are free.
+    Lowest,
+    /// The highest that are free.
+    Highest,
+    /// Anywhere, by this seed.
+    Scattered {
+        /// The same seed gives the same addresses.
+        seed: u64,
+    },
+}
+
+impl Addresses {
+    /// So many different ones that a driver could have chosen instead of the recorded ones.
+    pub fn orders(count: u32) -> impl Iterator<Item = Self> {
+        let scattered = (0..).map(|seed| Self::Scattered { seed });
+        [Self::Lowest, Self::Highest].into_iter().chain(scattered).take(count as usize)
+    }
 }
 
 impl Options {
@@ -285,7 +310,8 @@ pub(crate) fn scripted_device(
     let capacity_bytes = capacity_bytes(options);
     let large_page_bytes = size::page_bytes(false, config);
     // The start keeps its addresses in any case: its blocks are where they are.
-    let records = if options.recorded_addresses { tape.records } else { &[] };
+    let is_recorded = options.addresses == Addresses::Recorded;
+    let records = if is_recorded { tape.records } else { &[] };
     let script = Script::from_tape(tape.base, records, large_page_bytes, capacity_bytes);
     let granularity = SimConfig::GRANULARITY_BYTES;
     // Addresses that no device has do not move the others.
@@ -306,6 +332,11 @@ fn empty_device(lowest: u64, options: &Options) -> SimDevice {
     SimDevice::new(SimConfig {
         base: Addr(lowest),
         length_bytes: ADDRESS_SPACE_BYTES,
+        order: match options.addresses {
+            Addresses::Recorded | Addresses::Lowest => AddressOrder::Lowest,
+            Addresses::Highest => AddressOrder::Highest,
+            Addresses::Scattered { seed } => AddressOrder::Scattered { seed },
+        },
         ..SimConfig::with_capacity(capacity_bytes(options))
     })
 }

@@ -10,7 +10,7 @@ use trace_format::{DeviceId, Event, Record, SegmentState};
 use crate::driver::{DriveError, Follow, Result};
 use crate::import::{Import, RunLimits};
 use crate::placements;
-use crate::run::{DeviceTape, Options, Outcome, run_recording};
+use crate::run::{Addresses, DeviceTape, Options, Outcome, run_recording};
 use crate::start::{Departure, Effects, Start};
 use crate::tape::{Device, Tape};
 
@@ -80,7 +80,7 @@ fn verify_device(
         strategy: Config { compat: run.compat(), ..import.config.clone() }.into(),
         capacity_bytes: run.device_total_bytes,
         memory_fraction: None,
-        recorded_addresses: true,
+        addresses: Addresses::Recorded,
         follow: Follow { trust_factor: import.trust_factor, ..Follow::default() },
     };
     let text = |id: trace_format::StringId| {
@@ -116,7 +116,7 @@ fn verify_recorded(tape: &Tape, device: &Device, run: &RecordedRun) -> Result<Ve
             .device_total_bytes
             .or_else(|| meta.and_then(|meta| meta.capacity_bytes.or(meta.total_bytes))),
         memory_fraction: None,
-        recorded_addresses: true,
+        addresses: Addresses::Recorded,
         follow: Follow { trust_factor: tape.trust_factor, ..Follow::default() },
     };
     let part = DeviceTape { base: &device.base, records: &device.records, text: &text };

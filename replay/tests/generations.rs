@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use replay::driver::Follow;
 use replay::import::RunLimits;
-use replay::run::{DeviceTape, Options, run};
+use replay::run::{Addresses, DeviceTape, Options, run};
 use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
 use settings::Config;
@@ -41,7 +41,7 @@ fn replayed(tape: &Tape, device: &Device) -> u64 {
         strategy: Choice::Native(config),
         capacity_bytes: None,
         memory_fraction: None,
-        recorded_addresses: true,
+        addresses: Addresses::Recorded,
         follow: Follow::default(),
     };
     let text = |id| tape.text(id);

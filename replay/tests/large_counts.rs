@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use replay::driver::Follow;
-use replay::run::{DeviceTape, Options, run};
+use replay::run::{Addresses, DeviceTape, Options, run};
 use replay::strategy::{Choice, Row, TABLE};
 use replay::tape::Tape;
 use settings::Compat;
@@ -131,7 +131,7 @@ fn time(tape: &Tape, strategy: &Choice) -> Duration {
         strategy: strategy.clone(),
         capacity_bytes: None,
         memory_fraction: None,
-        recorded_addresses: false,
+        addresses: Addresses::Lowest,
         follow: Follow::default(),
     };
     shortest(|| drop(run(tape, &options, |_| {}).unwrap()))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use replay::driver::Follow;
 use replay::import::RunLimits;
-use replay::run::{DeviceTape, Options, run};
+use replay::run::{Addresses, DeviceTape, Options, run};
 use replay::tape::Tape;
 use trace_format::{Event, State};
 
@@ -27,7 +27,7 @@ fn peak_live(tape: &Tape, device: usize) -> u64 {
         strategy: settings::Config::default().into(),
         capacity_bytes: None,
         memory_fraction: None,
-        recorded_addresses: false,
+        addresses: Addresses::Lowest,
         follow: Follow::default(),
     };
     let text = |id| tape.text(id);

@@ -11,7 +11,7 @@ use events::Memory;
 use proptest::prelude::*;
 use replay::driver::Follow;
 use replay::placements::{Run, compare};
-use replay::run::{DeviceTape, Options, Outcome, run_recording};
+use replay::run::{Addresses, DeviceTape, Options, Outcome, run_recording};
 use replay::tape::Tape;
 use settings::{Compat, Config};
 use sim_device::{EventPolicy, SimConfig, SimDevice};
@@ -181,7 +181,7 @@ fn replayed(tape: &Tape, config: Config, capacity_bytes: u64) -> Outcome {
         strategy: config.into(),
         capacity_bytes: Some(capacity_bytes),
         memory_fraction: None,
-        recorded_addresses: true,
+        addresses: Addresses::Recorded,
         follow: Follow::default(),
     };
     let text = |id| tape.text(id);

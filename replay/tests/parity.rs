@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use replay::driver::Follow;
 use replay::import::{self, DeviceImport, Import};
 use replay::placements::{Run, compare};
-use replay::run::{DeviceTape, Options, Outcome, run_recording};
+use replay::run::{Addresses, DeviceTape, Options, Outcome, run_recording};
 use replay::verify::{RecordedRun, verify};
 use settings::Config;
 use trace_format::{Addr, Event};
@@ -89,7 +89,7 @@ fn placements_do_not_depend_on_recorded_block_addresses() {
             strategy: Config { compat: run.compat(), ..import.config.clone() }.into(),
             capacity_bytes: run.device_total_bytes,
             memory_fraction: None,
-            recorded_addresses: true,
+            addresses: Addresses::Recorded,
             follow: Follow::default(),
         };
         for device in &import.devices {
@@ -114,7 +114,7 @@ fn every_snapshot_replays_under_every_policy_and_never_below_its_live_bytes() {
                     strategy: Config { expandable_segments, ..import.config.clone() }.into(),
                     capacity_bytes: None,
                     memory_fraction: None,
-                    recorded_addresses: false,
+                    addresses: Addresses::Lowest,
                     follow: Follow { settings: false, ..Follow::default() },
                 };
                 let report = replay(device, &options).report;

@@ -8,7 +8,7 @@ use std::io::Read;
 use replay::driver::Follow;
 use replay::export::{Format, SnapshotDevice, SnapshotSource, write_to};
 use replay::import::import_file;
-use replay::run::{DeviceTape, Options, run_recording};
+use replay::run::{Addresses, DeviceTape, Options, run_recording};
 use settings::Config;
 use tests::snapshot_contract::{Demand, check};
 
@@ -40,7 +40,7 @@ fn every_replay_exports_well() {
                 strategy: config.clone().into(),
                 capacity_bytes: None,
                 memory_fraction: None,
-                recorded_addresses: false,
+                addresses: Addresses::Lowest,
                 follow: Follow::default(),
             };
             let base = &device.base.segments;

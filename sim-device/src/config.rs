@@ -18,6 +18,21 @@ pub enum EventPolicy {
     OnRequest,
 }
 
+/// Which free addresses memory is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressOrder {
+    /// The lowest range that fits.
+    #[default]
+    Lowest,
+    /// The highest range that fits.
+    Highest,
+    /// A range anywhere, by this seed.
+    Scattered {
+        /// The same seed gives the same addresses to the same calls.
+        seed: u64,
+    },
+}
+
 /// A simulated device's properties. Whatever the policy, an event that is synchronised with is done.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
@@ -31,6 +46,8 @@ pub struct SimConfig {
     pub capacity_bytes: u64,
     /// Unit of physical memory and of addresses.
     pub granularity_bytes: u64,
+    /// Which free addresses memory is given.
+    pub order: AddressOrder,
     /// When events are done.
     pub events: EventPolicy,
     /// The devices that it shares memory with.
@@ -60,6 +77,7 @@ impl SimConfig {
             length_bytes: 8 << 40,
             capacity_bytes,
             granularity_bytes: Self::GRANULARITY_BYTES,
+            order: AddressOrder::Lowest,
             events: EventPolicy::AtOnce,
             peers: Vec::new(),
             malloc_addresses: VecDeque::new(),

@@ -88,7 +88,7 @@ impl Faults {
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014), as a number in 0..1.
-fn next_unit(state: &mut u64) -> f64 {
+pub(super) fn next_unit(state: &mut u64) -> f64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -29,7 +29,7 @@ use device::{
 };
 
 use capture::Captures;
-pub use config::{EventPolicy, SimConfig};
+pub use config::{AddressOrder, EventPolicy, SimConfig};
 use event::Events;
 pub use faults::{Fault, Faults};
 use memory::Memory;

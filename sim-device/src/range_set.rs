@@ -37,6 +37,17 @@ impl RangeSet {
         Some(start)
     }
 
+    /// Takes the end of the highest range that fits.
+    pub(super) fn take_last(&mut self, length_bytes: u64) -> Option<u64> {
+        let (&start, &free) = self.ranges.iter().rfind(|&(_, &free)| free >= length_bytes)?;
+        self.ranges.remove(&start);
+        let left_bytes = free - length_bytes;
+        if left_bytes > 0 {
+            self.ranges.insert(start, left_bytes);
+        }
+        Some(start + left_bytes)
+    }
+
     /// Takes exactly this range; false when a part of it is not in the set.
     pub(super) fn take_at(&mut self, start: u64, length_bytes: u64) -> bool {
         let Some(end) = start.checked_add(length_bytes) else { return false };
@@ -75,6 +86,17 @@ impl RangeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_the_highest_hole_that_fits_is_taken() {
+        let mut set = RangeSet::new(100, 50);
+        assert!(set.take_at(130, 10));
+        assert_eq!(set.take_last(20), Some(110));
+        assert_eq!(set.take_last(10), Some(140));
+        assert_eq!(set.take_last(11), None);
+        assert_eq!(set.take_last(10), Some(100));
+        assert_eq!(set.len(), 0);
+    }
 
     #[test]
     fn the_lowest_hole_that_fits_is_taken() {

@@ -115,6 +115,11 @@ impl<T> Out<T> {
         }
     }
 
+    /// The place of an argument whose type another one says.
+    pub(crate) fn at(place: *mut std::ffi::c_void) -> Self {
+        Self(place.cast())
+    }
+
     /// No place: nothing is wanted.
     pub(crate) fn unwanted() -> Self {
         Self(std::ptr::null_mut())
@@ -167,6 +172,11 @@ impl Out<c_char> {
 pub(crate) struct In<T>(*const T);
 
 impl<T: Copy> In<T> {
+    /// The place of an argument whose type another one says.
+    pub(crate) fn at(place: *const std::ffi::c_void) -> Self {
+        Self(place.cast())
+    }
+
     pub(crate) fn get(&self) -> Answer<T> {
         if self.0.is_null() {
             return Err(Status::INVALID_VALUE);

@@ -1,14 +1,9 @@
 //! cuBLAS and cuBLASLt: handles, streams, and products that are operations on a stream.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::abi::{Answer, Out, Status, accepted, guarded};
-use crate::{machine, stream};
-
-/// The stream of each handle; a handle without an entry is on the default stream.
-static STREAMS: LazyLock<Mutex<HashMap<u64, u64>>> = LazyLock::new(Mutex::default);
+use crate::{handle, machine, stream};
 
 /// The `cublasStatus_t` of an answer.
 fn status(body: impl FnOnce() -> Answer) -> c_int {
@@ -21,19 +16,6 @@ fn status(body: impl FnOnce() -> Answer) -> c_int {
         Err(Status::UNKNOWN) => INTERNAL_ERROR,
         Err(_) => EXECUTION_FAILED,
     }
-}
-
-/// An operation on the handle's stream.
-fn operation(handle: u64) -> c_int {
-    if !machine::any_capture() {
-        return 0;
-    }
-    status(|| {
-        let streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        let stream = streams.get(&handle).copied().unwrap_or(0);
-        drop(streams);
-        stream::launch(stream)
-    })
 }
 
 /// Defines entry points of cuBLAS: the body's [`Answer`] becomes the `cublasStatus_t`.
@@ -52,7 +34,7 @@ macro_rules! operations {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         extern "C" fn $name(handle: u64) -> c_int {
-            operation(handle)
+            status(|| handle::operation(handle))
         }
     )*};
 }
@@ -72,16 +54,16 @@ const _: () = assert!(size_of::<HeuristicResult>() == 96);
 
 blas! {
     fn cublasCreate_v2(out: Out<u64>) {
-        out.set(machine::new_handle())
+        handle::create(out)
     }
 
     fn cublasDestroy_v2(handle: u64) {
-        STREAMS.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+        handle::destroy(handle);
         Ok(())
     }
 
     fn cublasSetStream_v2(handle: u64, stream: u64) {
-        STREAMS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, stream);
+        handle::set_stream(handle, stream);
         Ok(())
     }
 

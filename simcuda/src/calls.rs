@@ -118,6 +118,7 @@ forward! {
 // Code and kernels.
 forward! {
     cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleGetFunction
+    cuLibraryLoadData cuLibraryLoadFromFile cuLibraryGetKernel cuKernelGetFunction
         | cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryGetKernel
         => kernel::load(out: Out<u64>);
     cuOccupancyMaxActiveBlocksPerMultiprocessor
@@ -131,7 +132,8 @@ forward! {
 
 // Code is never read. The descriptor of a tensor map is for kernels, which do not run.
 accepted! {
-    cuModuleUnload cuFuncSetAttribute cuFuncSetCacheConfig cuLinkAddData_v2 cuLinkDestroy
+    cuModuleUnload cuLibraryUnload cuFuncSetAttribute cuFuncSetCacheConfig cuKernelSetAttribute
+    cuLinkAddData cuLinkAddData_v2 cuLinkDestroy
     cuTensorMapEncodeTiled cuLogsUnregisterCallback
     cudaFuncSetAttribute cudaKernelSetAttributeForDevice cudaLibraryUnload
     cudaProfilerStart cudaProfilerStop cudaDeviceSetGraphMemAttribute

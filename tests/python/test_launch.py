@@ -326,7 +326,7 @@ def a_gpu_is_simulated_on_request(folder):
 
 
 def a_compiled_program_runs_on_a_simulated_gpu(folder):
-    """Triton finds the driver, and attention takes a kernel other than cuDNN's, without a setting of the user."""
+    """Triton finds the driver, and attention takes cuDNN's kernel, without a setting of the user."""
     code = (
         "import torch, torch.nn.functional as F\n"
         "x = torch.ones(2, 4, 128, 64, device='cuda', dtype=torch.bfloat16, requires_grad=True)\n"

@@ -29,6 +29,11 @@ CASES = {
     "devices_expandable": ("devices", TWO | EXPANDABLE),
     "sharing": ("sharing", {}),
     "visible": ("visible", {"VRAMTAPE_SIM_DEVICES": "3"}),
+    "cudnn": ("cudnn", {}),
+    "cudnn_sm86": ("cudnn", {"VRAMTAPE_SIM_GPU": "a40"}),
+    "cudnn_sm120": ("cudnn", {"VRAMTAPE_SIM_GPU": "rtx5090"}),
+    "attention_sm90": ("attention", {"VRAMTAPE_SIM_GPU": "h100"}),
+    "attention_sm100": ("attention", {"VRAMTAPE_SIM_GPU": "b200"}),
     "refusals": ("refusals", {}),
 }
 
@@ -36,6 +41,7 @@ CASES = {
 def run(name):
     program, settings = CASES[name]
     output = run_child(f"simcuda/{program}.py", **settings)
+    assert "Could not load symbol" not in output, output  # cuDNN, of a driver function that does not exist.
     return output.strip() if output.startswith("skipped") else ""
 
 

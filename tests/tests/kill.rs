@@ -20,7 +20,7 @@ use recorder::{
 };
 use replay::driver::Follow;
 use replay::import::RunLimits;
-use replay::run::{DeviceTape, Options, run_recording};
+use replay::run::{Addresses, DeviceTape, Options, run_recording};
 use replay::tape::Tape;
 use settings::Config;
 use shared_heap::SharedHeap;
@@ -229,7 +229,7 @@ fn expect_ring(plan: Plan, ring: &Path, tape: &Path, events: &[Event]) {
         strategy: plan.config().into(),
         capacity_bytes: None,
         memory_fraction: None,
-        recorded_addresses: true,
+        addresses: Addresses::Recorded,
         follow: Follow::default(),
     };
     let replayed = run_recording(run, &options, |_| ()).expect("a tape that replays");

@@ -63,7 +63,7 @@ pub use events::{
 pub use index::{Index, IndexEntry};
 pub use layout::{CHUNK_HEADER_BYTES, ChunkKind, FILE_HEADER_BYTES, MAGIC, VERSION};
 pub use meta::{DeviceMeta, EndKind, Meta, ProgramEnd, Source};
-pub use read::{Item, ReadCause, ReadError, Reader, Recovery, Torn};
+pub use read::{Item, Place, ReadCause, ReadError, Reader, Recovery, Torn};
 pub use tables::{BACKWARD_FILE, Frame, FrameText, THREAD_FILE, Tables};
 pub use time::utc;
 pub use varint::Malformed;

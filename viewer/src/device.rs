@@ -119,7 +119,7 @@ fn data(
     let patterns = patterns(&followed, records, tape);
     let text = |id| tape.text(id);
     let (marks, mark_names) =
-        marks::chunk("marks".to_owned(), records, &patterns, clock.start_ns, text);
+        marks::chunk("marks".to_owned(), &followed, records, &patterns, clock.start_ns, text);
     let (kinds, rank) = kinds(&followed, &groupings, "kinds".to_owned());
 
     let is_small = u64::from(last_moment) < EXACT_MOMENTS_MAX;
@@ -161,7 +161,7 @@ fn data(
     if !followed.envelopes.is_empty() {
         rest.push(envelopes::chunk("envelopes".to_owned(), &followed));
     }
-    rest.push(ranges::chunk("ranges".to_owned(), device, &followed.pool_streams));
+    rest.push(ranges::chunk("ranges".to_owned(), device, &followed));
     let nodes = tree::nodes("lives", &followed, last_moment, &rank);
     if is_small {
         first.push(kinds);

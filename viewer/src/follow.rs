@@ -58,6 +58,8 @@ pub(crate) struct Followed {
     /// The most allocated bytes of default pools and envelopes of private ones.
     pub(crate) peak_enveloped_bytes: u64,
     pub(crate) moments: u32,
+    /// Places of the records that are not of single blocks: few, so passes over them are short.
+    others: Vec<u32>,
     /// The finest level.
     pub(crate) level: Level,
     /// The first moments with the most, and how much.
@@ -67,6 +69,26 @@ pub(crate) struct Followed {
     pub(crate) peak_live_bytes: u64,
     pub(crate) peak_allocated_moment: u32,
     pub(crate) peak_reserved_moment: u32,
+}
+
+impl Followed {
+    /// The records of `records` that are not of single blocks (marks, segments, errors), with their moments.
+    pub(crate) fn others<'r>(
+        &self,
+        records: &'r [Record],
+    ) -> impl Iterator<Item = (u32, &'r Record)> + use<'_, 'r> {
+        self.others.iter().map(|at| (at + 1, &records[*at as usize]))
+    }
+}
+
+/// Whether a record is of a single block.
+#[inline]
+fn is_of_block(event: &Event) -> bool {
+    use Event::{Alloc, Category, Free, FreeCompleted, RecordStream};
+    matches!(
+        event,
+        Alloc { .. } | Free { .. } | FreeCompleted { .. } | Category { .. } | RecordStream { .. }
+    )
 }
 
 /// A record that does not fit those before it.
@@ -145,7 +167,11 @@ pub(crate) fn follow(
     let mut level = Level::finest(moments, column_moments);
     level.add(0, follower.now);
     let (mut peak, mut peak_allocated_moment, mut peak_reserved_moment) = (follower.now, 0, 0);
+    let mut others = Vec::new();
     for (at, record) in device.records.iter().enumerate() {
+        if !is_of_block(&record.event) {
+            others.push(at as u32);
+        }
         let moment = at as u32 + 1;
         let step = follower.step(moment, record);
         step.map_err(|addr| contradiction(at, record.event.name(), addr))?;
@@ -192,6 +218,7 @@ pub(crate) fn follow(
         ooms,
         peak_enveloped_bytes: envelopes.peak_bytes,
         moments,
+        others,
         level,
         peak,
         peak_live_bytes,

@@ -46,11 +46,13 @@ pub(crate) fn lifetime_class(records: Option<u32>) -> u8 {
 pub(crate) struct Numbered<K> {
     numbers: FxHashMap<K, u32>,
     pub(crate) keys: Vec<K>,
+    /// The number of the latest key, which often comes again.
+    latest: u32,
 }
 
 impl<K> Default for Numbered<K> {
     fn default() -> Self {
-        Self { numbers: FxHashMap::default(), keys: Vec::new() }
+        Self { numbers: FxHashMap::default(), keys: Vec::new(), latest: 0 }
     }
 }
 
@@ -59,10 +61,13 @@ impl<K: Copy + Eq + std::hash::Hash> Numbered<K> {
     #[inline]
     pub(crate) fn number(&mut self, key: K) -> u32 {
         let keys = &mut self.keys;
-        *self.numbers.entry(key).or_insert_with(|| {
-            keys.push(key);
-            keys.len() as u32 - 1
-        })
+        if keys.get(self.latest as usize) != Some(&key) {
+            self.latest = *self.numbers.entry(key).or_insert_with(|| {
+                keys.push(key);
+                keys.len() as u32 - 1
+            });
+        }
+        self.latest
     }
 }
 

@@ -5,6 +5,7 @@ use replay::host_memory::HostReading;
 use trace_format::{Event, MarkKind, Record, StringId};
 
 use crate::chunk::{Arrays, Chunk};
+use crate::follow::Followed;
 use crate::kinds::Numbered;
 use crate::patterns::Pattern;
 
@@ -32,12 +33,13 @@ pub(crate) const PATTERN_ENDS: u64 = 9;
 /// The marks as a chunk, and the texts that they name.
 pub(crate) fn chunk<'t>(
     id: String,
+    followed: &Followed,
     records: &[Record],
     patterns: &'t [Pattern],
     start_ns: u64,
     text: impl Fn(StringId) -> &'t str,
 ) -> (Chunk, Vec<&'t str>) {
-    let (marks, texts) = marks(records, patterns, start_ns, text);
+    let (marks, texts) = marks(followed, records, patterns, start_ns, text);
     let mut arrays = Arrays::default();
     arrays.rising(marks.iter().map(|mark| mark.moment));
     arrays.plain(marks.iter().map(|mark| mark.kind));
@@ -49,6 +51,7 @@ pub(crate) fn chunk<'t>(
 
 /// The marks by moment, and the texts that they name.
 pub(crate) fn marks<'t>(
+    followed: &Followed,
     records: &[Record],
     patterns: &'t [Pattern],
     start_ns: u64,
@@ -56,8 +59,8 @@ pub(crate) fn marks<'t>(
 ) -> (Vec<Mark>, Vec<&'t str>) {
     let mut names = Numbered::default();
     names.number(StringId::default());
-    let (mut marks, mut latest) = (Vec::new(), 0);
-    for (at, record) in records.iter().enumerate() {
+    let mut marks = Vec::new();
+    for (moment, record) in followed.others(records) {
         let (kind, name, requested_bytes) = match record.event {
             Event::Mark { kind: MarkKind::Instant, name } if is_reading(text(name)) => continue,
             Event::Mark { kind, name } => match code(kind) {
@@ -71,17 +74,22 @@ pub(crate) fn marks<'t>(
             Event::Lost { .. } => (RECORDS_LOST, StringId::default(), 0),
             _ => continue,
         };
-        latest = record.time_ns.saturating_sub(start_ns).max(latest);
         marks.push(Mark {
-            moment: at as u64 + 1,
+            moment: u64::from(moment),
             kind,
             name: u64::from(names.number(name)),
             requested_bytes,
-            time_ns: latest,
+            time_ns: record.time_ns.saturating_sub(start_ns),
         });
     }
     let mut texts: Vec<&str> = names.keys.into_iter().map(text).collect();
     add_patterns(&mut marks, &mut texts, patterns, records, start_ns);
+    let mut latest = 0;
+    for mark in &mut marks {
+        // A clock that goes back stands still here.
+        latest = mark.time_ns.max(latest);
+        mark.time_ns = latest;
+    }
     (marks, texts)
 }
 
@@ -96,29 +104,19 @@ fn add_patterns<'t>(
     if patterns.iter().all(|pattern| pattern.is_phase) {
         return;
     }
-    let record = |moment: u32| (moment as usize).saturating_sub(1).min(records.len() - 1);
-    let shown = patterns.iter().filter(|pattern| !pattern.is_phase);
-    let mut edges: Vec<usize> =
-        shown.clone().flat_map(|it| [it.start, it.end]).map(record).collect();
-    edges.sort_unstable();
-    let (mut times, mut latest, mut begin) = (Vec::with_capacity(edges.len()), 0, 0);
-    for &edge in &edges {
-        let stretch = records[begin..=edge].iter();
-        let time_ns = stretch.map(|record| record.time_ns.saturating_sub(start_ns)).max();
-        latest = time_ns.unwrap_or_default().max(latest);
-        times.push(latest);
-        begin = edge;
-    }
+    let time_ns = |moment: u32| {
+        let record = (moment as usize).saturating_sub(1).min(records.len() - 1);
+        records[record].time_ns.saturating_sub(start_ns)
+    };
     let first = texts.len();
-    for pattern in shown {
+    for pattern in patterns.iter().filter(|pattern| !pattern.is_phase) {
         let known = texts[first..].iter().position(|text| *text == pattern.name);
         let name = known.map_or(texts.len(), |place| first + place);
         if known.is_none() {
             texts.push(pattern.name);
         }
         for (moment, kind) in [(pattern.start, PATTERN_BEGINS), (pattern.end, PATTERN_ENDS)] {
-            let time_ns = times[edges.partition_point(|edge| *edge < record(moment))];
-            let (moment, name) = (u64::from(moment), name as u64);
+            let (time_ns, moment, name) = (time_ns(moment), u64::from(moment), name as u64);
             marks.push(Mark { moment, kind, name, requested_bytes: 0, time_ns });
         }
     }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use replay::tape::Device;
-use trace_format::{Event, PoolId, SegmentState, Stream};
+use trace_format::{Event, PoolId, Record, SegmentState, Stream};
 
 use crate::chunk::{Arrays, Chunk};
-use crate::follow::NO_END;
+use crate::follow::{Followed, NO_END};
 
 /// A mapped range, or what is left of one from which pages were unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,10 @@ struct Range {
     is_expandable: bool,
 }
 
-/// The ranges as a chunk; `owners` numbers pools with their streams.
-pub(crate) fn chunk(id: String, device: &Device, owners: &[(PoolId, Stream)]) -> Chunk {
-    let ranges = ranges(device);
+/// The ranges as a chunk; their owners are pools with their streams.
+pub(crate) fn chunk(id: String, device: &Device, followed: &Followed) -> Chunk {
+    let ranges = ranges(&device.base.segments, followed.others(&device.records));
+    let owners = &followed.pool_streams;
     let owner = |range: &Range| owners.iter().position(|it| *it == range.owner).unwrap_or_default();
     let mut arrays = Arrays::default();
     arrays.rising(ranges.iter().map(|range| u64::from(range.start)));
@@ -36,14 +37,17 @@ pub(crate) fn chunk(id: String, device: &Device, owners: &[(PoolId, Stream)]) ->
     Chunk::of(id, &arrays)
 }
 
-/// The ranges in order of their starts.
-fn ranges(device: &Device) -> Vec<Range> {
+/// The ranges in order of their starts: those of the start, and those of records at their moments.
+fn ranges<'r>(
+    base: &[SegmentState],
+    records: impl Iterator<Item = (u32, &'r Record)>,
+) -> Vec<Range> {
     let mut mapped = BTreeMap::new();
     let mut ended = Vec::new();
-    for segment in &device.base.segments {
+    for segment in base {
         mapped.insert(segment.addr.0, at_start(segment));
     }
-    for (moment, record) in (1..).zip(&device.records) {
+    for (moment, record) in records {
         match record.event {
             Event::SegmentAlloc { addr, size_bytes, stream, pool, .. }
             | Event::SegmentMap { addr, size_bytes, stream, pool, .. } => {
@@ -102,14 +106,13 @@ fn unmap(
 
 #[cfg(test)]
 mod tests {
-    use trace_format::{Addr, Record, StackId, ThreadId};
+    use trace_format::{Addr, StackId, ThreadId};
 
     use super::*;
 
-    fn device(events: &[Event]) -> Device {
+    fn records(events: &[Event]) -> Vec<Record> {
         let (thread, stack) = (ThreadId(1), StackId::NONE);
-        let record = |event: &Event| Record { time_ns: 0, thread, stack, event: *event };
-        Device { records: events.iter().map(record).collect(), ..Device::default() }
+        events.iter().map(|event| Record { time_ns: 0, thread, stack, event: *event }).collect()
     }
 
     #[test]
@@ -117,7 +120,8 @@ mod tests {
         let (stream, pool, is_large) = (Stream(0), PoolId::DEFAULT, true);
         let map = |addr, size_bytes| Event::SegmentMap { addr, size_bytes, stream, pool, is_large };
         let unmap = Event::SegmentUnmap { addr: Addr(30), size_bytes: 50, stream, pool, is_large };
-        let found = ranges(&device(&[map(Addr(0), 40), map(Addr(40), 60), unmap]));
+        let records = records(&[map(Addr(0), 40), map(Addr(40), 60), unmap]);
+        let found = ranges(&[], (1..).zip(&records));
         let found: Vec<_> =
             found.iter().map(|it| (it.start, it.end, it.addr, it.size_bytes)).collect();
         let expected = [(1, 3, 0, 40), (2, 3, 40, 60), (3, NO_END, 0, 30), (3, NO_END, 80, 20)];

@@ -38,6 +38,7 @@ pub use reject::Rejection;
 pub use restore::{Restored, RestoredBlock};
 pub use runs::{BaseRange, base_ranges};
 pub use share::SharedPages;
+pub use snapshot::MappedRun;
 
 use events::{Addr, Category, DeviceId, Event, PoolId, StackId, Stream};
 

@@ -2,11 +2,12 @@
 
 use alloc::vec::Vec;
 
-use events::{BlockStatus, Event, PoolId, SegmentState, StackId, Stream};
+use events::{BlockState, BlockStatus, Event, PoolId, SegmentState, StackId, Stream};
 
 use super::Heap;
 use crate::arena::{Block, BlockId};
-use crate::size::SMALL_SEGMENT_BYTES;
+use crate::blocks::Blocks;
+use crate::size::{RunShape, SMALL_SEGMENT_BYTES};
 use device::Device;
 use events::Recorder;
 
@@ -26,15 +27,26 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The same without leaving a trace.
     pub fn segments(&self, pool: PoolId) -> Vec<SegmentState> {
-        let heads = self.blocks.arena.iter().filter(|(_, block)| self.begins_mapped_run(block));
-        let mut segments: Vec<SegmentState> = heads
-            .filter(|(id, _)| {
-                pool.is_default() || self.pools.id_of(self.blocks.pool_of(*id)) == pool
-            })
-            .map(|(id, block)| self.segment_from(id, block))
-            .collect();
+        let runs = self.mapped_runs().filter(|run| pool.is_default() || run.pool == pool);
+        let mut segments: Vec<SegmentState> = runs.map(|run| run.state()).collect();
         segments.sort_unstable_by_key(|segment| segment.addr);
         segments
+    }
+
+    /// The same memory in no order, without a copy.
+    pub fn mapped_runs(&self) -> impl Iterator<Item = MappedRun<'_>> {
+        let heads = self.blocks.arena.iter().filter(|(_, block)| self.begins_mapped_run(block));
+        heads.map(|(head, block)| {
+            let list = &self.blocks.lists[block.list];
+            MappedRun {
+                blocks: &self.blocks,
+                head,
+                stream: list.stream,
+                pool: self.pools.id_of(list.pool),
+                is_large: !list.pool.is_small(),
+                is_expandable: block.range.is_some(),
+            }
+        })
     }
 
     /// Each expandable segment's stream, whether it serves small requests, and its mapped bytes
@@ -54,22 +66,67 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn begins_mapped_run(&self, block: &Block) -> bool {
         block.mapped && block.prev.is_none_or(|prev| !self.blocks[prev].mapped)
     }
+}
 
-    fn segment_from(&self, head: BlockId, block: &Block) -> SegmentState {
-        let mut blocks = Vec::new();
-        let mut at = Some(head);
-        while let Some(block) = at.map(|id| &self.blocks[id]).filter(|block| block.mapped) {
-            blocks.push(block.state());
-            at = block.next;
-        }
+/// A contiguous mapped part of a segment: all of a plain one, or a run of pages of an expandable one.
+#[derive(Clone, Copy, Debug)]
+pub struct MappedRun<'h> {
+    blocks: &'h Blocks,
+    head: BlockId,
+    /// The stream it serves.
+    pub stream: Stream,
+    /// The pool it serves.
+    pub pool: PoolId,
+    /// Whether it serves large requests (over 1 MiB).
+    pub is_large: bool,
+    /// Whether it is part of an expandable segment.
+    pub is_expandable: bool,
+}
+
+impl<'h> MappedRun<'h> {
+    /// Its blocks in ascending order of address, without gaps.
+    #[inline]
+    pub fn blocks(&self) -> impl Iterator<Item = BlockState> + use<'h> {
+        self.chain().map(Block::state)
+    }
+
+    /// Its place, and the shape that decides which parts of it can go back to the device.
+    #[inline]
+    pub fn shape(&self) -> RunShape {
+        let head = &self.blocks[self.head];
+        let is_one_block = head.next.is_none_or(|next| !self.blocks[next].mapped);
+        let Self { is_large, is_expandable, .. } = *self;
+        RunShape { addr: head.addr, is_large, is_expandable, is_one_block }
+    }
+
+    /// Bytes of the free or unmapped memory behind it, up to the next live block of its segment; `None` where the
+    /// segment ends with it, or with unmapped pages.
+    pub fn room_behind_bytes(&self) -> Option<u64> {
+        let last = self.chain().last()?;
+        let gap = &self.blocks[last.next?];
+        let next = &self.blocks[gap.next?];
+        Some(gap.size_bytes + if next.is_idle() { next.size_bytes } else { 0 })
+    }
+
+    /// Its mapped blocks.
+    #[inline]
+    fn chain(&self) -> impl Iterator<Item = &'h Block> + use<'h> {
+        let blocks = self.blocks;
+        let links = |block: &&'h Block| block.next.map(|next| &blocks[next]);
+        core::iter::successors(Some(&blocks[self.head]), links).take_while(|block| block.mapped)
+    }
+
+    fn state(&self) -> SegmentState {
+        let head = &self.blocks[self.head];
+        let blocks: Vec<BlockState> = self.blocks().collect();
         SegmentState {
-            addr: block.addr,
+            addr: head.addr,
             size_bytes: blocks.iter().map(|block| block.size_bytes).sum(),
-            stream: self.blocks.stream_of(head),
-            pool: self.pools.id_of(self.blocks.pool_of(head)),
-            is_large: !self.blocks.pool_of(head).is_small(),
-            is_expandable: block.range.is_some(),
-            stack: block.segment_stack,
+            stream: self.stream,
+            pool: self.pool,
+            is_large: self.is_large,
+            is_expandable: self.is_expandable,
+            stack: head.segment_stack,
             blocks,
         }
     }

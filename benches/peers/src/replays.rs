@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use benches::{Trace, training_records};
 use replay::driver::Follow;
-use replay::run::{DeviceTape, Options as Setting, run};
+use replay::run::{Addresses, DeviceTape, Options as Setting, run};
 use serde::Serialize;
 use settings::{Compat, Config};
 use trace_format::{Addr, BaseState, Event, Record, StringId};
@@ -192,7 +192,7 @@ fn ours(case: &Case, compat: Compat) -> Result<Ours> {
         strategy: config.into(),
         capacity_bytes: None,
         memory_fraction: None,
-        recorded_addresses: false,
+        addresses: Addresses::Lowest,
         follow: Follow::default(),
     };
     run(tape, &setting, |_| {})?;

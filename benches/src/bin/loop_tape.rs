@@ -10,7 +10,7 @@ use std::env;
 use benches::Random;
 use replay::driver::Follow;
 use replay::import::RunLimits;
-use replay::run::{DeviceTape, Options, run_recording};
+use replay::run::{Addresses, DeviceTape, Options, run_recording};
 use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
 use settings::Config;
@@ -44,7 +44,7 @@ fn main() {
         strategy: Choice::Native(config),
         capacity_bytes: None,
         memory_fraction: None,
-        recorded_addresses: false,
+        addresses: Addresses::Lowest,
         follow: Follow::default(),
     };
     let outcome = run_recording(source, &options, |_| ()).expect("a replay");

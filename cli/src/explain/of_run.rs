@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use replay::explain::{At, Explanation, PARTS, Question, capacity_at_oom, explain};
+use replay::run::Addresses;
 use serde::Serialize;
 use viewer::ExplainPlot;
 
@@ -94,7 +95,7 @@ pub(crate) fn explained(
             bytes::show(at_oom)
         ));
     }
-    let is_as_recorded = setting.recorded_addresses;
+    let is_as_recorded = setting.addresses == Addresses::Recorded;
     let (tape, device) = (chosen.tape(), chosen.device());
     let question = Question { tape, device, at, device_bytes, is_as_recorded };
     Ok((explain(&question, &setting, progress)?, note))

@@ -52,8 +52,8 @@ pub(crate) fn observed(error: AllocError) -> Error {
             let allowed_bytes = report.allowed_bytes.unwrap_or(report.device_total_bytes);
             let numbers = [report.segment_bytes, allowed_bytes, report.device_free_bytes];
             if let Some(used_bytes) = report.own_used_bytes() {
-                // A reader of the tape tells libraries of this process from other processes by it. A mark that cannot
-                // be recorded leaves the reader without.
+                // With it a reader of the tape separates libraries of this process from other processes. A mark that
+                // cannot be recorded leaves the reader without.
                 let _ =
                     tape::mark_on(report.device, MarkKind::Instant, &mark_of_process(used_bytes));
             }

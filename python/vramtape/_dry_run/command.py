@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn, Optional, Union
 
 from .. import _lab, _text
@@ -16,7 +17,7 @@ from .._files import check_place, whole
 from .._launch import run, simulated
 from .._launch.program import command_line
 from ..routes import ALL
-from . import text
+from . import every_gpu, search, text
 from .job import Gpu, Job, run_program
 from .measure import Measured, measure
 from .result import result
@@ -59,7 +60,7 @@ def dry_run(
     :raises ValueError: when the program or the GPU is not known, or the folder is not empty
     """
     words = command_line([str(word) for word in command], [sys.executable])
-    job = Job(words, parse_gpu(gpu), steps, conf, route)
+    job = Job(words, parse_gpu(gpu), steps, conf, route=route)
     return _run(job, margin, folder, html)
 
 
@@ -125,15 +126,17 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     options = parser.parse_args(arguments)
     words = run.program(parser, options)
     try:
+        for path in (options.json, options.markdown, options.html):
+            if path not in (None, "-"):
+                check_place(path)
         gpu = parse_gpu(options.gpu)
+        if gpu.name == every_gpu.ALL or options.fit:
+            _main_of_several(words, gpu, options)
         about = simulated.describe(gpu.name, "--gpu")
         default = "" if options.gpu else "; the default, --gpu names another"
         if not options.quiet:
             _text.say(f"dry run on {about}{default}. Allocations are real, values (losses, metrics) are not")
-        for path in (options.json, options.markdown, options.html):
-            if path not in (None, "-"):
-                check_place(path)
-        job = Job(words, gpu, options.steps, options.conf, options.route)
+        job = Job(words, gpu, options.steps, options.conf, route=options.route)
         made = _run(job, options.margin / 100, options.output, options.html)
         _write(made, options)
     except run.NOT_STARTED as error:
@@ -141,17 +144,41 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     sys.exit(made["exit_code"])
 
 
-def _write(made: dict[str, Any], options: argparse.Namespace) -> None:
-    for path, content in ((options.json, json.dumps(made, indent=2) + "\n"), (options.markdown, text.markdown(made))):
+def _main_of_several(words: list[str], gpu: Gpu, options: argparse.Namespace) -> NoReturn:
+    """``--gpu all`` and ``--fit``."""
+    if options.output or options.html:
+        raise ValueError("several runs have no one tape and page: leave out -o and --html with --gpu all and --fit")
+
+    def one(job: Job, value: Optional[int] = None) -> dict[str, Any]:
+        if not options.quiet:
+            of = "" if value is None else f", {options.fit.name}={value}"
+            _text.say(f"dry run on {simulated.describe(job.gpu.name, '--gpu')}{of}")
+        with tempfile.TemporaryDirectory(prefix="vramtape-dry-run-") as folder:
+            return _run(job, margin, Path(folder), None)
+
+    margin = options.margin / 100
+    job = Job(words, gpu, options.steps, options.conf, route=options.route)
+    is_every = gpu.name == every_gpu.ALL
+    if is_every and options.fit:
+        raise ValueError("--fit searches on one GPU: name it instead of --gpu all")
+    form: ModuleType = every_gpu if is_every else search
+    made = every_gpu.every_gpu(job, margin, one) if is_every else search.largest(job, options.fit, margin, one)
+    _write(made, options, form)
+    sys.exit(made["exit_code"])
+
+
+def _write(made: dict[str, Any], options: argparse.Namespace, form: ModuleType = text) -> None:
+    """Writes a result; ``form`` has its text and its Markdown."""
+    for path, content in ((options.json, json.dumps(made, indent=2) + "\n"), (options.markdown, form.markdown(made))):
         if path is not None and path != "-":
             with whole(path) as part:
                 part.write_text(content)
     if options.json == "-":
         print(json.dumps(made, indent=2))
     elif options.markdown == "-":
-        print(_text.visible(text.markdown(made)), end="")
+        print(_text.visible(form.markdown(made)), end="")
     else:
-        print(_text.visible(text.text(made)))
+        print(_text.visible(form.text(made)))
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
@@ -165,10 +192,16 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--gpu",
         metavar="GPU",
-        help=f"the GPU, NAME or NAME:COUNT as h100:8 (`vramtape fit --gpu list` has the names), a .toml file, or a "
-        f"size such as 24GiB; {DEFAULT_GPU} if left out",
+        help=f"the GPU, NAME or NAME:COUNT as h100:8 (`vramtape fit --gpu list` has the names), a .toml file, a size "
+        f"such as 24GiB, or `all` for a table of them; {DEFAULT_GPU} if left out",
     )
     parser.add_argument("--steps", type=_positive, metavar="N", help="end each process after N optimizer steps")
+    parser.add_argument(
+        "--fit",
+        type=_parameter,
+        metavar="NAME=LOW..HIGH",
+        help="find the largest value that fits; {NAME} in the program's arguments, else the variable NAME, has it",
+    )
     parser.add_argument(
         "--margin",
         type=_percent,
@@ -185,6 +218,13 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     parser.add_argument("-q", "--quiet", action="store_true", help="print warnings and the result only")
     run.add_program(parser)
     return parser
+
+
+def _parameter(text: str) -> search.Parameter:
+    try:
+        return search.Parameter.read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _positive(text: str) -> int:

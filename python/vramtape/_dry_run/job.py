@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
@@ -56,6 +56,8 @@ class Job:
     steps: Optional[int] = None
     # Changes to VRAMTAPE_CONF.
     conf: str = ""
+    # Variables that the program has besides those of this process.
+    environment: dict[str, str] = field(default_factory=dict)
     route: Optional[str] = None
 
 
@@ -73,6 +75,7 @@ def run_program(job: Job, folder: Path) -> Ended:
         sim=job.gpu.name,
     )
     with _environment():
+        os.environ.update(job.environment)
         os.environ[_DEVICES] = str(job.gpu.count)
         os.environ[_NOT_SIMULATED] = str(folder / NOT_SIMULATED)
         os.environ[process.FOLDER] = str(folder)

@@ -12,6 +12,8 @@ from .job import NOT_SIMULATED
 
 # Places of the code that are listed.
 _HOLDERS_MAX = 5
+# Orders of the driver's addresses that are tried.
+_ADDRESS_ORDERS = 8
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def _add(
     memory_bytes = described.get("memory_bytes") or named.get("total_bytes") or 0
     gpu = described.get("gpu") or named.get("name") or ""
     use = by_device.setdefault(key, DeviceUse(number, gpu, memory_bytes))
-    reserved = _exact(device["peak_reserved_bytes"])
+    reserved = _reserved(tape, device)
     context = described.get("context")
     use.processes += 1
     use.allocated += _exact(device["peak_allocated_bytes"])
@@ -141,7 +143,6 @@ def _add(
         use.context_source = context["source"]
     context_bytes = context["expected_bytes"] if context else 0
     outside_bytes = described.get("peak_used_bytes", 0) - context_bytes - reserved.expected
-    # Below 0 are the allocator's own peaks that a process does not have at the same time as the device's.
     use.outside += _exact(max(0, outside_bytes))
     use.reserved += reserved
     if use.fullest is None or reserved.expected > use.fullest_bytes:
@@ -149,6 +150,15 @@ def _add(
         rows = peak["rows"] if peak else []
         use.fullest, use.fullest_id, use.fullest_bytes = tape, device["id"], reserved.expected
         use.holders = [_holder(row) for row in rows[:_HOLDERS_MAX]]
+
+
+def _reserved(tape: Path, device: dict[str, Any]) -> Range:
+    """The peak of reserved memory, and its range over the addresses that a driver could give."""
+    peak_bytes = device["peak_reserved_bytes"]
+    if not device["records"]:
+        return _exact(peak_bytes)
+    range_ = _lab.replay(tape, device=device["id"], address_orders=_ADDRESS_ORDERS)["address_orders"]
+    return Range(peak_bytes, min(range_["lower_bytes"], peak_bytes), max(range_["upper_bytes"], peak_bytes))
 
 
 def _exact(size_bytes: int) -> Range:

@@ -44,7 +44,33 @@ def begin_if_dry_run() -> None:
     from torch.optim import optimizer
 
     optimizer.register_optimizer_step_post_hook(_after_step)
+    torch = sys.modules["torch"]
+    torch.cuda._lazy_call(_check_code)
     atexit.register(_describe, os.getpid(), Path(folder))
+
+
+def _check_code() -> None:
+    """Fails where this PyTorch has no code for the GPU, as its first kernel does on a GPU.
+
+    The simulated driver does not read code.
+    """
+    torch = sys.modules["torch"]
+    compiled = torch.cuda.get_arch_list()
+    for device in range(torch.cuda.device_count()):
+        capability = torch.cuda.get_device_capability(device)
+        if compiled and not any(_runs(code, capability) for code in compiled):
+            raise RuntimeError(
+                "CUDA error: no kernel image is available for execution on the device: "
+                f"torch {torch.__version__} has {', '.join(compiled)}, and the GPU is sm_{capability[0]}{capability[1]}"
+            )
+
+
+def _runs(code: str, capability: tuple[int, int]) -> bool:
+    """Whether a GPU runs code for ``sm_86``, or ``compute_86``, which the driver compiles."""
+    kind, _, number = code.partition("_")
+    version = int("".join(filter(str.isdigit, number)))
+    own = 10 * capability[0] + capability[1]
+    return version <= own and (kind == "compute" or version // 10 == capability[0])
 
 
 def _after_step(optimizer: Any, *_: Any) -> None:

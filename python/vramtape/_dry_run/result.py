@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Optional
+from typing import Any
 
 from .. import _lab
 from .._query import Error
 from .job import Ended, Job
 from .measure import DeviceUse, Measured, Range
-from .verdict import Judged, smallest_gpu
+from .verdict import Judged, Verdict, needed_bytes, smallest_gpu
 
 # Of the form of the result.
 VERSION = 1
@@ -17,6 +17,8 @@ VERSION = 1
 
 def result(job: Job, ended: Ended, measured: Measured, judged: Judged, margin: float) -> dict[str, Any]:
     """The result as JSON has it."""
+    is_whole = judged.verdict in (Verdict.FITS, Verdict.DOES_NOT_FIT)
+    needed = needed_bytes(measured) if is_whole else None
     return {
         "version": VERSION,
         "command": job.command,
@@ -28,7 +30,8 @@ def result(job: Job, ended: Ended, measured: Measured, judged: Judged, margin: f
         "margin": margin,
         "program": {"exit_code": ended.code, "seconds": ended.seconds, "steps": measured.steps},
         "devices": [_device(use) for use in measured.devices],
-        "smallest_gpu": _smallest(measured, margin),
+        "needed_bytes": needed,
+        "smallest_gpu": None if needed is None else smallest_gpu(needed, margin),
         "not_simulated": measured.not_simulated,
         "handled_refusals": measured.handled_refusals,
         "remedies": _remedies(measured),
@@ -59,13 +62,6 @@ def _device(use: DeviceUse) -> dict[str, Any]:
 
 def _bounds(number: Range) -> dict[str, int]:
     return {"lower": number.lower, "upper": number.upper}
-
-
-def _smallest(measured: Measured, margin: float) -> Optional[dict[str, Any]]:
-    """Of a run that was out of memory, later requests are not known: no GPU is large enough for certain."""
-    if measured.out_of_memory or measured.cut or measured.not_simulated:
-        return None
-    return smallest_gpu(measured, margin)
 
 
 def _remedies(measured: Measured) -> list[str]:

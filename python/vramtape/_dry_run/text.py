@@ -22,7 +22,7 @@ def text(result: dict[str, Any]) -> str:
     """The result as lines."""
     lines = [_headline(result), *(f"  {one_line(why)}" for why in result["why"])]
     for device in result["devices"]:
-        lines += ["", _about(device), *_aligned(_table(device))]
+        lines += ["", _about(device), *aligned(_table(device))]
         holders = [(show(row["allocated_bytes"]), one_line(row["code"])) for row in device["holders"]]
         if holders:
             lines += ["held at the peak by", *(f"  {size:>10}  {code}" for size, code in holders)]
@@ -69,7 +69,8 @@ def _table(device: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """The lines of a table whose first row is its head; the cells between the first and the last are numbers."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     first, *sizes, last = range(len(widths))
 

@@ -112,11 +112,13 @@ def gpus() -> list[dict[str, Any]]:
     return list(known)
 
 
-def smallest_gpu(measured: Measured, margin: float) -> Optional[dict[str, Any]]:
-    """The smallest known GPU on which the replay of the fullest process is served.
+def needed_bytes(measured: Measured) -> Optional[int]:
+    """The least memory with which a replay of the fullest process is served, beside the context.
 
-    Other GPUs take other workspaces: it is an estimate until a dry run with that GPU. None where no GPU is enough.
+    None where that is not known: of a run that was out of memory, later requests are missing.
     """
+    if measured.out_of_memory:
+        return None
     fullest = max(measured.devices, key=lambda use: use.total.upper, default=None)
     if fullest is None or fullest.fullest is None:
         return None
@@ -126,9 +128,16 @@ def smallest_gpu(measured: Measured, margin: float) -> Optional[dict[str, Any]]:
         return None
     # Processes that share the device, and libraries, need what they needed.
     shared_bytes = fullest.reserved.upper - fullest.fullest_bytes + fullest.outside.upper
-    needed_bytes = row["capacity_bytes"] + shared_bytes
+    return int(row["capacity_bytes"]) + shared_bytes
+
+
+def smallest_gpu(needed_bytes: int, margin: float) -> Optional[dict[str, Any]]:
+    """The smallest known GPU with so much memory beside the context; None where there is none.
+
+    Other GPUs take other workspaces: it is an estimate until a dry run with that GPU.
+    """
     for gpu in sorted(gpus(), key=lambda gpu: int(gpu["total_bytes"])):
         if needed_bytes <= gpu["usable_bytes"] - margin * gpu["total_bytes"]:
             spare_bytes = int(gpu["usable_bytes"]) - needed_bytes
-            return {"name": gpu["name"], "needed_bytes": needed_bytes, "spare_bytes": spare_bytes}
+            return {"name": gpu["name"], "spare_bytes": spare_bytes}
     return None

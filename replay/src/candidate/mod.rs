@@ -7,7 +7,7 @@ use settings::Config;
 
 use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, run};
+use crate::run::{Addresses, DeviceTape, Options, run};
 
 /// One of the runs that are tuned together: a rank, or a run of its own.
 #[derive(Clone)]
@@ -64,7 +64,7 @@ impl Member<'_> {
             strategy: config.clone().into(),
             capacity_bytes: self.capacity_bytes,
             memory_fraction: None,
-            recorded_addresses: false,
+            addresses: Addresses::Lowest,
             follow,
         };
         let report = run(self.tape, &options, |_| {});

@@ -17,7 +17,7 @@ use trace_format::{EndKind, Event, MarkKind, ProgramEnd, Record, Stream, StringI
 
 use crate::driver::{DriveError, Driver, Follow};
 use crate::ending::{Ending, Kind};
-use crate::run::{DeviceTape, Options, scripted_device};
+use crate::run::{Addresses, DeviceTape, Options, scripted_device};
 use crate::tape::{Device, Tape};
 use crate::timeline::Timeline;
 use crate::verify::recorded_config;
@@ -171,7 +171,7 @@ fn record_anew(
         strategy: config.clone().into(),
         capacity_bytes: None,
         memory_fraction: None,
-        recorded_addresses: false,
+        addresses: Addresses::Lowest,
         follow: Follow { trust_factor: tape.trust_factor, ..Follow::default() },
     };
     let text = |id| tape.text(id);

@@ -9,7 +9,7 @@ use super::blocks::{Live, Origins};
 use super::moment::driver;
 use crate::driver::{DriveError, Driver, Result};
 use crate::edit::{follow_freed_early, follow_without};
-use crate::run::{DeviceTape, Options};
+use crate::run::{Addresses, DeviceTape, Options};
 use crate::strategy::Native;
 
 /// Places of the code that are tried.
@@ -52,7 +52,7 @@ pub(super) fn peaks_without(
     live: &Live,
     origins: &Origins<'_>,
 ) -> Result<Vec<PeakWithout>> {
-    let options = Options { recorded_addresses: false, ..options.clone() };
+    let options = Options { addresses: Addresses::Lowest, ..options.clone() };
     let named = live.code.iter().map(|group| (group, origins.stacks_of(&group.name)));
     let named: Vec<_> =
         named.filter(|(_, stacks)| stacks.contains(&true)).take(GROUPS_MAX).collect();

@@ -16,7 +16,7 @@ use super::changes::{SharedPool, scaled, with_fraction};
 use crate::advice::candidates;
 use crate::candidate::line::Line;
 use crate::driver::{DriveError, Driver, Follow, Result};
-use crate::run::{DeviceTape, Options, model_driver, native_driver};
+use crate::run::{Addresses, DeviceTape, Options, model_driver, native_driver};
 use crate::strategy::table::Visitor;
 use crate::strategy::{Choice, Strategy, TABLE};
 
@@ -162,7 +162,7 @@ impl<'t> Prefix<'t> {
     /// The options with another strategy.
     fn under(&self, strategy: Choice) -> Options {
         let follow = Follow { settings: false, ..self.options.follow };
-        Options { strategy, recorded_addresses: false, follow, ..self.options.clone() }
+        Options { strategy, addresses: Addresses::Lowest, follow, ..self.options.clone() }
     }
 
     fn settings(&self, line: &Line) -> Result<Option<Remedy>> {
@@ -218,7 +218,7 @@ impl<'t> Prefix<'t> {
 
     /// Whether it helps to change the records.
     fn serves_changed(&self, change: &Change<'_>) -> Result<bool> {
-        let options = Options { recorded_addresses: false, ..self.options.clone() };
+        let options = Options { addresses: Addresses::Lowest, ..self.options.clone() };
         self.serves(options, &[], change)
     }
 
@@ -265,7 +265,7 @@ impl<'t> Prefix<'t> {
         let is_enough = |more: u64| {
             let capacity_bytes = Some(capacity_bytes.saturating_add(more * GRANULE));
             let options =
-                Options { capacity_bytes, recorded_addresses: false, ..self.options.clone() };
+                Options { capacity_bytes, addresses: Addresses::Lowest, ..self.options.clone() };
             self.serves(options, &[], &unchanged)
         };
         let lacking_bytes =

@@ -26,7 +26,7 @@ use trace_format::{BlockStatus, Event};
 
 use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, Probe, probe};
+use crate::run::{Addresses, DeviceTape, Options, Probe, probe};
 use crate::strategy::Choice;
 use known_capacities::KnownCapacities;
 pub use verdict::{Answer, Verdict, verdict};
@@ -313,7 +313,7 @@ impl<'a, 't> Searcher<'a, 't> {
             strategy: self.choice.clone(),
             capacity_bytes,
             memory_fraction: None,
-            recorded_addresses: false,
+            addresses: Addresses::Lowest,
             follow: Follow { settings: false, ..self.search.follow },
         };
         self.replays += 1;

@@ -16,7 +16,7 @@ use super::table::Visitor;
 use super::{Choice, Hosted, Strategy as Placing, TABLE};
 use crate::driver::Follow;
 use crate::report::Report;
-use crate::run::{DeviceTape, Options, run};
+use crate::run::{Addresses, DeviceTape, Options, run};
 
 /// One thing a random run does.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +139,7 @@ fn replay(choice: &Choice, records: &[Record], capacity_bytes: Option<u64>) -> R
         strategy: choice.clone(),
         capacity_bytes,
         memory_fraction: None,
-        recorded_addresses: false,
+        addresses: Addresses::Lowest,
         follow: Follow::default(),
     };
     let base = BaseState::default();

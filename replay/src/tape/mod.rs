@@ -1,5 +1,6 @@
 //! A tape in memory, device by device, ready to be replayed, compared or written.
 
+mod collect;
 mod imported;
 mod open;
 mod parts;
@@ -10,14 +11,14 @@ use std::io::Read;
 
 use settings::Compat;
 use trace_format::{
-    BaseState, DeviceId, DeviceMeta, FrameId, Item, Meta, ReadError, Reader, Record, Recovery,
-    StackId, StringId, Tables,
+    BaseState, DeviceId, DeviceMeta, FrameId, Meta, ReadError, Reader, Record, Recovery, StackId,
+    StringId, Tables,
 };
 
 use crate::snapshot::Stacks;
+use collect::Devices;
 pub use open::OpenError;
 pub(crate) use parts::is_older_part;
-use stretch::Stretches;
 
 /// A whole tape.
 #[derive(Clone, Debug, Default)]
@@ -73,15 +74,7 @@ impl Tape {
     }
 
     fn collect<R: Read>(mut reader: Reader<R>) -> Result<Self, ReadError> {
-        let mut devices: Vec<(DeviceId, Stretches)> = Vec::new();
-        while let Some(item) = reader.next() {
-            let taken = match item? {
-                Item::Meta(_) => Ok(()), // The reader keeps the latest.
-                Item::Base(id, base) => stretches(&mut devices, id).base(*base),
-                Item::Event(id, record) => stretches(&mut devices, id).push(record),
-            };
-            taken.map_err(|error| reader.refuse(error.to_string()))?;
-        }
+        let devices = collect::collect(&mut reader)?;
         let stacks = stacks_of(reader.tables());
         Ok(finished(reader.meta(), reader.recovered(), devices, stacks))
     }
@@ -109,24 +102,11 @@ impl Tape {
     }
 }
 
-fn finished(
-    meta: &Meta,
-    recovery: &Recovery,
-    mut devices: Vec<(DeviceId, Stretches)>,
-    stacks: Stacks,
-) -> Tape {
+fn finished(meta: &Meta, recovery: &Recovery, mut devices: Devices, stacks: Stacks) -> Tape {
     devices.sort_by_key(|(id, _)| *id);
     let devices = devices.into_iter().map(|(id, device)| device.finish(id)).collect();
     let (meta, recovery) = (meta.clone(), recovery.clone());
     Tape { meta, recovery, devices, stacks, trust_factor: 1 }
-}
-
-fn stretches(devices: &mut Vec<(DeviceId, Stretches)>, id: DeviceId) -> &mut Stretches {
-    let at = devices.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
-        devices.push((id, Stretches::default()));
-        devices.len() - 1
-    });
-    &mut devices[at].1
 }
 
 fn stacks_of(tables: &Tables) -> Stacks {

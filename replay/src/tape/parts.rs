@@ -14,8 +14,9 @@ use trace_format::{
     Tables,
 };
 
+use super::collect::stretches;
 use super::stretch::Stretches;
-use super::{Tape, finished, stacks_of, stretches};
+use super::{Tape, finished, stacks_of};
 use crate::snapshot::Stacks;
 
 impl Tape {

@@ -33,6 +33,17 @@ impl Stretches {
         Ok(())
     }
 
+    /// Takes the next records.
+    pub(super) fn extend(&mut self, records: &[Record]) -> Result<(), SizeError> {
+        let is_loss = |record: &Record| matches!(record.event, Event::Lost { .. });
+        if self.has_gap || records.iter().any(is_loss) {
+            return records.iter().try_for_each(|record| self.push(*record));
+        }
+        records.iter().try_for_each(|record| self.sizes.event(&record.event))?;
+        self.records.extend_from_slice(records);
+        Ok(())
+    }
+
     /// Takes a state. It matters at the start and behind a gap; elsewhere the records give the same state.
     pub(super) fn base(&mut self, base: BaseState) -> Result<(), SizeError> {
         Sizes::default().base(&base)?;
@@ -109,6 +120,19 @@ mod tests {
         all.base(base(8)).unwrap();
         all.push(record(9, Event::ResetPeak)).unwrap();
         assert_eq!(device(all), (4, 2, 6, 3));
+    }
+
+    #[test]
+    fn records_that_come_together_are_taken_as_one_by_one() {
+        let lost = Event::Lost { count: 5 };
+        let events = [Event::ResetPeak, Event::ResetPeak, lost, Event::ResetPeak];
+        for parts in [&events[..2], &events] {
+            let records: Vec<Record> = (1..).zip(parts).map(|(at, it)| record(at, *it)).collect();
+            let (mut one_by_one, mut together) = (Stretches::default(), Stretches::default());
+            records.iter().try_for_each(|record| one_by_one.push(*record)).unwrap();
+            together.extend(&records).unwrap();
+            assert_eq!(device(one_by_one), device(together));
+        }
     }
 
     #[test]

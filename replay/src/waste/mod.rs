@@ -8,6 +8,7 @@ mod split;
 mod watch;
 
 use allocator::heap::Heap;
+use allocator::size;
 use device::Device;
 use serde::Serialize;
 use sim_device::SimDevice;
@@ -126,7 +127,7 @@ fn watched(
 ) -> Result<Waste> {
     let total = tape.records.len() as u64;
     let driver = step_through(tape, options, tape.records, |driver, done, time_ns| {
-        if watch.sees(driver, done) {
+        if watch.sees(driver, done, tape.records.get(done as usize)) {
             let moment = take_apart(driver, done, time_ns);
             watch.keep(moment);
         }
@@ -195,8 +196,10 @@ fn take_apart(
     let available_bytes = available_bytes(driver.heap_mut());
     let heap = driver.heap();
     let is_flushed = |pool: PoolId| pool.is_default() || heap.pool_use_count(pool) == Ok(0);
-    let rules = Rules { config: heap.config(), references, is_flushed: &is_flushed };
-    let split = split(&heap.segments(PoolId::DEFAULT), &rules);
+    let config = heap.config();
+    let rounds_plainly = size::is_plain(config);
+    let rules = Rules { config, rounds_plainly, references, is_flushed: &is_flushed };
+    let split = split(heap.mapped_runs(), &rules);
     let streams = split.by_stream.iter();
     let mut streams: Vec<_> = streams
         .filter(|(_, bytes)| **bytes > 0)
@@ -248,6 +251,7 @@ mod tests {
     use super::*;
     use crate::driver::Follow;
     use crate::import::RunLimits;
+    use crate::run::Addresses;
     use crate::tape::Tape;
 
     #[test]
@@ -261,7 +265,7 @@ mod tests {
                 strategy: config.into(),
                 capacity_bytes: None,
                 memory_fraction: None,
-                recorded_addresses: false,
+                addresses: Addresses::Lowest,
                 follow: Follow::default(),
             };
             let device = &tape.devices[0];

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use allocator::size;
+use allocator::heap::MappedRun;
+use allocator::size::{self, RunShape};
 use serde::Serialize;
 use settings::{Config, UNLIMITED};
-use trace_format::{BlockState, BlockStatus, PoolId, SegmentState, Stream};
+use trace_format::{BlockState, BlockStatus, PoolId, Stream};
 
 use super::misses::References;
 use super::parts::Parts;
@@ -13,9 +14,23 @@ use super::parts::Parts;
 /// The rules that classify free memory.
 pub(super) struct Rules<'a> {
     pub(super) config: &'a Config,
+    /// Whether the settings let every request be rounded to 512 bytes.
+    pub(super) rounds_plainly: bool,
     pub(super) references: References,
     /// Whether a flush returns what this pool holds unused: the default pool, and pools that are no longer in use.
     pub(super) is_flushed: &'a dyn Fn(PoolId) -> bool,
+}
+
+impl Rules<'_> {
+    /// The bytes of a block that serves a request.
+    #[inline]
+    fn round(&self, requested_bytes: u64) -> u64 {
+        if self.rounds_plainly {
+            size::round_plain(requested_bytes)
+        } else {
+            size::round(requested_bytes, self.config)
+        }
+    }
 }
 
 /// The parts, and their details.
@@ -47,20 +62,21 @@ impl LargestFree {
     }
 }
 
-/// Splits segments in ascending order of address.
-pub(super) fn split(segments: &[SegmentState], rules: &Rules<'_>) -> Split {
+/// Splits the memory of a heap.
+pub(super) fn split<'h>(runs: impl Iterator<Item = MappedRun<'h>>, rules: &Rules<'_>) -> Split {
     let mut split = Split::default();
-    for (at, segment) in segments.iter().enumerate() {
-        for (index, block) in segment.blocks.iter().enumerate() {
+    for run in runs {
+        let shape = run.shape();
+        let grows = run.is_expandable && rules.config.expandable_segments;
+        let mut blocks = run.blocks().peekable();
+        while let Some(block) = blocks.next() {
             match block.status {
-                BlockStatus::Allocated => split.add_held(segment, block, rules.config),
+                BlockStatus::Allocated => split.add_held(shape, &block, rules),
                 BlockStatus::PendingFree => split.parts.pending_free_bytes += block.size_bytes,
                 BlockStatus::Inactive => {
-                    let is_last = index + 1 == segment.blocks.len();
-                    let grows =
-                        is_last && segment.is_expandable && rules.config.expandable_segments;
-                    let room_bytes = if grows { room_behind(segments, at) } else { 0 };
-                    split.add_free(segment, block, room_bytes, rules);
+                    let is_last = blocks.peek().is_none();
+                    let room_bytes = if grows && is_last { room_behind(&run) } else { 0 };
+                    split.add_free(&run, &block, room_bytes, rules);
                 }
             }
         }
@@ -69,14 +85,14 @@ pub(super) fn split(segments: &[SegmentState], rules: &Rules<'_>) -> Split {
 }
 
 impl Split {
-    fn add_held(&mut self, segment: &SegmentState, block: &BlockState, config: &Config) {
+    fn add_held(&mut self, shape: RunShape, block: &BlockState, rules: &Rules<'_>) {
         let requested_bytes = block.requested_bytes.min(block.size_bytes);
-        let rounded_bytes = size::round(requested_bytes, config).min(block.size_bytes);
+        let rounded_bytes = rules.round(requested_bytes).min(block.size_bytes);
         let rest_bytes = block.size_bytes - rounded_bytes;
         self.parts.requested_bytes += requested_bytes;
         self.parts.rounding_bytes += rounded_bytes - requested_bytes;
-        let made_for_it = !segment.is_expandable
-            && segment.blocks.len() == 1
+        let made_for_it = !shape.is_expandable
+            && shape.is_one_block
             && rounded_bytes >= size::MIN_LARGE_BYTES
             && rest_bytes < size::ROUND_LARGE_BYTES;
         if made_for_it {
@@ -88,26 +104,26 @@ impl Split {
 
     fn add_free(
         &mut self,
-        segment: &SegmentState,
+        run: &MappedRun<'_>,
         block: &BlockState,
         room_bytes: u64,
         rules: &Rules<'_>,
     ) {
         let size_bytes = block.size_bytes;
-        let whole_bytes = size::whole_bytes(segment, block, rules.config);
-        if (rules.is_flushed)(segment.pool) {
+        let whole_bytes = size::whole_bytes(run.shape(), block, rules.config);
+        if (rules.is_flushed)(run.pool) {
             self.returnable_bytes += whole_bytes;
         }
-        let Some(reference) = rules.references.of_half(segment.is_large) else {
+        let Some(reference) = rules.references.of_half(run.is_large) else {
             // Nothing was ever refused to anybody.
             self.parts.cached_reusable_bytes += size_bytes;
             return;
         };
-        let want_bytes = size::round(reference.requested_bytes, rules.config);
-        let serves = size::serves(rules.config, segment.is_expandable, size_bytes, want_bytes);
-        let is_own_pool = segment.pool == reference.pool;
-        if is_own_pool && segment.stream == reference.stream {
-            let largest_bytes = self.largest_free.of_half(segment.is_large);
+        let want_bytes = rules.round(reference.requested_bytes);
+        let serves = size::serves(rules.config, run.is_expandable, size_bytes, want_bytes);
+        let is_own_pool = run.pool == reference.pool;
+        if is_own_pool && run.stream == reference.stream {
+            let largest_bytes = self.largest_free.of_half(run.is_large);
             *largest_bytes = size_bytes.max(*largest_bytes);
             if serves || (room_bytes > 0 && size_bytes + room_bytes >= want_bytes) {
                 self.parts.cached_reusable_bytes += size_bytes;
@@ -121,28 +137,18 @@ impl Split {
         self.parts.stranded_by_fragmentation_bytes += size_bytes - stranded_bytes;
         if is_own_pool {
             self.parts.stranded_by_stream_bytes += stranded_bytes;
-            *self.by_stream.entry(segment.stream).or_default() += stranded_bytes;
+            *self.by_stream.entry(run.stream).or_default() += stranded_bytes;
         } else {
             self.parts.stranded_by_pool_bytes += stranded_bytes;
-            *self.by_pool.entry(segment.pool).or_default() += stranded_bytes;
+            *self.by_pool.entry(run.pool).or_default() += stranded_bytes;
         }
     }
 }
 
 /// The addresses behind a mapped run into which it can grow. They end with the segment, which reaches further than any
 /// request that the device could serve, or where more of the same segment is mapped.
-fn room_behind(segments: &[SegmentState], at: usize) -> u64 {
-    let run = &segments[at];
-    let kind = |segment: &SegmentState| (segment.stream, segment.pool, segment.is_large);
-    let end = run.addr.0 + run.size_bytes;
-    match segments.get(at + 1) {
-        Some(next) if next.is_expandable && kind(next) == kind(run) => {
-            let first = &next.blocks[0];
-            let free = first.status == BlockStatus::Inactive;
-            next.addr.0 - end + if free { first.size_bytes } else { 0 }
-        }
-        _ => UNLIMITED / 2,
-    }
+fn room_behind(run: &MappedRun<'_>) -> u64 {
+    run.room_behind_bytes().unwrap_or(UNLIMITED / 2)
 }
 
 #[cfg(test)]
@@ -152,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
     use settings::Compat;
     use sim_device::{SimConfig, SimDevice};
-    use trace_format::StackId;
+    use trace_format::{SegmentState, StackId};
 
     use super::*;
 

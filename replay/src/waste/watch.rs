@@ -9,6 +9,7 @@ use super::misses::Misses;
 use super::{OOMS_MAX, WasteMoment};
 use crate::driver::Driver;
 use crate::strategy::Native;
+use trace_format::{Event, Record};
 
 /// The moments that matter, each as the number of records before it.
 pub(super) struct Moments {
@@ -55,7 +56,7 @@ struct Fullest {
 }
 
 /// Blocks taken apart in the time in which the allocator replays a record, or fewer.
-const BLOCKS_OF_RECORD: u64 = 2;
+const BLOCKS_OF_RECORD: u64 = 8;
 
 impl Watch {
     pub(super) fn new(records: u64, points: usize) -> Self {
@@ -75,16 +76,21 @@ impl Watch {
         }
     }
 
-    /// Sees the next moment; returns whether to take it apart.
+    /// Sees the next moment; returns whether to take it apart. `next` is the record behind it.
     #[inline]
-    pub(super) fn sees(&mut self, driver: &mut Driver<Native<Misses>>, done: u64) -> bool {
+    pub(super) fn sees(
+        &mut self,
+        driver: &mut Driver<Native<Misses>>,
+        done: u64,
+        next: Option<&Record>,
+    ) -> bool {
         let reserved_bytes = driver.heap().reserved_bytes();
         let is_refused = driver.heap_mut().recorder_mut().refused.is_some();
         if reserved_bytes <= self.reserved_bytes && !is_refused && done != self.next_begin {
             self.reserved_bytes = reserved_bytes;
             return false;
         }
-        self.looks_at(driver, done, reserved_bytes, is_refused)
+        self.looks_at(driver, done, reserved_bytes, is_refused, next)
     }
 
     #[cold]
@@ -94,6 +100,7 @@ impl Watch {
         done: u64,
         reserved_bytes: u64,
         is_refused: bool,
+        next: Option<&Record>,
     ) -> bool {
         let now = Fullest { reserved_bytes, done };
         let (mut is_wanted, mut may_be_wanted) = (false, false);
@@ -123,10 +130,15 @@ impl Watch {
         if is_wanted {
             return true;
         }
+        // Its request follows, which makes a fuller moment of this stretch.
+        let grows_on = next.is_some_and(|next| matches!(next.event, Event::SegmentAlloc { .. }));
+        if !may_be_wanted || (grows_on && done + 2 < self.next_begin) {
+            return false;
+        }
         let stats = driver.heap().stats();
         let counts = [stats.active, stats.inactive_split, stats.segment];
         let blocks = counts.iter().map(|count| count.all.current.cast_unsigned()).sum();
-        let takes = may_be_wanted && blocks <= self.spare_blocks;
+        let takes = blocks <= self.spare_blocks;
         self.spare_blocks -= if takes { blocks } else { 0 };
         takes
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use replay::driver::Follow;
-use replay::run::{DeviceTape, Options, Outcome, run_recording};
+use replay::run::{Addresses, DeviceTape, Options, Outcome, run_recording};
 use settings::{Compat, Config};
 use trace_format::{
     Addr, BaseState, Event, PoolId, Record, ScopeFilter, StackId, Stream, ThreadId,
@@ -114,7 +114,7 @@ pub(crate) fn options(config: &str, capacity_bytes: Option<u64>) -> Options {
         strategy: Config::parse(config, Compat::V2_15).expect("settings").config.into(),
         capacity_bytes,
         memory_fraction: None,
-        recorded_addresses: false,
+        addresses: Addresses::Lowest,
         follow: Follow { settings: false, ..Follow::default() },
     }
 }

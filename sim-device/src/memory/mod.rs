@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use events::{Addr, DeviceId};
 
 use super::dense_map::DenseMap;
+use super::faults::next_unit;
 use super::mapping::Mappings;
 use super::range_set::RangeSet;
-use super::{SimConfig, code, refuse};
+use super::{AddressOrder, SimConfig, code, refuse};
 use device::{DeviceCall, DeviceError, HandleType, MemoryInfo, PhysicalHandle, Result};
 
 /// A chunk of physical memory. It lives while a handle or a mapping refers to it.
@@ -40,6 +41,7 @@ pub(super) struct Memory {
     granularity_bytes: u64,
     /// Free addresses.
     space: RangeSet,
+    order: AddressOrder,
     used_bytes: u64,
     peak_used_bytes: u64,
     /// What would have been in use after the smallest of the requests that found no memory.
@@ -69,6 +71,7 @@ impl Memory {
             capacity_bytes: config.capacity_bytes,
             granularity_bytes: config.granularity_bytes,
             space: RangeSet::new(base, config.length_bytes),
+            order: config.order,
             used_bytes: 0,
             peak_used_bytes: 0,
             least_refused_bytes: u64::MAX,
@@ -138,12 +141,32 @@ impl Memory {
             return Err(out_of_memory);
         }
         let scripted = self.malloc_script.pop_front();
-        let Some(start) = place(&mut self.space, scripted, length) else {
+        let Some(start) = self.place(scripted, length) else {
             self.used_bytes -= length;
             return Err(out_of_memory);
         };
         self.allocations.insert(start, length);
         Ok(Addr(start))
+    }
+
+    /// The scripted address when the range is free there, else one by the order.
+    fn place(&mut self, scripted: Option<Addr>, length: u64) -> Option<u64> {
+        if let Some(addr) = scripted
+            && self.space.take_at(addr.0, length)
+        {
+            return Some(addr.0);
+        }
+        match &mut self.order {
+            AddressOrder::Lowest => self.space.take(length),
+            AddressOrder::Highest => self.space.take_last(length),
+            AddressOrder::Scattered { seed } => {
+                let granules = self.length_bytes / self.granularity_bytes;
+                let granule = (next_unit(seed) * granules as f64) as u64;
+                let start = self.base + granule * self.granularity_bytes;
+                let is_free = self.space.take_at(start, length);
+                if is_free { Some(start) } else { self.space.take(length) }
+            }
+        }
     }
 
     pub(super) fn free(&mut self, addr: Addr) -> Result<()> {
@@ -160,7 +183,8 @@ impl Memory {
         let call = DeviceCall::Reserve;
         self.whole_granules(call, 0, size_bytes)?;
         let scripted = self.reserve_script.pop_front();
-        let start = place(&mut self.space, scripted, size_bytes)
+        let start = self
+            .place(scripted, size_bytes)
             .ok_or(DeviceError::OutOfMemory { call, size_bytes })?;
         self.reservations.insert(start, Reservation { size_bytes, mappings: 0 });
         self.untouched = scripted.map(|scripted| (Addr(start), scripted));
@@ -416,14 +440,4 @@ fn drop_if_unused(chunks: &mut DenseMap<Chunk>, handle: PhysicalHandle) -> u64 {
     let Some(chunk) = chunks.get(handle.0).filter(unused).copied() else { return 0 };
     chunks.remove(handle.0);
     if chunk.is_adopted { 0 } else { chunk.size_bytes }
-}
-
-/// The scripted address when the range is free there, else the lowest range that fits.
-fn place(space: &mut RangeSet, scripted: Option<Addr>, length: u64) -> Option<u64> {
-    if let Some(addr) = scripted
-        && space.take_at(addr.0, length)
-    {
-        return Some(addr.0);
-    }
-    space.take(length)
 }

@@ -75,6 +75,20 @@ pub(crate) fn enable_peer_access(peer: u16) -> Answer {
     })
 }
 
+fn push(context: u64) -> Answer {
+    let below = machine::chosen_device();
+    machine::choose_device(device_of(context)?)?;
+    machine::push_device(below);
+    Ok(())
+}
+
+fn pop(out: Out<u64>) -> Answer {
+    let popped = current();
+    machine::choose_device(machine::pop_device())?;
+    out.set_if_wanted(popped);
+    Ok(())
+}
+
 driver! {
     fn cuInit(_flags: u32) {
         if machine::device_count()? == 0 { Err(Status::NO_DEVICE) } else { Ok(()) }
@@ -122,18 +136,25 @@ driver! {
         machine::choose_device(device_of(context)?)
     }
 
+    fn cuCtxPushCurrent(context: u64) {
+        push(context)
+    }
+
     fn cuCtxPushCurrent_v2(context: u64) {
-        let below = machine::chosen_device();
-        machine::choose_device(device_of(context)?)?;
-        machine::push_device(below);
-        Ok(())
+        push(context)
+    }
+
+    fn cuCtxPopCurrent(out: Out<u64>) {
+        pop(out)
     }
 
     fn cuCtxPopCurrent_v2(out: Out<u64>) {
-        let popped = current();
-        machine::choose_device(machine::pop_device())?;
-        out.set_if_wanted(popped);
-        Ok(())
+        pop(out)
+    }
+
+    fn cuStreamGetCtx(stream: u64, out: Out<u64>) {
+        let device = machine::with(|machine| machine.stream(stream).map(|(device, _)| device))?;
+        out.set(context(device))
     }
 
     fn cuCtxGetDevice(out: Out<c_int>) {

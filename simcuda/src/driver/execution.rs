@@ -22,16 +22,30 @@ fn launch(grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {
     stream::launch(stream)
 }
 
+/// `CUfunction_attribute` of a kernel, which is any.
+fn attribute(out: Out<c_int>, attribute: c_int) -> Answer {
+    let limits = &device::gpu()?.capability;
+    out.set(match attribute {
+        0 => device::MAX_THREADS_PER_BLOCK,
+        4 => kernel::REGISTERS_PER_THREAD,
+        5 | 6 => kernel::version(limits),
+        8 => limits.shared_per_block_optin_bytes as c_int,
+        _ => 0,
+    })
+}
+
 driver! {
-    fn cuFuncGetAttribute(out: Out<c_int>, attribute: c_int, _function: u64) {
-        let limits = &device::gpu()?.capability;
-        out.set(match attribute {
-            0 => device::MAX_THREADS_PER_BLOCK,
-            4 => kernel::REGISTERS_PER_THREAD,
-            5 | 6 => kernel::version(limits),
-            8 => limits.shared_per_block_optin_bytes as c_int,
-            _ => 0,
-        })
+    fn cuFuncGetAttribute(out: Out<c_int>, name: c_int, _function: u64) {
+        attribute(out, name)
+    }
+
+    fn cuKernelGetAttribute(out: Out<c_int>, name: c_int, _kernel: u64, _device: c_int) {
+        attribute(out, name)
+    }
+
+    /// Every GPU with clusters runs those of 8 blocks.
+    fn cuOccupancyMaxPotentialClusterSize(out: Out<c_int>, _function: u64, _config: In<LaunchConfig>) {
+        out.set(if device::gpu()?.capability.major >= 9 { 8 } else { 1 })
     }
 
     fn cuLaunchKernel(
@@ -51,6 +65,10 @@ driver! {
     fn cuLaunchKernelEx(config: In<LaunchConfig>, _function: u64, _arguments: u64, _extra: u64) {
         let config = config.get()?;
         launch(config.grid, config.block, config.stream)
+    }
+
+    fn cuLinkCreate(_count: u32, _options: u64, _values: u64, out: Out<u64>) {
+        kernel::load(out)
     }
 
     fn cuLinkCreate_v2(_count: u32, _options: u64, _values: u64, out: Out<u64>) {

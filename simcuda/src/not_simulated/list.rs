@@ -134,86 +134,19 @@ answers! { cudart:
 }
 
 answers! { cudnn:
-    cudnnBackendCreateDescriptor
-    cudnnBackendDestroyDescriptor
-    cudnnBackendExecute
-    cudnnBackendFinalize
-    cudnnBackendGetAttribute
-    cudnnBackendSetAttribute
-    cudnnBatchNormalizationBackwardEx
-    cudnnBatchNormalizationForwardInference
-    cudnnBatchNormalizationForwardTrainingEx
-    cudnnCTCLoss
-    cudnnCTCLoss_v8
     cudnnConvolutionBackwardData
     cudnnConvolutionBackwardFilter
     cudnnConvolutionBiasActivationForward
     cudnnConvolutionForward
-    cudnnCreate
-    cudnnCreateActivationDescriptor
-    cudnnCreateCTCLossDescriptor
-    cudnnCreateConvolutionDescriptor
-    cudnnCreateDropoutDescriptor
-    cudnnCreateFilterDescriptor
-    cudnnCreatePoolingDescriptor
-    cudnnCreateRNNDataDescriptor
-    cudnnCreateRNNDescriptor
-    cudnnCreateSpatialTransformerDescriptor
-    cudnnCreateTensorDescriptor
-    cudnnDestroyActivationDescriptor
-    cudnnDestroyCTCLossDescriptor
-    cudnnDestroyConvolutionDescriptor
-    cudnnDestroyDropoutDescriptor
-    cudnnDestroyFilterDescriptor
-    cudnnDestroyRNNDataDescriptor
-    cudnnDestroyRNNDescriptor
-    cudnnDestroySpatialTransformerDescriptor
-    cudnnDestroyTensorDescriptor
-    cudnnDropoutGetStatesSize
     cudnnFindConvolutionBackwardDataAlgorithmEx
     cudnnFindConvolutionBackwardFilterAlgorithmEx
     cudnnFindConvolutionForwardAlgorithmEx
-    cudnnGetBatchNormalizationBackwardExWorkspaceSize
-    cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize
-    cudnnGetBatchNormalizationTrainingExReserveSpaceSize
-    cudnnGetCTCLossWorkspaceSize
-    cudnnGetCTCLossWorkspaceSize_v8
     cudnnGetConvolutionBackwardDataAlgorithm_v7
     cudnnGetConvolutionBackwardDataWorkspaceSize
     cudnnGetConvolutionBackwardFilterAlgorithm_v7
     cudnnGetConvolutionBackwardFilterWorkspaceSize
     cudnnGetConvolutionForwardAlgorithm_v7
     cudnnGetConvolutionForwardWorkspaceSize
-    cudnnGetFilterNdDescriptor
-    cudnnGetProperty
-    cudnnGetRNNTempSpaceSizes
-    cudnnGetRNNWeightParams
-    cudnnGetRNNWeightSpaceSize
-    cudnnGetStream
-    cudnnGetTensorNdDescriptor
-    cudnnPoolingForward
-    cudnnRNNBackwardData_v8
-    cudnnRNNBackwardWeights_v8
-    cudnnRNNForward
-    cudnnRestoreDropoutDescriptor
-    cudnnSetActivationDescriptor
-    cudnnSetCTCLossDescriptorEx
-    cudnnSetCTCLossDescriptor_v9
-    cudnnSetConvolutionGroupCount
-    cudnnSetConvolutionMathType
-    cudnnSetConvolutionNdDescriptor
-    cudnnSetDropoutDescriptor
-    cudnnSetFilterNdDescriptor
-    cudnnSetPooling2dDescriptor
-    cudnnSetRNNDataDescriptor
-    cudnnSetRNNDescriptor_v8
-    cudnnSetSpatialTransformerNdDescriptor
-    cudnnSetStream
-    cudnnSetTensorNdDescriptor
-    cudnnSpatialTfGridGeneratorBackward
-    cudnnSpatialTfGridGeneratorForward
-    cudnnSpatialTfSamplerBackward
-    cudnnSpatialTfSamplerForward
 }
 
 answers! { cufft:

@@ -7,11 +7,16 @@ import subprocess
 import sys
 import tempfile
 import threading
+from random import Random
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import schemas
-from harness import COMMAND, PACKAGE, clean_environment, run_cases
+from harness import COMMAND, PACKAGE, ROOT, clean_environment, run_cases
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
+from vramtape._dry_run import search
+from vramtape._dry_run.job import Gpu, Job
 
 SCRATCH = tempfile.TemporaryDirectory()
 LIMIT_SECONDS = 300
@@ -57,7 +62,7 @@ class Ran:
         if code != USAGE:
             self.result = json.loads(self.read("out.json"))
             SEEN.check("dry-run", self.result)
-            assert self.result["exit_code"] == code
+            assert self.result["exit_code"] == code, self.result
 
     def read(self, name):
         with open(os.path.join(self.folder, name)) as file:
@@ -174,6 +179,67 @@ def a_gpu_of_ones_own_and_a_size():
     assert ran.device["context_source"] is None and ran.device["memory_bytes"] == 4 * GIB, ran.device
 
 
+def all_gpus_are_a_table():
+    use = (
+        "import torch\nheld = torch.ones(20 << 30, dtype=torch.uint8, device='cuda')\n"
+        "small = torch.ones(64, 64, device='cuda')\nsmall @ small"
+    )
+    ran = Ran(use, "--gpu", "all")
+    rows = {row["gpu"]: row for row in ran.result["gpus"]}
+    assert len(rows) == 26 and [row["memory_bytes"] for row in ran.result["gpus"]] == sorted(
+        row["memory_bytes"] for row in rows.values()
+    )
+    assert rows["t4"]["verdict"] == "does not fit" and rows["t4"]["ran_on"] == "t4", rows["t4"]
+    assert rows["l4"]["verdict"] == "fits" and rows["l4"]["ran_on"] == "rtx6000-ada", rows["l4"]
+    assert rows["rtx3080"]["verdict"] == "does not fit" and rows["rtx3080"]["needed_bytes"] > 20 * GIB, rows["rtx3080"]
+    # The wheel of this PyTorch has no code for it.
+    assert rows["v100-32gb"]["verdict"] == "failed" and "no kernel image" in ran.done.stderr, rows["v100-32gb"]
+    workspaces = rows["h100"]["peak_allocated_bytes"] - rows["b200"]["peak_allocated_bytes"]
+    assert workspaces == 33_554_432 - 8_519_680, workspaces
+    assert "the smallest is a10" in ran.done.stdout and "capability 7.0: " in ran.done.stdout, ran.done.stdout
+
+
+def the_largest_batch_that_fits_is_found():
+    hold = "import os, sys, torch; held = torch.ones({}, 1 << 30, dtype=torch.uint8, device='cuda')"
+    flags = ("--gpu", "l4", "--fit", "batch=1..64")
+    ran = Ran(hold.format("int(sys.argv[1])"), *flags, "--markdown", "out.md", words=["{batch}"])
+    assert ran.result["largest"] == 21 and ran.result["parameter"] == {"name": "batch", "low": 1, "high": 64}
+    tried = {row["value"]: row["verdict"] for row in ran.result["runs"]}
+    assert tried[21] == "fits" and tried[22] == "does not fit" and len(tried) <= 6, tried
+    assert "largest batch that fits on l4: 21" in ran.done.stdout and "| 21 |" in ran.read("out.md")
+    ran = Ran(hold.format("64 * int(os.environ['batch'])"), *flags, code=DOES_NOT_FIT)
+    assert ran.result["largest"] is None and "no batch of the range fits" in ran.done.stdout, ran.result
+    ran = Ran("raise ValueError", *flags, code=FAILED)
+    assert [row["verdict"] for row in ran.result["runs"]] == ["failed"], ran.result
+
+
+def a_search_takes_few_runs_and_its_answer_is_the_largest():
+    """Memory that is nearly affine in the value, at random."""
+    for seed in range(500):
+        random = Random(seed)
+        base, slope, memory = random.randint(0, 1000), random.randint(1, 300), random.randint(1000, 100_000)
+        ripple, low, high = random.randint(0, 3), random.randint(1, 4), random.choice([8, 64, 512, 10_000])
+        tried = []
+
+        def used(value, base=base, slope=slope, ripple=ripple):
+            return base + slope * value + ripple * (7919 * value % 13)
+
+        def run(_job, value, used=used, memory=memory, tried=tried):
+            tried.append(value)
+            peak = min(used(value), memory)
+            names = ("peak_allocated_bytes", "peak_reserved_bytes", "device_total_bytes")
+            device = {**dict.fromkeys(names, peak), "memory_bytes": memory, "bounds": {}}
+            return {"verdict": "fits" if used(value) <= memory else "does not fit", "why": [], "devices": [device]}
+
+        job = Job(["train.py"], Gpu("l4", 1, is_default=False))
+        found = search.largest(job, search.Parameter("batch", low, high), 0.0, run)["largest"]
+        if found is None:
+            assert used(low) > memory, seed
+        else:
+            assert used(found) <= memory and (found == high or used(found + 1) > memory), seed
+        assert len(tried) == len(set(tried)) <= 14, (seed, tried)
+
+
 def an_interrupted_run_is_incomplete():
     folder = tempfile.mkdtemp(dir=SCRATCH.name)
     with open(os.path.join(folder, "program.py"), "w") as file:
@@ -186,6 +252,7 @@ def an_interrupted_run_is_incomplete():
         stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # Ignored where a shell put us behind it.
     ) as child:
         assert child.stdout.readline() == "held\n"
         os.killpg(child.pid, signal.SIGINT)  # As a terminal does.
@@ -204,6 +271,10 @@ def mistakes_are_found_before_the_program_runs():
         (["--steps", "0"], "write a whole number above 0"),
         (["--margin", "200"], "write percent"),
         (["--html", "nowhere/out.html"], "make it first"),
+        (["--fit", "batch"], "write a name and a range of whole numbers"),
+        (["--fit", "batch=9..3"], "is not empty"),
+        (["--fit", "batch=1..9", "--gpu", "all"], "name it instead of --gpu all"),
+        (["--gpu", "all", "-o", "tapes"], "leave out -o"),
         (["--conf", "stacks:some"], "stacks"),
     ):
         ran = Ran("print('ran')", *flags, code=USAGE)
@@ -251,6 +322,9 @@ CASES = [
     two_gpus_and_two_processes_are_added_up,
     memory_of_libraries_is_outside,
     a_gpu_of_ones_own_and_a_size,
+    all_gpus_are_a_table,
+    the_largest_batch_that_fits_is_found,
+    a_search_takes_few_runs_and_its_answer_is_the_largest,
     an_interrupted_run_is_incomplete,
     mistakes_are_found_before_the_program_runs,
     python_has_it_too,

@@ -169,7 +169,7 @@ def commands_have_help(name, helps):
             assert code == 0, f"{name}: no verb `{verb}`"
             helps[verb] = text
         for option in rest:
-            if not option.startswith("-") and verb in ("run", "record"):
+            if option.endswith(".py") or (not option.startswith("-") and verb in ("run", "record")):
                 break  # The program's own options follow.
             option = re.match(r"(--?[\w-]+)?", option).group()
             assert not option or re.search(rf"(?<![\w-]){option}\b", helps[verb]), f"{name}: no {option} in `{line}`"

@@ -14,7 +14,6 @@ import torch
 from models import GPT, ResNet
 from torch import nn
 
-torch.backends.cudnn.enabled = False  # The simulated driver runs no cuDNN.
 BATCH, LENGTH, WIDTH = 8, 64, 64
 OUTSIDE = "outside any module"
 loss_of = nn.CrossEntropyLoss()

@@ -11,7 +11,6 @@ from models import GPT, ResNet
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-torch.backends.cudnn.enabled = False  # The simulated driver runs no cuDNN.
 loss_of = torch.nn.CrossEntropyLoss()
 models = {
     "gpt": (GPT, {}),

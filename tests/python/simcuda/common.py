@@ -78,6 +78,15 @@ def check_accounts(device=None):
     assert total == reserved, (total, reserved)
 
 
+def not_simulated(library):
+    """The calls of this process that the simulated driver refused, a line each."""
+    import ctypes
+
+    text = ctypes.create_string_buffer(1 << 16)
+    assert library.simcuda_not_simulated(text, len(text)) == 0
+    return text.value.decode()
+
+
 def release_everything():
     """Gives all cached memory back; nothing may be left after it."""
     import gc

@@ -13,7 +13,6 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 STEPS, EVERY = 300, 60
 torch.manual_seed(0)
-torch.backends.cudnn.enabled = False  # The simulated driver runs no cuDNN.
 
 
 def llama():

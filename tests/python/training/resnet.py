@@ -5,7 +5,6 @@ import torchvision
 
 from report import report
 
-torch.backends.cudnn.enabled = False  # The simulated driver runs no cuDNN.
 model = torchvision.models.resnet50().cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 loss_of = torch.nn.CrossEntropyLoss()

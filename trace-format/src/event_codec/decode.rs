@@ -95,6 +95,12 @@ impl EventsDecoder {
         Ok(self.batch.first().copied())
     }
 
+    /// Takes the records that are decoded and were not handed out.
+    pub(crate) fn take_decoded(&mut self) -> &[Record] {
+        let begin = std::mem::replace(&mut self.next, self.batch.len());
+        &self.batch[begin..]
+    }
+
     fn fill(&mut self) -> Result<(), Malformed> {
         self.batch.clear();
         let end = self.tags.1.min(self.tags.0 + BATCH);

@@ -36,6 +36,13 @@ pub enum Item {
     Event(DeviceId, Record),
 }
 
+/// A chunk of a tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    offset_bytes: u64,
+    chunk: u32,
+}
+
 /// Reads a tape item by item, holding one chunk, the strings and the stacks.
 ///
 /// The iterator ends at the last whole chunk; [`recovered`](Self::recovered) then reports losses. After
@@ -120,9 +127,26 @@ impl<R: Read> Reader<R> {
         &self.chunks.recovery
     }
 
+    /// Where the newest item is.
+    pub fn place(&self) -> Place {
+        Place { offset_bytes: self.chunks.offset_bytes, chunk: self.chunks.sequence }
+    }
+
     /// The error of items that are well-formed and, as the caller found, make no sense together.
     pub fn refuse(&self, why: String) -> ReadError {
-        self.error(ReadCause::Refused(why))
+        self.refuse_at(self.place(), why)
+    }
+
+    /// The same of items that were read before.
+    pub fn refuse_at(&self, place: Place, why: String) -> ReadError {
+        let Place { offset_bytes, chunk } = place;
+        ReadError { name: self.name.clone(), offset_bytes, chunk, cause: ReadCause::Refused(why) }
+    }
+
+    /// Takes the records behind the newest one that are decoded already, all of its device: faster than one by one.
+    /// The iterator continues behind them.
+    pub fn take_decoded(&mut self) -> &[Record] {
+        self.events.take_decoded()
     }
 
     fn read_meta(&mut self) -> Result<(), ReadCause> {

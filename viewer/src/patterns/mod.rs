@@ -68,7 +68,7 @@ const STAYING_PART: f64 = 0.5;
 
 /// The parts of the steps of a device, ordered by their starts, longer ones first where they start together.
 pub(crate) fn patterns(followed: &Followed, records: &[Record], tape: &Tape) -> Vec<Pattern> {
-    let mut runs = passes::by_marks(records, tape);
+    let mut runs = passes::by_marks(followed, records, tape);
     let is_marked = has_steps(&runs);
     if !is_marked {
         runs = passes::by_stacks(followed, tape);

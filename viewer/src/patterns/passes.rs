@@ -82,12 +82,11 @@ pub(super) fn by_stacks(followed: &Followed, tape: &Tape) -> Vec<Run> {
 }
 
 /// The passes by the marks of phases.
-pub(super) fn by_marks(records: &[Record], tape: &Tape) -> Vec<Run> {
+pub(super) fn by_marks(followed: &Followed, records: &[Record], tape: &Tape) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut is_open = false;
-    for (at, record) in records.iter().enumerate() {
+    for (moment, record) in followed.others(records) {
         let Event::Mark { kind, name } = record.event else { continue };
-        let moment = at as u32 + 1;
         if !matches!(kind, MarkKind::Phase | MarkKind::Step) {
             continue;
         }
@@ -102,7 +101,7 @@ pub(super) fn by_marks(records: &[Record], tape: &Tape) -> Vec<Run> {
         };
         is_open = kind == MarkKind::Phase && pass.is_some();
         if let Some(pass) = pass.filter(|_| is_open) {
-            runs.push(Run { pass, start: moment, end: records.len() as u32 + 1 });
+            runs.push(Run { pass, start: moment, end: followed.moments });
         }
     }
     runs

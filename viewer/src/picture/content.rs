@@ -64,7 +64,8 @@ impl<'t> Content<'t> {
     ) -> Self {
         let patterns = patterns(&followed, &device.records, tape);
         let start_ns = Clock::of(&device.records).start_ns;
-        let (marks, names) = marks(&device.records, &patterns, start_ns, |id| tape.text(id));
+        let (marks, names) =
+            marks(&followed, &device.records, &patterns, start_ns, |id| tape.text(id));
         let lanes = arrange(&marks, u64::from(followed.moments));
         let (gpu, capacity_bytes) = gpu(tape, device);
         let mut content = Self {

@@ -119,6 +119,7 @@ def of_settings(folder, seen):
     seen.check("view", printed("view", run, "-o", folder / "run.html", "--svg", folder / "run.svg"))
     for out in ("tables", "run.pickle"):
         seen.check("export", printed("export", run, "-o", folder / out))
+    seen.check("replay", printed("replay", run, "--address-orders=3"))
     seen.check("fit", printed("fit", "--gpu=list"))
     for setting in (["--gpu=h100"], ["--capacity=64MiB"], ["--strategy=bfc", "--capacity=100MiB"]):
         seen.check("fit", printed("fit", run, *setting))
