@@ -73,7 +73,15 @@ def _hook(name: str, make: Callable[[Any, str], Callable[..., Any]]) -> None:
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
     if operator is not None and _library is not None:
-        _library.impl(name, make(operator, packet), "BackendSelect", with_keyset=True)
+        _library.impl(name, _untraced(make(operator, packet)), "BackendSelect", with_keyset=True)
+
+
+def _untraced(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook, which Dynamo does not trace: it traces every Python frame of its thread, also those under a kernel."""
+    frames = torch._C._dynamo.eval_frame
+    skip = frames._FrameAction.SKIP
+    frames.set_code_exec_strategy(hook.__code__, frames._FrameExecStrategy(skip, skip))
+    return hook
 
 
 def _is_on_device(argument: Any) -> bool:
