@@ -34,7 +34,10 @@ class _StepsDone(SystemExit):
 
 
 def begin_if_dry_run() -> None:
-    """Begins in a process of a dry run, after torch was imported."""
+    """Begins in a process of a dry run, after torch was imported.
+
+    :raises ValueError: for a level of guesses that does not exist
+    """
     global _wanted_steps, _started_s, _said_s
     folder = os.environ.get(FOLDER)
     if not folder:
@@ -43,6 +46,9 @@ def begin_if_dry_run() -> None:
     _started_s = _said_s = time.monotonic()
     from torch.optim import optimizer
 
+    from .._values import hooks  # Imports torch.
+
+    hooks.install()
     optimizer.register_optimizer_step_post_hook(_after_step)
     torch = sys.modules["torch"]
     torch.cuda._lazy_call(_check_code)
@@ -102,6 +108,8 @@ def _describe(pid: int, folder: Path) -> None:
     """Writes what the tapes do not have. A process that is killed writes nothing: its tape has to do."""
     if os.getpid() != pid:
         return
+    from .._values.guesses import guesses
+
     torch = sys.modules["torch"]
     description = {
         "pid": pid,
@@ -109,6 +117,7 @@ def _describe(pid: int, folder: Path) -> None:
         "steps": _steps,
         "seconds": time.monotonic() - _started_s,
         "devices": _devices(),
+        "guesses": guesses.describe(),
     }
     part = folder / f".process-{pid}.json"
     try:

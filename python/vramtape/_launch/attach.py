@@ -44,20 +44,10 @@ def after_torch() -> None:
         if _install.note() and tapes.is_first():
             tapes.say(_install.note())
         atexit.register(tapes.leave)
-        _simulate_values()
-        process.begin_if_dry_run()
-
-
-def _simulate_values() -> None:
-    """On the simulated driver, values that a program reads back are known or guessed instead of 0."""
-    if not os.environ.get(_runtime.SIMCUDA):
-        return
-    from .._values import operators  # Imports torch.
-
-    try:
-        operators.install()
-    except ValueError as error:
-        _give_up(str(error))
+        try:
+            process.begin_if_dry_run()
+        except ValueError as error:
+            _give_up(str(error))
 
 
 def _give_up(reason: str) -> NoReturn:

@@ -1,5 +1,6 @@
-"""Values for programs on the simulated driver, whose device memory has no content (docs/values.md).
+"""Values for programs of a dry run, whose device memory has no content (docs/values.md).
 
-``contents`` keeps the content of small tensors that is known on the host, ``compute`` carries it through operators,
-``guesses`` answers and counts reads of everything else, and ``operators`` hooks the operators of PyTorch.
+``contents`` keeps what is known of small tensors on the host. ``table`` lists the operators; ``hooks`` hooks them.
+``compute``, ``uniform`` and ``draws`` have the contents of results, ``reads`` answers reads, and ``shapes`` sizes
+results such as those of ``nonzero``. ``guesses`` counts everything that was not computed.
 """

@@ -1,7 +1,7 @@
 """The content of tensors on the simulated device, as far as it is known on the host.
 
 It belongs to a storage, so that views have it too, and to a version of the tensor: an operator that changes a tensor in
-place raises the version, and what was known of the tensor before no longer counts.
+place raises the version, which drops the content.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 # Larger storages are not mirrored.
 KNOWN_MAX_BYTES = 64 << 10
-# Entries before storages that are gone are first looked for.
+# Number of entries at which those of freed storages are first dropped.
 _SWEEP_MIN = 1024
 
 
 @dataclass
 class Content:
-    """What is known of a storage: one of the three, and the version of its tensors to which it belongs."""
+    """The content of a storage, one of four kinds, and the version of its tensors to which it belongs."""
 
     version: int
     # A copy of the whole storage in host memory.
@@ -29,12 +29,14 @@ class Content:
     uniform: Optional[torch.Tensor] = None
     # The expected share of elements that are not zero.
     density: Optional[float] = None
-    # Whether it rests on a guess.
+    # Every element is one of this many indices, all of them equally frequent.
+    classes: Optional[int] = None
+    # Whether it depends on a guess.
     is_guess: bool = False
 
 
 class Contents:
-    """The contents by storage. Storages that are gone are dropped from time to time."""
+    """The contents by storage."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[StorageWeakRef, Content]] = {}
@@ -43,19 +45,27 @@ class Contents:
     def find(self, tensor: torch.Tensor) -> Optional[Content]:
         """The content of a tensor's storage, unless the tensor was changed since."""
         entry = self._entries.get(tensor.untyped_storage()._cdata)
-        if entry is None or entry[1].version != version(tensor):
+        if entry is None:
             return None
         content = entry[1]
+        if content.version != version(tensor):
+            return None
         if content.uniform is not None and content.uniform.dtype != tensor.dtype:
             return None
         return content
 
     def set(self, tensor: torch.Tensor, content: Content) -> None:
-        """Sets the content of a tensor's storage."""
+        """Sets the content of a tensor's storage.
+
+        In a capture nothing is kept: replays of the CUDA graph change the tensor without another call.
+        """
+        if torch._C._cuda_isCurrentStreamCapturing():
+            return
         reference = StorageWeakRef(tensor.untyped_storage())
         self._entries[reference.cdata] = (reference, content)
         if len(self._entries) >= self._sweep_at:
-            self._entries = {key: entry for key, entry in self._entries.items() if not entry[0].expired()}
+            entries = list(self._entries.items())
+            self._entries = {key: entry for key, entry in entries if not entry[0].expired()}
             self._sweep_at = max(_SWEEP_MIN, 2 * len(self._entries))
 
     def set_values(self, tensor: torch.Tensor, values: torch.Tensor, changed: int, is_guess: bool = False) -> None:
@@ -72,14 +82,24 @@ class Contents:
         if old and old.mirror is not None and old.mirror.nbytes() == size_bytes:
             mirror, is_guess = old.mirror, is_guess or old.is_guess
         elif old and old.uniform is not None and old.uniform.dtype == tensor.dtype:
-            elements = old.uniform.expand(size_bytes // tensor.element_size()).contiguous()
+            elements = old.uniform.repeat(size_bytes // tensor.element_size())
             mirror, is_guess = elements.untyped_storage(), is_guess or old.is_guess
-        else:
-            if not is_whole(tensor):
-                return
+        elif is_whole(tensor):
             mirror = torch.UntypedStorage(size_bytes, device="cpu")
-        view(tensor, mirror).copy_(values)
+        else:
+            return
+        _view(tensor, mirror).copy_(values)
         self.set(tensor, Content(changed, mirror=mirror, is_guess=is_guess))
+
+    def set_content(self, tensor: torch.Tensor, content: Content) -> None:
+        """Sets a content without mirror, of a tensor that may be part of its storage."""
+        if is_whole(tensor):
+            self.set(tensor, content)
+        elif content.uniform is not None:
+            self.set_values(tensor, content.uniform.expand(tensor.shape), content.version, content.is_guess)
+
+
+contents = Contents()
 
 
 def version(tensor: torch.Tensor) -> int:
@@ -91,24 +111,50 @@ def is_whole(tensor: torch.Tensor) -> bool:
     """Whether a tensor has every element of its storage."""
     if tensor.storage_offset() != 0 or tensor.numel() * tensor.element_size() != tensor.untyped_storage().nbytes():
         return False
-    return tensor.is_contiguous() or _extent(tensor) == tensor.numel()
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride()))
+    return tensor.is_contiguous() or extent == tensor.numel()
 
 
-def _extent(tensor: torch.Tensor) -> int:
-    """The distance from the first element to behind the last."""
-    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride()))
-
-
-def view(tensor: torch.Tensor, mirror: torch.UntypedStorage) -> torch.Tensor:
-    """The part of a mirror that a tensor has of its storage."""
-    empty = torch.empty(0, dtype=tensor.dtype, device="cpu")
-    return empty.set_(mirror, tensor.storage_offset(), tensor.size(), tensor.stride())
-
-
-def values(tensor: torch.Tensor, content: Content) -> Optional[torch.Tensor]:
+def values(tensor: torch.Tensor, content: Optional[Content]) -> Optional[torch.Tensor]:
     """The elements of a tensor on the host, where they are known and small."""
+    if content is None:
+        return None
     if content.mirror is not None:
-        return view(tensor, content.mirror)
+        return _view(tensor, content.mirror)
     if content.uniform is not None and tensor.numel() * tensor.element_size() <= KNOWN_MAX_BYTES:
         return content.uniform.expand(tensor.shape)
     return None
+
+
+def element(tensor: torch.Tensor, content: Optional[Content]) -> Optional[torch.Tensor]:
+    """One element of a tensor whose elements are equal."""
+    if content is None or content.uniform is not None:
+        return content and content.uniform
+    elements = values(tensor, content)
+    if elements is None or elements.numel() == 0:
+        return None
+    first = elements.reshape(-1)[0]
+    return first if bool((elements == first).all()) else None
+
+
+def is_on_device(argument: Any) -> bool:
+    """Whether an argument is a tensor on the device."""
+    return isinstance(argument, torch.Tensor) and argument.is_cuda
+
+
+def is_ignored(tensor: torch.Tensor) -> bool:
+    """Whether nothing is kept of a tensor, which is quick: of large floats, as most are."""
+    return tensor.is_floating_point() and tensor.numel() * tensor.element_size() > KNOWN_MAX_BYTES
+
+
+def tensors(given: Any) -> list[torch.Tensor]:
+    """The tensors of arguments, or of a result."""
+    if isinstance(given, torch.Tensor):
+        return [given]
+    return [tensor for one in given for tensor in tensors(one)] if isinstance(given, (list, tuple)) else []
+
+
+def _view(tensor: torch.Tensor, mirror: torch.UntypedStorage) -> torch.Tensor:
+    """The part of a mirror that a tensor has of its storage."""
+    empty = torch.empty(0, dtype=tensor.dtype, device="cpu")
+    return empty.set_(mirror, tensor.storage_offset(), tensor.size(), tensor.stride())

@@ -1,0 +1,104 @@
+"""The contents of tensors that an operator changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Optional
+
+import torch
+
+from .compute import compute_change
+from .contents import KNOWN_MAX_BYTES, Content, contents, is_on_device, values
+from .guesses import guesses
+from .uniform import filled, one_hot, uniform
+
+# Larger copies from the host are not searched for equal elements.
+_UNIFORM_MAX_BYTES = 4 << 20
+
+
+def prepare(
+    operator: Any, name: str, arguments: Any, named: dict[str, Any], stamp: int
+) -> Optional[Callable[[], None]]:
+    """The call that sets the content after the kernel has run; None where nothing is known.
+
+    :param stamp: the version that the tensor has after the operator
+    """
+    changed = arguments[0]
+    if name == "copy_":
+        return _copy(changed, arguments[1], stamp)
+    if name == "fill_":
+        content = filled(changed, arguments[1:])
+    elif name == "scatter_" and contents.find(arguments[2]) is None:
+        content = one_hot(*arguments)
+    elif contents.find(changed) is None:
+        return None
+    elif changed.untyped_storage().nbytes() <= KNOWN_MAX_BYTES:
+        computed = compute_change(operator, arguments, named)
+        if computed is None:
+            return None
+        host, is_guess = computed
+        return lambda: contents.set_values(changed, host, stamp, is_guess)
+    else:
+        content = uniform(operator, name, arguments, named)
+    return _setting(changed, content, stamp)
+
+
+def note_range(_: Any, __: str, arguments: Any, ___: dict[str, Any], stamp: int) -> None:
+    """Sets the content of a range that was written to the first argument."""
+    out, *ends = arguments
+    if out.nbytes <= KNOWN_MAX_BYTES:
+        contents.set_values(out, torch.arange(*ends, dtype=out.dtype, device="cpu"), stamp)
+
+
+def _setting(changed: torch.Tensor, content: Optional[Content], stamp: int) -> Optional[Callable[[], None]]:
+    if content is None:
+        return None
+    content.version = stamp
+    return lambda: contents.set_content(changed, content)
+
+
+def _copy(to: torch.Tensor, origin: Any, stamp: int) -> Optional[Callable[[], None]]:
+    if not isinstance(origin, torch.Tensor):
+        origin = torch.tensor(origin, device="cpu")
+    if not to.is_cuda:
+        return lambda: _read(to, origin)
+    if to.untyped_storage().nbytes() <= KNOWN_MAX_BYTES:
+        content = contents.find(origin) if origin.is_cuda else None
+        elements = values(origin, content) if origin.is_cuda else origin
+        if elements is not None and elements.device.type == "cpu":
+            is_guess = content is not None and content.is_guess
+            return lambda: contents.set_values(to, elements, stamp, is_guess)
+    return _setting(to, _uniform_copy(to, origin), stamp)
+
+
+def _uniform_copy(to: torch.Tensor, origin: torch.Tensor) -> Optional[Content]:
+    """The content of a copy that has no mirror."""
+    if is_on_device(origin):
+        content = contents.find(origin)
+        if content is None or content.mirror is not None:
+            return None
+        one = None if content.uniform is None else content.uniform.to(to.dtype)
+        return Content(0, uniform=one, density=content.density, classes=content.classes, is_guess=content.is_guess)
+    if origin.device.type != "cpu" or origin.is_floating_point() or not 0 < origin.nbytes <= _UNIFORM_MAX_BYTES:
+        return None
+    first = origin.reshape(-1)[0]
+    return Content(0, uniform=first.to(to.dtype).clone()) if bool((origin == first).all()) else None
+
+
+def _read(to: torch.Tensor, origin: torch.Tensor) -> None:
+    """A copy to the host: what the program reads."""
+    content = contents.find(origin)
+    elements = values(origin, content)
+    if elements is not None:
+        to.copy_(elements)
+    elif content is not None and content.uniform is not None:
+        to.fill_(content.uniform)
+    elif content is not None and content.classes is not None:
+        to.copy_(torch.arange(to.numel(), device="cpu").remainder_(content.classes).reshape(to.shape))
+    elif 0 < to.nbytes <= KNOWN_MAX_BYTES:
+        to.fill_(guesses.value("copy to the host", origin.dtype))
+        return
+    else:
+        return  # A large copy, such as that of a checkpoint, stays 0.
+    if content is not None and content.is_guess:
+        guesses.note("copy to the host")

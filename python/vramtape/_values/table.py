@@ -1,0 +1,36 @@
+"""The operators whose results are known where their arguments are; docs/values.md lists them for users."""
+
+from __future__ import annotations
+
+# Operators that make new tensors. They are computed on the host where all arguments are known and small.
+COMPUTED = """
+    add.Tensor sub.Tensor mul.Tensor div.Tensor div.Tensor_mode remainder.Tensor remainder.Scalar floor_divide
+    neg abs sign clamp minimum maximum
+    eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar
+    ge.Tensor ge.Scalar isin.Tensor_Tensor isin.Tensor_Scalar
+    bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_not logical_and logical_or logical_xor logical_not
+    where.self masked_fill.Scalar tril triu flip roll
+    all all.dim any any.dim sum prod cumsum max max.dim min min.dim amax amin argmax argmin
+    sort sort.stable topk
+    cat index.Tensor index_select gather scatter.value
+    """.split()
+# Operators that change their first argument, and are computed alike.
+CHANGING = """
+    fill_.Scalar fill_.Tensor bitwise_and_.Tensor bitwise_or_.Tensor logical_and_ logical_or_
+    masked_fill_.Scalar scatter_.value index_fill_.int_Scalar _amp_update_scale_ copy_
+    """.split()
+# Operators of both kinds that are hooked once indices were drawn: backward passes and optimizers use them all the time.
+LATE_COMPUTED = "sum.dim_IntList".split()
+LATE_CHANGING = "add_.Tensor sub_.Tensor mul_.Tensor".split()
+# Operators whose element depends on the elements at its place only, or reduces equal elements to one of them: where
+# every argument has equal elements, one element has the result.
+UNIFORM = frozenset(
+    """
+    eq ne lt le gt ge add sub mul neg abs sign clamp minimum maximum where masked_fill isin
+    bitwise_and bitwise_or bitwise_xor bitwise_not logical_and logical_or logical_xor logical_not
+    all any max min amax amin index index_select cat
+    fill_ add_ sub_ mul_ bitwise_and_ bitwise_or_ logical_and_ logical_or_ masked_fill_
+    """.split()
+)
+# Operators whose results are indices along a dimension: these are drawn where the arguments are not known.
+DRAWN = "argmax argmin topk sort sort.stable max.dim min.dim multinomial".split()
