@@ -8,7 +8,7 @@ from typing import Any, Optional
 import torch
 
 from .compute import compute_change
-from .contents import KNOWN_MAX_BYTES, Content, contents, is_on_device, values
+from .contents import KNOWN_MAX_BYTES, Content, contents, is_on_device, values, version
 from .guesses import guesses
 from .uniform import filled, one_hot, uniform
 
@@ -26,7 +26,9 @@ def prepare(
     changed = arguments[0]
     if name == "copy_":
         return _copy(changed, arguments[1], stamp)
-    if name == "fill_":
+    if name == "scatter_":
+        contents.adopt(changed)  # Of ``one_hot``.
+    if name in ("fill_", "zero_"):
         content = filled(changed, arguments[1:])
     elif name == "scatter_" and contents.find(arguments[2]) is None:
         content = one_hot(*arguments)
@@ -36,11 +38,18 @@ def prepare(
         computed = compute_change(operator, arguments, named)
         if computed is None:
             return None
-        host, is_guess = computed
-        return lambda: contents.set_values(changed, host, stamp, is_guess)
+        return lambda: _keep_changed(operator, arguments, computed, stamp)
     else:
         content = uniform(operator, name, arguments, named)
     return _setting(changed, content, stamp)
+
+
+def _keep_changed(operator: Any, arguments: Any, computed: tuple[Any, bool], stamp: int) -> None:
+    """Keeps what was computed for the arguments that the operator changes. Only the first one has a new version."""
+    for at, kind in enumerate(operator._schema.arguments[: len(arguments)]):
+        if kind.alias_info is not None and kind.alias_info.is_write:
+            changed = stamp if at == 0 else version(arguments[at])
+            contents.set_values(arguments[at], computed[0][at], changed, computed[1])
 
 
 def note_range(_: Any, __: str, arguments: Any, ___: dict[str, Any], stamp: int) -> None:

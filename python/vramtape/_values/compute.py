@@ -44,12 +44,12 @@ def compute(operator: Any, arguments: Sequence[Any], named: dict[str, Any]) -> O
 
 
 def compute_change(operator: Any, arguments: Sequence[Any], named: dict[str, Any]) -> Optional[tuple[Any, bool]]:
-    """The first argument after an operator that changes it, on the host; the arguments stay as they are."""
+    """The arguments after an operator that changes some of them, on the host; the contents stay as they are."""
 
-    def changed(first: torch.Tensor, *others: Any, **given: Any) -> Any:
-        # An operator may change others too, as that of a loss scaler does.
-        others = tuple(one.clone() if isinstance(one, torch.Tensor) else one for one in others)
-        return operator(first.clone(), *others, **given)
+    def changed(*on_host: Any, **given: Any) -> Any:
+        copies = [one.clone() if isinstance(one, torch.Tensor) else one for one in on_host]
+        operator(*copies, **given)
+        return copies
 
     return compute(changed, arguments, named)
 

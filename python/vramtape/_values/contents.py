@@ -54,6 +54,15 @@ class Contents:
             return None
         return content
 
+    def adopt(self, filled: torch.Tensor) -> None:
+        """Keeps the content of a tensor that an operator of several steps made and filled, which raised the version.
+
+        Inside the fill this cannot be told from a new tensor of a program, whose version stays 0.
+        """
+        entry = self._entries.get(filled.untyped_storage()._cdata)
+        if entry is not None and entry[1].version == 0 and version(filled) == 1:
+            entry[1].version = 1
+
     def set(self, tensor: torch.Tensor, content: Content) -> None:
         """Sets the content of a tensor's storage.
 

@@ -14,6 +14,7 @@ from .guesses import guesses
 # Rows of distinct indices are drawn by sorting up to so many random numbers.
 _DRAW_MAX = 1 << 20
 
+_REDUCING = ("argmax", "argmin", "max", "min")
 _at_first: list[Callable[[], None]] = []
 
 
@@ -34,12 +35,13 @@ def draw(operator: Any, name: str, arguments: Sequence[Any], named: dict[str, An
         return
     dim = given.get("dim", -1)
     if not first.dim() or dim is None:  # Of the whole tensor.
-        _keep(made, made.dim() - 1 if made.dim() else 0, max(1, first.numel()), False)
+        _keep(made, 0, max(1, first.numel()), False)
         return
     dim %= first.dim()
-    is_reduced = name in ("argmax", "argmin", "max", "min")
-    is_distinct = not is_reduced and not given.get("replacement", False)
-    _keep(made, dim, first.size(dim), is_distinct)
+    if name in _REDUCING:
+        _keep(made, 0, first.size(dim), False)
+    else:
+        _keep(made, dim, first.size(dim), not given.get("replacement", False))
 
 
 def _keep(made: torch.Tensor, dim: int, classes: int, is_distinct: bool) -> None:

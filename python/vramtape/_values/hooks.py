@@ -49,6 +49,7 @@ def install() -> None:
     _hook("_amp_foreach_non_finite_check_and_unscale_", _unscaling)
     # These kernels make a tensor and change it: from now on ``_unreferenced`` is complete.
     torch.full((1,), 1.0, device="cpu").clone()
+    torch.zeros((1,), device="cpu")
     torch.arange(2, device="cpu")
 
 
@@ -65,7 +66,7 @@ def _hook(name: str, make: Callable[[Any, str, _Hook], _Hook]) -> None:
     operator = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
     if operator is None or _library is None:
         return
-    hook = make(operator, packet, _kernel(operator))
+    hook = make(operator, packet, operator._handle.redispatch_boxed)
     # Dynamo traces every Python frame of its thread, also those under a kernel.
     frames = torch._C._dynamo.eval_frame
     skip = frames._FrameAction.SKIP
@@ -73,21 +74,22 @@ def _hook(name: str, make: Callable[[Any, str, _Hook], _Hook]) -> None:
     _library.impl(name, hook, "BackendSelect", with_keyset=True)
 
 
-def _kernel(operator: Any) -> _Hook:
-    """Calls the kernel under the hook, which takes tensors only where PyTorch's own call takes numbers too."""
+def _converter(operator: Any) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Converts numbers where the operator takes tensors: the call under a hook does not convert them."""
     kinds = [argument.type.kind() for argument in operator._schema.arguments]
-    redispatch: _Hook = operator._handle.redispatch_boxed
     if kinds.count("TensorType") < 2:
-        return redispatch
+        return tuple
 
-    def kernel(below: Any, *arguments: Any, **named: Any) -> Any:
+    def converted(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         for kind, one in zip(kinds, arguments):
             if kind == "TensorType" and isinstance(one, _NUMBERS):
-                arguments = tuple(_as_tensor(one, arguments) for one in arguments)
-                break
-        return redispatch(below, *arguments, **named)
+                return tuple(
+                    _as_tensor(one, arguments) if kind == "TensorType" else one
+                    for kind, one in zip(kinds, arguments)
+                )
+        return arguments
 
-    return kernel
+    return converted
 
 
 def _as_tensor(number: Any, arguments: Any) -> Any:
@@ -107,8 +109,10 @@ def _as_tensor(number: Any, arguments: Any) -> Any:
 
 def _making(operator: Any, packet: str, kernel: _Hook) -> _Hook:
     """Operators that make new tensors."""
+    converted = _converter(operator)
 
     def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
+        arguments = converted(arguments)
         result = kernel(keys.remove(_KEY), *arguments, **named)
         first = result if isinstance(result, torch.Tensor) else result[-1]
         if first.is_cuda and not is_ignored(first):
@@ -121,9 +125,12 @@ def _making(operator: Any, packet: str, kernel: _Hook) -> _Hook:
 def _changing(operator: Any, packet: str, kernel: _Hook) -> _Hook:
     """Operators that change their first argument. Their arguments are read before the kernel runs."""
     is_copy = packet == "copy_"
+    converted = _converter(operator)
 
     def hook(keys: Any, changed: torch.Tensor, *arguments: Any, **named: Any) -> Any:
         references = sys.getrefcount(changed)
+        if arguments and isinstance(arguments[0], _NUMBERS):
+            arguments = converted((changed, *arguments))[1:]
         below = keys.remove(_KEY)
         if not changed.is_cuda:
             if packet not in _unreferenced:

@@ -20,6 +20,10 @@ _INFERRED = frozenset("eq ne sum index".split())
 
 def note(operator: Any, name: str, arguments: Any, named: dict[str, Any], result: Any) -> None:
     """Sets the content of the result of an operator that makes new tensors."""
+    if name == "where":
+        for one in arguments[1:]:
+            if is_on_device(one) and one.dim() == 0:
+                contents.adopt(one)
     if _is_known(arguments):
         computed = compute(operator, arguments, named) if is_small(result) else None
         if computed is not None:

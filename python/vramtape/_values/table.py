@@ -10,13 +10,13 @@ COMPUTED = """
     ge.Tensor ge.Scalar isin.Tensor_Tensor isin.Tensor_Scalar
     bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_not logical_and logical_or logical_xor logical_not
     where.self masked_fill.Scalar tril triu flip roll
-    all all.dim any any.dim sum prod cumsum max max.dim min min.dim amax amin argmax argmin
+    all all.dim any any.dim sum mean prod cumsum max max.dim min min.dim amax amin argmax argmin
     sort sort.stable topk
     cat index.Tensor index_select gather scatter.value
     """.split()
 # Operators that change their first argument, and are computed alike.
 CHANGING = """
-    fill_.Scalar fill_.Tensor bitwise_and_.Tensor bitwise_or_.Tensor logical_and_ logical_or_
+    fill_.Scalar fill_.Tensor zero_ bitwise_and_.Tensor bitwise_or_.Tensor logical_and_ logical_or_
     masked_fill_.Scalar scatter_.value index_fill_.int_Scalar _amp_update_scale_ copy_
     """.split()
 # Operators of both kinds that are hooked once indices were drawn: backward passes and optimizers use them all the time.
@@ -29,7 +29,7 @@ UNIFORM = frozenset(
     eq ne lt le gt ge add sub mul neg abs sign clamp minimum maximum where masked_fill isin
     bitwise_and bitwise_or bitwise_xor bitwise_not logical_and logical_or logical_xor logical_not
     all any max min amax amin index index_select cat
-    fill_ add_ sub_ mul_ bitwise_and_ bitwise_or_ logical_and_ logical_or_ masked_fill_
+    fill_ zero_ add_ sub_ mul_ bitwise_and_ bitwise_or_ logical_and_ logical_or_ masked_fill_
     """.split()
 )
 # Operators whose results are indices along a dimension: these are drawn where the arguments are not known.

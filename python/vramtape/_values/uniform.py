@@ -79,6 +79,10 @@ def inferred(name: str, arguments: Sequence[Any], result: Any) -> Optional[Conte
             return Content(0, uniform=torch.tensor(content.classes - 1, device="cpu"), is_guess=True)
     elif name == "sum":
         return _counted(first, result)
+    elif name == "mean":
+        content = contents.find(first)
+        if content and content.density is not None:
+            return Content(0, uniform=torch.tensor(content.density, device="cpu"), is_guess=True)
     return None
 
 
@@ -123,8 +127,8 @@ def spread(total: int, places: int) -> torch.Tensor:
 
 
 def filled(changed: torch.Tensor, arguments: tuple[Any, ...]) -> Optional[Content]:
-    """The content of a tensor after ``fill_``, which ``zero_`` calls."""
-    (value,) = arguments
+    """The content of a tensor after ``fill_`` or ``zero_``."""
+    value = arguments[0] if arguments else 0
     if isinstance(value, torch.Tensor) and not value.is_cuda:
         value = value.item()
     if is_on_device(value):
