@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Optional
 
 from .._launch import run
+from .._values.level import level
 from . import process
 
 # Of the simulated driver.
@@ -66,6 +67,7 @@ def run_program(job: Job, folder: Path) -> Ended:
 
     :raises: one of ``_launch.run.NOT_STARTED``, before the program starts
     """
+    level()
     options = argparse.Namespace(
         route=job.route,
         conf=job.conf,

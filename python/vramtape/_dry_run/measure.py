@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any, Optional
 
 from .. import _lab
+from .guessed import Guessed, guessed
 from .job import NOT_SIMULATED
 
 # Places of the code that are listed.
 _HOLDERS_MAX = 5
+# The label of a stack with our own frames only: those of the hooks of operators in a thread of autograd.
+_NO_FRAME, _BACKWARD = "no frame", "autograd backward (no Python frame)"
 # Orders of the driver's addresses that are tried.
 _ADDRESS_ORDERS = 8
 
@@ -26,6 +29,10 @@ class Range:
 
     def __add__(self, other: Range) -> Range:
         return Range(self.expected + other.expected, self.lower + other.lower, self.upper + other.upper)
+
+    def widened(self, less_bytes: int, more_bytes: int) -> Range:
+        """The range where so many bytes could be missing or come in addition."""
+        return Range(self.expected, max(0, self.lower - less_bytes), self.upper + more_bytes)
 
 
 NOTHING = Range(0, 0, 0)
@@ -73,6 +80,7 @@ class Measured:
     handled_refusals: int = 0
     # Why numbers are lower bounds.
     cut: list[str] = field(default_factory=list)
+    guessed: Guessed = field(default_factory=Guessed)
 
 
 def measure(folder: Path, exit_code: int) -> Measured:
@@ -91,8 +99,11 @@ def measure(folder: Path, exit_code: int) -> Measured:
         process = processes.get(info["meta"]["pid"])
         named = {device["id"]: device for device in info["meta"]["devices"]}
         described = {device["id"]: device for device in process["devices"]} if process else {}
+        guesses = process["guesses"]["devices"] if process else {}
         for device in info["devices"]:
-            _add(by_device, tape, device, named.get(device["id"], {}), described.get(device["id"]))
+            use = _add(by_device, tape, device, named.get(device["id"], {}), described.get(device["id"]))
+            _widen(use, guesses.get(str(device["id"])))
+    measured.guessed = guessed([process["guesses"] for process in processes.values()])
     measured.devices = sorted(by_device.values(), key=lambda use: use.device)
     listed = folder / NOT_SIMULATED
     if listed.exists():
@@ -126,7 +137,7 @@ def _add(
     device: dict[str, Any],
     named: dict[str, Any],
     described: Optional[dict[str, Any]],
-) -> None:
+) -> DeviceUse:
     """Adds one process's part of a device; ``described`` is absent for a process that was killed."""
     described = described or {}
     key = named.get("uuid") or str(device["id"])
@@ -150,6 +161,14 @@ def _add(
         rows = peak["rows"] if peak else []
         use.fullest, use.fullest_id, use.fullest_bytes = tape, device["id"], reserved.expected
         use.holders = [_holder(row) for row in rows[:_HOLDERS_MAX]]
+    return use
+
+
+def _widen(use: DeviceUse, guesses: Optional[dict[str, Any]]) -> None:
+    """Widens the bounds by what guessed shapes could make of them."""
+    if guesses:
+        use.allocated = use.allocated.widened(guesses["less_max_bytes"], guesses["more_max_bytes"])
+        use.reserved = use.reserved.widened(guesses["less_segments_max_bytes"], guesses["more_segments_max_bytes"])
 
 
 def _reserved(tape: Path, device: dict[str, Any]) -> Range:
@@ -166,4 +185,5 @@ def _exact(size_bytes: int) -> Range:
 
 
 def _holder(row: dict[str, Any]) -> dict[str, Any]:
-    return {"code": row["label"], "allocated_bytes": row["allocated_bytes"]}
+    label = _BACKWARD if row["label"] == _NO_FRAME else row["label"]
+    return {"code": label, "allocated_bytes": row["allocated_bytes"]}

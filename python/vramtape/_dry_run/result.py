@@ -34,6 +34,7 @@ def result(job: Job, ended: Ended, measured: Measured, judged: Judged, margin: f
         "smallest_gpu": None if needed is None else smallest_gpu(needed, margin),
         "not_simulated": measured.not_simulated,
         "handled_refusals": measured.handled_refusals,
+        "guesses": asdict(measured.guessed),
         "remedies": _remedies(measured),
         "tapes": [str(tape) for tape in measured.tapes],
     }

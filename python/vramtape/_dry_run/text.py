@@ -6,6 +6,7 @@ from typing import Any
 
 from .._sizes import show
 from .._text import one_line
+from . import guessed
 
 _ROWS = (
     ("peak_allocated_bytes", "peak allocated", "as PyTorch's max_memory_allocated"),
@@ -86,6 +87,7 @@ def _more(result: dict[str, Any]) -> list[str]:
     program = result["program"]
     steps = f", {program['steps']} optimizer steps" if program["steps"] else ""
     lines = [f"PyTorch {result['torch_version']}, {program['seconds']:.1f} s{steps}"]
+    lines += guessed.lines(result["guesses"])
     smallest = result["smallest_gpu"]
     if smallest:
         lines.append(

@@ -113,7 +113,7 @@ contents = Contents()
 
 def version(tensor: torch.Tensor) -> int:
     """The version of a tensor. One of inference mode has none."""
-    return 0 if tensor.is_inference() else tensor._version
+    return 0 if tensor.is_inference() else int(tensor._version)
 
 
 def is_whole(tensor: torch.Tensor) -> bool:
@@ -121,7 +121,7 @@ def is_whole(tensor: torch.Tensor) -> bool:
     if tensor.storage_offset() != 0 or tensor.numel() * tensor.element_size() != tensor.untyped_storage().nbytes():
         return False
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride()))
-    return tensor.is_contiguous() or extent == tensor.numel()
+    return bool(tensor.is_contiguous()) or extent == tensor.numel()
 
 
 def values(tensor: torch.Tensor, content: Optional[Content]) -> Optional[torch.Tensor]:
@@ -153,7 +153,7 @@ def is_on_device(argument: Any) -> bool:
 
 def is_ignored(tensor: torch.Tensor) -> bool:
     """Whether nothing is kept of a tensor, which is quick: of large floats, as most are."""
-    return tensor.is_floating_point() and tensor.numel() * tensor.element_size() > KNOWN_MAX_BYTES
+    return tensor.dtype.is_floating_point and tensor.numel() * tensor.element_size() > KNOWN_MAX_BYTES
 
 
 def tensors(given: Any) -> list[torch.Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -11,9 +10,6 @@ from typing import Any, Optional
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-# likely, low, high, or off.
-VARIABLE = "VRAMTAPE_VALUES"
-LEVELS = ("likely", "low", "high")
 # Sizes of PyTorch's allocator: blocks are multiples of the first; small, medium and large blocks are cut from segments
 # of the other three.
 _BLOCK_BYTES = 512
@@ -29,16 +25,14 @@ class Guess:
     # Of results whose shape was guessed.
     shapes: int = 0
     size_bytes: int = 0
-    # The sum of the smallest and largest sizes that these results could have had.
-    lower_bytes: int = 0
-    upper_bytes: int = 0
 
 
 @dataclass
 class _Sized:
-    """A live tensor whose shape was guessed: how many bytes of blocks and segments it has at most less and more."""
+    """A live tensor whose shape was guessed: its bytes, and how many fewer and more it could have."""
 
     storage: StorageWeakRef
+    size_bytes: int
     less_bytes: int
     more_bytes: int
     less_segment_bytes: int
@@ -47,8 +41,9 @@ class _Sized:
 
 @dataclass
 class DeviceGuesses:
-    """The largest difference that guessed shapes made on one device at one time."""
+    """The most bytes of guessed shapes on one device at one time, and the most that they could differ by."""
 
+    live_max_bytes: int = 0
     less_max_bytes: int = 0
     more_max_bytes: int = 0
     less_segments_max_bytes: int = 0
@@ -58,6 +53,7 @@ class DeviceGuesses:
     def add(self, sized: _Sized) -> None:
         """Adds a tensor to those that are live."""
         self.live = [*(one for one in self.live if not one.storage.expired()), sized]
+        self.live_max_bytes = max(self.live_max_bytes, sum(one.size_bytes for one in self.live))
         self.less_max_bytes = max(self.less_max_bytes, sum(one.less_bytes for one in self.live))
         self.more_max_bytes = max(self.more_max_bytes, sum(one.more_bytes for one in self.live))
         less_bytes = sum(one.less_segment_bytes for one in self.live)
@@ -124,10 +120,9 @@ class Guesses:
             guess = self.by_operator[operator]
             guess.shapes += 1
             guess.size_bytes += size_bytes
-            guess.lower_bytes += least_bytes
-            guess.upper_bytes += most_bytes
             sized = _Sized(
                 StorageWeakRef(result.untyped_storage()),
+                _block(size_bytes),
                 _block(size_bytes) - _block(least_bytes),
                 _block(most_bytes) - _block(size_bytes),
                 _segment(size_bytes) if size_bytes > least_bytes else 0,
@@ -149,17 +144,6 @@ class Guesses:
 
 
 guesses = Guesses()
-
-
-def level() -> str:
-    """The level that the environment selects.
-
-    :raises ValueError: for a word that is no level
-    """
-    word = os.environ.get(VARIABLE) or "likely"
-    if word not in (*LEVELS, "off"):
-        raise ValueError(f"{VARIABLE}={word}: write {', '.join(LEVELS)} or off")
-    return word
 
 
 def share(most: int, density: float) -> int:

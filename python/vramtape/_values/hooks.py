@@ -14,8 +14,9 @@ from typing import Any, Optional
 import torch
 
 from . import changes, draws, reads, results, shapes, table
-from .contents import contents, is_ignored, is_on_device, is_whole, tensors
-from .guesses import guesses, level
+from .contents import contents, is_ignored, is_on_device, is_whole, tensors, version
+from .guesses import guesses
+from .level import OFF, level
 
 _KEY = torch._C.DispatchKey.BackendSelect
 _IN_PLACE_KEY = torch._C.DispatchKey.ADInplaceOrView
@@ -34,7 +35,7 @@ def install() -> None:
     """
     global _library
     wanted = level()
-    if _library is not None or wanted == "off":
+    if _library is not None or wanted == OFF:
         return
     guesses.level = wanted
     _library = torch.library.Library("aten", "IMPL")
@@ -84,8 +85,7 @@ def _converter(operator: Any) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
         for kind, one in zip(kinds, arguments):
             if kind == "TensorType" and isinstance(one, _NUMBERS):
                 return tuple(
-                    _as_tensor(one, arguments) if kind == "TensorType" else one
-                    for kind, one in zip(kinds, arguments)
+                    _as_tensor(one, arguments) if kind == "TensorType" else one for kind, one in zip(kinds, arguments)
                 )
         return arguments
 
@@ -221,7 +221,7 @@ def _changed_version(changed: torch.Tensor, is_unreferenced: bool) -> int:
     """
     if changed.is_inference():
         return 0
-    before = changed._version
+    before = version(changed)
     if is_unreferenced and before == 0 and is_whole(changed):
         return 0
     return before + int(torch._C._dispatch_tls_is_dispatch_key_excluded(_IN_PLACE_KEY))

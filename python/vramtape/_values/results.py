@@ -15,7 +15,7 @@ from .uniform import inferred, uniform
 
 _DRAWN = frozenset(name.partition(".")[0] for name in DRAWN)
 # Operators that have a content although no argument has one.
-_INFERRED = frozenset("eq ne sum index".split())
+_INFERRED = ("eq", "ne", "sum", "index")
 
 
 def note(operator: Any, name: str, arguments: Any, named: dict[str, Any], result: Any) -> None:

@@ -25,10 +25,7 @@ def _nonzero(operator: Any, name: str, arguments: Any, named: dict[str, Any], _:
     most, content = mask.numel(), contents.find(mask)
     computed = compute(operator, arguments, named)
     is_guess = content is None or content.is_guess
-    if computed is not None:
-        likely = len(computed[0])
-    else:
-        likely = share(most, _density(content, mask))
+    likely = len(computed[0]) if computed is not None else share(most, _density(content, mask))
     count = guesses.elements(most, likely) if is_guess else likely
     made = torch.empty((count, mask.dim()), dtype=torch.int64, device=mask.device)
     if is_guess:

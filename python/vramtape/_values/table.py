@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
 # Operators that make new tensors. They are computed on the host where all arguments are known and small.
-COMPUTED = """
+COMPUTED = _names(
+    """
     add.Tensor sub.Tensor mul.Tensor div.Tensor div.Tensor_mode remainder.Tensor remainder.Scalar floor_divide
     neg abs sign clamp minimum maximum
     eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar
@@ -13,24 +19,29 @@ COMPUTED = """
     all all.dim any any.dim sum mean prod cumsum max max.dim min min.dim amax amin argmax argmin
     sort sort.stable topk
     cat index.Tensor index_select gather scatter.value
-    """.split()
+    """
+)
 # Operators that change their first argument, and are computed alike.
-CHANGING = """
+CHANGING = _names(
+    """
     fill_.Scalar fill_.Tensor zero_ bitwise_and_.Tensor bitwise_or_.Tensor logical_and_ logical_or_
     masked_fill_.Scalar scatter_.value index_fill_.int_Scalar _amp_update_scale_ copy_
-    """.split()
-# Operators of both kinds that are hooked once indices were drawn: backward passes and optimizers use them all the time.
-LATE_COMPUTED = "sum.dim_IntList".split()
-LATE_CHANGING = "add_.Tensor sub_.Tensor mul_.Tensor".split()
-# Operators whose element depends on the elements at its place only, or reduces equal elements to one of them: where
+    """
+)
+# Operators of both kinds that every backward pass or optimizer uses: they are hooked once indices were drawn.
+LATE_COMPUTED = ["sum.dim_IntList"]
+LATE_CHANGING = ["add_.Tensor", "sub_.Tensor", "mul_.Tensor"]
+# Operators whose element depends on the elements at its place only, or that reduce equal elements to one of them: where
 # every argument has equal elements, one element has the result.
 UNIFORM = frozenset(
-    """
-    eq ne lt le gt ge add sub mul neg abs sign clamp minimum maximum where masked_fill isin
-    bitwise_and bitwise_or bitwise_xor bitwise_not logical_and logical_or logical_xor logical_not
-    all any max min amax amin index index_select cat
-    fill_ zero_ add_ sub_ mul_ bitwise_and_ bitwise_or_ logical_and_ logical_or_ masked_fill_
-    """.split()
+    _names(
+        """
+        eq ne lt le gt ge add sub mul neg abs sign clamp minimum maximum where masked_fill isin
+        bitwise_and bitwise_or bitwise_xor bitwise_not logical_and logical_or logical_xor logical_not
+        all any max min amax amin index index_select cat
+        fill_ zero_ add_ sub_ mul_ bitwise_and_ bitwise_or_ logical_and_ logical_or_ masked_fill_
+        """
+    )
 )
 # Operators whose results are indices along a dimension: these are drawn where the arguments are not known.
-DRAWN = "argmax argmin topk sort sort.stable max.dim min.dim multinomial".split()
+DRAWN = ["argmax", "argmin", "topk", "sort", "sort.stable", "max.dim", "min.dim", "multinomial"]

@@ -17,9 +17,9 @@ from .table import UNIFORM
 # The density of a comparison with == of which nothing is known.
 _EQUAL_DENSITY = 0.5
 _INDEXING = ("index", "index_select")
-_REDUCTIONS = frozenset("all any max min amax amin".split())
-_OR = frozenset("bitwise_or logical_or".split())
-_AND = frozenset("bitwise_and logical_and mul".split())
+_REDUCTIONS = ("all", "any", "max", "min", "amax", "amin")
+_OR = ("bitwise_or", "logical_or")
+_AND = ("bitwise_and", "logical_and", "mul")
 
 
 def uniform(operator: Any, name: str, arguments: Sequence[Any], named: dict[str, Any]) -> Optional[Content]:
