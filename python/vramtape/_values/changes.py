@@ -16,18 +16,11 @@ from .uniform import filled, one_hot, uniform
 _UNIFORM_MAX_BYTES = 4 << 20
 
 
-def prepare(
-    operator: Any, name: str, arguments: Any, named: dict[str, Any], stamp: int
-) -> Optional[Callable[[], None]]:
-    """The call that sets the content after the kernel has run; None where nothing is known.
-
-    :param stamp: the version that the tensor has after the operator
-    """
+def prepare(operator: Any, name: str, arguments: Any, named: dict[str, Any], _: Any) -> Optional[Callable[[], None]]:
+    """The call that sets the content after the kernel has run; None where nothing is known."""
     changed = arguments[0]
     if name == "copy_":
-        return _copy(changed, arguments[1], stamp)
-    if name == "scatter_":
-        contents.adopt(changed)  # Of ``one_hot``.
+        return _copy(changed, arguments[1])
     if name in ("fill_", "zero_"):
         content = filled(changed, arguments[1:])
     elif name == "scatter_" and contents.find(arguments[2]) is None:
@@ -35,49 +28,51 @@ def prepare(
     elif contents.find(changed) is None:
         return None
     elif changed.untyped_storage().nbytes() <= KNOWN_MAX_BYTES:
-        computed = compute_change(operator, arguments, named)
-        if computed is None:
-            return None
-        return lambda: _keep_changed(operator, arguments, computed, stamp)
+        return _computed(operator, arguments, named)
     else:
         content = uniform(operator, name, arguments, named)
-    return _setting(changed, content, stamp)
+    return _setting(changed, content)
 
 
-def _keep_changed(operator: Any, arguments: Any, computed: tuple[Any, bool], stamp: int) -> None:
-    """Keeps what was computed for the arguments that the operator changes. Only the first one has a new version."""
-    for at, kind in enumerate(operator._schema.arguments[: len(arguments)]):
-        if kind.alias_info is not None and kind.alias_info.is_write:
-            changed = stamp if at == 0 else version(arguments[at])
-            contents.set_values(arguments[at], computed[0][at], changed, computed[1])
-
-
-def note_range(_: Any, __: str, arguments: Any, ___: dict[str, Any], stamp: int) -> None:
-    """Sets the content of a range that was written to the first argument."""
-    out, *ends = arguments
+def note_range(_: Any, __: str, ends: Any, ___: dict[str, Any], out: torch.Tensor) -> None:
+    """Sets the content of a range that was written to a tensor."""
     if out.nbytes <= KNOWN_MAX_BYTES:
-        contents.set_values(out, torch.arange(*ends, dtype=out.dtype, device="cpu"), stamp)
+        contents.set_values(out, torch.arange(*ends, dtype=out.dtype, device="cpu"))
 
 
-def _setting(changed: torch.Tensor, content: Optional[Content], stamp: int) -> Optional[Callable[[], None]]:
+def _computed(operator: Any, arguments: Any, named: dict[str, Any]) -> Optional[Callable[[], None]]:
+    """Keeps what was computed for the arguments that the operator changes."""
+    computed = compute_change(operator, arguments, named)
+    if computed is None:
+        return None
+    kinds = [kind.alias_info for kind in operator._schema.arguments[: len(arguments)]]
+    changed = [at for at, alias in enumerate(kinds) if alias is not None and alias.is_write]
+    before = [version(arguments[at]) for at in changed]
+
+    def keep() -> None:
+        for at, old in zip(changed, before):
+            contents.set_values(arguments[at], computed[0][at], computed[1], old)
+
+    return keep
+
+
+def _setting(changed: torch.Tensor, content: Optional[Content]) -> Optional[Callable[[], None]]:
     if content is None:
         return None
-    content.version = stamp
-    return lambda: contents.set_content(changed, content)
+    before = version(changed)
+    return lambda: contents.set_content(changed, content, before)
 
 
-def _copy(to: torch.Tensor, origin: Any, stamp: int) -> Optional[Callable[[], None]]:
-    if not isinstance(origin, torch.Tensor):
-        origin = torch.tensor(origin, device="cpu")
-    if not to.is_cuda:
+def _copy(to: torch.Tensor, origin: Any) -> Optional[Callable[[], None]]:
+    if not is_on_device(to):
         return lambda: _read(to, origin)
     if to.untyped_storage().nbytes() <= KNOWN_MAX_BYTES:
-        content = contents.find(origin) if origin.is_cuda else None
-        elements = values(origin, content) if origin.is_cuda else origin
+        content = contents.find(origin) if is_on_device(origin) else None
+        elements = values(origin, content) if is_on_device(origin) else origin
         if elements is not None and elements.device.type == "cpu":
-            is_guess = content is not None and content.is_guess
-            return lambda: contents.set_values(to, elements, stamp, is_guess)
-    return _setting(to, _uniform_copy(to, origin), stamp)
+            is_guess, before = content is not None and content.is_guess, version(to)
+            return lambda: contents.set_values(to, elements, is_guess, before)
+    return _setting(to, _uniform_copy(to, origin))
 
 
 def _uniform_copy(to: torch.Tensor, origin: torch.Tensor) -> Optional[Content]:
@@ -87,11 +82,11 @@ def _uniform_copy(to: torch.Tensor, origin: torch.Tensor) -> Optional[Content]:
         if content is None or content.mirror is not None:
             return None
         one = None if content.uniform is None else content.uniform.to(to.dtype)
-        return Content(0, uniform=one, density=content.density, classes=content.classes, is_guess=content.is_guess)
+        return Content(uniform=one, density=content.density, classes=content.classes, is_guess=content.is_guess)
     if origin.device.type != "cpu" or origin.is_floating_point() or not 0 < origin.nbytes <= _UNIFORM_MAX_BYTES:
         return None
     first = origin.reshape(-1)[0]
-    return Content(0, uniform=first.to(to.dtype).clone()) if bool((origin == first).all()) else None
+    return Content(uniform=first.to(to.dtype).clone()) if bool((origin == first).all()) else None
 
 
 def _read(to: torch.Tensor, origin: torch.Tensor) -> None:

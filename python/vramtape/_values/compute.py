@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import torch
 
-from .contents import KNOWN_MAX_BYTES, contents, is_on_device, tensors, values, version
+from .contents import KNOWN_MAX_BYTES, contents, is_on_device, tensors, values
 
 
 class _Unknown(Exception):
@@ -58,7 +58,7 @@ def keep(result: Any, computed: tuple[Any, bool]) -> None:
     """Keeps what was computed as the content of new tensors."""
     for one, host in zip(tensors(result), tensors(computed[0])):
         if is_on_device(one) and one.shape == host.shape:
-            contents.set_values(one, host, version(one), computed[1])
+            contents.set_values(one, host, computed[1])
 
 
 def is_small(result: Any) -> bool:

@@ -14,15 +14,15 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 # Larger storages are not mirrored.
 KNOWN_MAX_BYTES = 64 << 10
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 # Number of entries at which those of freed storages are first dropped.
 _SWEEP_MIN = 1024
 
 
 @dataclass
 class Content:
-    """The content of a storage, one of four kinds, and the version of its tensors to which it belongs."""
+    """The content of a storage, one of four kinds."""
 
-    version: int
     # A copy of the whole storage in host memory.
     mirror: Optional[torch.UntypedStorage] = None
     # The value of every element: one element on the host.
@@ -33,6 +33,8 @@ class Content:
     classes: Optional[int] = None
     # Whether it depends on a guess.
     is_guess: bool = False
+    # The version of the tensors to which it belongs.
+    version: int = -1
 
 
 class Contents:
@@ -54,15 +56,6 @@ class Contents:
             return None
         return content
 
-    def adopt(self, filled: torch.Tensor) -> None:
-        """Keeps the content of a tensor that an operator of several steps made and filled, which raised the version.
-
-        Inside the fill this cannot be told from a new tensor of a program, whose version stays 0.
-        """
-        entry = self._entries.get(filled.untyped_storage()._cdata)
-        if entry is not None and entry[1].version == 0 and version(filled) == 1:
-            entry[1].version = 1
-
     def set(self, tensor: torch.Tensor, content: Content) -> None:
         """Sets the content of a tensor's storage.
 
@@ -70,6 +63,7 @@ class Contents:
         """
         if torch._C._cuda_isCurrentStreamCapturing():
             return
+        content.version = version(tensor)
         reference = StorageWeakRef(tensor.untyped_storage())
         self._entries[reference.cdata] = (reference, content)
         if len(self._entries) >= self._sweep_at:
@@ -77,17 +71,19 @@ class Contents:
             self._entries = {key: entry for key, entry in entries if not entry[0].expired()}
             self._sweep_at = max(_SWEEP_MIN, 2 * len(self._entries))
 
-    def set_values(self, tensor: torch.Tensor, values: torch.Tensor, changed: int, is_guess: bool = False) -> None:
+    def set_values(
+        self, tensor: torch.Tensor, values: torch.Tensor, is_guess: bool = False, before: Optional[int] = None
+    ) -> None:
         """Sets the elements of a tensor, which is the whole of its storage or part of one that is known.
 
-        :param changed: the version that the tensor has after the operator
+        :param before: the version of the tensor before an operator that changed it
         """
         storage = tensor.untyped_storage()
         size_bytes = storage.nbytes()
         if size_bytes > KNOWN_MAX_BYTES or tensor.numel() == 0:
             return
         entry = self._entries.get(storage._cdata)
-        old = entry[1] if entry and entry[1].version == version(tensor) else None
+        old = entry[1] if entry and entry[1].version == before else None
         if old and old.mirror is not None and old.mirror.nbytes() == size_bytes:
             mirror, is_guess = old.mirror, is_guess or old.is_guess
         elif old and old.uniform is not None and old.uniform.dtype == tensor.dtype:
@@ -98,14 +94,14 @@ class Contents:
         else:
             return
         _view(tensor, mirror).copy_(values)
-        self.set(tensor, Content(changed, mirror=mirror, is_guess=is_guess))
+        self.set(tensor, Content(mirror=mirror, is_guess=is_guess))
 
-    def set_content(self, tensor: torch.Tensor, content: Content) -> None:
+    def set_content(self, tensor: torch.Tensor, content: Content, before: Optional[int] = None) -> None:
         """Sets a content without mirror, of a tensor that may be part of its storage."""
         if is_whole(tensor):
             self.set(tensor, content)
         elif content.uniform is not None:
-            self.set_values(tensor, content.uniform.expand(tensor.shape), content.version, content.is_guess)
+            self.set_values(tensor, content.uniform.expand(tensor.shape), content.is_guess, before)
 
 
 contents = Contents()
@@ -147,13 +143,14 @@ def element(tensor: torch.Tensor, content: Optional[Content]) -> Optional[torch.
 
 
 def is_on_device(argument: Any) -> bool:
-    """Whether an argument is a tensor on the device."""
-    return isinstance(argument, torch.Tensor) and argument.is_cuda
+    """Whether an argument is a tensor on the device, and no subclass, such as those that trace a program."""
+    return type(argument) in _PLAIN and argument.is_cuda
 
 
 def is_ignored(tensor: torch.Tensor) -> bool:
     """Whether nothing is kept of a tensor, which is quick: of large floats, as most are."""
-    return tensor.dtype.is_floating_point and tensor.numel() * tensor.element_size() > KNOWN_MAX_BYTES
+    is_large = tensor.numel() * tensor.element_size() > KNOWN_MAX_BYTES
+    return is_large and bool(tensor.dtype.is_floating_point)
 
 
 def tensors(given: Any) -> list[torch.Tensor]:

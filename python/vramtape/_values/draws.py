@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .compute import is_small
-from .contents import Content, contents, version
+from .contents import Content, contents
 from .guesses import guesses
 
 # Rows of distinct indices are drawn by sorting up to so many random numbers.
@@ -48,8 +48,8 @@ def _keep(made: torch.Tensor, dim: int, classes: int, is_distinct: bool) -> None
     rows = made.numel() // max(1, made.size(dim)) if made.dim() else 1
     is_costly = is_distinct and made.dim() and made.size(dim) > 1 and rows * classes > _DRAW_MAX
     if not is_small(made) or is_costly:
-        contents.set_content(made, Content(version(made), classes=classes, is_guess=True))
+        contents.set_content(made, Content(classes=classes, is_guess=True))
         return
     size = made.size() if made.dim() else torch.Size([1])
     host = guesses.draw(size, min(dim, len(size) - 1), classes, is_distinct).reshape(made.shape)
-    contents.set_values(made, host, version(made), is_guess=True)
+    contents.set_values(made, host, is_guess=True)

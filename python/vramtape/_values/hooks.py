@@ -1,30 +1,24 @@
-"""Hooks operators.
+"""Hooks operators, at a dispatch key above autograd (``scope``).
 
-They are hooked at the dispatch key ``BackendSelect``: below autograd and tracing, above the kernels. The real kernel
-runs with its real allocations, and no other operator is slower. Tensors of other devices pass through. An error in the
-model is counted, and the program has the result of the kernel.
+The real kernel runs with its real allocations, and no other operator is slower. Tensors of other devices pass through.
+An error in the model is counted, and the program has the result of the kernel.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, Optional
 
 import torch
 
-from . import changes, draws, reads, results, shapes, table
-from .contents import contents, is_ignored, is_on_device, is_whole, tensors, version
+from . import changes, reads, results, scope, shapes, table
+from .contents import contents, is_ignored, is_on_device, tensors, version
 from .guesses import guesses
 from .level import OFF, level
 
-_KEY = torch._C.DispatchKey.BackendSelect
-_IN_PLACE_KEY = torch._C.DispatchKey.ADInplaceOrView
 _NUMBERS = (int, float, complex)
 
 _library: Optional[torch.library.Library] = None
-# References to a tensor that a kernel has just made and no Python code has, by operator.
-_unreferenced: dict[str, int] = {}
 _Hook = Callable[..., Any]
 
 
@@ -43,23 +37,11 @@ def install() -> None:
         _hook(name, _making)
     for name in table.CHANGING:
         _hook(name, _changing)
-    draws.on_first(_install_late)
     for name, model in {**reads.READS, **shapes.SIZED}.items():
         _hook(name, _answering(model))
     _hook("arange.start_out", _ranging)
     _hook("_amp_foreach_non_finite_check_and_unscale_", _unscaling)
-    # These kernels make a tensor and change it: from now on ``_unreferenced`` is complete.
-    torch.full((1,), 1.0, device="cpu").clone()
-    torch.zeros((1,), device="cpu")
-    torch.arange(2, device="cpu")
-
-
-def _install_late() -> None:
-    """Hooks operators that every backward pass or optimizer uses, for programs that route, count or generate."""
-    for name in table.LATE_COMPUTED:
-        _hook(name, _making)
-    for name in table.LATE_CHANGING:
-        _hook(name, _changing)
+    scope.begin()
 
 
 def _hook(name: str, make: Callable[[Any, str, _Hook], _Hook]) -> None:
@@ -72,7 +54,7 @@ def _hook(name: str, make: Callable[[Any, str, _Hook], _Hook]) -> None:
     frames = torch._C._dynamo.eval_frame
     skip = frames._FrameAction.SKIP
     frames.set_code_exec_strategy(hook.__code__, frames._FrameExecStrategy(skip, skip))
-    _library.impl(name, hook, "BackendSelect", with_keyset=True)
+    _library.impl(name, hook, scope.NAME, with_keyset=True)
 
 
 def _converter(operator: Any) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
@@ -108,14 +90,14 @@ def _as_tensor(number: Any, arguments: Any) -> Any:
 
 
 def _making(operator: Any, packet: str, kernel: _Hook) -> _Hook:
-    """Operators that make new tensors."""
-    converted = _converter(operator)
+    """Operators that make new tensors. Indexing may have a guessed size, so that its large results count too."""
+    converted, is_sized = _converter(operator), packet == "index"
 
     def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
         arguments = converted(arguments)
-        result = kernel(keys.remove(_KEY), *arguments, **named)
+        result = kernel(keys.remove(scope.KEY), *arguments, **named)
         first = result if isinstance(result, torch.Tensor) else result[-1]
-        if first.is_cuda and not is_ignored(first):
+        if is_on_device(first) and (is_sized or not is_ignored(first)):
             _guarded(results.note, operator, packet, arguments, named, result)
         return result
 
@@ -124,27 +106,18 @@ def _making(operator: Any, packet: str, kernel: _Hook) -> _Hook:
 
 def _changing(operator: Any, packet: str, kernel: _Hook) -> _Hook:
     """Operators that change their first argument. Their arguments are read before the kernel runs."""
-    is_copy = packet == "copy_"
-    converted = _converter(operator)
+    converted, is_copy = _converter(operator), packet == "copy_"
 
-    def hook(keys: Any, changed: torch.Tensor, *arguments: Any, **named: Any) -> Any:
-        references = sys.getrefcount(changed)
-        if arguments and isinstance(arguments[0], _NUMBERS):
-            arguments = converted((changed, *arguments))[1:]
-        below = keys.remove(_KEY)
-        if not changed.is_cuda:
-            if packet not in _unreferenced:
-                _unreferenced[packet] = references
-            if not is_copy or not is_on_device(arguments[0]):
-                return kernel(below, changed, *arguments, **named)
-        elif is_ignored(changed):
-            return kernel(below, changed, *arguments, **named)
-        stamp = _changed_version(changed, references <= _unreferenced.get(packet, 0))
-        all_arguments = (changed, *arguments)
-        keep = _guarded(changes.prepare, operator, packet, all_arguments, named, stamp)
-        result = kernel(below, changed, *arguments, **named)
+    def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
+        arguments = converted(arguments)
+        below, changed = keys.remove(scope.KEY), arguments[0]
+        is_known = not is_ignored(changed) if is_on_device(changed) else is_copy and is_on_device(arguments[1])
+        if not is_known:
+            return kernel(below, *arguments, **named)
+        keep = _guarded(changes.prepare, operator, packet, arguments, named, None)
+        result = kernel(below, *arguments, **named)
         if keep is not None:
-            _guarded(_call, keep, packet, all_arguments, named, result)
+            _guarded(_call, keep, packet, arguments, named, None)
         return result
 
     return hook
@@ -154,10 +127,17 @@ def _answering(model: _Hook) -> Callable[[Any, str, _Hook], _Hook]:
     """Operators whose result, or its size, is a value. The first argument decides whether they run on the device."""
 
     def make(operator: Any, packet: str, kernel: _Hook) -> _Hook:
+        is_read = packet in reads.READS
+
         def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
-            result = kernel(keys.remove(_KEY), *arguments, **named)
-            if not arguments[0].is_cuda:
-                return result
+            below = keys.remove(scope.KEY)
+            if not is_on_device(arguments[0]):
+                return kernel(below, *arguments, **named)
+            if is_read:
+                result = kernel(below, *arguments, **named)
+            else:
+                with reads.inside_kernel():
+                    result = kernel(below, *arguments, **named)
             answer = _guarded(model, operator, packet, arguments, named, result)
             return result if answer is None else answer
 
@@ -170,13 +150,9 @@ def _ranging(operator: Any, packet: str, kernel: _Hook) -> _Hook:
     """``arange``, which fills a tensor."""
 
     def hook(keys: Any, *arguments: Any, out: torch.Tensor) -> Any:
-        references = sys.getrefcount(out)
-        result = kernel(keys.remove(_KEY), *arguments, out=out)
-        if not out.is_cuda:
-            _unreferenced.setdefault(packet, references)
-        else:
-            stamp = _changed_version(out, references <= _unreferenced[packet])
-            _guarded(changes.note_range, operator, packet, (out, *arguments), {}, stamp)
+        result = kernel(keys.remove(scope.KEY), *arguments, out=out)
+        if is_on_device(out):
+            _guarded(changes.note_range, operator, packet, arguments, {}, out)
         return result
 
     return hook
@@ -186,10 +162,10 @@ def _unscaling(_: Any, packet: str, kernel: _Hook) -> _Hook:
     """Gradients are finite, so the tensor that would say otherwise stays as it is."""
 
     def hook(keys: Any, gradients: Any, found: torch.Tensor, inverse: torch.Tensor) -> Any:
-        content = contents.find(found) if found.is_cuda else None
-        kernel(keys.remove(_KEY), gradients, found, inverse)
+        content = contents.find(found) if is_on_device(found) else None
+        kernel(keys.remove(scope.KEY), gradients, found, inverse)
         if content is not None:
-            content.version = _changed_version(found, False)
+            content.version = version(found)
 
     return hook
 
@@ -208,20 +184,12 @@ def _guarded(model: _Hook, operator: Any, packet: str, arguments: Any, named: An
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
-        if all(one.layout == torch.strided and not one.is_nested for one in tensors(arguments)):
+        if all(map(_has_storage, tensors(arguments))):
             guesses.fail(packet, error)
         return None
 
 
-def _changed_version(changed: torch.Tensor, is_unreferenced: bool) -> int:
-    """The version after the operator.
-
-    The caller of the hook raises it when the hook returns, except for a tensor that a kernel has just made: no Python
-    code refers to that one yet, and it is no view.
-    """
-    if changed.is_inference():
-        return 0
-    before = version(changed)
-    if is_unreferenced and before == 0 and is_whole(changed):
-        return 0
-    return before + int(torch._C._dispatch_tls_is_dispatch_key_excluded(_IN_PLACE_KEY))
+def _has_storage(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has one storage: sparse, nested and batched ones have none, and no content."""
+    is_batched = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.layout == torch.strided and not tensor.is_nested and not is_batched

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .compute import compute
 from .contents import contents, values
 from .guesses import guesses
+
+_thread = threading.local()
+
+
+@contextmanager
+def inside_kernel() -> Iterator[None]:
+    """Reads of a kernel that sizes its own result, which is replaced, are no guesses."""
+    _thread.is_inside = True
+    try:
+        yield
+    finally:
+        _thread.is_inside = False
 
 
 def _scalar(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> Any:
@@ -15,7 +30,7 @@ def _scalar(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> 
     content = contents.find(origin)
     elements = values(origin, content)
     if content is None or elements is None:
-        return guesses.value("item", origin.dtype)
+        return None if getattr(_thread, "is_inside", False) else guesses.value("item", origin.dtype)
     if content.is_guess:
         guesses.note("item")
     return elements.reshape(-1)[0].item()

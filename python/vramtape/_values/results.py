@@ -8,7 +8,7 @@ import torch
 
 from . import shapes
 from .compute import compute, is_small, keep
-from .contents import contents, is_on_device, is_whole, version
+from .contents import contents, is_on_device, is_whole
 from .draws import draw
 from .table import DRAWN
 from .uniform import inferred, uniform
@@ -20,10 +20,6 @@ _INFERRED = ("eq", "ne", "sum", "index")
 
 def note(operator: Any, name: str, arguments: Any, named: dict[str, Any], result: Any) -> None:
     """Sets the content of the result of an operator that makes new tensors."""
-    if name == "where":
-        for one in arguments[1:]:
-            if is_on_device(one) and one.dim() == 0:
-                contents.adopt(one)
     if _is_known(arguments):
         computed = compute(operator, arguments, named) if is_small(result) else None
         if computed is not None:
@@ -33,7 +29,6 @@ def note(operator: Any, name: str, arguments: Any, named: dict[str, Any], result
         return
     content = uniform(operator, name, arguments, named) or inferred(name, arguments, result)
     if content is not None and isinstance(result, torch.Tensor) and is_whole(result):
-        content.version = version(result)
         if content.uniform is not None:
             content.uniform = content.uniform.to(result.dtype)
         contents.set(result, content)

@@ -11,7 +11,7 @@ from typing import Any, Optional
 import torch
 
 from .compute import compute
-from .contents import KNOWN_MAX_BYTES, Content, contents, element, is_on_device, version
+from .contents import KNOWN_MAX_BYTES, Content, contents, element, is_on_device
 from .guesses import guesses, share
 from .uniform import spread
 
@@ -31,10 +31,10 @@ def _nonzero(operator: Any, name: str, arguments: Any, named: dict[str, Any], _:
     if is_guess:
         guesses.note_shape(name, made, most * mask.dim() * made.element_size())
     if computed is not None and count == likely:
-        contents.set_values(made, computed[0], version(made), is_guess)
+        contents.set_values(made, computed[0], is_guess)
     elif 0 < made.nbytes <= KNOWN_MAX_BYTES:
         places = torch.arange(count, device="cpu") * most // count
-        contents.set_values(made, torch.stack(torch.unravel_index(places, mask.shape), 1), version(made), is_guess)
+        contents.set_values(made, torch.stack(torch.unravel_index(places, mask.shape), 1), is_guess)
     return made
 
 
@@ -75,7 +75,7 @@ def _binned(operator: Any, name: str, arguments: Any, named: dict[str, Any], res
     size = max(minlength, 1 if known is None else int(known) + 1) if counts is None else len(counts)
     made = torch.empty(size, dtype=result.dtype, device=elements.device)
     if counts is not None:
-        contents.set_values(made, counts, version(made), is_guess)
+        contents.set_values(made, counts, is_guess)
     if is_guess and size != minlength:
         guesses.note_shape(name, made, made.nbytes, minlength * made.element_size())
     return made
@@ -88,7 +88,7 @@ def _unique(operator: Any, name: str, arguments: Any, named: dict[str, Any], res
     if computed is not None and not computed[1]:
         made = [torch.empty(one.shape, dtype=one.dtype, device=elements.device) for one in computed[0]]
         for one, host in zip(made, computed[0]):
-            contents.set_values(one, host, version(one))
+            contents.set_values(one, host)
         return tuple(made)
     given = dict(zip((kind.name for kind in operator._schema.arguments), arguments))
     given.update(named)
@@ -121,7 +121,7 @@ def _repeated(operator: Any, name: str, arguments: Any, named: dict[str, Any], r
         size = repeats.numel() * (_REPEATS[guesses.level] if known is None else int(known))
     made = torch.empty(size, dtype=result.dtype, device=repeats.device)
     if computed is not None:
-        contents.set_values(made, computed[0], version(made), is_guess)
+        contents.set_values(made, computed[0], is_guess)
     if is_guess:
         guesses.note_shape(name, made, repeats.numel() * _REPEATS["high"] * made.element_size())
     return made

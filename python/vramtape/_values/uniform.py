@@ -34,8 +34,8 @@ def uniform(operator: Any, name: str, arguments: Sequence[Any], named: dict[str,
             return [one_element(one) for one in argument]
         if not isinstance(argument, torch.Tensor):
             return argument
-        content = contents.find(argument) if argument.is_cuda else None
-        known = element(argument, content) if argument.is_cuda else (argument if argument.dim() == 0 else None)
+        content = contents.find(argument) if is_on_device(argument) else None
+        known = element(argument, content) if is_on_device(argument) else (argument if argument.dim() == 0 else None)
         if known is None:
             raise LookupError
         is_guess |= content is not None and content.is_guess
@@ -55,7 +55,7 @@ def uniform(operator: Any, name: str, arguments: Sequence[Any], named: dict[str,
                 host = operator(*given, **named)
     except (LookupError, RuntimeError):
         return None
-    return Content(0, uniform=host.reshape(-1)[:1].clone().reshape(()), is_guess=is_guess)
+    return Content(uniform=host.reshape(-1)[:1].clone().reshape(()), is_guess=is_guess)
 
 
 def inferred(name: str, arguments: Sequence[Any], result: Any) -> Optional[Content]:
@@ -72,17 +72,17 @@ def inferred(name: str, arguments: Sequence[Any], result: Any) -> Optional[Conte
     elif name in _INDEXING:
         content = contents.find(first)
         if content and (content.density is not None or content.classes is not None):
-            return Content(0, density=content.density, classes=content.classes, is_guess=True)
+            return Content(density=content.density, classes=content.classes, is_guess=True)
     elif name == "max" and result.dim() == 0:
         content = contents.find(first)
         if content and content.classes is not None:
-            return Content(0, uniform=torch.tensor(content.classes - 1, device="cpu"), is_guess=True)
+            return Content(uniform=torch.tensor(content.classes - 1, device="cpu"), is_guess=True)
     elif name == "sum":
         return _counted(first, result)
     elif name == "mean":
         content = contents.find(first)
         if content and content.density is not None:
-            return Content(0, uniform=torch.tensor(content.density, device="cpu"), is_guess=True)
+            return Content(uniform=torch.tensor(content.density, device="cpu"), is_guess=True)
     return None
 
 
@@ -95,10 +95,10 @@ def _compared(is_equal: bool, first: Any, second: Any, count: int) -> Optional[C
         content = contents.find(one) if is_on_device(one) else None
         if content is not None and content.classes is not None:
             equal = 1 / content.classes
-            return Content(0, density=equal if is_equal else 1 - equal, is_guess=True)
+            return Content(density=equal if is_equal else 1 - equal, is_guess=True)
     if count == 1:
-        return Content(0, uniform=torch.tensor(not is_equal, device="cpu"), is_guess=True)
-    return Content(0, density=_EQUAL_DENSITY, is_guess=True)
+        return Content(uniform=torch.tensor(not is_equal, device="cpu"), is_guess=True)
+    return Content(density=_EQUAL_DENSITY, is_guess=True)
 
 
 def _counted(mask: torch.Tensor, result: torch.Tensor) -> Optional[Content]:
@@ -114,9 +114,9 @@ def _counted(mask: torch.Tensor, result: torch.Tensor) -> Optional[Content]:
     if places == 0:
         return None
     if total % places == 0 or not is_small(result):
-        return Content(0, uniform=torch.tensor(total // places, device="cpu"), is_guess=True)
+        return Content(uniform=torch.tensor(total // places, device="cpu"), is_guess=True)
     counts = spread(total, places).to(result.dtype).reshape(result.shape)
-    return Content(0, mirror=counts.untyped_storage(), is_guess=True) if result.is_contiguous() else None
+    return Content(mirror=counts.untyped_storage(), is_guess=True) if result.is_contiguous() else None
 
 
 def spread(total: int, places: int) -> torch.Tensor:
@@ -136,8 +136,8 @@ def filled(changed: torch.Tensor, arguments: tuple[Any, ...]) -> Optional[Conten
         known = values(value, content)
         if content is None or known is None:
             return None
-        return Content(0, uniform=known.reshape(()).to(changed.dtype), is_guess=content.is_guess)
-    return Content(0, uniform=_one(value, changed.dtype))
+        return Content(uniform=known.reshape(()).to(changed.dtype), is_guess=content.is_guess)
+    return Content(uniform=_one(value, changed.dtype))
 
 
 @functools.lru_cache(maxsize=256)
@@ -151,16 +151,16 @@ def one_hot(changed: torch.Tensor, dim: int, index: torch.Tensor, value: Any, **
     zero = element(changed, contents.find(changed))
     if zero is None or bool(zero) or not value or not changed.dim():
         return None
-    return Content(0, density=index.size(dim) / changed.size(dim), is_guess=True)
+    return Content(density=index.size(dim) / changed.size(dim), is_guess=True)
 
 
 def _certain(value: bool) -> Content:
-    return Content(0, uniform=torch.tensor(value, device="cpu"))
+    return Content(uniform=torch.tensor(value, device="cpu"))
 
 
 def _absorbs(argument: Any, wanted: bool) -> bool:
     """Whether every element is True for an `or`, or 0 for an `and` or a product, so that the other side is unused."""
-    if not isinstance(argument, torch.Tensor) or not argument.is_cuda or argument.is_floating_point():
+    if not isinstance(argument, torch.Tensor) or not is_on_device(argument) or argument.is_floating_point():
         return False
     known = element(argument, contents.find(argument))
     if known is None or (wanted and known.dtype != torch.bool):

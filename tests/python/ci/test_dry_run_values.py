@@ -1,0 +1,395 @@
+"""The values of a dry run (docs/values.md): programs that read values go on, exact ones are exact, guesses are counted.
+
+The programs of one dry run share its process: starting PyTorch takes most of the time.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import schemas
+from harness import COMMAND, PACKAGE, ROOT, clean_environment, run_cases
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+SCRATCH = tempfile.TemporaryDirectory()
+LIMIT_SECONDS = 300
+SEEN = schemas.Seen()
+BEGIN = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+torch.manual_seed(0)
+"""
+
+TRAINING = """
+# A loss scaler skips no step, and its scale grows at every third.
+net = nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+scaler = torch.amp.GradScaler("cuda", growth_interval=3)
+steps = 0
+def count(*_): global steps; steps += 1
+optimizer.register_step_post_hook(count)
+for _ in range(7):
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = net(torch.randn(4, 8, device="cuda")).square().mean()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0, error_if_nonfinite=True)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+assert steps == 7, steps
+assert scaler.get_scale() == 65536 * 4, scaler.get_scale()
+
+# Everything is finite, also where it is large.
+x = torch.randn(300, 300, device="cuda") @ torch.randn(300, 300, device="cuda")
+assert torch.isfinite(x).all() and not torch.isnan(x).any() and not torch.isinf(x).any()
+assert not (x != x).any() and not torch.isnan(x.sum())
+
+# A loss falls from read to read, so that a program that waits for a better one does not stop.
+read = [net(torch.randn(4, 8, device="cuda")).mean().item() for _ in range(20)]
+assert all(1 < after < before for before, after in zip(read, read[1:])), read
+
+# An accuracy is a share, and close to that of random predictions.
+predicted = torch.randn(1000, 10, device="cuda").argmax(1)
+labels = torch.randint(10, (1000,)).cuda()
+correct = (predicted == labels).sum().item()
+assert 50 < correct < 200, correct
+assert abs((predicted == labels).float().mean().item() - correct / 1000) < 1e-6
+print("steps", steps)
+"""
+
+EXACT = """
+# The host's results of the same operators.
+table = torch.tensor([[4, 1, 9], [2, 7, 3]])
+def program(table):
+    sums = (table * 2 + 1).cumsum(1)
+    kept = torch.where(sums > 10, sums, 0)
+    order = table.flatten().sort(descending=True)[1]
+    return [
+        sums.tolist(), kept[:, 1:].tolist(), order.tolist(), table.max().item(), table.topk(2).indices.tolist(),
+        (table > 3).nonzero().tolist(), table[table > 3].tolist(), torch.unique(table % 3).tolist(),
+        torch.bincount(table.flatten()).tolist(), (table == 9).any().item(), torch.cat([table, table]).tolist(),
+        torch.repeat_interleave(torch.arange(2, device=table.device), table[:, 1]).tolist(),
+    ]
+exact = program(table)
+assert program(table.cuda()) == exact, (program(table.cuda()), exact)
+with torch.inference_mode():
+    assert program(table.cuda()) == exact
+made = torch.zeros(4, device="cuda")
+made[0] = 5
+made[1:3] = torch.tensor([1.5, 2.5])
+assert made.tolist() == [5, 1.5, 2.5, 0] and torch.ones(2, device="cuda").tolist() == [1, 1]
+assert torch.arange(3, 9, 2, device="cuda").tolist() == [3, 5, 7] and torch.full((2,), 7, device="cuda")[1] == 7
+assert torch.equal(table.cuda(), table.cuda()) and not torch.equal(table.cuda(), table.cuda() + 1)
+lengths = torch.tensor([3, 5, 2]).cuda()
+mask = torch.arange(5, device="cuda")[None] < lengths[:, None]
+assert mask.sum(1, keepdim=True).shape == (3, 1) and int(mask.sum()) == 10 and len(mask.nonzero()) == 10
+assert torch.randn(3, 5, device="cuda")[mask].shape == (10,)
+# A number beside a tensor of the host keeps its precision.
+assert (torch.ones(1, dtype=torch.bfloat16) * 0.1).item() == torch.tensor(0.1).bfloat16().item()
+print("exact")
+"""
+
+FORGOTTEN = """
+# An operator that is not in the list changes a tensor whose content was known: it is a guess from then on.
+values = torch.zeros(3, device="cuda")
+values.uniform_()
+assert all(1 < one <= 2 for one in values.tolist()), values.tolist()
+"""
+
+STALE_IN_GRAPH = """
+# Replays of a CUDA graph change a tensor without a call of its operators.
+static, graph = torch.zeros(3, device="cuda"), torch.cuda.CUDAGraph()
+torch.cuda.synchronize()
+with torch.cuda.graph(graph):
+    after = static + 1
+graph.replay()
+assert after.tolist() != [1, 1, 1]
+"""
+
+ROUTING = """
+# A mixture of experts: each token goes to two experts, and the experts' counts are those of the indices.
+class Experts(nn.Module):
+    def __init__(self, width, count):
+        super().__init__()
+        self.gate = nn.Linear(width, count)
+        self.experts = nn.ModuleList(nn.Linear(width, width) for _ in range(count))
+    def forward(self, tokens):
+        weights, chosen = self.gate(tokens).softmax(-1).topk(2)
+        output, self.counts = torch.zeros_like(tokens), []
+        for number, expert in enumerate(self.experts):
+            token, place = torch.where(chosen == number)
+            self.counts.append(len(token))
+            output.index_add_(0, token, expert(tokens.index_select(0, token)) * weights[token, place, None])
+        self.chosen = chosen
+        return output
+model = Experts(32, 8).cuda()
+model(torch.randn(256, 32, device="cuda")).sum().backward()
+assert sum(model.counts) == 512 and min(model.counts) > 30, model.counts
+assert torch.bincount(model.chosen.flatten(), minlength=8).tolist() == model.counts
+assert F.one_hot(model.chosen, 8).sum((0, 1)).tolist() == model.counts
+assert all(len(set(row)) == 2 for row in model.chosen.tolist())
+sizes = F.one_hot(model.chosen.flatten(), 8).sum(0).tolist()
+assert [len(part) for part in torch.randn(512, 4, device="cuda").split(sizes)] == sizes
+# Too many indices to be drawn one by one are spread evenly.
+large = torch.randn(30_000, 8, device="cuda").topk(2).indices
+assert torch.bincount(large.flatten(), minlength=8).tolist() == [7500] * 8 and int(large.max()) == 7
+assert len(torch.where(large == 3)[0]) == 7500
+
+# Sampled tokens are tokens.
+sampled = torch.multinomial(torch.randn(4, 50, device="cuda").softmax(-1), 5)
+assert all(0 <= one < 50 for row in sampled.tolist() for one in row)
+assert all(len(set(row)) == 5 for row in sampled.tolist())
+
+# A generation ends where a token is the end of the text, or at its greatest length.
+lengths = []
+embedding, head = nn.Embedding(200, 16).cuda(), nn.Linear(16, 200).cuda()
+for _ in range(20):
+    text = torch.tensor([[5, 6]]).cuda()
+    with torch.inference_mode():
+        while text.shape[1] < 100:
+            token = head(embedding(text[:, -1])).argmax(-1, keepdim=True)
+            text = torch.cat([text, token], 1)
+            if (token == 3).all():
+                break
+    assert all(0 <= one < 200 for one in text[0].tolist())
+    lengths.append(text.shape[1])
+assert max(lengths) == 100 and min(lengths) < 100, lengths
+
+# A program that stops when the loss does not improve goes on, and one that stops at an epoch ends.
+best, patience, epochs = float("inf"), 0, 0
+while patience < 3 and epochs < 25:
+    loss = head(embedding(torch.tensor([1, 2]).cuda())).mean()
+    best, patience = (loss.item(), 0) if loss.item() < best else (best, patience + 1)
+    epochs += 1
+assert epochs == 25, epochs
+print("routed")
+"""
+
+MASKS = """
+kept = []
+def step(numbers):
+    kept[:] = [numbers[numbers > 0], (numbers > 1).nonzero()]
+    return [len(one) for one in kept]
+lengths = step(torch.randn(100_000, device="cuda"))
+print("lengths", *lengths)
+print("allocated", torch.cuda.max_memory_allocated())
+"""
+
+COMPILED = """
+@torch.compile(backend="aot_eager")
+def choose(logits, labels):
+    best = logits.argmax(1)
+    return best, (best == labels).sum(), labels + 1
+labels = torch.tensor([4, 1, 3]).cuda()
+best, correct, after = choose(torch.randn(3, 5, device="cuda"), labels)
+assert after.tolist() == [5, 2, 4] and all(0 <= one < 5 for one in best.tolist()), (after.tolist(), best.tolist())
+assert 0 <= correct.item() <= 3
+@torch.compile(backend="aot_eager", dynamic=True)
+def branch(x):
+    if x.sum() > 0:
+        return x + 1
+    return x - 1
+assert branch(torch.tensor([1, 2]).cuda()).tolist() == [2, 3]
+assert branch(torch.tensor([-1, -2]).cuda()).tolist() == [-2, -3]
+"""
+
+THREADS = """
+import threading
+wrong = []
+def work(number):
+    for _ in range(20):
+        if (torch.full((5,), number).cuda() + 1).tolist() != [number + 1] * 5: wrong.append(number)
+threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not wrong, wrong
+# Workers of a data loader have the hooks, and no GPU.
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, at): return (torch.arange(3) + at).clamp(max=4)
+batches = [batch.cuda() for batch in torch.utils.data.DataLoader(Data(), 2, num_workers=1)]
+assert batches[1].tolist() == [[2, 3, 4], [3, 4, 4]], batches[1].tolist()
+# A mode of the program sees its own calls only.
+from torch.overrides import TorchFunctionMode
+class Calls(TorchFunctionMode):
+    names = []
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        self.names.append(function.__name__)
+        return function(*arguments, **(named or {}))
+known, other = torch.tensor([1, 2]).cuda(), torch.tensor([3, 4]).cuda()
+with Calls():
+    known.add(other).tolist()
+assert set(Calls.names) <= {"add", "tolist", "__get__"}, Calls.names
+"""
+
+FAILS = """
+from vramtape._values import results
+def broken(*_): raise ZeroDivisionError
+results.compute = broken
+assert (torch.tensor([1]).cuda() + 1).shape == (1,)
+"""
+
+# Nothing is read: the model must not change an allocation.
+TRAIN_WITHOUT_READS = """
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x)))) * torch.tensor(2.0, device="cuda")
+model = nn.Sequential(nn.Embedding(500, 64), *[Block(64) for _ in range(3)], nn.Linear(64, 500)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(3):
+    tokens = torch.randint(500, (4, 33)).cuda()
+    mask = (tokens[:, 1:] > 5) & (tokens[:, 1:] != 7)
+    loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
+    loss = torch.where(mask.flatten(), loss, 0).sum() / mask.sum()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+class Ran:
+    """A dry run that has ended."""
+
+    def __init__(self, *programs, code=0, flags=(), **settings):
+        self.folder = tempfile.mkdtemp(dir=SCRATCH.name)
+        with open(os.path.join(self.folder, "program.py"), "w") as file:
+            file.write("\n".join([BEGIN, *programs]))
+        self.done = subprocess.run(
+            [sys.executable, "-m", "vramtape", "dry-run", "--json", "out.json", *flags, "program.py"],
+            cwd=self.folder,
+            env=clean_environment(TMPDIR=SCRATCH.name, **PACKAGE, **settings),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+        )
+        assert self.done.returncode == code, f"ended with {self.done.returncode}: {self.done.stdout}{self.done.stderr}"
+        if os.path.exists(os.path.join(self.folder, "out.json")):
+            with open(os.path.join(self.folder, "out.json")) as file:
+                self.result = json.load(file)
+            SEEN.check("dry-run", self.result)
+
+    @property
+    def guesses(self):
+        return self.result["guesses"]
+
+    def counts(self):
+        return {row["operator"]: row["count"] for row in self.guesses["operators"]}
+
+    def shapes(self):
+        return {row["operator"]: row["shapes"] for row in self.guesses["operators"] if row["shapes"]}
+
+    def printed(self, name):
+        (line,) = [line for line in self.done.stdout.splitlines() if line.startswith(f"{name} ")]
+        return [int(word) for word in line.split()[1:]]
+
+
+def what_trains_goes_on():
+    ran = Ran(TRAINING)
+    assert ran.guesses["failures"] == [] and ran.shapes() == {}, ran.guesses
+    assert ran.counts()["item"] >= 20, ran.guesses
+    assert "peak_allocated_bytes" not in ran.result["devices"][0]["bounds"], "a value that was read takes no memory"
+    (line,) = [line for line in ran.done.stdout.splitlines() if line.startswith("guesses: ")]
+    assert re.fullmatch(r"guesses: \d+ values? of item", line), line
+
+
+def what_is_known_on_the_host_is_exact():
+    ran = Ran(EXACT)
+    assert ran.guesses["operators"] == [] and ran.guesses["failures"] == [], ran.guesses
+    assert "guesses" not in ran.done.stdout, ran.done.stdout
+
+
+def what_was_changed_is_no_longer_known():
+    ran = Ran(FORGOTTEN, STALE_IN_GRAPH)
+    assert ran.counts() == {"copy to the host": 2}, ran.guesses
+
+
+def routed_and_sampled_indices_are_in_range():
+    ran = Ran(ROUTING)
+    assert ran.guesses["failures"] == [] and ran.shapes()["nonzero"] >= 9, ran.guesses
+    again = Ran(ROUTING)
+    assert again.guesses == ran.guesses, "the model is seeded: two runs are equal"
+
+
+def bounds_of_guessed_shapes_hold():
+    """The peaks of runs with the smallest and the largest guesses are within the bounds of a likely one."""
+    likely, low, high = (Ran(MASKS, VRAMTAPE_VALUES=level) for level in ("likely", "low", "high"))
+    assert likely.printed("lengths") == high.printed("lengths") == [100_000] * 2 and low.printed("lengths") == [0, 0]
+    assert likely.shapes() == {"index": 1, "nonzero": 2}, likely.guesses
+    for ran in (likely, low, high):
+        (device,) = ran.result["devices"]
+        for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
+            bounds = device["bounds"][name]
+            peaks = [other.result["devices"][0][name] for other in (low, likely, high)]
+            assert bounds["lower"] <= min(peaks) and max(peaks) <= bounds["upper"], (name, peaks, bounds)
+    guesses = likely.guesses
+    assert guesses["live_max_bytes"] >= 400_000 and guesses["lower_bytes"] == 0, guesses
+    assert guesses["upper_bytes"] == guesses["live_max_bytes"], "all elements are the most"
+    assert low.guesses["live_max_bytes"] == 0 and low.guesses["upper_bytes"] >= guesses["upper_bytes"], low.guesses
+    assert "in these shapes, between 0 B and " in likely.done.stdout, likely.done.stdout
+
+
+def compiled_programs_and_threads_have_values():
+    ran = Ran(COMPILED, THREADS)
+    assert ran.guesses["failures"] == [], ran.guesses
+
+
+def an_error_in_the_model_does_not_reach_the_program():
+    ran = Ran(FAILS)
+    assert ran.guesses["failures"] == ["add: ZeroDivisionError"], ran.guesses
+    assert "errors in the model of values, with 0 instead: add: ZeroDivisionError" in ran.done.stdout, ran.done.stdout
+
+
+def allocations_without_reads_are_those_without_the_model():
+    runs = [Ran(TRAIN_WITHOUT_READS, flags=["-o", "tapes"], VRAMTAPE_VALUES=level) for level in ("off", "likely")]
+    off, likely = map(allocations, runs)
+    assert len(off) > 300 and off == likely, next(pair for pair in zip(off, likely) if pair[0] != pair[1])
+    peaks = [ran.result["devices"][0]["peak_reserved_bytes"] for ran in runs]
+    assert peaks[0] == peaks[1], peaks
+    return f"{len(off)} records"
+
+
+def allocations(ran):
+    """The requests and frees of a run, with their addresses, in their order."""
+    (tape,) = ran.result["tapes"]
+    exported = os.path.join(ran.folder, "run.json")
+    command = [COMMAND, "export", os.path.join(ran.folder, tape), "-o", exported]
+    subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_SECONDS)
+    with open(exported) as file:
+        (trace,) = json.load(file)["device_traces"]
+    return [(entry["action"], entry["addr"], entry["size"], entry["stream"]) for entry in trace]
+
+
+def a_level_that_does_not_exist_is_found_before_the_program_runs():
+    ran = Ran("print('ran')", code=2, VRAMTAPE_VALUES="some")
+    assert "VRAMTAPE_VALUES=some: write likely, low, high or off" in ran.done.stderr, ran.done.stderr
+    assert "ran" not in ran.done.stdout.split()
+
+
+CASES = [
+    what_trains_goes_on,
+    what_is_known_on_the_host_is_exact,
+    what_was_changed_is_no_longer_known,
+    routed_and_sampled_indices_are_in_range,
+    bounds_of_guessed_shapes_hold,
+    compiled_programs_and_threads_have_values,
+    an_error_in_the_model_does_not_reach_the_program,
+    allocations_without_reads_are_those_without_the_model,
+    a_level_that_does_not_exist_is_found_before_the_program_runs,
+]
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:]
+    cases = [(f"dry_run_values.{case.__name__}", case) for case in CASES]
+    run_cases([(name, case) for name, case in cases if not wanted or name in wanted])
