@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,18 +15,10 @@ from .guesses import guesses
 _DRAW_MAX = 1 << 20
 
 _REDUCING = ("argmax", "argmin", "max", "min")
-_at_first: list[Callable[[], None]] = []
-
-
-def on_first(call: Callable[[], None]) -> None:
-    """Calls this once, when the first indices were drawn."""
-    _at_first.append(call)
 
 
 def draw(operator: Any, name: str, arguments: Sequence[Any], named: dict[str, Any], result: Any) -> None:
     """Sets the content of the indices in a result: every index is equally frequent, distinct within a row."""
-    while _at_first:
-        _at_first.pop()()
     given = {kind.name: one for kind, one in zip(operator._schema.arguments, arguments)}
     given.update(named)
     first = arguments[0]

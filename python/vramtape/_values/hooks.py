@@ -127,13 +127,13 @@ def _answering(model: _Hook) -> Callable[[Any, str, _Hook], _Hook]:
     """Operators whose result, or its size, is a value. The first argument decides whether they run on the device."""
 
     def make(operator: Any, packet: str, kernel: _Hook) -> _Hook:
-        is_read = packet in reads.READS
+        is_scalar = packet == "_local_scalar_dense"
 
         def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
             below = keys.remove(scope.KEY)
             if not is_on_device(arguments[0]):
                 return kernel(below, *arguments, **named)
-            if is_read:
+            if is_scalar:
                 result = kernel(below, *arguments, **named)
             else:
                 with reads.inside_kernel():

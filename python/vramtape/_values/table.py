@@ -16,7 +16,7 @@ COMPUTED = _names(
     ge.Tensor ge.Scalar isin.Tensor_Tensor isin.Tensor_Scalar
     bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_not logical_and logical_or logical_xor logical_not
     where.self masked_fill.Scalar tril triu flip roll
-    all all.dim any any.dim sum mean prod cumsum max max.dim min min.dim amax amin argmax argmin
+    all all.dim any any.dim sum sum.dim_IntList mean prod cumsum max max.dim min min.dim amax amin argmax argmin
     sort sort.stable topk
     cat index.Tensor index_select gather scatter.value
     """
@@ -24,13 +24,11 @@ COMPUTED = _names(
 # Operators that change their first argument, and are computed alike.
 CHANGING = _names(
     """
-    fill_.Scalar fill_.Tensor zero_ bitwise_and_.Tensor bitwise_or_.Tensor logical_and_ logical_or_
-    masked_fill_.Scalar scatter_.value index_fill_.int_Scalar _amp_update_scale_ copy_
+    fill_.Scalar fill_.Tensor zero_ add_.Tensor sub_.Tensor mul_.Tensor bitwise_and_.Tensor bitwise_or_.Tensor
+    logical_and_ logical_or_ masked_fill_.Scalar scatter_.value index_fill_.int_Scalar _amp_update_scale_
+    copy_
     """
 )
-# Operators of both kinds that every backward pass or optimizer uses: they are hooked once indices were drawn.
-LATE_COMPUTED = ["sum.dim_IntList"]
-LATE_CHANGING = ["add_.Tensor", "sub_.Tensor", "mul_.Tensor"]
 # Operators whose element depends on the elements at its place only, or that reduce equal elements to one of them: where
 # every argument has equal elements, one element has the result.
 UNIFORM = frozenset(

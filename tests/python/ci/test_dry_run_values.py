@@ -211,6 +211,23 @@ threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 assert not wrong, wrong
+# What a checkpoint computes again in the backward pass has the values of the first time.
+from torch.utils.checkpoint import checkpoint
+def routed(x, known):
+    places = known.nonzero().flatten()
+    return x.index_select(0, places) * known.sum()
+known, weight = torch.tensor([0, 1, 1, 0]).cuda(), torch.randn(4, 4, device="cuda", requires_grad=True)
+for is_reentrant in (False, True):
+    checkpoint(routed, weight, known, use_reentrant=is_reentrant).sum().backward()
+# So has the backward of a function of the program's own.
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x): return x * 2
+    @staticmethod
+    def backward(context, gradient):
+        assert (known + 1).tolist() == [1, 2, 2, 1] and torch.isfinite(gradient).all()
+        return gradient * 2
+Own.apply(weight).sum().backward()
 # Workers of a data loader have the hooks, and no GPU.
 class Data(torch.utils.data.Dataset):
     def __len__(self): return 4
@@ -237,7 +254,7 @@ results.compute = broken
 assert (torch.tensor([1]).cuda() + 1).shape == (1,)
 """
 
-# Nothing is read: the model must not change an allocation.
+# Nothing is read: the model must not change an allocation. What the interpreter frees at its end is left out.
 TRAIN_WITHOUT_READS = """
 class Block(nn.Module):
     def __init__(self, width):
@@ -245,17 +262,19 @@ class Block(nn.Module):
         self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
     def forward(self, x):
         return x + self.down(F.gelu(self.up(self.norm(x)))) * torch.tensor(2.0, device="cuda")
-model = nn.Sequential(nn.Embedding(500, 64), *[Block(64) for _ in range(3)], nn.Linear(64, 500)).cuda()
-optimizer = torch.optim.AdamW(model.parameters())
-for _ in range(3):
-    tokens = torch.randint(500, (4, 33)).cuda()
-    mask = (tokens[:, 1:] > 5) & (tokens[:, 1:] != 7)
-    loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
-    loss = torch.where(mask.flatten(), loss, 0).sum() / mask.sum()
-    loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    optimizer.zero_grad()
+def train():
+    model = nn.Sequential(nn.Embedding(500, 64), *[Block(64) for _ in range(3)], nn.Linear(64, 500)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        tokens = torch.randint(500, (4, 33)).cuda()
+        mask = (tokens[:, 1:] > 5) & (tokens[:, 1:] != 7)
+        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
+        loss = torch.where(mask.flatten(), loss, 0).sum() / mask.sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+train()
 """
 
 
