@@ -37,8 +37,10 @@ def install() -> None:
         _hook(name, _making)
     for name in table.CHANGING:
         _hook(name, _changing)
-    for name, model in {**reads.READS, **shapes.SIZED}.items():
-        _hook(name, _answering(model))
+    for name in table.READS:
+        _hook(name, _answering(reads.answer))
+    for name in table.SIZED:
+        _hook(name, _answering(shapes.size))
     _hook("arange.start_out", _ranging)
     _hook("_amp_foreach_non_finite_check_and_unscale_", _unscaling)
     scope.begin()

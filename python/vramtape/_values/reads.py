@@ -47,4 +47,9 @@ def _equal(operator: Any, name: str, arguments: Any, named: dict[str, Any], _: A
     return bool(computed[0])
 
 
-READS = {"_local_scalar_dense": _scalar, "equal": _equal}
+_MODELS = {"_local_scalar_dense": _scalar, "equal": _equal}
+
+
+def answer(operator: Any, name: str, arguments: Any, named: dict[str, Any], result: Any) -> Any:
+    """The answer of one of ``table.READS``; None where that of the kernel is right."""
+    return _MODELS[name](operator, name, arguments, named, result)

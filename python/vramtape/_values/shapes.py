@@ -127,12 +127,10 @@ def _repeated(operator: Any, name: str, arguments: Any, named: dict[str, Any], r
     return made
 
 
-# The models by operator. Each has the operator, its name, its arguments and the result of its kernel.
-SIZED = {
-    "nonzero": _nonzero,
-    "bincount": _binned,
-    "_unique2": _unique,
-    "unique_dim": _unique,
-    "unique_consecutive": _unique,
-    "repeat_interleave.Tensor": _repeated,
-}
+_UNIQUE = ("_unique2", "unique_dim", "unique_consecutive")
+_MODELS = {"nonzero": _nonzero, "bincount": _binned, "repeat_interleave": _repeated, **dict.fromkeys(_UNIQUE, _unique)}
+
+
+def size(operator: Any, name: str, arguments: Any, named: dict[str, Any], result: Any) -> Any:
+    """The result of one of ``table.SIZED`` in its size; None where that of the kernel is right."""
+    return _MODELS[name](operator, name, arguments, named, result)

@@ -98,7 +98,7 @@ def _compared(is_equal: bool, first: Any, second: Any, count: int) -> Optional[C
             return Content(density=equal if is_equal else 1 - equal, is_guess=True)
     if count == 1:
         return Content(uniform=torch.tensor(not is_equal, device="cpu"), is_guess=True)
-    return Content(density=_EQUAL_DENSITY, is_guess=True)
+    return Content(density=_EQUAL_DENSITY, is_guess=True) if is_equal else None
 
 
 def _counted(mask: torch.Tensor, result: torch.Tensor) -> Optional[Content]:

@@ -264,6 +264,17 @@ def an_interrupted_run_is_incomplete():
     assert "interrupted" in result["why"][0] and result["devices"][0]["peak_allocated_bytes"] == GIB, result
 
 
+def guesses_are_counted_in_every_form():
+    ran = Ran("import torch; x = torch.randn(1000, device='cuda'); x[x > 0].sum().item()", "--markdown", "out.md")
+    rows = {
+        row["operator"]: (row["count"], row["shapes"], row["shaped_bytes"])
+        for row in ran.result["guesses"]["operators"]
+    }
+    assert rows == {"index": (1, 1, 4000), "item": (1, 0, 0), "nonzero": (1, 1, 8000)}, rows
+    for text in (ran.done.stdout, ran.read("out.md")):
+        assert "guesses: 1 value of item, 1 shape of index, 1 shape of nonzero; up to " in text, text
+
+
 def mistakes_are_found_before_the_program_runs():
     for flags, text in (
         (["--gpu", "h10O"], "did you mean h100?"),
@@ -326,6 +337,7 @@ CASES = [
     the_largest_batch_that_fits_is_found,
     a_search_takes_few_runs_and_its_answer_is_the_largest,
     an_interrupted_run_is_incomplete,
+    guesses_are_counted_in_every_form,
     mistakes_are_found_before_the_program_runs,
     python_has_it_too,
     progress_has_steps_per_second,

@@ -16,6 +16,7 @@ import schemas
 from harness import COMMAND, PACKAGE, ROOT, clean_environment, run_cases
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
+from vramtape._values import table
 
 SCRATCH = tempfile.TemporaryDirectory()
 LIMIT_SECONDS = 300
@@ -390,6 +391,16 @@ def allocations(ran):
     return [(entry["action"], entry["addr"], entry["size"], entry["stream"]) for entry in trace]
 
 
+def the_documented_operators_are_those_of_the_code():
+    with open(os.path.join(ROOT, "docs", "values.md"), encoding="utf-8") as file:
+        text = file.read()
+    lists = dict(re.findall(r"<!-- operators: (\w+) -->\n```text\n(.*?)```", text, re.DOTALL))
+    code = {"COMPUTED": table.COMPUTED, "CHANGING": table.CHANGING, "SIZED": table.SIZED}
+    assert {name: names.split() for name, names in lists.items()} == code, lists
+    missing = [name for name in table.DRAWN if f"`{name.partition('.')[0]}`" not in text]
+    assert not missing, missing
+
+
 def a_level_that_does_not_exist_is_found_before_the_program_runs():
     ran = Ran("print('ran')", code=2, VRAMTAPE_VALUES="some")
     assert "VRAMTAPE_VALUES=some: write likely, low, high or off" in ran.done.stderr, ran.done.stderr
@@ -405,6 +416,7 @@ CASES = [
     compiled_programs_and_threads_have_values,
     an_error_in_the_model_does_not_reach_the_program,
     allocations_without_reads_are_those_without_the_model,
+    the_documented_operators_are_those_of_the_code,
     a_level_that_does_not_exist_is_found_before_the_program_runs,
 ]
 
