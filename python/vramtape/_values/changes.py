@@ -10,6 +10,7 @@ import torch
 from .compute import compute_change
 from .contents import KNOWN_MAX_BYTES, Content, contents, is_on_device, values, version
 from .guesses import guesses
+from .reads import is_sizing
 from .uniform import filled, one_hot, uniform
 
 # Larger copies from the host are not searched for equal elements.
@@ -23,7 +24,7 @@ def prepare(operator: Any, name: str, arguments: Any, named: dict[str, Any], _: 
         return _copy(changed, arguments[1])
     if name in ("fill_", "zero_"):
         content = filled(changed, arguments[1:])
-    elif name == "scatter_" and contents.find(arguments[2]) is None:
+    elif name == "scatter_" and values(arguments[2], contents.find(arguments[2])) is None:
         content = one_hot(*arguments)
     elif contents.find(changed) is None:
         return None
@@ -99,7 +100,7 @@ def _read(to: torch.Tensor, origin: torch.Tensor) -> None:
         to.fill_(content.uniform)
     elif content is not None and content.classes is not None:
         to.copy_(torch.arange(to.numel(), device="cpu").remainder_(content.classes).reshape(to.shape))
-    elif 0 < to.nbytes <= KNOWN_MAX_BYTES:
+    elif 0 < to.nbytes <= KNOWN_MAX_BYTES and not is_sizing():
         to.fill_(guesses.value("copy to the host", origin.dtype))
         return
     else:

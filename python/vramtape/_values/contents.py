@@ -56,6 +56,10 @@ class Contents:
             return None
         return content
 
+    def drop(self, tensor: torch.Tensor) -> None:
+        """Drops the content of a tensor's storage."""
+        self._entries.pop(tensor.untyped_storage()._cdata, None)
+
     def set(self, tensor: torch.Tensor, content: Content) -> None:
         """Sets the content of a tensor's storage.
 

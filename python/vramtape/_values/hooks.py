@@ -93,11 +93,15 @@ def _as_tensor(number: Any, arguments: Any) -> Any:
 
 def _making(operator: Any, packet: str, kernel: _Hook) -> _Hook:
     """Operators that make new tensors. Indexing may have a guessed size, so that its large results count too."""
-    converted, is_sized = _converter(operator), packet == "index"
+    converted, is_sized, is_reading = _converter(operator), packet == "index", packet == "histc"
 
     def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
         arguments = converted(arguments)
-        result = kernel(keys.remove(scope.KEY), *arguments, **named)
+        if is_reading:
+            with reads.inside_kernel():
+                result = kernel(keys.remove(scope.KEY), *arguments, **named)
+        else:
+            result = kernel(keys.remove(scope.KEY), *arguments, **named)
         first = result if isinstance(result, torch.Tensor) else result[-1]
         if is_on_device(first) and (is_sized or not is_ignored(first)):
             _guarded(results.note, operator, packet, arguments, named, result)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from .compute import compute
 from .contents import contents, values
 from .guesses import guesses
@@ -16,12 +18,23 @@ _thread = threading.local()
 
 @contextmanager
 def inside_kernel() -> Iterator[None]:
-    """Reads of a kernel that sizes its own result, which is replaced, are no guesses."""
-    _thread.is_inside = True
+    """Reads of the kernel in this block are its own."""
+    before, _thread.is_inside = is_sizing(), True
     try:
         yield
     finally:
-        _thread.is_inside = False
+        _thread.is_inside = before
+
+
+def is_sizing() -> bool:
+    """Whether this thread is in such a block."""
+    return getattr(_thread, "is_inside", False)
+
+
+def is_inside_kernel() -> bool:
+    """Whether a kernel reads, and not the program: kernels check their arguments, or size what is replaced later."""
+    is_below_autograd = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.ADInplaceOrView)
+    return is_sizing() or bool(is_below_autograd)
 
 
 def _scalar(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> Any:
@@ -29,8 +42,10 @@ def _scalar(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> 
     (origin,) = arguments
     content = contents.find(origin)
     elements = values(origin, content)
+    if (content is None or elements is None) and is_inside_kernel():
+        return True if origin.dtype == torch.bool else None  # A check holds. Numbers are 0, as no range is empty then.
     if content is None or elements is None:
-        return None if getattr(_thread, "is_inside", False) else guesses.value("item", origin.dtype)
+        return guesses.value("item", origin.dtype)
     if content.is_guess:
         guesses.note("item")
     return elements.reshape(-1)[0].item()

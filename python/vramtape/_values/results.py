@@ -14,28 +14,35 @@ from .table import DRAWN
 from .uniform import inferred, uniform
 
 _DRAWN = frozenset(name.partition(".")[0] for name in DRAWN)
+_INDICES_ONLY = ("argmax", "argmin", "multinomial")
+# Operators whose kernels fill or copy a tensor first, which is not its content in the end.
+_FILLED_FIRST = ("scatter", "scatter_add", "index_add", "index_copy", "index_put", "masked_scatter", "histc")
 # Operators that have a content although no argument has one.
 _INFERRED = ("eq", "ne", "sum", "index")
 
 
 def note(operator: Any, name: str, arguments: Any, named: dict[str, Any], result: Any) -> None:
     """Sets the content of the result of an operator that makes new tensors."""
+    if name == "index":
+        shapes.note_masked(arguments, result)
+    is_drawn = name in _DRAWN and (name in _INDICES_ONLY or not isinstance(result, torch.Tensor))
     if _is_known(arguments):
         computed = compute(operator, arguments, named) if is_small(result) else None
         if computed is not None:
             keep(result, computed)
             return
-    elif name not in _INFERRED and name not in _DRAWN:
+    elif name not in _INFERRED and not is_drawn and name not in _FILLED_FIRST:
+        return
+    if name in _FILLED_FIRST:
+        contents.drop(result)
         return
     content = uniform(operator, name, arguments, named) or inferred(name, arguments, result)
     if content is not None and isinstance(result, torch.Tensor) and is_whole(result):
         if content.uniform is not None:
             content.uniform = content.uniform.to(result.dtype)
         contents.set(result, content)
-    elif name in _DRAWN:
+    elif is_drawn:
         draw(operator, name, arguments, named, result)
-    if name == "index":
-        shapes.note_masked(arguments, result)
 
 
 def _is_known(arguments: Any) -> bool:

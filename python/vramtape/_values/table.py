@@ -19,6 +19,7 @@ COMPUTED = _names(
     all all.dim any any.dim sum sum.dim_IntList mean prod cumsum max max.dim min min.dim amax amin argmax argmin
     sort sort.stable topk
     cat index.Tensor index_select gather scatter.value
+    scatter.src scatter_add index_add index_copy index_put masked_scatter histc
     """
 )
 # Operators that change their first argument, and are computed alike.
@@ -26,7 +27,7 @@ CHANGING = _names(
     """
     fill_.Scalar fill_.Tensor zero_ add_.Tensor sub_.Tensor mul_.Tensor bitwise_and_.Tensor bitwise_or_.Tensor
     logical_and_ logical_or_ masked_fill_.Scalar scatter_.value index_fill_.int_Scalar _amp_update_scale_
-    copy_
+    copy_ scatter_.src scatter_add_ index_add_ index_copy_ index_put_
     """
 )
 # Operators whose element depends on the elements at its place only, or that reduce equal elements to one of them: where
