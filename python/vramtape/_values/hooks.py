@@ -16,7 +16,7 @@ from .contents import contents, is_ignored, is_on_device, tensors, version
 from .guesses import guesses
 from .level import OFF, level
 
-_NUMBERS = (int, float, complex)
+_NUMBERS = (int, float, complex, bool)
 
 _library: Optional[torch.library.Library] = None
 _Hook = Callable[..., Any]
@@ -37,8 +37,8 @@ def install() -> None:
         _hook(name, _making)
     for name in table.CHANGING:
         _hook(name, _changing)
-    for name in table.READS:
-        _hook(name, _answering(reads.answer))
+    _hook("_local_scalar_dense", _reading)
+    _hook("equal", _answering(reads.equal))
     for name in table.SIZED:
         _hook(name, _answering(shapes.size))
     _hook("arange.start_out", _ranging)
@@ -62,23 +62,24 @@ def _hook(name: str, make: Callable[[Any, str, _Hook], _Hook]) -> None:
 def _converter(operator: Any) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
     """Converts numbers where the operator takes tensors: the call under a hook does not convert them."""
     kinds = [argument.type.kind() for argument in operator._schema.arguments]
-    if kinds.count("TensorType") < 2:
+    places = [at for at, kind in enumerate(kinds) if kind == "TensorType"]
+    if len(places) < 2:
         return tuple
 
-    def converted(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        for kind, one in zip(kinds, arguments):
-            if kind == "TensorType" and isinstance(one, _NUMBERS):
-                return tuple(
-                    _as_tensor(one, arguments) if kind == "TensorType" else one for kind, one in zip(kinds, arguments)
-                )
+    def convert(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(_as_tensor(one, arguments) if at in places else one for at, one in enumerate(arguments))
+
+    def binary(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        if type(arguments[0]) in _NUMBERS or type(arguments[1]) in _NUMBERS:
+            return convert(arguments)
         return arguments
 
-    return converted
+    return binary if places == [0, 1] else convert
 
 
 def _as_tensor(number: Any, arguments: Any) -> Any:
     """A number beside a tensor, as a tensor that promotes as the number does; and an argument that is none."""
-    if not isinstance(number, _NUMBERS):
+    if type(number) not in _NUMBERS:
         return number
     other = next((one for one in arguments if isinstance(one, torch.Tensor)), None)
     dtype = torch.result_type(other, number) if other is not None else None
@@ -115,8 +116,10 @@ def _changing(operator: Any, packet: str, kernel: _Hook) -> _Hook:
     converted, is_copy = _converter(operator), packet == "copy_"
 
     def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
+        changed, below = arguments[0], keys.remove(scope.KEY)
         arguments = converted(arguments)
-        below, changed = keys.remove(scope.KEY), arguments[0]
+        if not (is_copy or changed.is_cuda):  # As the counters of optimizers, which are many.
+            return kernel(below, *arguments, **named)
         is_known = not is_ignored(changed) if is_on_device(changed) else is_copy and is_on_device(arguments[1])
         if not is_known:
             return kernel(below, *arguments, **named)
@@ -129,21 +132,29 @@ def _changing(operator: Any, packet: str, kernel: _Hook) -> _Hook:
     return hook
 
 
+def _reading(operator: Any, packet: str, kernel: _Hook) -> _Hook:
+    """``item``. Optimizers call it for counters on the host, so that the way of these is short."""
+
+    def hook(keys: Any, origin: torch.Tensor) -> Any:
+        result = kernel(keys.remove(scope.KEY), origin)
+        if not origin.is_cuda or not is_on_device(origin):
+            return result
+        answer = _guarded(reads.scalar, operator, packet, (origin,), {}, result)
+        return result if answer is None else answer
+
+    return hook
+
+
 def _answering(model: _Hook) -> Callable[[Any, str, _Hook], _Hook]:
     """Operators whose result, or its size, is a value. The first argument decides whether they run on the device."""
 
     def make(operator: Any, packet: str, kernel: _Hook) -> _Hook:
-        is_scalar = packet == "_local_scalar_dense"
-
         def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
             below = keys.remove(scope.KEY)
             if not is_on_device(arguments[0]):
                 return kernel(below, *arguments, **named)
-            if is_scalar:
+            with reads.inside_kernel():
                 result = kernel(below, *arguments, **named)
-            else:
-                with reads.inside_kernel():
-                    result = kernel(below, *arguments, **named)
             answer = _guarded(model, operator, packet, arguments, named, result)
             return result if answer is None else answer
 

@@ -37,7 +37,7 @@ def is_inside_kernel() -> bool:
     return is_sizing() or bool(is_below_autograd)
 
 
-def _scalar(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> Any:
+def scalar(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> Any:
     """``item``, and every branch on a tensor."""
     (origin,) = arguments
     content = contents.find(origin)
@@ -51,7 +51,7 @@ def _scalar(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> 
     return elements.reshape(-1)[0].item()
 
 
-def _equal(operator: Any, name: str, arguments: Any, named: dict[str, Any], _: Any) -> bool:
+def equal(operator: Any, name: str, arguments: Any, named: dict[str, Any], _: Any) -> bool:
     """``torch.equal``: tensors of the same shape are equal."""
     computed = compute(operator, arguments, named)
     if computed is None:
@@ -60,11 +60,3 @@ def _equal(operator: Any, name: str, arguments: Any, named: dict[str, Any], _: A
     if computed[1]:
         guesses.note(name)
     return bool(computed[0])
-
-
-_MODELS = {"_local_scalar_dense": _scalar, "equal": _equal}
-
-
-def answer(operator: Any, name: str, arguments: Any, named: dict[str, Any], result: Any) -> Any:
-    """The answer of one of ``table.READS``; None where that of the kernel is right."""
-    return _MODELS[name](operator, name, arguments, named, result)

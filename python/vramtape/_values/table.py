@@ -46,5 +46,3 @@ UNIFORM = frozenset(
 DRAWN = ["argmax", "argmin", "topk", "sort", "sort.stable", "max.dim", "min.dim", "multinomial"]
 # Operators whose result has a size that depends on values. Indexing by a mask uses the first.
 SIZED = ["nonzero", "bincount", "_unique2", "unique_dim", "unique_consecutive", "repeat_interleave.Tensor"]
-# Operators that give a value to the program, besides copies to the host.
-READS = ["_local_scalar_dense", "equal"]
