@@ -846,6 +846,18 @@ bool vramtape_wants_marks(void);
 // Whether the settings want marks of modules too: with `marks:modules`, and not with `record:off`.
 bool vramtape_wants_module_marks(void);
 
+// Begins to count pinned host memory where PyTorch and the libraries that are loaded now call the CUDA runtime for it;
+// each call is a moment on the tape. Only the first call has an effect, and none where the runtime is not loaded.
+int vramtape_watch_host_memory(void);
+
+// Writes the pinned host memory of the process, counted so, to `numbers`: the bytes, the most of them so far, and the
+// blocks. Returns whether it is counted.
+//
+// # Safety
+//
+// `numbers` has room for three values, or is NULL, which is an error.
+bool vramtape_host_memory(uint64_t *numbers);
+
 // Records a mark on every device that was used: `kind` is one of `VRAMTAPE_MARK_*`.
 //
 // # Safety

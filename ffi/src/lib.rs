@@ -10,6 +10,7 @@ mod any_device;
 mod error;
 mod guard;
 mod log;
+mod pinned;
 mod process;
 mod snapshot;
 mod torch;

@@ -174,8 +174,8 @@ impl<R: Recorder> Observer<R> {
     }
 
     /// Puts a mark on the tape.
-    pub fn mark(&mut self, kind: MarkKind, name: StringId) {
-        self.memory.record(StackId::NONE, Event::Mark { kind, name });
+    pub fn mark(&mut self, kind: MarkKind, name: StringId, stack: StackId) {
+        self.memory.record(stack, Event::Mark { kind, name });
     }
 
     /// Writes what waited for its successor: a free counts as pending, segments as returned on request.

@@ -8,6 +8,8 @@ Python runs here a few times a step and never for an allocation:
 - after either: the phase ``forward``, which is therefore all that is neither, such as loading data and clipping;
 - around ``torch.profiler.record_function``: a range.
 
+The library also counts the calls of the CUDA runtime for pinned host memory (``_host_memory``).
+
 With ``marks:modules`` it runs around every call of a module too (``_modules``).
 """
 
@@ -22,7 +24,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _modules, _runtime, marks
+from . import _host_memory, _modules, _runtime, marks
 
 # VRAMTAPE_CATEGORY_* of vramtape.h.
 PARAMETER, GRADIENT, OPTIMIZER_STATE = range(3)
@@ -49,7 +51,7 @@ def activate() -> None:
     if _is_active:
         return
     _is_active = True
-    _runtime.load()
+    _host_memory.watch()
     from torch.optim import optimizer
 
     optimizer.register_optimizer_step_pre_hook(_before_step)

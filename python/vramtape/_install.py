@@ -55,6 +55,7 @@ def install(route: Optional[str] = None, *, tape: Optional[_tape.Path] = None, c
     global _active
     if route not in (None, "auto", *ALL):
         raise InstallError(f"route={route!r}: there is no such route; take one of {', '.join(('auto', *ALL))}")
+    _torch()  # Before the lock: under `vramtape run`, the import of torch calls this function.
     with _lock:
         if _active is not None and route in (None, "auto", _active):
             _check_same(tape, conf)

@@ -78,6 +78,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "tapes": (_long, _pointer, _size),
     "mark": (_int, _int, _text),
     "categorize": (_long, _int, _int, _pointer, _size),
+    "watch_host_memory": (_int,),
+    "host_memory": (ctypes.c_bool, _pointer),
     "wants_marks": (ctypes.c_bool,),
     "wants_module_marks": (ctypes.c_bool,),
     "observe_empty_cache": (_int, _u64, _u64, ctypes.c_bool),

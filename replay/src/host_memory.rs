@@ -1,44 +1,26 @@
-//! Pinned host memory: PyTorch's statistics of it, as a tape has them, and the end of a program that ran out of it.
+//! Pinned host memory: the readings that a tape has of it, the code that holds it, and the end of a program that ran
+//! out of it.
 //!
-//! PyTorch has no hook for single blocks of it, so a tape has a moment with the statistics at steps, at moments and at
-//! the program's end (`python/vramtape/_host_memory.py` writes them).
-
-use std::fmt::Write;
+//! A tape has a moment with the numbers at each call of the CUDA runtime (`ffi/src/pinned`), and with PyTorch's
+//! statistics beside them at steps, at moments and at the program's end (`python/vramtape/_host_memory.py`).
 
 use allocator::stats::ByteSize;
+use hashbrown::HashMap;
 use oom::{OomVerdict, Step};
 use serde::Serialize;
-use trace_format::{Event, MarkKind, Record, StringId};
+use trace_format::{Event, HostCall, HostReading, MarkKind, Record, StringId};
 
 use crate::ending::{Ending, Kind};
-use crate::message;
+use crate::holders::CodeLabels;
+use crate::message::{self, Message};
 use crate::snapshot::Stacks;
 use crate::tape::Tape;
 
-/// What the name of such a moment begins with.
-const PREFIX: &str = "pinned host memory: ";
-/// Where numbers come from, in words.
 const STATISTICS: &str = "not per block: PyTorch's statistics at marks";
 const HISTORY: &str = "per block: PyTorch's history";
-
-/// PyTorch's statistics of pinned host memory at one moment. Blocks have rounded sizes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct HostReading {
-    /// Bytes that PyTorch holds: in use, or free and kept for reuse.
-    pub reserved_bytes: u64,
-    /// The most of them so far.
-    pub reserved_bytes_peak: u64,
-    /// Blocks that PyTorch holds.
-    pub blocks: u64,
-    /// Bytes in use; `None` where PyTorch counts them wrongly, which it does before 2.15.
-    pub active_bytes: Option<u64>,
-    /// The most of them so far. PyTorch's statistics add the peaks of each block size, which is too much.
-    pub active_bytes_peak: Option<u64>,
-    /// Blocks in use.
-    pub active_blocks: Option<u64>,
-    /// Whether each block was counted, and not PyTorch's statistics read.
-    pub is_per_block: bool,
-}
+const CALLS: &str = "per block: PyTorch's calls of the CUDA runtime";
+/// The row of blocks that were pinned before the records, or in calls that the tape had no room for.
+const NOT_ON_TAPE: &str = "pinned by calls that are not on the tape";
 
 /// Pinned host memory of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +33,8 @@ pub struct HostMemory {
     pub active_bytes_peak: Option<u64>,
     /// Readings on the tape.
     pub readings: u64,
+    /// Bytes of a request that was refused, if nothing was pinned or allocated on a device after it.
+    pub refused_bytes: Option<u64>,
     /// Where the numbers come from.
     pub source: &'static str,
 }
@@ -68,62 +52,85 @@ pub struct HostOutOfMemory {
     pub try_first: Vec<String>,
 }
 
-impl HostReading {
-    /// Reads the name of a mark; `None` if it is another mark's.
-    pub fn of_mark(name: &str) -> Option<Self> {
-        let mut reading = Self::default();
-        let mut held = 0;
-        for field in name.strip_prefix(PREFIX)?.split(' ') {
-            let (key, value) = field.split_once('=')?;
-            let value = || value.parse().ok();
-            match key {
-                "reserved_bytes" => reading.reserved_bytes = value()?,
-                "reserved_bytes_peak" => reading.reserved_bytes_peak = value()?,
-                "blocks" => reading.blocks = value()?,
-                "active_bytes" => reading.active_bytes = Some(value()?),
-                "active_bytes_peak" => reading.active_bytes_peak = Some(value()?),
-                "active_blocks" => reading.active_blocks = Some(value()?),
-                "per_block" => reading.is_per_block = value()? != 0,
-                _ => {} // Of a later version.
+/// Code, and the pinned host memory that it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostHolder {
+    /// The code in a few words: `loader.py:41 batch`.
+    pub label: String,
+    /// Bytes of its blocks.
+    pub size_bytes: u64,
+    /// Its blocks.
+    pub blocks: u64,
+}
+
+impl HostHolder {
+    /// Pinned host memory by code, the largest first, after what was recorded until a time. Blocks whose call is not on
+    /// the tape come last, in one row. Empty where the tape has no calls.
+    pub fn at(tape: &Tape, time_ns: u64) -> Vec<Self> {
+        let mut live = HashMap::new();
+        let mut last = None;
+        for record in tape.devices.iter().flat_map(|device| &device.records) {
+            if record.time_ns > time_ns {
+                continue;
             }
-            held += u32::from(matches!(key, "reserved_bytes" | "reserved_bytes_peak" | "blocks"));
+            let Some(reading) = of_record(record, &tape.stacks) else { continue };
+            // Calls are on one device, steps on all.
+            match reading.call {
+                Some(HostCall::Pinned { addr, size_bytes }) => {
+                    live.insert(addr, (size_bytes, record.stack));
+                }
+                Some(HostCall::Unpinned { addr, .. }) => {
+                    live.remove(&addr);
+                }
+                _ => {}
+            }
+            if reading.is_by_calls && last.is_none_or(|(time_ns, _)| record.time_ns >= time_ns) {
+                last = Some((record.time_ns, reading));
+            }
         }
-        (held == 3).then_some(reading)
-    }
-
-    /// The name of a mark that has it.
-    pub(crate) fn mark(&self) -> String {
-        let Self { reserved_bytes, reserved_bytes_peak, blocks, .. } = self;
-        let mut name = format!(
-            "{PREFIX}reserved_bytes={reserved_bytes} reserved_bytes_peak={reserved_bytes_peak} blocks={blocks}"
-        );
-        let others = [
-            ("active_bytes", self.active_bytes),
-            ("active_bytes_peak", self.active_bytes_peak),
-            ("active_blocks", self.active_blocks),
-            ("per_block", self.is_per_block.then_some(1)),
-        ];
-        for (field, value) in others.into_iter().filter_map(|(field, value)| Some((field, value?)))
-        {
-            let _ = write!(name, " {field}={value}");
+        let Some((_, last)) = last else { return Vec::new() };
+        let labels = CodeLabels::of(tape);
+        let mut by_label: HashMap<u32, (u64, u64)> = HashMap::new();
+        let mut missing = (last.reserved_bytes, last.blocks);
+        for (size_bytes, stack) in live.into_values() {
+            let label = labels.of_stack(stack).unwrap_or(labels.without_stack);
+            let sum = by_label.entry(label).or_default();
+            *sum = (sum.0 + size_bytes, sum.1 + 1);
+            missing = (missing.0.saturating_sub(size_bytes), missing.1.saturating_sub(1));
         }
-        name
+        let label = |label: u32| labels.labels[label as usize].clone();
+        let holder = |(of, (size_bytes, blocks))| Self { label: label(of), size_bytes, blocks };
+        let mut holders: Vec<_> = by_label.into_iter().map(holder).collect();
+        holders.sort_by(|a, b| (b.size_bytes, &a.label).cmp(&(a.size_bytes, &b.label)));
+        if missing != (0, 0) {
+            let (size_bytes, blocks) = missing;
+            holders.push(Self { label: NOT_ON_TAPE.to_owned(), size_bytes, blocks });
+        }
+        holders
     }
+}
 
-    /// Where the numbers come from.
-    fn source(&self) -> &'static str {
-        if self.is_per_block { HISTORY } else { STATISTICS }
-    }
+/// The last reading among these records.
+pub fn last_reading(records: &[Record], stacks: &Stacks) -> Option<HostReading> {
+    records.iter().rev().find_map(|record| of_record(record, stacks))
+}
 
-    /// Bytes that PyTorch keeps for reuse, if it counts those in use.
-    fn free_bytes(&self) -> Option<u64> {
-        self.active_bytes.map(|active_bytes| self.reserved_bytes.saturating_sub(active_bytes))
-    }
+fn of_record(record: &Record, stacks: &Stacks) -> Option<HostReading> {
+    HostReading::of_mark(stacks.text(moment(record)?))
+}
 
-    /// The last reading among these records.
-    pub fn last_of(records: &[Record], stacks: &Stacks) -> Option<Self> {
-        records.iter().rev().find_map(|record| Self::of_mark(stacks.text(moment(record)?)))
+/// Where the numbers of a reading come from, in words.
+pub fn source(reading: &HostReading) -> &'static str {
+    match (reading.is_by_calls, reading.is_per_block) {
+        (true, _) => CALLS,
+        (false, true) => HISTORY,
+        (false, false) => STATISTICS,
     }
+}
+
+/// Bytes that PyTorch keeps for reuse, if it counts those in use.
+fn free_bytes(reading: &HostReading) -> Option<u64> {
+    reading.active_bytes.map(|active_bytes| reading.reserved_bytes.saturating_sub(active_bytes))
 }
 
 impl HostMemory {
@@ -148,11 +155,22 @@ impl HostMemory {
             return None;
         }
         let mut found: Option<(u64, Self)> = None;
+        let (mut refused, mut served_ns) = (None, 0);
         for device in &tape.devices {
             let mut readings = 0;
             for record in &device.records {
+                if let Event::Alloc { .. } = record.event {
+                    served_ns = served_ns.max(record.time_ns);
+                }
                 let reading = moment(record).and_then(|name| *by_name.get(name.0 as usize)?);
                 let Some(last) = reading else { continue };
+                match last.call {
+                    Some(HostCall::Refused { size_bytes }) => {
+                        refused = Some((record.time_ns, size_bytes));
+                    }
+                    Some(HostCall::Pinned { .. }) => served_ns = served_ns.max(record.time_ns),
+                    _ => {}
+                }
                 readings += 1;
                 let (time_ns, all) = found.get_or_insert((
                     0,
@@ -161,7 +179,8 @@ impl HostMemory {
                         reserved_bytes_peak: 0,
                         active_bytes_peak: None,
                         readings: 0,
-                        source: last.source(),
+                        refused_bytes: None,
+                        source: source(&last),
                     },
                 ));
                 all.reserved_bytes_peak = all.reserved_bytes_peak.max(last.reserved_bytes_peak);
@@ -173,24 +192,34 @@ impl HostMemory {
                 all.readings = all.readings.max(readings);
             }
         }
-        found.map(|(_, all)| all)
+        let refused = refused.filter(|(time_ns, _)| *time_ns > served_ns);
+        found.map(|(_, all)| Self { refused_bytes: refused.map(|(_, bytes)| bytes), ..all })
     }
 }
 
 impl HostOutOfMemory {
-    /// Whether the exception that ended the program says that host memory was out.
+    /// Whether the exception that ended the program says that host memory was out, or follows a refused call for some.
     pub fn of(tape: &Tape, host: Option<&HostMemory>) -> Option<Self> {
         let ending = Ending::of(tape);
         if ending.kind != Kind::Exception {
             return None;
         }
         let report = message::explain(ending.detail.as_bytes());
-        let message = report.messages.into_iter().find(|it| it.verdict == OomVerdict::Host)?;
-        let is_pinned = message.framework == "cuda-error";
+        let refused_bytes = host.and_then(|host| host.refused_bytes);
+        // PyTorch's words are the same for every memory that the driver refuses.
+        let is_driver = |message: &Message| message.framework == "cuda-error";
+        let message = report.messages.into_iter().find(|message| {
+            message.verdict == OomVerdict::Host || (is_driver(message) && refused_bytes.is_some())
+        })?;
+        let is_pinned = is_driver(&message);
         let what = if is_pinned {
-            "the driver refused to pin more host memory; the device's memory was not out"
+            let bytes = refused_bytes.map(|bytes| format!(": {}", ByteSize(bytes)));
+            let bytes = bytes.unwrap_or_default();
+            format!(
+                "the driver refused to pin more host memory{bytes}; the device's memory was not out"
+            )
         } else {
-            "the request was for host memory, not for a device's"
+            "the request was for host memory, not for a device's".to_owned()
         };
         let host = host.filter(|_| is_pinned);
         let mut try_first = host.map(pinned_advice).unwrap_or_default();
@@ -213,20 +242,22 @@ fn moment(record: &Record) -> Option<StringId> {
 }
 
 fn steps(host: &HostMemory) -> Vec<Step> {
-    const LAST: &str = "the last statistics of the run";
+    const LAST: &str = "the last reading of the run";
     let last = host.last;
     let step = |name, how, bytes| Step { name, how, bytes };
-    let mut steps = vec![step("pinned by PyTorch", LAST, last.reserved_bytes)];
+    let refused = host.refused_bytes.map(|bytes| step("requested", "the refused call", bytes));
+    let mut steps = Vec::from_iter(refused);
+    steps.push(step("pinned by PyTorch", LAST, last.reserved_bytes));
     steps.extend(last.active_bytes.map(|bytes| step("in use", LAST, bytes)));
     steps.extend(
-        last.free_bytes().map(|bytes| step("free, kept for reuse", "pinned - in use", bytes)),
+        free_bytes(&last).map(|bytes| step("free, kept for reuse", "pinned - in use", bytes)),
     );
-    steps.push(step("pinned at most", "the statistics' peak", host.reserved_bytes_peak));
+    steps.push(step("pinned at most", "the peak of the readings", host.reserved_bytes_peak));
     steps
 }
 
 fn pinned_advice(host: &HostMemory) -> Vec<String> {
-    let cached = match host.last.free_bytes() {
+    let cached = match free_bytes(&host.last) {
         Some(0) => None,
         Some(free_bytes) => Some(format!(
             "torch.accelerator.empty_host_cache() before the request: {} are free and kept for reuse",
@@ -247,7 +278,7 @@ fn pinned_advice(host: &HostMemory) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use trace_format::{EndKind, Meta, ProgramEnd, Recovery, StackId, ThreadId};
+    use trace_format::{Addr, EndKind, Meta, ProgramEnd, Recovery, StackId, ThreadId};
 
     use super::*;
     use crate::tape::Device;
@@ -255,6 +286,23 @@ mod tests {
     const EARLIER: &str = "pinned host memory: reserved_bytes=8 reserved_bytes_peak=12 blocks=1";
     const LATER: &str = "pinned host memory: reserved_bytes=4 reserved_bytes_peak=12 blocks=1 active_bytes=3 \
                          active_bytes_peak=9 active_blocks=1 of_a_later_version=x";
+
+    const ELSEWHERE: &str =
+        "torch.AcceleratorError: CUDA error: out of memory; a.py:3: graph.replay()";
+
+    /// The name of a call's moment.
+    fn call(reserved_bytes: u64, blocks: u64, call: HostCall) -> String {
+        let reading = HostReading {
+            reserved_bytes,
+            reserved_bytes_peak: reserved_bytes,
+            blocks,
+            is_per_block: true,
+            is_by_calls: true,
+            call: Some(call),
+            ..HostReading::default()
+        };
+        reading.mark()
+    }
 
     /// A tape of one device whose moments have these names, and its end.
     fn tape(names: &[&str], kind: EndKind, detail: &str) -> Tape {
@@ -272,33 +320,6 @@ mod tests {
     }
 
     #[test]
-    fn the_statistics_of_a_mark_are_read_and_no_other_name_is() {
-        let earlier = HostReading::of_mark(EARLIER).unwrap();
-        assert_eq!(
-            (earlier.reserved_bytes, earlier.active_bytes, earlier.free_bytes()),
-            (8, None, None)
-        );
-        assert_eq!(earlier.mark(), EARLIER);
-        let later = HostReading::of_mark(LATER).unwrap();
-        assert_eq!(HostReading::of_mark(&later.mark()), Some(later));
-        assert_eq!(
-            (later.active_bytes, later.active_blocks, later.free_bytes()),
-            (Some(3), Some(1), Some(1))
-        );
-        for name in [
-            "",
-            "epoch 2",
-            "pinned host memory: ",
-            "pinned host memory: of the loader",
-            "pinned host memory: reserved_bytes=8 blocks=1",
-            "pinned host memory: reserved_bytes=-8 reserved_bytes_peak=12 blocks=1",
-            "pinned host memory: reserved_bytes=99999999999999999999 reserved_bytes_peak=12 blocks=1",
-        ] {
-            assert_eq!(HostReading::of_mark(name), None, "{name}");
-        }
-    }
-
-    #[test]
     fn a_run_has_its_last_reading_and_its_peak_and_counts_each_mark_once() {
         let mut run = tape(&["epoch 1", EARLIER, LATER], EndKind::Exit, "");
         let two = run.devices[0].clone();
@@ -310,7 +331,7 @@ mod tests {
             "4 bytes in 1 block, 3 bytes in use, peak 12 bytes (not per block: PyTorch's statistics at marks)"
         );
         let records = &run.devices[0].records;
-        let last_of = |count: usize| HostReading::last_of(&records[..count], &run.stacks);
+        let last_of = |count: usize| last_reading(&records[..count], &run.stacks);
         assert_eq!((last_of(1), last_of(2)), (None, HostReading::of_mark(EARLIER)));
         assert_eq!(HostMemory::of(&tape(&["epoch 1"], EndKind::Exit, "")), None);
     }
@@ -338,9 +359,45 @@ mod tests {
         let cpu = "RuntimeError: [enforce fail at alloc_cpu.cpp:121] data. DefaultCPUAllocator: not enough memory: you \
                    tried to allocate 4000000000 bytes.";
         assert!(oom(EndKind::Exception, cpu).unwrap().arithmetic.is_empty());
-        let elsewhere = "torch.AcceleratorError: CUDA error: out of memory; a.py:3: graph.replay()";
-        assert_eq!(oom(EndKind::Exception, elsewhere), None);
+        assert_eq!(oom(EndKind::Exception, ELSEWHERE), None);
         assert_eq!(oom(EndKind::Exception, "ValueError: pin_memory"), None);
         assert_eq!(oom(EndKind::Exit, "out of memory in pin_memory"), None);
+    }
+
+    #[test]
+    fn code_holds_the_blocks_that_it_pinned_and_did_not_unpin() {
+        let pinned = |addr, size_bytes| HostCall::Pinned { addr: Addr(addr), size_bytes };
+        let names = [
+            call(12, 2, pinned(1, 8)), // One of 4 bytes came before the records.
+            call(14, 3, pinned(2, 2)),
+            call(6, 2, HostCall::Unpinned { addr: Addr(1), size_bytes: 8 }),
+        ];
+        let run = tape(&names.each_ref().map(String::as_str), EndKind::Exit, "");
+        let at = |time_ns| {
+            let rows = HostHolder::at(&run, time_ns).into_iter();
+            rows.map(|row| (row.label, row.size_bytes, row.blocks)).collect::<Vec<_>>()
+        };
+        let no_stack = "unattributed (no stack recorded)";
+        let row = |label: &str, size_bytes, blocks| (label.to_owned(), size_bytes, blocks);
+        let before = row(NOT_ON_TAPE, 4, 1);
+        assert_eq!(at(0), []);
+        assert_eq!(at(2), [row(no_stack, 10, 2), before.clone()]);
+        assert_eq!(at(3), [row(no_stack, 2, 1), before]);
+        assert_eq!(HostMemory::of(&run).unwrap().source, CALLS);
+    }
+
+    #[test]
+    fn an_end_after_a_refused_call_is_of_host_memory_unless_something_was_served_later() {
+        let pinned = call(8, 1, HostCall::Pinned { addr: Addr(1), size_bytes: 8 });
+        let refused = call(8, 1, HostCall::Refused { size_bytes: 16 });
+        let oom = |names: [&str; 2]| {
+            let run = tape(&names, EndKind::Exception, ELSEWHERE);
+            HostOutOfMemory::of(&run, HostMemory::of(&run).as_ref())
+        };
+        let found = oom([&pinned, &refused]).unwrap();
+        let steps: Vec<_> = found.arithmetic.iter().map(|step| (step.name, step.bytes)).collect();
+        assert_eq!(steps, [("requested", 16), ("pinned by PyTorch", 8), ("pinned at most", 8)]);
+        assert!(found.why.contains("refused to pin more host memory: 16 bytes"), "{}", found.why);
+        assert_eq!(oom([&refused, &pinned]), None);
     }
 }

@@ -60,7 +60,8 @@ def expected(stats):
         "active_bytes": None,
         "active_bytes_peak": None,
         "active_blocks": None,
-        "is_per_block": False,
+        "is_per_block": True,
+        "is_by_calls": True,
     }
     if COUNTS_USE:
         reading["active_bytes"] = stats["active_bytes"]["current"]
@@ -75,11 +76,11 @@ def the_tape_has_what_pytorch_counts():
             stats = run(folder, "ends", route=route)
             host = json.loads(command(folder, "info", "--json", "run.vtape"))["host_memory"]
             assert host["last"] == expected(stats), (route, host, stats)
-            # Four steps, a moment, and the end; the first step comes before the first pinned block.
-            assert host["readings"] == 5, (route, host)
+            # Five calls, four steps, a moment, and the end; the first step comes before the first pinned block.
+            assert host["readings"] == 10, (route, host)
             assert host["reserved_bytes_peak"] == host["last"]["reserved_bytes_peak"] == 8 * MIB, (route, host)
             line = next(line for line in command(folder, "info", "run.vtape").splitlines() if "pinned host" in line)
-            assert "8.00 MiB in 5 blocks" in line and "not per block" in line, line
+            assert "8.00 MiB in 5 blocks" in line and "(per block: PyTorch's calls" in line, line
             assert (" in use" in line) == COUNTS_USE, line
             explained = json.loads(command(folder, "explain", "--json", "--at", "last", "run.vtape"))
             assert explained["host_memory_then"] == host["last"] and explained["host_oom"] is None, explained
@@ -87,6 +88,30 @@ def the_tape_has_what_pytorch_counts():
             assert "\npinned host memory: 8.00 MiB in 5 blocks" in text, text
             first = json.loads(command(folder, "explain", "--json", "--at", "0", "run.vtape"))
             assert first["host_memory_then"] is None, first
+
+
+def the_code_that_holds_it_is_named():
+    for route in ROUTES:
+        with tempfile.TemporaryDirectory() as folder:
+            run(folder, "ends", route=route, VRAMTAPE_CONF="stacks:alloc")
+            explained = json.loads(command(folder, "explain", "--json", "--at", "last", "run.vtape"))
+            # The batches share a block of 4 MiB, and each step keeps one of 1 MiB.
+            (holder,) = explained["host_holders"]
+            assert (holder["size_bytes"], holder["blocks"]) == (8 * MIB, 5), (route, explained["host_holders"])
+            assert "job.py:" in holder["label"] and "pinned" in holder["label"], (route, holder)
+            text = command(folder, "explain", "--at", "last", "run.vtape")
+            assert f"8.00 MiB  {holder['label']} (5 blocks)" in text, text
+            first = json.loads(command(folder, "explain", "--json", "--at", "0", "run.vtape"))
+            assert first["host_holders"] == [], first
+
+
+def memory_that_the_program_registers_counts():
+    """PyTorch's statistics do not have it: a call of the CUDA runtime through torch, and one before the first step."""
+    with tempfile.TemporaryDirectory() as folder:
+        stats = run(folder, "registered")
+        host = json.loads(command(folder, "info", "--json", "run.vtape"))["host_memory"]["last"]
+        assert host["reserved_bytes"] == expected(stats)["reserved_bytes"] + 32 * MIB, (host, stats)
+        assert host["blocks"] == expected(stats)["blocks"] + 1, (host, stats)
 
 
 def what_is_released_leaves_the_peak():
@@ -107,7 +132,7 @@ def top_shows_it():
         text = command(folder, "top", "--once", "--interval", "0.2")
         program.communicate("", timeout=300)
         assert frame["devices"][0]["host_memory"] == expected(stats), (frame, stats)
-        assert "pinned host memory 8.00 MiB" in text and "not per block" in text, text
+        assert "pinned host memory 8.00 MiB" in text and "; per block: " in text, text
 
 
 def a_program_that_pins_nothing_has_none():
@@ -126,6 +151,7 @@ def dies(how, words, **settings):
         assert oom["verdict"] == "host" and words in oom["why"], oom
         assert found["moment"]["kind"] == "last" and found["oom"] is None, found["moment"]
         steps = {step["name"]: step["bytes"] for step in oom["arithmetic"]}
+        assert steps["requested"] == found["host_memory"]["refused_bytes"] == 16 * MIB, (steps, found["host_memory"])
         reading = expected(stats)
         assert steps["pinned by PyTorch"] == reading["reserved_bytes"], (steps, stats)
         assert steps["pinned at most"] == reading["reserved_bytes_peak"], (steps, stats)
@@ -150,7 +176,7 @@ def a_snapshot_with_the_history_has_each_block():
         stats = json.loads(done.stdout)
         host = json.loads(command(folder, "info", "--json", "host.pickle"))["host_memory"]
         # PyTorch adds the peaks of each size, which came at different times; the history has 4 + 1 + 1 + 1 MiB at once.
-        exact = {"active_bytes_peak": 7 * MIB, "is_per_block": True}
+        exact = {"active_bytes_peak": 7 * MIB, "is_by_calls": False}
         assert host["last"] == {**expected(stats), **exact}, (host, stats)
         assert stats["active_bytes"]["peak"] == 9 * MIB, stats
         assert host["source"] == "per block: PyTorch's history", host
@@ -162,6 +188,7 @@ def pinned_memory_that_is_out_is_explained():
     for route in ROUTES:
         dies("empty", "job.py", route=route)
     dies("pin_memory", ".pin_memory()")
+    dies("indirect", "torch.empty(9 * MIB, **OPTIONS)")
     dies("loader", "pin_memory.py:")
     dies("thread", "Error in pin memory thread")
 
@@ -187,6 +214,8 @@ def memory_of_a_device_that_is_out_is_no_host_memory():
 
 CASES = [
     the_tape_has_what_pytorch_counts,
+    the_code_that_holds_it_is_named,
+    memory_that_the_program_registers_counts,
     what_is_released_leaves_the_peak,
     top_shows_it,
     a_program_that_pins_nothing_has_none,

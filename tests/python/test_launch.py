@@ -351,6 +351,14 @@ def the_example_runs_any_script(folder):
     assert (done.returncode, done.stdout) == (0, "['train.py', 'a'] 512\n"), done.stderr
 
 
+def a_program_may_install_before_torch(folder):
+    """Its import of torch inside `install()` comes back to `install()`, on the launcher's behalf."""
+    code = "import vramtape; route = vramtape.install(); import torch; print(route == vramtape.active_route())\n"
+    with open(os.path.join(folder, "train.py"), "w", encoding="utf-8") as file:
+        file.write(code)
+    assert run("train.py", folder=folder).stdout == "True\n"
+
+
 def a_program_may_end_after_backward(folder):
     """Autograd's thread still wants the interpreter's lock then, and PyTorch 2.15 by itself aborts (pytorch#190489)."""
     run("-q", script("backward"), folder=folder)
@@ -454,6 +462,7 @@ CASES = (
     the_example_runs_any_script,
     settings_and_flags,
     settings_may_say_no_tape,
+    a_program_may_install_before_torch,
     a_program_may_end_after_backward,
     an_interrupted_run_has_its_tape,
     a_killed_run_is_recovered,

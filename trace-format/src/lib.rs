@@ -42,6 +42,7 @@ mod base_codec;
 mod bounds;
 mod code_owner;
 mod event_codec;
+mod host_memory;
 mod index;
 mod layout;
 mod meta;
@@ -60,6 +61,7 @@ pub use events::{
     MarkKind, PoolId, PoolState, Problem, RangeState, Record, ScopeFilter, ScopeState,
     SegmentState, StackId, State, StateError, Stream, StringId, ThreadId,
 };
+pub use host_memory::{HostCall, HostReading};
 pub use index::{Index, IndexEntry};
 pub use layout::{CHUNK_HEADER_BYTES, ChunkKind, FILE_HEADER_BYTES, MAGIC, VERSION};
 pub use meta::{DeviceMeta, EndKind, Meta, ProgramEnd, Source};

@@ -1,8 +1,7 @@
 //! Steps, phases, named ranges, patterns, and moments of interest.
 
 use replay::explain::process_of_mark;
-use replay::host_memory::HostReading;
-use trace_format::{Event, MarkKind, Record, StringId};
+use trace_format::{Event, HostReading, MarkKind, Record, StringId};
 
 use crate::chunk::{Arrays, Chunk};
 use crate::follow::Followed;

@@ -103,6 +103,7 @@ impl Venv {
     fn modules(&self) -> String {
         let module = |name: &str| match name {
             "pytest-xdist" => "xdist".to_owned(),
+            "open_clip_torch" => "open_clip".to_owned(),
             _ => name.replace('-', "_"),
         };
         self.names().map(module).collect::<Vec<_>>().join(", ")

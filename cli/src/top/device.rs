@@ -5,8 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use recorder::{Followed, RingError, RingFollower, RingReader};
-use replay::host_memory::HostReading;
-use trace_format::{BlockStatus, Event, MarkKind, Record, State};
+use trace_format::{BlockStatus, Event, HostReading, MarkKind, Record, State};
 
 use super::frame::{DeviceFrame, EventFrame};
 use super::held::{pools, stacks};

@@ -2,6 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
+use replay::host_memory::source;
 
 use super::frame::{DeviceFrame, Frame, PoolFrame, StackFrame};
 use crate::bytes::show;
@@ -76,10 +77,11 @@ fn summary(device: &DeviceFrame, width: usize, lines: &mut Vec<Line<'static>>) {
     if let Some(host) = device.host_memory {
         let used = host.active_bytes.map(|bytes| format!(", {} in use", show(bytes)));
         lines.push(Line::from(format!(
-            "  pinned host memory {}{}, at most {} (of the process, at its last mark; not per block)",
+            "  pinned host memory {}{}, at most {} (of the process, at its last mark; {})",
             show(host.reserved_bytes),
             used.unwrap_or_default(),
             show(host.reserved_bytes_peak),
+            source(&host),
         )));
     }
     for (count, what) in [

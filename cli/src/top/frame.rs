@@ -1,7 +1,7 @@
 //! The content of one frame: plain data, for the screen and for `--json`.
 
-use replay::host_memory::HostReading;
 use serde::Serialize;
+use trace_format::HostReading;
 
 /// A process at one moment.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -3,12 +3,13 @@
 use std::ffi::{c_char, c_int};
 use std::slice;
 
-use trace_format::{Category, DeviceId, MarkKind};
+use trace_format::{Category, DeviceId, HostReading, MarkKind};
 
 use super::text::read;
 use super::{VRAMTAPE_ERROR, done};
 use crate::error::Error;
 use crate::guard;
+use crate::pinned;
 use crate::process::{self, exit, observe, tape};
 
 /// A training step begins.
@@ -191,6 +192,39 @@ pub extern "C" fn vramtape_wants_marks() -> bool {
 #[unsafe(no_mangle)]
 pub extern "C" fn vramtape_wants_module_marks() -> bool {
     guard::answer(false, tape::wants_module_marks)
+}
+
+/// Begins to count pinned host memory where PyTorch and the libraries that are loaded now call the CUDA runtime for it;
+/// each call is a moment on the tape. Only the first call has an effect, and none where the runtime is not loaded.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramtape_watch_host_memory() -> c_int {
+    done(|| {
+        pinned::watch();
+        Ok(())
+    })
+}
+
+/// Writes the pinned host memory of the process, counted so, to `numbers`: the bytes, the most of them so far, and the
+/// blocks. Returns whether it is counted.
+///
+/// # Safety
+///
+/// `numbers` has room for three values, or is NULL, which is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vramtape_host_memory(numbers: *mut u64) -> bool {
+    guard::answer(false, || {
+        if numbers.is_null() {
+            return Err(Error::value("the numbers' address is NULL"));
+        }
+        let Some(HostReading { reserved_bytes, reserved_bytes_peak, blocks, .. }) =
+            pinned::reading()
+        else {
+            return Ok(false);
+        };
+        // SAFETY: the caller vouches for three values.
+        unsafe { numbers.cast::<[u64; 3]>().write([reserved_bytes, reserved_bytes_peak, blocks]) };
+        Ok(true)
+    })
 }
 
 /// Records a mark on every device that was used: `kind` is one of `VRAMTAPE_MARK_*`.

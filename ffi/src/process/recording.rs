@@ -57,13 +57,12 @@ impl Recording {
     }
 
     /// Puts a mark among the records.
-    pub(super) fn mark(&self, kind: MarkKind, name: StringId) -> Result<(), Error> {
+    pub(super) fn mark(&self, kind: MarkKind, name: StringId, stack: StackId) -> Result<(), Error> {
         match self.subject {
             Subject::Heap(heap) => {
-                let event = Event::Mark { kind, name };
-                heap.lock()?.recorder_mut().record(StackId::NONE, event);
+                heap.lock()?.recorder_mut().record(stack, Event::Mark { kind, name });
             }
-            Subject::Observed(observed) => observed.lock().mark(kind, name),
+            Subject::Observed(observed) => observed.lock().mark(kind, name, stack),
         }
         Ok(())
     }

@@ -7,10 +7,12 @@ use std::{env, fs, mem, process};
 use recorder::{Flush, RingPart, TapeError, TapeFailure, TapeRecorder, save_rings};
 use serde::Serialize;
 use settings::{MarkMode, RecordMode, Settings, TapePath};
-use trace_format::{Addr, Category, DeviceId, EndKind, MarkKind, Meta, ProgramEnd, Source, utc};
+use trace_format::{
+    Addr, Category, DeviceId, EndKind, MarkKind, Meta, ProgramEnd, Source, StackId, utc,
+};
 
 use super::recording::Recording;
-use super::{Heap, Process, lock, observe, program, tape_name, with};
+use super::{Heap, Process, lock, observe, program, stacks, tape_name, with};
 use crate::error::Error;
 use crate::log;
 
@@ -332,7 +334,17 @@ fn mark_where(
     for recording in recordings.filter(|recording| is_wanted(recording.device.id)) {
         // Before the heap's lock: allocations do not wait for a name.
         let name = recording.ring.intern(name);
-        recording.mark(kind, name)?;
+        recording.mark(kind, name, StackId::NONE)?;
     }
     Ok(())
+}
+
+/// Records a moment on the first device that records, with a stack of [`super::stacks::of_observed`].
+pub(crate) fn mark_call(name: &str, stack: StackId) -> Result<(), Error> {
+    let guard = lock();
+    let mut recordings = guard.iter().flat_map(|process| &process.recordings);
+    let Some(recording) = recordings.next() else { return Ok(()) };
+    let name = recording.ring.intern(name);
+    stacks::write_observed(recording.device.id.0.into(), stack);
+    recording.mark(MarkKind::Instant, name, stack)
 }

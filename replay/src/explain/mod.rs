@@ -17,7 +17,7 @@ use allocator::heap::{PoolChoice, Request};
 use events::Off;
 use oom::{Effort, Others, Pinning, Situation, free_space, judge, pinning};
 use serde::Serialize;
-use trace_format::{Event, MarkKind, PoolId, Record, SegmentState, Stream, StringId};
+use trace_format::{Event, HostReading, MarkKind, PoolId, Record, SegmentState, Stream, StringId};
 
 pub use blocks::{BlockOrigin, ExplainedBlock, Live, LiveGroup};
 pub use capacity::capacity_at_oom;
@@ -28,7 +28,7 @@ pub use remedies::{Remedy, RemedyKind};
 
 use crate::driver::{DriveError, Driver};
 use crate::holders::RunHolders;
-use crate::host_memory::{HostMemory, HostOutOfMemory, HostReading};
+use crate::host_memory::{HostHolder, HostMemory, HostOutOfMemory, last_reading};
 use crate::run::{DeviceTape, Options};
 use crate::strategy::Native;
 use crate::tape::{Device, Tape};
@@ -105,10 +105,12 @@ pub struct Explanation {
     pub oom: Option<OutOfMemory>,
     /// The end of the program by an out of memory of the host, which no replay shows.
     pub host_oom: Option<HostOutOfMemory>,
-    /// Pinned host memory of the whole run; `None` where the run has no statistics of it.
+    /// Pinned host memory of the whole run; `None` where the run has no readings of it.
     pub host_memory: Option<HostMemory>,
-    /// The last of these statistics before the moment.
+    /// The last of these readings before the moment.
     pub host_memory_then: Option<HostReading>,
+    /// Pinned host memory by code at the moment; empty where the tape has no calls for it.
+    pub host_holders: Vec<HostHolder>,
     /// Free memory by pool, stream, size class and the reason why it did not serve.
     pub free_space: Vec<FreeSpace>,
     /// The segments with their blocks, for a picture.
@@ -251,6 +253,12 @@ pub fn explain(
     progress(200);
     let origins = Origins::of(tape, device, place);
     let base = driver.heap().base_state();
+    let is_end = place == run.records.len();
+    let until_ns = match place.checked_sub(1) {
+        Some(last) if !is_end => run.records[last].time_ns,
+        Some(_) => u64::MAX,
+        None => 0,
+    };
     let live = live_blocks(&base.segments, driver.held(), &origins);
     let config = driver.heap().config().clone();
     let record = run.records.get(place);
@@ -301,7 +309,8 @@ pub fn explain(
         oom,
         host_oom,
         host_memory,
-        host_memory_then: HostReading::last_of(&run.records[..place], &tape.stacks),
+        host_memory_then: last_reading(&run.records[..place], &tape.stacks),
+        host_holders: HostHolder::at(tape, until_ns),
         free_space,
         segments: base.segments,
         live: by,

@@ -1,9 +1,8 @@
 //! Pinned host memory of a snapshot: PyTorch's history of its blocks as the readings that a tape has.
 
-use trace_format::{Event, MarkKind};
+use trace_format::{Event, HostReading, MarkKind};
 
 use super::insert::Insert;
-use crate::host_memory::HostReading;
 use crate::snapshot::{HostBlock, Stacks, TraceAction, TraceEntry};
 
 /// A reading where memory was pinned or unpinned, and the last one, as moments between the entries of a device. The

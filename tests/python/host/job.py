@@ -8,6 +8,8 @@ import torch
 import vramtape
 
 MIB = 1 << 20
+# The line that uses them does not name the memory.
+OPTIONS = {"dtype": torch.uint8, "pin_memory": True}
 
 
 def pinned(size):
@@ -45,10 +47,15 @@ if how == "released":
     release()
     vramtape.step(5)
 print(json.dumps(torch.cuda.host_memory_stats_as_nested_dict()), flush=True)
+if how == "registered":
+    page = torch.empty(32 * MIB, dtype=torch.uint8)
+    assert int(torch.cuda.cudart().cudaHostRegister(page.data_ptr(), 32 * MIB, 0)) == 0
 if how == "waits":
     sys.stdin.read()
 if how == "empty":
     pinned(9 * MIB)
+if how == "indirect":
+    torch.empty(9 * MIB, **OPTIONS)
 if how == "pin_memory":
     torch.zeros(9 * MIB, dtype=torch.uint8).pin_memory()
 if how == "loader":

@@ -17,10 +17,10 @@ import vramtape
 from vramtape import _atexit, _runtime, marks
 
 MIB = 1 << 20
-# As `vramtape._host_memory` writes PyTorch's statistics.
+# As the library writes a call of the CUDA runtime, with PyTorch's statistics as `vramtape._host_memory` writes them.
 HOST_MEMORY = (
     "pinned host memory: reserved_bytes=4096 reserved_bytes_peak=8192 blocks=1 active_bytes=4096 "
-    "active_bytes_peak=4096 active_blocks=1"
+    "active_bytes_peak=4096 active_blocks=1 per_block=2 pinned_bytes=4096 addr=65536"
 )
 PARAMETER = 0  # VRAMTAPE_CATEGORY_PARAMETER of vramtape.h.
 
