@@ -13,8 +13,6 @@ from .job import NOT_SIMULATED
 
 # Places of the code that are listed.
 _HOLDERS_MAX = 5
-# The label of a stack with our own frames only: those of the hooks of operators in a thread of autograd.
-_NO_FRAME, _BACKWARD = "no frame", "autograd backward (no Python frame)"
 # Orders of the driver's addresses that are tried.
 _ADDRESS_ORDERS = 8
 
@@ -185,5 +183,4 @@ def _exact(size_bytes: int) -> Range:
 
 
 def _holder(row: dict[str, Any]) -> dict[str, Any]:
-    label = _BACKWARD if row["label"] == _NO_FRAME else row["label"]
-    return {"code": label, "allocated_bytes": row["allocated_bytes"]}
+    return {"code": row["label"], "allocated_bytes": row["allocated_bytes"]}

@@ -16,6 +16,9 @@ from .contents import contents, is_ignored, is_on_device, tensors, version
 from .guesses import guesses
 from .level import OFF, level
 
+# Below autograd, and also in backward passes.
+_ALWAYS = "BackendSelect"
+_ALWAYS_KEY = torch._C.DispatchKey.BackendSelect
 _NUMBERS = (int, float, complex, bool)
 
 _library: Optional[torch.library.Library] = None
@@ -40,13 +43,13 @@ def install() -> None:
     _hook("_local_scalar_dense", _reading)
     _hook("equal", _answering(reads.equal))
     for name in table.SIZED:
-        _hook(name, _answering(shapes.size))
+        _hook(name, _answering(shapes.size), _ALWAYS if name in table.SIZED_ALWAYS else scope.NAME)
     _hook("arange.start_out", _ranging)
     _hook("_amp_foreach_non_finite_check_and_unscale_", _unscaling)
     scope.begin()
 
 
-def _hook(name: str, make: Callable[[Any, str, _Hook], _Hook]) -> None:
+def _hook(name: str, make: Callable[[Any, str, _Hook], _Hook], key: str = scope.NAME) -> None:
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
     if operator is None or _library is None:
@@ -56,7 +59,7 @@ def _hook(name: str, make: Callable[[Any, str, _Hook], _Hook]) -> None:
     frames = torch._C._dynamo.eval_frame
     skip = frames._FrameAction.SKIP
     frames.set_code_exec_strategy(hook.__code__, frames._FrameExecStrategy(skip, skip))
-    _library.impl(name, hook, scope.NAME, with_keyset=True)
+    _library.impl(name, hook, key, with_keyset=True)
 
 
 def _converter(operator: Any) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
@@ -150,7 +153,7 @@ def _answering(model: _Hook) -> Callable[[Any, str, _Hook], _Hook]:
 
     def make(operator: Any, packet: str, kernel: _Hook) -> _Hook:
         def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
-            below = keys.remove(scope.KEY)
+            below = keys.remove(scope.KEY).remove(_ALWAYS_KEY)
             if not is_on_device(arguments[0]):
                 return kernel(below, *arguments, **named)
             with reads.inside_kernel():

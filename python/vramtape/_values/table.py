@@ -46,3 +46,5 @@ UNIFORM = frozenset(
 DRAWN = ["argmax", "argmin", "topk", "sort", "sort.stable", "max.dim", "min.dim", "multinomial"]
 # Operators whose result has a size that depends on values. Indexing by a mask uses the first.
 SIZED = ["nonzero", "bincount", "_unique2", "unique_dim", "unique_consecutive", "repeat_interleave.Tensor"]
+# Those that backward passes call too: the backward of indexing by a mask needs the size of its forward.
+SIZED_ALWAYS = ["nonzero"]

@@ -231,6 +231,9 @@ def routed(x, known):
 known, weight = torch.tensor([0, 1, 1, 0]).cuda(), torch.randn(4, 4, device="cuda", requires_grad=True)
 for is_reentrant in (False, True):
     checkpoint(routed, weight, known, use_reentrant=is_reentrant).sum().backward()
+# So has the backward of indexing by a mask, which is known or not.
+for mask in (known.bool(), weight[0] > 0):
+    weight[mask].sum().backward()
 # So has the backward of a function of the program's own.
 class Own(torch.autograd.Function):
     @staticmethod
