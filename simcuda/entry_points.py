@@ -17,8 +17,8 @@ HERE = pathlib.Path(__file__).parent
 OUT = HERE / "src/not_simulated/list.rs"
 
 # Library without its version -> what its functions are called here: CUDA 12 and 13 import the same names under other
-# versions. Libraries that are not named stay real: NVRTC compiles on the host, cuFile, CUPTI and NCCL are not part of
-# training on one machine.
+# versions. Libraries that are not named stay real: NVRTC compiles on the host, cuFile and CUPTI are not part of
+# training. NCCL's names have no version.
 LIBRARIES = {
     "libcudart.so": "cudart",
     "libcublas.so": "cublas",
@@ -31,11 +31,12 @@ LIBRARIES = {
 # These work without a GPU in the real libraries: registration of kernels, versions, texts of errors.
 REAL = re.compile(
     r"__cudaRegister|__cudaUnregister|cudaRuntimeGetVersion|cudaGetError|GetVersion$|GetErrorString|GetErrorName|"
-    r"cudnnGetCudartVersion|cudnnGetLastErrorString|cudnnGetProperty|"
+    r"ncclGetLastError|cudnnGetCudartVersion|cudnnGetLastErrorString|cudnnGetProperty|"
     # Descriptors of cuDNN's legacy interface, and their sizes.
     r"cudnn(Create|Destroy)(Activation|CTCLoss|Convolution|Filter|Pooling|SpatialTransformer|Tensor)Descriptor|"
     r"cudnnSet(Activation|CTCLoss|Convolution|Filter|Pooling|SpatialTransformer|Tensor)|cudnnGet(Filter|Tensor)Nd"
 )
+NCCL_NAME = re.compile(r"p?nccl[A-Z][A-Za-z0-9]+")
 DRIVER_NAME = re.compile(r"cu[A-Z][A-Za-z0-9]+(_v\d)?")
 # Macros that define every name in them.
 BLOCK = re.compile(r"^(?:operations|accepted|forward|unsupported)! \{(.*?)\}$", re.DOTALL | re.MULTILINE)
@@ -57,6 +58,8 @@ def imports(venv):
             library_name = version.rpartition(".")[0]
             if library_name in LIBRARIES:
                 yield LIBRARIES[library_name], name
+            elif not version and NCCL_NAME.fullmatch(name):
+                yield "nccl", name
             elif not version and DRIVER_NAME.fullmatch(name) and not NOT_DRIVER.match(name):
                 yield "driver", name
         if library.name == "libc10_cuda.so":

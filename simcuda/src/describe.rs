@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use serde_json::json;
 
 use crate::abi::{Out, driver};
-use crate::machine;
+use crate::{machine, nccl};
 
 driver! {
     /// Writes a device of this process as a JSON object. The text is cut to `room` bytes.
@@ -32,6 +32,7 @@ driver! {
             "context": context,
             "is_active": machine::is_active(ordinal),
             "peak_used_bytes": peak_used_bytes,
+            "nccl_bytes": nccl::held_bytes(ordinal),
         });
         out.text(&description.to_string(), room)
     }

@@ -1,6 +1,6 @@
 //! A stand-in for `libcuda.so.1` over the simulated device, so that PyTorch runs with no GPU.
 //!
-//! Loaded before torch, it answers PyTorch's imports from the CUDA runtime, the driver, cuBLAS, cuDNN and NVML:
+//! Loaded before torch, it answers PyTorch's imports from the CUDA runtime, the driver, cuBLAS, cuDNN, NCCL and NVML:
 //! memory, streams, events, captures and devices are simulated exactly ([`sim_device`]); kernels and copies do
 //! nothing, so values are meaningless and allocation is real. What would change allocation and is not simulated answers
 //! "not supported" and says so once on stderr. `README.md` says how it is assembled, loaded and set up.
@@ -27,6 +27,7 @@ mod kernel;
 mod limit;
 mod machine;
 mod memory;
+mod nccl;
 mod not_simulated;
 mod nvml;
 mod pointer;

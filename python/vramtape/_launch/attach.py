@@ -9,7 +9,7 @@ import warnings
 from typing import NoReturn
 
 from .. import _install, _runtime
-from .._dry_run import process
+from .._dry_run import absent, process
 from . import tapes
 
 
@@ -44,6 +44,7 @@ def after_torch() -> None:
         if _install.note() and tapes.is_first():
             tapes.say(_install.note())
         atexit.register(tapes.leave)
+        absent.begin_if_absent()
         try:
             process.begin_if_dry_run()
         except ValueError as error:

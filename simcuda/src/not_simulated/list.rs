@@ -423,3 +423,22 @@ answers! { driver:
     cuMulticastUnbind
     cuStreamWriteValue32
 }
+
+answers! { nccl:
+    ncclCommGetUniqueId
+    ncclCommGrow
+    ncclCommInitAll
+    ncclCommMemStats
+    ncclCommResume
+    ncclCommRevoke
+    ncclCommSuspend
+    ncclDevCommCreate
+    ncclDevCommDestroy
+    ncclGetLsaMultimemDevicePointer
+    ncclGetPeerDevicePointer
+    ncclGroupSimulateEnd
+    ncclPutSignal
+    ncclSignal
+    ncclWaitSignal
+    ncclWinGetUserPtr
+}

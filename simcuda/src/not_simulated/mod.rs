@@ -73,6 +73,8 @@ mod status {
     pub(super) const CUFFT: i32 = 16;
     pub(super) const CUSOLVER: i32 = 9;
     pub(super) const CUSPARSE: i32 = 10;
+    /// `ncclInvalidUsage`.
+    pub(super) const NCCL: i32 = 5;
 }
 
 /// Defines entry points of one library that are not simulated. They take no notice of their arguments.
@@ -84,6 +86,7 @@ macro_rules! answers {
     (cufft: $($name:ident)*) => { answers!(@ CUFFT: $($name)*); };
     (cusolver: $($name:ident)*) => { answers!(@ CUSOLVER: $($name)*); };
     (cusparse: $($name:ident)*) => { answers!(@ CUSPARSE: $($name)*); };
+    (nccl: $($name:ident)*) => { answers!(@ NCCL: $($name)*); };
     (@ $status:ident: $($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         extern "C" fn $name() -> ::std::ffi::c_int {

@@ -1,0 +1,186 @@
+"""One rank of a job whose other ranks are absent.
+
+The simulated NCCL ends every operation at once, as if the other ranks did the same. What goes past NCCL is answered
+here as if every rank held this rank's data: the store of the rendezvous, collectives of objects, and Gloo.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, Callable
+
+# Set in the processes of such a job.
+VARIABLE = "VRAMTAPE_DRY_RUN_ABSENT"
+# The value of a key that no rank of this process has set, such as NCCL's unique id.
+_UNKNOWN = b"\1" * 128
+# PyTorch's references do not keep the Python part of a store alive.
+_stores: list[Any] = []
+# Threads of PyTorch that watch the other ranks would wait for them, at the end of the process too.
+_SETTINGS = {
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+}
+
+
+def begin_if_absent() -> None:
+    """Answers for the absent ranks in a process of such a job, after torch was imported."""
+    if not os.environ.get(VARIABLE):
+        return
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    c10d = dist.distributed_c10d
+    c10d.rendezvous = _rendezvous
+    c10d.ProcessGroupGloo = _gloo(c10d)
+    dist._verify_params_across_processes = _without_comparison(dist._verify_params_across_processes)
+    for function in (_all_gather_object, _gather_object, _broadcast_object_list, _scatter_object_list):
+        _replace(getattr(c10d, function.__name__[1:]), function)
+
+
+def _without_comparison(verify: Callable[..., None]) -> Callable[..., None]:
+    """DDP's comparison of the ranks' parameters, which are the same here: its allocations without its verdict, as what
+    it reads on the device are no values."""
+
+    @functools.wraps(verify)
+    def compared(*arguments: Any, **named: Any) -> None:
+        try:
+            verify(*arguments, **named)
+        except RuntimeError as error:
+            if "DDP expects same model" not in str(error) and "in process" not in str(error):
+                raise
+
+    return compared
+
+
+def _replace(original: Callable[..., Any], function: Callable[..., Any]) -> None:
+    """Replaces a function in every module that has imported it."""
+    replacement = functools.wraps(original)(function)
+    for module in list(sys.modules.values()):
+        for name in [name for name, value in getattr(module, "__dict__", {}).items() if value is original]:
+            setattr(module, name, replacement)
+
+
+def _rendezvous(_url: str, rank: int = -1, world_size: int = -1, **_: Any) -> Iterator[tuple[Any, int, int]]:
+    """As ``torch.distributed.rendezvous`` does, with a store of this process."""
+    rank = rank if rank >= 0 else int(os.environ["RANK"])
+    world_size = world_size if world_size >= 0 else int(os.environ["WORLD_SIZE"])
+    store = _store()(world_size)
+    _stores.append(store)
+    yield store, rank, world_size
+
+
+@functools.cache
+def _store() -> type:
+    """The class of the store: torch's is there only with torch."""
+    import torch.distributed as dist
+
+    class Store(dist.Store):
+        """Holds this rank's keys, and answers for those of the others."""
+
+        def __init__(self, world_size: int) -> None:
+            super().__init__()
+            self._world_size = world_size
+            self._values: dict[str, bytes] = {}
+
+        def set(self, key: str, value: Any) -> None:
+            self._values[key] = value.encode() if isinstance(value, str) else bytes(value)
+
+        def get(self, key: str) -> bytes:
+            """This rank's value of a key that differs in its numbers only, where another rank has not set it."""
+            if key in self._values:
+                return self._values[key]
+            same = (value for known, value in self._values.items() if _shape(known) == _shape(key))
+            return next(same, _UNKNOWN)
+
+        def add(self, key: str, amount: int) -> int:
+            """As if every rank had added as much."""
+            total = int(self._values.get(key, b"0")) + amount * self._world_size
+            self._values[key] = str(total).encode()
+            return total
+
+        def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
+            if key not in self._values or self._values[key] == _bytes(expected):
+                self.set(key, desired)
+            return self._values[key]
+
+        def append(self, key: str, value: Any) -> None:
+            self._values[key] = self._values.get(key, b"") + _bytes(value)
+
+        def multi_get(self, keys: list[str]) -> list[bytes]:
+            return [self.get(key) for key in keys]
+
+        def multi_set(self, keys: list[str], values: list[Any]) -> None:
+            for key, value in zip(keys, values):
+                self.set(key, value)
+
+        def check(self, _keys: list[str]) -> bool:
+            return True
+
+        def wait(self, *_: Any) -> None:
+            pass
+
+        def delete_key(self, key: str) -> bool:
+            return self._values.pop(key, None) is not None
+
+        def num_keys(self) -> int:
+            return len(self._values)
+
+        def has_extended_api(self) -> bool:
+            return True
+
+    return Store
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _shape(key: str) -> str:
+    return re.sub(r"\d+", "#", key)
+
+
+def _gloo(c10d: Any) -> type:
+    """A Gloo without other ranks: torch's own fake process group, which ends every operation at once."""
+    from torch._C._distributed_c10d import FakeProcessGroup
+
+    make = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
+
+    class ProcessGroupGloo:
+        """Is no class of its objects: PyTorch asks for Gloo's own abilities by it."""
+
+        def __new__(cls, _store: Any, rank: int, size: int, **_: Any) -> Any:
+            return make(rank, size)
+
+    return ProcessGroupGloo
+
+
+def _copy(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
+
+
+def _all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+    object_list[:] = [_copy(obj) for _ in object_list]
+
+
+def _gather_object(obj: Any, object_gather_list: Any = None, *_: Any, **__: Any) -> None:
+    if object_gather_list is not None:
+        object_gather_list[:] = [_copy(obj) for _ in object_gather_list]
+
+
+def _broadcast_object_list(object_list: list[Any], *_: Any, **__: Any) -> None:
+    object_list[:] = [_copy(value) for value in object_list]
+
+
+def _scatter_object_list(output: list[Any], given: Any = None, *_: Any, **__: Any) -> None:
+    """The first of the objects, where this rank has them; ranks get objects of one kind."""
+    if given:
+        output[0] = _copy(given[0])
