@@ -32,7 +32,7 @@ driver! {
             "context": context,
             "is_active": machine::is_active(ordinal),
             "peak_used_bytes": peak_used_bytes,
-            "nccl_bytes": nccl::held_bytes(ordinal),
+            "nccl_peak_bytes": nccl::peak_bytes(ordinal),
         });
         out.text(&description.to_string(), room)
     }

@@ -17,7 +17,7 @@ from .._files import check_place, whole
 from .._launch import run, simulated
 from .._launch.program import command_line
 from ..routes import ALL
-from . import every_gpu, search, text
+from . import every_gpu, ranks, search, text
 from .job import Gpu, Job, run_program
 from .measure import Measured, measure
 from .result import result
@@ -130,8 +130,9 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
             if path not in (None, "-"):
                 check_place(path)
         gpu = parse_gpu(options.gpu)
-        if gpu.name == every_gpu.ALL or options.fit:
-            _main_of_several(words, gpu, options)
+        wanted = ranks.Ranks.read(options.world_size, options.rank)
+        if gpu.name == every_gpu.ALL or options.fit or wanted:
+            _main_of_several(words, gpu, options, wanted)
         about = simulated.describe(gpu.name, "--gpu")
         default = "" if options.gpu else "; the default, --gpu names another"
         if not options.quiet:
@@ -144,14 +145,19 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     sys.exit(made["exit_code"])
 
 
-def _main_of_several(words: list[str], gpu: Gpu, options: argparse.Namespace) -> NoReturn:
-    """``--gpu all`` and ``--fit``."""
+def _main_of_several(
+    words: list[str], gpu: Gpu, options: argparse.Namespace, wanted: Optional[ranks.Ranks]
+) -> NoReturn:
+    """``--gpu all``, ``--fit`` and ``--world-size``."""
     if options.output or options.html:
-        raise ValueError("several runs have no one tape and page: leave out -o and --html with --gpu all and --fit")
+        raise ValueError(
+            "several runs have no one tape and page: leave out -o and --html with --gpu all, --fit and --world-size"
+        )
+    name = options.fit.name if options.fit else "rank"
 
     def one(job: Job, value: Optional[int] = None) -> dict[str, Any]:
         if not options.quiet:
-            of = "" if value is None else f", {options.fit.name}={value}"
+            of = "" if value is None else f", {name}={value}"
             _text.say(f"dry run on {simulated.describe(job.gpu.name, '--gpu')}{of}")
         with tempfile.TemporaryDirectory(prefix="vramtape-dry-run-") as folder:
             return _run(job, margin, Path(folder), None)
@@ -161,8 +167,15 @@ def _main_of_several(words: list[str], gpu: Gpu, options: argparse.Namespace) ->
     is_every = gpu.name == every_gpu.ALL
     if is_every and options.fit:
         raise ValueError("--fit searches on one GPU: name it instead of --gpu all")
-    form: ModuleType = every_gpu if is_every else search
-    made = every_gpu.every_gpu(job, margin, one) if is_every else search.largest(job, options.fit, margin, one)
+    if wanted and (is_every or options.fit):
+        raise ValueError("--world-size runs on one kind of GPU: leave out --gpu all and --fit")
+    form: ModuleType = ranks if wanted else every_gpu if is_every else search
+    if wanted:
+        made = ranks.each_rank(job, wanted, margin, one)
+    elif is_every:
+        made = every_gpu.every_gpu(job, margin, one)
+    else:
+        made = search.largest(job, options.fit, margin, one)
     _write(made, options, form)
     sys.exit(made["exit_code"])
 
@@ -202,6 +215,10 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         metavar="NAME=LOW..HIGH",
         help="find the largest value that fits; {NAME} in the program's arguments, else the variable NAME, has it",
     )
+    parser.add_argument(
+        "--world-size", metavar="N", help="run single ranks of a distributed job of N; the others are absent"
+    )
+    parser.add_argument("--rank", metavar="RANKS", help="the ranks to run, as 0,7 (default: 0)")
     parser.add_argument(
         "--margin",
         type=_percent,

@@ -152,7 +152,9 @@ def _add(
         use.context_source = context["source"]
     context_bytes = context["expected_bytes"] if context else 0
     outside_bytes = described.get("peak_used_bytes", 0) - context_bytes - reserved.expected
-    use.outside += _exact(max(0, outside_bytes))
+    # The buffers of NCCL are an estimate, which may be half or twice as much (docs/dry-run.md).
+    nccl_bytes = min(described.get("nccl_peak_bytes", 0), max(0, outside_bytes))
+    use.outside += _exact(max(0, outside_bytes)).widened(nccl_bytes // 2, nccl_bytes)
     use.reserved += reserved
     if use.fullest is None or reserved.expected > use.fullest_bytes:
         peak = device["holders"]["peak"]

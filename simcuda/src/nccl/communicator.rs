@@ -15,7 +15,8 @@ use crate::{machine, stream};
 // 512 KiB; LL128, 4.69 MiB: init.cc, `computeBuffSizes`) and a small send side, each in pages of 2 MiB: 10,485,760 and
 // 2,097,152 bytes, as in the list of NVIDIA/nccl#1685. A channel has a ring and a tree: a sender and two children
 // besides, 4 connections. Eight H100 take 16 channels and as many for NVLink SHARP: 928 MiB, where `nvidia-smi` shows
-// 876 to 996 MiB besides the context in the logs of parameter-golf.
+// 876 to 996 MiB besides the context in the logs of parameter-golf. Other figures are up to twice as high: 1.6 GB for a
+// communicator (nccl#864), 468 MB for a peer of all-to-all (nccl#1685).
 const LL_BYTES: u64 = 512 << 10;
 const LL128_BYTES: u64 = 120 * 640 * 8 * 8;
 const PAGE_BYTES: u64 = 2 << 20;
@@ -30,7 +31,14 @@ const HBM_BITS: u32 = 4096;
 /// GPUs of this capability and later have NVLink SHARP.
 const NVLS_MAJOR: u32 = 9;
 
-static COMMUNICATORS: LazyLock<Mutex<HashMap<u64, Communicator>>> = LazyLock::new(Mutex::default);
+static ALL: LazyLock<Mutex<All>> = LazyLock::new(Mutex::default);
+
+/// The communicators by handle, and the bytes of each device that they hold and at most held.
+#[derive(Default)]
+struct All {
+    live: HashMap<u64, Communicator>,
+    bytes: HashMap<u16, (u64, u64)>,
+}
 
 /// A communicator of this process.
 #[derive(Clone, Debug)]
@@ -41,12 +49,11 @@ pub(super) struct Communicator {
     has_collectives: bool,
     /// Ranks that this one sends to or receives from.
     peers: BTreeSet<c_int>,
-    memory: Vec<Addr>,
-    size_bytes: u64,
+    memory: Vec<(Addr, u64)>,
 }
 
-fn with<R>(work: impl FnOnce(&mut HashMap<u64, Communicator>) -> R) -> R {
-    work(&mut COMMUNICATORS.lock().unwrap_or_else(PoisonError::into_inner))
+fn with<R>(work: impl FnOnce(&mut All) -> R) -> R {
+    work(&mut ALL.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Makes a communicator of the current device. It takes memory when it is first used.
@@ -64,46 +71,56 @@ pub(super) fn create(out: Out<u64>, ranks: c_int, rank: c_int) -> Answer {
         has_collectives: false,
         peers: BTreeSet::new(),
         memory: Vec::new(),
-        size_bytes: 0,
     };
-    with(|all| all.insert(handle, communicator));
+    with(|all| all.live.insert(handle, communicator));
     out.set(handle)
 }
 
 pub(super) fn find(handle: u64) -> Answer<Communicator> {
-    with(|all| all.get(&handle).cloned()).ok_or(Status::INVALID_VALUE)
+    with(|all| all.live.get(&handle).cloned()).ok_or(Status::INVALID_VALUE)
 }
 
 /// Returns its memory.
 pub(super) fn destroy(handle: u64) -> Answer {
-    let removed = with(|all| all.remove(&handle)).ok_or(Status::INVALID_VALUE)?;
+    let removed = with(|all| {
+        let removed = all.live.remove(&handle)?;
+        let (held, _) = all.bytes.entry(removed.device).or_default();
+        *held -= removed.memory.iter().map(|(_, size_bytes)| size_bytes).sum::<u64>();
+        Some(removed)
+    });
+    let removed = removed.ok_or(Status::INVALID_VALUE)?;
     machine::with(|machine| {
         let device = machine.device(removed.device)?;
-        removed.memory.into_iter().try_for_each(|addr| Ok(device.free(addr)?))
+        removed.memory.into_iter().try_for_each(|(addr, _)| Ok(device.free(addr)?))
     })
 }
 
 /// An operation of all ranks on a stream, or with one other rank.
 pub(super) fn operation(handle: u64, peer: Option<c_int>, stream: u64) -> Answer {
     let wanted = with(|all| {
-        let communicator = all.get_mut(&handle).ok_or(Status::INVALID_VALUE)?;
+        let communicator = all.live.get_mut(&handle).ok_or(Status::INVALID_VALUE)?;
         if peer.is_some_and(|peer| !(0..communicator.ranks).contains(&peer)) {
             return Err(Status::INVALID_VALUE);
         }
-        let size_bytes = communicator.claim(peer);
-        communicator.size_bytes += size_bytes;
-        Ok((communicator.device, size_bytes))
+        Ok((communicator.device, communicator.claim(peer)))
     })?;
     if let (device, size_bytes @ 1..) = wanted {
         let addr = machine::with(|machine| Ok(machine.device(device)?.malloc(size_bytes)?))?;
-        with(|all| all.get_mut(&handle).map(|communicator| communicator.memory.push(addr)));
+        with(|all| {
+            let (held, peak) = all.bytes.entry(device).or_default();
+            *held += size_bytes;
+            *peak = (*peak).max(*held);
+            if let Some(communicator) = all.live.get_mut(&handle) {
+                communicator.memory.push((addr, size_bytes));
+            }
+        });
     }
     stream::launch(stream)
 }
 
-/// Bytes of a device that the communicators of this process hold.
-pub(crate) fn held_bytes(device: u16) -> u64 {
-    with(|all| all.values().filter(|it| it.device == device).map(|it| it.size_bytes).sum())
+/// The most bytes of a device that the communicators of this process held.
+pub(crate) fn peak_bytes(device: u16) -> u64 {
+    with(|all| all.bytes.get(&device).map_or(0, |(_, peak)| *peak))
 }
 
 impl Communicator {
@@ -160,7 +177,7 @@ mod tests {
     fn of(ranks: c_int) -> Communicator {
         let (peers, memory) = (BTreeSet::new(), Vec::new());
         let has_collectives = false;
-        Communicator { ranks, rank: 0, device: 0, has_collectives, peers, memory, size_bytes: 0 }
+        Communicator { ranks, rank: 0, device: 0, has_collectives, peers, memory }
     }
 
     #[test]

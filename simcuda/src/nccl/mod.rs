@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use crate::abi::{Answer, Out, Status, accepted, guarded};
 use crate::{machine, memory};
-pub(crate) use communicator::held_bytes;
+pub(crate) use communicator::peak_bytes;
 
 /// `ncclUniqueId`.
 #[repr(C)]
