@@ -23,9 +23,9 @@ COMMON = "--model_name_or_path model --report_to none --output_dir out --per_dev
 CLIP = "--dataset-type synthetic --train-num-samples 4096 --epochs 1 --workers 0 --precision amp"
 # A name, the command line, the peaks of allocated and reserved memory in bytes.
 COMMANDS = {
-    "trl sft, LoRA": (f"trl sft {COMMON} --dataset_name ./texts --use_peft", 89501184, 92274688),
-    "trl dpo": (f"trl dpo {COMMON} --dataset_name ./pairs", 133062656, 136314880),
-    "trl reward": (f"trl reward {COMMON} --dataset_name ./pairs", 117466624, 121634816),
+    "trl sft, LoRA": (f"trl sft {COMMON} --dataset_name ./texts --use_peft", 117513728, 123731968),
+    "trl dpo": (f"trl dpo {COMMON} --dataset_name ./pairs", 150778368, 163577856),
+    "trl reward": (f"trl reward {COMMON} --dataset_name ./pairs", 117061632, 140509184),
     "open_clip_train": (f"-m open_clip_train.main {CLIP} --model ViT-B-32 --batch-size 128", 6800629760, 7321157632),
     "accelerate launch": (
         "accelerate launch --num_processes 1 --mixed_precision bf16 accelerated.py",
