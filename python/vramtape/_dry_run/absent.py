@@ -42,7 +42,15 @@ def begin_if_absent() -> None:
     c10d.rendezvous = _rendezvous
     c10d.ProcessGroupGloo = _gloo(c10d)
     dist._verify_params_across_processes = _without_comparison(dist._verify_params_across_processes)
-    for function in (_all_gather_object, _gather_object, _broadcast_object_list, _scatter_object_list):
+    objects = (
+        _all_gather_object,
+        _gather_object,
+        _broadcast_object_list,
+        _scatter_object_list,
+        _send_object_list,
+        _recv_object_list,
+    )
+    for function in objects:
         _replace(getattr(c10d, function.__name__[1:]), function)
 
 
@@ -83,7 +91,7 @@ def _store() -> type:
     """The class of the store: torch's is there only with torch."""
     import torch.distributed as dist
 
-    class Store(dist.Store):
+    class Store(dist.Store):  # type: ignore[misc]
         """Holds this rank's keys, and answers for those of the others."""
 
         def __init__(self, world_size: int) -> None:
@@ -153,10 +161,15 @@ def _gloo(c10d: Any) -> type:
     from torch._C._distributed_c10d import FakeProcessGroup
 
     make = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
+    FakeProcessGroup._set_sequence_number_for_group = lambda _: None  # Numbers of ranks are compared with it.
 
-    class ProcessGroupGloo:
-        """Is no class of its objects: PyTorch asks for Gloo's own abilities by it."""
+    class Kind(type):
+        """PyTorch asks whether what it made is a Gloo."""
 
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, FakeProcessGroup)
+
+    class ProcessGroupGloo(metaclass=Kind):
         def __new__(cls, _store: Any, rank: int, size: int, **_: Any) -> Any:
             return make(rank, size)
 
@@ -184,3 +197,14 @@ def _scatter_object_list(output: list[Any], given: Any = None, *_: Any, **__: An
     """The first of the objects, where this rank has them; ranks get objects of one kind."""
     if given:
         output[0] = _copy(given[0])
+
+
+def _send_object_list(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _recv_object_list(*_: Any, **__: Any) -> None:
+    raise RuntimeError(
+        "vramtape dry-run: another rank sends objects that this one does not have, and it is absent. Stages of a "
+        "pipeline do not ask for shapes that they are given: PipelineStage(..., input_args=..., output_args=...)"
+    )

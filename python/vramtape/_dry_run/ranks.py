@@ -49,7 +49,9 @@ class Ranks:
         for word in (ranks or "0").split(","):
             rank = _number(word)
             if rank is None or rank >= size:
-                raise ValueError(f"--rank={ranks}: {word!r} is no rank of {size}: write 0 to {size - 1}, as 0,{size - 1}")
+                raise ValueError(
+                    f"--rank={ranks}: {word!r} is no rank of {size}: write 0 to {size - 1}, as 0,{size - 1}"
+                )
             if rank not in found:
                 found.append(rank)
         return cls(size, tuple(found))
@@ -87,7 +89,7 @@ def each_rank(job: Job, wanted: Ranks, margin: float, run: Callable[[Job, int], 
             raise ValueError(f"--world-size runs single ranks: name the script without {Path(word).name}")
     per_node = min(_PER_NODE, wanted.world_size) if job.gpu.count == 1 else job.gpu.count
     job = replace(job, gpu=Gpu(job.gpu.name, per_node, job.gpu.is_default))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for rank in wanted.ranks:
         environment = {**job.environment, **wanted.environment(rank, per_node)}
         made = run(replace(job, environment=environment), rank)
@@ -107,7 +109,9 @@ def text(answer: dict[str, Any]) -> str:
     """The ranks as a table, and the one that takes most in full."""
     worst = _worst(answer)
     head = f"{worst['result']['verdict']}: rank {worst['rank']} of {answer['world_size']} takes the most of those run"
-    return "\n".join([head, "", *aligned(_cells(answer)), "", f"rank {worst['rank']}", text_of_run.text(worst["result"])])
+    return "\n".join(
+        [head, "", *aligned(_cells(answer)), "", f"rank {worst['rank']}", text_of_run.text(worst["result"])]
+    )
 
 
 def markdown(answer: dict[str, Any]) -> str:
@@ -132,11 +136,11 @@ def _total_bytes(result: dict[str, Any]) -> int:
 
 
 def _cells(answer: dict[str, Any]) -> list[tuple[str, ...]]:
-    rows = [_HEAD]
+    rows: list[tuple[str, ...]] = [_HEAD]
     for row in answer["ranks"]:
         result = row["result"]
         fullest = max(result["devices"], key=lambda device: int(device["device_total_bytes"]), default=None)
-        sizes = ("", "", "", "")
+        sizes: tuple[str, ...] = ("", "", "", "")
         if fullest:
             most = fullest["bounds"].get("device_total_bytes", {"upper": fullest["device_total_bytes"]})["upper"]
             names = ("peak_allocated_bytes", "peak_reserved_bytes", "device_total_bytes")
