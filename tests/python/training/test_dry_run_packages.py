@@ -1,5 +1,5 @@
 """Programs of packages by their own command lines under `vramtape dry-run`: they end well after a number of optimizer
-steps, nothing is left out, and the peaks are the same on every run. Configurations and data are local.
+steps, nothing is left out, and the peaks are those of the table. Configurations and data are local.
 
 UPDATE_GOLDEN=1 prints the peaks.
 """
@@ -38,6 +38,8 @@ COMMANDS = {
         176160768,
     ),
 }
+# It sets torch.backends.cudnn.benchmark, whose choice of an algorithm depends on times; the others are exact.
+TOLERANCE = {"open_clip_train": 0.01}
 FOLDER = tempfile.TemporaryDirectory()
 
 
@@ -71,7 +73,8 @@ def check(name):
         found = [device["peak_allocated_bytes"], device["peak_reserved_bytes"]]
         if os.environ.get("UPDATE_GOLDEN") == "1":
             return f"peaks of {name}: {found}"
-        assert found == peaks, f"`{command}` takes {found} bytes and not {peaks}"
+        is_same = all(abs(a - b) <= TOLERANCE.get(name, 0) * b for a, b in zip(found, peaks))
+        assert is_same, f"`{command}` takes {found} bytes and not {peaks}"
         return f"{found[0] / 2**20:.2f} MiB"
 
     return run
