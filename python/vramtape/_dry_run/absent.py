@@ -1,4 +1,4 @@
-"""One rank of a job whose other ranks are absent.
+"""One rank of a job in a dry run, where the other ranks are absent, or run without an exchange of data.
 
 The simulated NCCL ends every operation at once, as if the other ranks did the same. What goes past NCCL is answered
 here as if every rank held this rank's data: the store of the rendezvous, collectives of objects, and Gloo.
@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Callable
 
-# Set in the processes of such a job.
-VARIABLE = "VRAMTAPE_DRY_RUN_ABSENT"
+from . import process
+
 # The value of a key that no rank of this process has set, such as NCCL's unique id.
 _UNKNOWN = b"\1" * 128
 # PyTorch's references do not keep the Python part of a store alive.
@@ -28,9 +28,9 @@ _SETTINGS = {
 }
 
 
-def begin_if_absent() -> None:
-    """Answers for the absent ranks in a process of such a job, after torch was imported."""
-    if not os.environ.get(VARIABLE):
+def begin_if_dry_run() -> None:
+    """Answers for the other ranks in a process of a dry run, after torch was imported."""
+    if not os.environ.get(process.FOLDER):
         return
     import torch.distributed as dist
 
@@ -50,8 +50,7 @@ def begin_if_absent() -> None:
         _send_object_list,
         _recv_object_list,
     )
-    for function in objects:
-        _replace(getattr(c10d, function.__name__[1:]), function)
+    _replace({getattr(c10d, function.__name__[1:]): function for function in objects})
 
 
 def _without_comparison(verify: Callable[..., None]) -> Callable[..., None]:
@@ -69,12 +68,15 @@ def _without_comparison(verify: Callable[..., None]) -> Callable[..., None]:
     return compared
 
 
-def _replace(original: Callable[..., Any], function: Callable[..., Any]) -> None:
-    """Replaces a function in every module that has imported it."""
-    replacement = functools.wraps(original)(function)
-    for module in list(sys.modules.values()):
-        for name in [name for name, value in getattr(module, "__dict__", {}).items() if value is original]:
-            setattr(module, name, replacement)
+def _replace(functions: dict[Callable[..., Any], Callable[..., Any]]) -> None:
+    """Replaces functions in every module of torch that has imported them."""
+    replacements = {id(original): functools.wraps(original)(function) for original, function in functions.items()}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != "torch":
+            continue
+        for attribute, value in list(vars(module).items()):
+            if id(value) in replacements:
+                setattr(module, attribute, replacements[id(value)])
 
 
 def _rendezvous(_url: str, rank: int = -1, world_size: int = -1, **_: Any) -> Iterator[tuple[Any, int, int]]:

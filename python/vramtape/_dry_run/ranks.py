@@ -10,7 +10,6 @@ from typing import Any, Optional
 from .._sizes import show
 from .._text import one_line
 from . import text as text_of_run
-from .absent import VARIABLE
 from .job import Gpu, Job
 from .result import VERSION
 from .text import aligned
@@ -70,7 +69,7 @@ class Ranks:
             "ROLE_WORLD_SIZE": self.world_size,
             "MASTER_PORT": 29500,
         }
-        named = {"MASTER_ADDR": "localhost", "ROLE_NAME": "default", "TORCHELASTIC_RUN_ID": "none", VARIABLE: "1"}
+        named = {"MASTER_ADDR": "localhost", "ROLE_NAME": "default", "TORCHELASTIC_RUN_ID": "none"}
         return {**{name: str(number) for name, number in numbers.items()}, **named}
 
 

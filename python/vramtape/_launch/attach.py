@@ -44,7 +44,7 @@ def after_torch() -> None:
         if _install.note() and tapes.is_first():
             tapes.say(_install.note())
         atexit.register(tapes.leave)
-        absent.begin_if_absent()
+        absent.begin_if_dry_run()
         try:
             process.begin_if_dry_run()
         except ValueError as error:

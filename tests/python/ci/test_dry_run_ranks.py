@@ -121,7 +121,9 @@ class Ran:
             assert self.result["exit_code"] == code, self.result
 
     def lines(self, word):
-        return [line.split()[1:] for line in self.done.stdout.splitlines() if line.startswith(f"{word} ")]
+        """The words behind this one in the lines that the program printed."""
+        printed = self.done.stdout.partition("fits")[0]
+        return [line.split()[1:] for line in printed.splitlines() if line.startswith(f"{word} ")]
 
 
 def only_the_wanted_ranks_run_and_each_holds_its_shard():
@@ -145,6 +147,23 @@ def the_collectives_of_every_kind_of_parallelism_end():
     (device,) = row["result"]["devices"]
     assert device["peak_allocated_bytes"] == int(ran.lines("peak")[0][0]), (device, ran.said)
     assert row["result"]["not_simulated"] == [], row
+
+
+def torchrun_runs_every_rank_on_its_own_gpu():
+    program = (
+        BEGIN
+        + """
+everyone = [None] * size
+dist.all_gather_object(everyone, "mine")
+assert everyone == ["mine"] * 2, everyone
+train(nn.parallel.DistributedDataParallel(layers()))
+"""
+        + END
+    )
+    ran = Ran(program, "--gpu", "h100:2", words=("-m", "torch.distributed.run", "--nproc-per-node", "2", "program.py"))
+    peaks = [device["peak_allocated_bytes"] for device in ran.result["devices"]]
+    assert [device["device"] for device in ran.result["devices"]] == [0, 1], ran.result
+    assert [str(peak) for peak in peaks] == [peak for (peak,) in ran.lines("peak")], (peaks, ran.said)
 
 
 def buffers_of_nccl_are_an_estimate_outside_the_allocator():
@@ -184,6 +203,7 @@ def mistakes_are_usage():
 CASES = [
     the_collectives_of_every_kind_of_parallelism_end,
     only_the_wanted_ranks_run_and_each_holds_its_shard,
+    torchrun_runs_every_rank_on_its_own_gpu,
     buffers_of_nccl_are_an_estimate_outside_the_allocator,
     the_worst_rank_decides,
     mistakes_are_usage,
