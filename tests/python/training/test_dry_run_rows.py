@@ -34,10 +34,12 @@ def table():
 
 def dry_run(gpu, program):
     """The figures that a program prints and those of the dry run's result, and what the run cost."""
-    script, *arguments = shlex.split(program)
+    words = shlex.split(program)
+    at = next(at for at, word in enumerate(words) if word.endswith(".py"))
+    flags, script, arguments = words[:at], words[at], words[at + 1 :]
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "result.json")
-        options = ["--quiet", "--gpu", gpu, "--json", result]
+        options = ["--quiet", "--gpu", gpu, "--json", result, *flags]
         command = [sys.executable, "-m", "vramtape", "dry-run", *options, os.path.join(PROGRAMS, script), *arguments]
         started_s = time.monotonic()
         with open(os.path.join(folder, "log"), "w+") as log:
@@ -50,6 +52,8 @@ def dry_run(gpu, program):
         assert process.returncode == 0, f"{program} ended with {process.returncode}:\n{printed}"
         with open(result) as file:
             made = json.load(file)
+    if "ranks" in made:
+        made = made["ranks"][0]["result"]
     assert (made["verdict"], made["not_simulated"]) == ("fits", []), made
     (device,) = made["devices"]
     figures = dict(line.split()[1:] for line in printed.splitlines() if line.startswith("FIGURE "))

@@ -1,7 +1,7 @@
-"""Rank 0 of a fine-tuning step of Qwen3.5 0.8B under FSDP, with collectives that end at once.
+"""A fine-tuning step of Qwen3.5 0.8B under FSDP.
 
 The published programs are `verification/qwen_fsdp_sft_memory_worker.py` (version 1, all weights) and
-`qwen_fsdp2_lora_sft_memory_worker.py` (version 2, adapters) of FanBB2333/FakeGPU. Arguments: version, ranks, tokens.
+`qwen_fsdp2_lora_sft_memory_worker.py` (version 2, adapters) of FanBB2333/FakeGPU. Arguments: version, tokens.
 """
 
 import qwen35
@@ -11,7 +11,6 @@ from figures import arguments
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 
 def flat_shards(model):
@@ -33,15 +32,15 @@ def flat_shards(model):
 def shards(model):
     """Version 2: each rank has a part of each weight, along its first dimension."""
     qwen35.to_gpu(model)
-    mesh = init_device_mesh("cuda", (ranks,), mesh_dim_names=("dp",))
+    mesh = init_device_mesh("cuda", (dist.get_world_size(),), mesh_dim_names=("dp",))
     for layer in model.model.layers:
         fully_shard(layer, mesh=mesh, reshard_after_forward=True)
     return fully_shard(model, mesh=mesh, reshard_after_forward=True)
 
 
-version, ranks, tokens = arguments(int, int, int)
+version, tokens = arguments(int, int)
 torch.cuda.set_device(0)
-dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
+dist.init_process_group("nccl")
 model = qwen35.meta_model("0.8B")
 if version == 2:
     qwen35.adapt(model)

@@ -8,7 +8,6 @@ import torch
 import torch.distributed as dist
 from figures import arguments, figure
 from language_model import LanguageModel, cross_entropy
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 WORDS = 10_000
 TOKENS = 512
@@ -80,7 +79,7 @@ def end_phase(name):
 
 
 (kind,) = arguments(str)
-dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+dist.init_process_group("nccl")
 model = LanguageModel(words=WORDS, tokens=TOKENS, width=2560, layers=32, heads=32, inner=10240)
 model = Averaged(model.to("cuda"))
 end_phase("after_model")
