@@ -17,7 +17,8 @@ from .._files import check_place, whole
 from .._launch import run, simulated
 from .._launch.program import command_line
 from ..routes import ALL
-from . import every_gpu, ranks, search, text
+from . import every_gpu, search, text
+from . import ranks as distributed
 from .job import Gpu, Job, run_program
 from .measure import Measured, measure
 from .result import result
@@ -27,6 +28,7 @@ _Path = Union[str, Path, None]
 DEFAULT_GPU = "a100-80gb"
 DEFAULT_MARGIN = 0.01
 _DEVICES_MAX = 16
+_NO_ONE_TAPE = "several runs have no one tape and page: leave out -o and --html (in Python, folder and html)"
 _ABOUT = """Runs a program on a simulated GPU and reports the memory that it takes on a real one. Allocations are those
 of a GPU; kernels do nothing, so the values of results are not."""
 _MORE = """Exit codes: 0 fits, 1 does not fit, 2 usage, 3 the program failed, 4 incomplete. PROGRAM is a script or a
@@ -43,6 +45,8 @@ def dry_run(
     route: Optional[str] = None,
     folder: _Path = None,
     html: _Path = None,
+    world_size: Optional[int] = None,
+    ranks: Sequence[int] = (0,),
 ) -> dict[str, Any]:
     """Runs a program on a simulated GPU, and returns the memory that it takes on a real one.
 
@@ -56,12 +60,19 @@ def dry_run(
     :param folder: where the tapes are kept; the folder has to be empty or absent. If left out they are
         removed, unless memory was out
     :param html: a file for the page of the fullest device
+    :param world_size: the ranks of a distributed job, of which single ones run; it has no ``folder`` and ``html``
+    :param ranks: those that run
     :return: what ``vramtape dry-run --json`` writes (docs/schema/dry-run.json)
-    :raises ValueError: when the program or the GPU is not known, or the folder is not empty
+    :raises ValueError: when the program or the GPU is not known, the folder is not empty, or a rank is not in the job
     """
     words = command_line([str(word) for word in command], [sys.executable])
     job = Job(words, parse_gpu(gpu), steps, conf, route=route)
-    return _run(job, margin, folder, html)
+    if world_size is None:
+        return _run(job, margin, folder, html)
+    if folder is not None or html is not None:
+        raise ValueError(_NO_ONE_TAPE)
+    wanted = distributed.Ranks.read(str(world_size), ",".join(map(str, ranks)))
+    return distributed.each_rank(job, wanted, margin, lambda job, _: _run_apart(job, margin))
 
 
 def _run(job: Job, margin: float, folder: _Path, html: _Path) -> dict[str, Any]:
@@ -84,6 +95,12 @@ def _run(job: Job, margin: float, folder: _Path, html: _Path) -> dict[str, Any]:
     finally:
         if not is_kept:
             shutil.rmtree(kept, ignore_errors=True)
+
+
+def _run_apart(job: Job, margin: float) -> dict[str, Any]:
+    """One of several runs: its tapes are removed."""
+    with tempfile.TemporaryDirectory(prefix="vramtape-dry-run-") as folder:
+        return {**_run(job, margin, Path(folder), None), "tapes": []}
 
 
 def _made(named: _Path) -> Path:
@@ -130,7 +147,9 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
             if path not in (None, "-"):
                 check_place(path)
         gpu = parse_gpu(options.gpu)
-        wanted = ranks.Ranks.read(options.world_size, options.rank)
+        wanted = None
+        if options.world_size is not None or options.rank is not None:
+            wanted = distributed.Ranks.read(options.world_size, options.rank)
         if gpu.name == every_gpu.ALL or options.fit or wanted:
             _main_of_several(words, gpu, options, wanted)
         about = simulated.describe(gpu.name, "--gpu")
@@ -146,21 +165,18 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def _main_of_several(
-    words: list[str], gpu: Gpu, options: argparse.Namespace, wanted: Optional[ranks.Ranks]
+    words: list[str], gpu: Gpu, options: argparse.Namespace, wanted: Optional[distributed.Ranks]
 ) -> NoReturn:
     """``--gpu all``, ``--fit`` and ``--world-size``."""
     if options.output or options.html:
-        raise ValueError(
-            "several runs have no one tape and page: leave out -o and --html with --gpu all, --fit and --world-size"
-        )
+        raise ValueError(_NO_ONE_TAPE)
     name = options.fit.name if options.fit else "rank"
 
     def one(job: Job, value: Optional[int] = None) -> dict[str, Any]:
         if not options.quiet:
             of = "" if value is None else f", {name}={value}"
             _text.say(f"dry run on {simulated.describe(job.gpu.name, '--gpu')}{of}")
-        with tempfile.TemporaryDirectory(prefix="vramtape-dry-run-") as folder:
-            return _run(job, margin, Path(folder), None)
+        return _run_apart(job, margin)
 
     margin = options.margin / 100
     job = Job(words, gpu, options.steps, options.conf, route=options.route)
@@ -169,9 +185,9 @@ def _main_of_several(
         raise ValueError("--fit searches on one GPU: name it instead of --gpu all")
     if wanted and (is_every or options.fit):
         raise ValueError("--world-size runs on one kind of GPU: leave out --gpu all and --fit")
-    form: ModuleType = ranks if wanted else every_gpu if is_every else search
+    form: ModuleType = distributed if wanted else every_gpu if is_every else search
     if wanted:
-        made = ranks.each_rank(job, wanted, margin, one)
+        made = distributed.each_rank(job, wanted, margin, one)
     elif is_every:
         made = every_gpu.every_gpu(job, margin, one)
     else:

@@ -32,15 +32,13 @@ class Ranks:
     ranks: tuple[int, ...]
 
     @classmethod
-    def read(cls, world_size: Optional[str], ranks: Optional[str]) -> Optional[Ranks]:
-        """Reads the options; None where neither is given.
+    def read(cls, world_size: Optional[str], ranks: Optional[str]) -> Ranks:
+        """Reads the options.
 
         :raises ValueError: for numbers that are none, or ranks that are not in the job
         """
         if world_size is None:
-            if ranks is not None:
-                raise ValueError(f"--rank={ranks}: say how many ranks the job has, with --world-size")
-            return None
+            raise ValueError(f"--rank={ranks}: say how many ranks the job has, with --world-size")
         size = _number(world_size)
         if size is None or not 1 <= size <= _WORLD_MAX:
             raise ValueError(f"--world-size={world_size}: write the number of ranks, 1 to {_WORLD_MAX}")
@@ -91,8 +89,7 @@ def each_rank(job: Job, wanted: Ranks, margin: float, run: Callable[[Job, int], 
     rows: list[dict[str, Any]] = []
     for rank in wanted.ranks:
         environment = {**job.environment, **wanted.environment(rank, per_node)}
-        made = run(replace(job, environment=environment), rank)
-        rows.append({"rank": rank, "result": {**made, "tapes": []}})  # They are removed after each run.
+        rows.append({"rank": rank, "result": run(replace(job, environment=environment), rank)})
     verdicts = {row["result"]["exit_code"] for row in rows}
     return {
         "version": VERSION,

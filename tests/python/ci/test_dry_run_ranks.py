@@ -187,6 +187,26 @@ def the_worst_rank_decides():
     assert "does not fit: rank 1 of 4" in ran.done.stdout, ran.said
 
 
+def python_has_it_too():
+    folder = tempfile.mkdtemp(dir=SCRATCH.name)
+    with open(os.path.join(folder, "program.py"), "w", encoding="utf-8") as file:
+        file.write(BEGIN + "torch.ones(1, device='cuda')\n" + END)
+    call = (
+        "import json, vramtape\n"
+        "print(json.dumps(vramtape.dry_run(['program.py'], gpu='l4', world_size=4, ranks=[1, 3])))\n"
+        "try: vramtape.dry_run(['program.py'], world_size=4, ranks=[4])\n"
+        "except ValueError as error: assert 'no rank of 4' in str(error), error\n"
+        "else: raise AssertionError('rank 4 of 4 ran')\n"
+    )
+    environment = clean_environment(TMPDIR=SCRATCH.name, **PACKAGE)
+    done = subprocess.run([sys.executable, "-c", call], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    SEEN.check("dry-run", result)
+    assert [row["rank"] for row in result["ranks"]] == [1, 3], result
+    assert not any(row["result"]["tapes"] for row in result["ranks"]), result
+
+
 def mistakes_are_usage():
     for flags, words, said in (
         (["--rank", "1"], (), "--world-size"),
@@ -206,6 +226,7 @@ CASES = [
     torchrun_runs_every_rank_on_its_own_gpu,
     buffers_of_nccl_are_an_estimate_outside_the_allocator,
     the_worst_rank_decides,
+    python_has_it_too,
     mistakes_are_usage,
 ]
 run_cases([(f"dry_run_ranks.{case.__name__}", case) for case in CASES])
