@@ -169,7 +169,8 @@ def commands_have_help(name, helps):
             assert code == 0, f"{name}: no verb `{verb}`"
             helps[verb] = text
         for option in rest:
-            if option.endswith(".py") or (not option.startswith("-") and verb in ("run", "record")):
+            is_program = option.endswith(".py") or option in ("torchrun", "-m")
+            if is_program or (not option.startswith("-") and verb in ("run", "record")):
                 break  # The program's own options follow.
             option = re.match(r"(--?[\w-]+)?", option).group()
             assert not option or re.search(rf"(?<![\w-]){option}\b", helps[verb]), f"{name}: no {option} in `{line}`"
