@@ -22,6 +22,8 @@ ENVIRONMENT = {
     "TMPDIR": SCRATCH.name,
 }
 LIMIT_SECONDS = 300
+# Tests that were started by nohup ignore it, and so would their programs.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def start(folder, how, *flags, **settings):
