@@ -14,9 +14,6 @@ pub(super) type Redirect = (&'static CStr, usize);
 
 type Visit<'v> = &'v mut dyn FnMut(&dl_phdr_info);
 
-/// The page size of the protections; a larger page has the same start.
-const PAGE_BYTES: usize = 4096;
-
 // Tags of the dynamic section, and the kind of a relocation that fills in a slot.
 const DT_PLTRELSZ: i64 = 2;
 const DT_STRTAB: i64 = 5;
@@ -127,14 +124,18 @@ unsafe fn redirect_in(library: &dl_phdr_info, redirects: &[Redirect]) -> usize {
 ///
 /// `slot` is the address of a slot of the library with this base and these headers.
 unsafe fn set(slot: u64, to: usize, base: u64, headers: &[Elf64_Phdr]) -> bool {
+    // SAFETY: reads a constant of the system.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    // The linker leaves a last page that is not wholly in the range writable, and so must this.
     let is_read_only = headers.iter().any(|header| {
         let start = base + header.p_vaddr;
-        header.p_type == libc::PT_GNU_RELRO && (start..start + header.p_memsz).contains(&slot)
+        let end = (start + header.p_memsz) / page_bytes * page_bytes;
+        header.p_type == libc::PT_GNU_RELRO && (start..end).contains(&slot)
     });
-    let page = ptr::without_provenance_mut(slot as usize / PAGE_BYTES * PAGE_BYTES);
+    let page = ptr::without_provenance_mut((slot / page_bytes * page_bytes) as usize);
     let protect = |protection| {
         // SAFETY: a page of the library's table, which stays readable.
-        unsafe { libc::mprotect(page, PAGE_BYTES, protection) == 0 }
+        unsafe { libc::mprotect(page, page_bytes as usize, protection) == 0 }
     };
     if is_read_only && !protect(libc::PROT_READ | libc::PROT_WRITE) {
         return false;

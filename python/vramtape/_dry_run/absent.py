@@ -20,6 +20,8 @@ from . import process
 _UNKNOWN = b"\1" * 128
 # PyTorch's references do not keep the Python part of a store alive.
 _stores: list[Any] = []
+# In the errors of DDP for ranks whose parameters differ.
+_DIFFERENT = ("DDP expects same model across all ranks", "of the same param in process")
 # Threads of PyTorch that watch the other ranks would wait for them, at the end of the process too.
 _SETTINGS = {
     "TORCH_NCCL_ENABLE_MONITORING": "0",
@@ -40,7 +42,7 @@ def begin_if_dry_run() -> None:
         os.environ.setdefault(name, value)
     c10d = dist.distributed_c10d
     c10d.rendezvous = _rendezvous
-    c10d.ProcessGroupGloo = _gloo(c10d)
+    c10d.ProcessGroupGloo = _gloo()
     dist._verify_params_across_processes = _without_comparison(dist._verify_params_across_processes)
     objects = (
         _all_gather_object,
@@ -62,7 +64,7 @@ def _without_comparison(verify: Callable[..., None]) -> Callable[..., None]:
         try:
             verify(*arguments, **named)
         except RuntimeError as error:
-            if "DDP expects same model" not in str(error) and "in process" not in str(error):
+            if not any(words in str(error) for words in _DIFFERENT):
                 raise
 
     return compared
@@ -74,7 +76,7 @@ def _replace(functions: dict[Callable[..., Any], Callable[..., Any]]) -> None:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] != "torch":
             continue
-        for attribute, value in list(vars(module).items()):
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
             if id(value) in replacements:
                 setattr(module, attribute, replacements[id(value)])
 
@@ -102,7 +104,7 @@ def _store() -> type:
             self._values: dict[str, bytes] = {}
 
         def set(self, key: str, value: Any) -> None:
-            self._values[key] = value.encode() if isinstance(value, str) else bytes(value)
+            self._values[key] = _bytes(value)
 
         def get(self, key: str) -> bytes:
             """This rank's value of a key that differs in its numbers only, where another rank has not set it."""
@@ -158,7 +160,7 @@ def _shape(key: str) -> str:
     return re.sub(r"\d+", "#", key)
 
 
-def _gloo(c10d: Any) -> type:
+def _gloo() -> type:
     """A Gloo without other ranks: torch's own fake process group, which ends every operation at once."""
     from torch._C._distributed_c10d import FakeProcessGroup
 

@@ -72,7 +72,7 @@ def dry_run(
     if folder is not None or html is not None:
         raise ValueError(_NO_ONE_TAPE)
     wanted = distributed.Ranks.read(str(world_size), ",".join(map(str, ranks)))
-    return distributed.each_rank(job, wanted, margin, lambda job, _: _run_apart(job, margin))
+    return distributed.each_rank(job, _counted(job.gpu, gpu), wanted, margin, lambda job, _: _run_apart(job, margin))
 
 
 def _run(job: Job, margin: float, folder: _Path, html: _Path) -> dict[str, Any]:
@@ -137,6 +137,11 @@ def parse_gpu(named: Optional[str]) -> Gpu:
     return Gpu(name, int(count), is_default=False)
 
 
+def _counted(gpu: Gpu, named: Optional[str]) -> Optional[int]:
+    """The number of GPUs, where the name says one."""
+    return None if named in (None, gpu.name) else gpu.count
+
+
 def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     """Runs the command line and ends with the exit code of the verdict."""
     parser = _parser(verb)
@@ -187,7 +192,7 @@ def _main_of_several(
         raise ValueError("--world-size runs on one kind of GPU: leave out --gpu all and --fit")
     form: ModuleType = distributed if wanted else every_gpu if is_every else search
     if wanted:
-        made = distributed.each_rank(job, wanted, margin, one)
+        made = distributed.each_rank(job, _counted(gpu, options.gpu), wanted, margin, one)
     elif is_every:
         made = every_gpu.every_gpu(job, margin, one)
     else:

@@ -76,15 +76,19 @@ def _number(word: str) -> Optional[int]:
     return int(word) if word.isascii() and word.isdigit() else None
 
 
-def each_rank(job: Job, wanted: Ranks, margin: float, run: Callable[[Job, int], dict[str, Any]]) -> dict[str, Any]:
+def each_rank(
+    job: Job, per_node: Optional[int], wanted: Ranks, margin: float, run: Callable[[Job, int], dict[str, Any]]
+) -> dict[str, Any]:
     """Runs each wanted rank of a job with ``run``.
 
+    :param per_node: the GPUs of a node; None for the usual number
     :raises ValueError: for a program that starts ranks itself
     """
-    for word in job.command:
+    # A command, or Python and its script or module; the program's own arguments may have any name.
+    for word in [word for word in job.command if not word.startswith("-")][:2]:
         if Path(word).name in _LAUNCHERS:
             raise ValueError(f"--world-size runs single ranks: name the script without {Path(word).name}")
-    per_node = min(_PER_NODE, wanted.world_size) if job.gpu.count == 1 else job.gpu.count
+    per_node = per_node or min(_PER_NODE, wanted.world_size)
     job = replace(job, gpu=Gpu(job.gpu.name, per_node, job.gpu.is_default))
     rows: list[dict[str, Any]] = []
     for rank in wanted.ranks:

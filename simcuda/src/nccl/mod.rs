@@ -37,6 +37,16 @@ macro_rules! nccl {
     )*};
 }
 
+/// Defines operations of all ranks on a stream.
+macro_rules! operations {
+    ($(fn $name:ident($($before:ty),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($(_: $before,)* communicator: u64, stream: u64) -> c_int {
+            result(|| communicator::operation(communicator, None, stream))
+        }
+    )*};
+}
+
 nccl! {
     fn ncclGetUniqueId(out: Out<UniqueId>) {
         out.set(UniqueId([1; 128]))
@@ -113,60 +123,26 @@ nccl! {
         out.set(5)
     }
 
-    fn ncclReduce(
-        _from: u64, _to: u64, _count: usize, _type: c_int, _operation: c_int, _root: c_int,
-        communicator: u64, stream: u64,
-    ) {
-        communicator::operation(communicator, None, stream)
-    }
-
-    fn ncclBcast(
-        _buffer: u64, _count: usize, _type: c_int, _root: c_int, communicator: u64, stream: u64,
-    ) {
-        communicator::operation(communicator, None, stream)
-    }
-
-    fn ncclBroadcast(
-        _from: u64, _to: u64, _count: usize, _type: c_int, _root: c_int, communicator: u64,
-        stream: u64,
-    ) {
-        communicator::operation(communicator, None, stream)
-    }
-
-    fn ncclGather(
-        _from: u64, _to: u64, _count: usize, _type: c_int, _root: c_int, communicator: u64,
-        stream: u64,
-    ) {
-        communicator::operation(communicator, None, stream)
-    }
-
-    fn ncclAllReduce(
-        _from: u64, _to: u64, _count: usize, _type: c_int, _operation: c_int, communicator: u64,
-        stream: u64,
-    ) {
-        communicator::operation(communicator, None, stream)
-    }
-
-    fn ncclReduceScatter(
-        _from: u64, _to: u64, _count: usize, _type: c_int, _operation: c_int, communicator: u64,
-        stream: u64,
-    ) {
-        communicator::operation(communicator, None, stream)
-    }
-
-    fn ncclAllGather(
-        _from: u64, _to: u64, _count: usize, _type: c_int, communicator: u64, stream: u64,
-    ) {
-        communicator::operation(communicator, None, stream)
-    }
-
     fn ncclAlltoAll(
         _from: u64, _to: u64, _count: usize, _type: c_int, communicator: u64, stream: u64,
     ) {
         let ranks = communicator::find(communicator)?.ranks;
         (0..ranks).try_for_each(|peer| communicator::operation(communicator, Some(peer), stream))
     }
+}
 
+// What comes before the communicator: buffers, counts, data types, reductions and roots.
+operations! {
+    fn ncclReduce(u64, u64, usize, c_int, c_int, c_int);
+    fn ncclBcast(u64, usize, c_int, c_int);
+    fn ncclBroadcast(u64, u64, usize, c_int, c_int);
+    fn ncclGather(u64, u64, usize, c_int, c_int);
+    fn ncclAllReduce(u64, u64, usize, c_int, c_int);
+    fn ncclReduceScatter(u64, u64, usize, c_int, c_int);
+    fn ncclAllGather(u64, u64, usize, c_int);
+}
+
+nccl! {
     fn ncclSend(
         _buffer: u64, _count: usize, _type: c_int, peer: c_int, communicator: u64, stream: u64,
     ) {

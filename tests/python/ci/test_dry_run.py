@@ -11,6 +11,8 @@ from random import Random
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from dry_runs import DOES_NOT_FIT, FAILED, INCOMPLETE, SCRATCH, SEEN, USAGE, Ran
+
 import schemas
 from harness import COMMAND, PACKAGE, ROOT, clean_environment, run_cases
 
@@ -18,11 +20,7 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 from vramtape._dry_run import search
 from vramtape._dry_run.job import Gpu, Job
 
-SCRATCH = tempfile.TemporaryDirectory()
-LIMIT_SECONDS = 300
-FITS, DOES_NOT_FIT, USAGE, FAILED, INCOMPLETE = range(5)
 GIB = 1 << 30
-SEEN = schemas.Seen()
 # Dry runs here that end by an out of memory and keep their tapes.
 OUT_OF_MEMORY = 1
 ENDED = threading.Semaphore(0)
@@ -38,40 +36,6 @@ for _ in range(20):
 print(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
 """
 HOLD = "import torch; held = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda') for _ in range({})]"
-
-
-class Ran:
-    """A dry run that has ended."""
-
-    def __init__(self, program, *flags, code=FITS, folder=None, words=(), **settings):
-        self.folder = folder or tempfile.mkdtemp(dir=SCRATCH.name)
-        if program is not None:
-            with open(os.path.join(self.folder, "program.py"), "w") as file:
-                file.write(program)
-            words = ("program.py", *words)
-        line = [sys.executable, "-m", "vramtape", "dry-run", "--json", "out.json", *flags, *words]
-        self.done = subprocess.run(
-            line,
-            cwd=self.folder,
-            env=clean_environment(TMPDIR=SCRATCH.name, **PACKAGE, **settings),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_SECONDS,
-        )
-        assert self.done.returncode == code, f"ended with {self.done.returncode}: {self.done.stdout}{self.done.stderr}"
-        if code != USAGE:
-            self.result = json.loads(self.read("out.json"))
-            SEEN.check("dry-run", self.result)
-            assert self.result["exit_code"] == code, self.result
-
-    def read(self, name):
-        with open(os.path.join(self.folder, name)) as file:
-            return file.read()
-
-    @property
-    def device(self):
-        (device,) = self.result["devices"]
-        return device
 
 
 def what_fits_is_measured_to_the_byte():

@@ -9,12 +9,12 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import dry_runs
+from dry_runs import SCRATCH, SEEN
+
 import schemas
 from harness import PACKAGE, clean_environment, run_cases
 
-SCRATCH = tempfile.TemporaryDirectory()
-LIMIT_SECONDS = 300
-SEEN = schemas.Seen()
 MIB = 1 << 20
 # A communicator of eight H100: 16 channels of 4 connections of 10 + 2 MiB, and NVLink SHARP's 16 of 10 MiB.
 NCCL_BYTES = (16 * 4 * 12 + 16 * 10) * MIB
@@ -100,25 +100,23 @@ model = nn.Sequential(nn.Linear(1024, 4096), nn.Linear(4096, 1024)).cuda()
 train(parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "1": RowwiseParallel()}))
 """
 
+PIPELINE = """
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+device = torch.device("cuda", torch.cuda.current_device())
+shape = torch.empty(16, 1024, device="meta", requires_grad=True)
+shapes = {"input_args": (shape,), "output_args": (shape,)} if sys.argv[1:] == ["shapes"] else {}
+model, batch = layers(), torch.ones(64, 1024, device="cuda")
+schedule = ScheduleGPipe(PipelineStage(model, rank, size, device, **shapes), 4, loss_fn=nn.functional.mse_loss)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(3):
+    optimizer.zero_grad()
+    schedule.step(*[batch][rank:], **({"target": batch} if rank == size - 1 else {}))
+    optimizer.step()
+"""
 
-class Ran:
-    """A dry run that has ended."""
 
-    def __init__(self, program, *flags, code=0, words=()):
-        folder = tempfile.mkdtemp(dir=SCRATCH.name)
-        with open(os.path.join(folder, "program.py"), "w", encoding="utf-8") as file:
-            file.write(program)
-        line = [sys.executable, "-m", "vramtape", "dry-run", "--json", "out.json", *flags, *(words or ["program.py"])]
-        self.done = subprocess.run(
-            line, cwd=folder, env=clean_environment(**PACKAGE), capture_output=True, text=True, timeout=LIMIT_SECONDS
-        )
-        self.said = self.done.stdout + self.done.stderr
-        assert self.done.returncode == code, f"ended with {self.done.returncode}: {self.said}"
-        if code != 2:
-            with open(os.path.join(folder, "out.json"), encoding="utf-8") as file:
-                self.result = json.load(file)
-            SEEN.check("dry-run", self.result)
-            assert self.result["exit_code"] == code, self.result
+class Ran(dry_runs.Ran):
+    """A dry run of ranks."""
 
     def lines(self, word):
         """The words behind this one in the lines that the program printed."""
@@ -147,6 +145,16 @@ def the_collectives_of_every_kind_of_parallelism_end():
     (device,) = row["result"]["devices"]
     assert device["peak_allocated_bytes"] == int(ran.lines("peak")[0][0]), (device, ran.said)
     assert row["result"]["not_simulated"] == [], row
+
+
+def stages_of_a_pipeline_run_where_their_shapes_are_given():
+    flags = ("--gpu", "h100:1", "--world-size", "4", "--rank")
+    ran = Ran(BEGIN + PIPELINE + END, *flags, "0,1,3", words=("shapes",))
+    for row, (peak,) in zip(ran.result["ranks"], ran.lines("peak")):
+        (device,) = row["result"]["devices"]
+        assert device["peak_allocated_bytes"] == int(peak), (row, ran.said)
+        assert row["result"]["gpu"]["count"] == 1, "a node of one GPU"
+    assert "PipelineStage(..., input_args=" in Ran(BEGIN + PIPELINE + END, *flags, "1", code=3).said
 
 
 def torchrun_runs_every_rank_on_its_own_gpu():
@@ -223,6 +231,7 @@ def mistakes_are_usage():
 CASES = [
     the_collectives_of_every_kind_of_parallelism_end,
     only_the_wanted_ranks_run_and_each_holds_its_shard,
+    stages_of_a_pipeline_run_where_their_shapes_are_given,
     torchrun_runs_every_rank_on_its_own_gpu,
     buffers_of_nccl_are_an_estimate_outside_the_allocator,
     the_worst_rank_decides,

@@ -8,19 +8,16 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import schemas
-from harness import COMMAND, PACKAGE, ROOT, clean_environment, run_cases
+import dry_runs
+
+from harness import COMMAND, ROOT, run_cases
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 from vramtape._values import table
 
-SCRATCH = tempfile.TemporaryDirectory()
-LIMIT_SECONDS = 300
-SEEN = schemas.Seen()
 BEGIN = """
 import torch
 from torch import nn
@@ -293,26 +290,11 @@ train()
 """
 
 
-class Ran:
-    """A dry run that has ended."""
+class Ran(dry_runs.Ran):
+    """A dry run of some programs, one after another."""
 
     def __init__(self, *programs, code=0, flags=(), **settings):
-        self.folder = tempfile.mkdtemp(dir=SCRATCH.name)
-        with open(os.path.join(self.folder, "program.py"), "w") as file:
-            file.write("\n".join([BEGIN, *programs]))
-        self.done = subprocess.run(
-            [sys.executable, "-m", "vramtape", "dry-run", "--json", "out.json", *flags, "program.py"],
-            cwd=self.folder,
-            env=clean_environment(TMPDIR=SCRATCH.name, **PACKAGE, **settings),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_SECONDS,
-        )
-        assert self.done.returncode == code, f"ended with {self.done.returncode}: {self.done.stdout}{self.done.stderr}"
-        if os.path.exists(os.path.join(self.folder, "out.json")):
-            with open(os.path.join(self.folder, "out.json")) as file:
-                self.result = json.load(file)
-            SEEN.check("dry-run", self.result)
+        super().__init__("\n".join([BEGIN, *programs]), *flags, code=code, **settings)
 
     @property
     def guesses(self):
@@ -399,7 +381,7 @@ def allocations(ran):
     (tape,) = ran.result["tapes"]
     exported = os.path.join(ran.folder, "run.json")
     command = [COMMAND, "export", os.path.join(ran.folder, tape), "-o", exported]
-    subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_SECONDS)
+    subprocess.run(command, check=True, capture_output=True, timeout=dry_runs.LIMIT_SECONDS)
     with open(exported) as file:
         (trace,) = json.load(file)["device_traces"]
     return [(entry["action"], entry["addr"], entry["size"], entry["stream"]) for entry in trace]
