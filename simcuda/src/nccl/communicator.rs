@@ -11,12 +11,12 @@ use events::Addr;
 use crate::abi::{Answer, Out, Status};
 use crate::{machine, stream};
 
-// NCCL's buffers are an estimate. A connection has a receive buffer (`NCCL_BUFFSIZE`, 4 MiB; LL,
-// 512 KiB; LL128, 4.69 MiB: init.cc, `computeBuffSizes`) and a small send side, each in pages of 2 MiB: 10,485,760 and
-// 2,097,152 bytes, as in the list of NVIDIA/nccl#1685. A channel has a ring, 1
-// connection, and a tree, 3: a parent and two children. Eight H100 take 16 channels and as many for NVLink SHARP: 928 MiB, where `nvidia-smi` shows
-// 876 to 996 MiB more than the context in the logs of parameter-golf. Higher figures are 1.6 GB of a communicator
-// (nccl#864) and 468 MB of a peer of all-to-all (nccl#1685).
+// NCCL's buffers are an estimate. A connection has a receive buffer (`NCCL_BUFFSIZE`, 4 MiB; LL, 512 KiB; LL128,
+// 4.69 MiB: init.cc, `computeBuffSizes`) and a small send side, each in pages of 2 MiB: 10,485,760 and 2,097,152 bytes,
+// as in the list of NVIDIA/nccl#1685. A channel has a ring, 1 connection, and a tree, 3: a parent and two children.
+// Eight H100 take 16 channels and as many for NVLink SHARP: 928 MiB, where `nvidia-smi` shows 876 to 996 MiB more than
+// the context in the logs of parameter-golf. Higher figures are 1.6 GB of a communicator (nccl#864) and 468 MB of a
+// peer of all-to-all (nccl#1685).
 const LL_BYTES: u64 = 512 << 10;
 const LL128_BYTES: u64 = 120 * 640 * 8 * 8;
 const PAGE_BYTES: u64 = 2 << 20;
