@@ -10,10 +10,10 @@ import functools
 import os
 import pickle
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any, Callable
 
+from .._rebind import replace
 from . import process
 
 # The value of a key that no rank of this process has set, such as NCCL's unique id.
@@ -52,7 +52,7 @@ def begin_if_dry_run() -> None:
         _send_object_list,
         _recv_object_list,
     )
-    _replace({getattr(c10d, function.__name__[1:]): function for function in objects})
+    replace({getattr(c10d, function.__name__[1:]): function for function in objects})
 
 
 def _without_comparison(verify: Callable[..., None]) -> Callable[..., None]:
@@ -68,17 +68,6 @@ def _without_comparison(verify: Callable[..., None]) -> Callable[..., None]:
                 raise
 
     return compared
-
-
-def _replace(functions: dict[Callable[..., Any], Callable[..., Any]]) -> None:
-    """Replaces functions in every module of torch that has imported them."""
-    replacements = {id(original): functools.wraps(original)(function) for original, function in functions.items()}
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] != "torch":
-            continue
-        for attribute, value in list(getattr(module, "__dict__", {}).items()):
-            if id(value) in replacements:
-                setattr(module, attribute, replacements[id(value)])
 
 
 def _rendezvous(_url: str, rank: int = -1, world_size: int = -1, **_: Any) -> Iterator[tuple[Any, int, int]]:

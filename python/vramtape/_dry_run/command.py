@@ -21,6 +21,7 @@ from . import every_gpu, search, text
 from . import ranks as distributed
 from .job import Gpu, Job, run_program
 from .measure import Measured, measure
+from .process import WEIGHTS
 from .result import result
 from .verdict import judge
 
@@ -93,8 +94,7 @@ def _run(job: Job, margin: float, folder: _Path, html: _Path) -> dict[str, Any]:
             _write_page(measured, html)
         return made
     finally:
-        if not is_kept:
-            shutil.rmtree(kept, ignore_errors=True)
+        shutil.rmtree(kept if not is_kept else kept / WEIGHTS, ignore_errors=True)
 
 
 def _run_apart(job: Job, margin: float) -> dict[str, Any]:

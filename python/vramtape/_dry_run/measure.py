@@ -79,6 +79,8 @@ class Measured:
     # Why numbers are lower bounds.
     cut: list[str] = field(default_factory=list)
     guessed: Guessed = field(default_factory=Guessed)
+    # Checkpoints of which only sizes were there: the name, the source of the sizes, and the bytes.
+    weights: list[dict[str, Any]] = field(default_factory=list)
 
 
 def measure(folder: Path, exit_code: int) -> Measured:
@@ -102,6 +104,8 @@ def measure(folder: Path, exit_code: int) -> Measured:
             use = _add(by_device, tape, device, named.get(device["id"], {}), described.get(device["id"]))
             _widen(use, guesses.get(str(device["id"])))
     measured.guessed = guessed([process["guesses"] for process in processes.values()])
+    weights = {one["name"]: one for process in processes.values() for one in process["weights"]}
+    measured.weights = [weights[name] for name in sorted(weights)]
     measured.devices = sorted(by_device.values(), key=lambda use: use.device)
     listed = folder / NOT_SIMULATED
     if listed.exists():

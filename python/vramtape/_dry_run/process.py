@@ -17,6 +17,8 @@ from .. import _text
 # The folder of the dry run, and the number of optimizer steps after which a process ends.
 FOLDER = "VRAMTAPE_DRY_RUN"
 STEPS = "VRAMTAPE_DRY_RUN_STEPS"
+# The folder in it of weights without data, which the dry run removes.
+WEIGHTS = "weights"
 # Seconds between two lines of progress.
 _PROGRESS_S = 5.0
 _TEXT_BYTES = 4096
@@ -46,9 +48,11 @@ def begin_if_dry_run() -> None:
     _started_s = _said_s = time.monotonic()
     from torch.optim import optimizer
 
-    from .._values import hooks  # Imports torch.
+    from .. import _weights  # These import torch.
+    from .._values import hooks
 
     hooks.install()
+    _weights.begin(Path(folder, WEIGHTS))
     optimizer.register_optimizer_step_post_hook(_after_step)
     torch = sys.modules["torch"]
     torch.cuda._lazy_call(_check_code)
@@ -109,6 +113,7 @@ def _describe(pid: int, folder: Path) -> None:
     if os.getpid() != pid:
         return
     from .._values.guesses import guesses
+    from .._weights import notes
 
     torch = sys.modules["torch"]
     description = {
@@ -118,6 +123,7 @@ def _describe(pid: int, folder: Path) -> None:
         "seconds": time.monotonic() - _started_s,
         "devices": _devices(),
         "guesses": guesses.describe(),
+        "weights": notes.describe(),
     }
     part = folder / f".process-{pid}.json"
     try:

@@ -35,6 +35,7 @@ def result(job: Job, ended: Ended, measured: Measured, judged: Judged, margin: f
         "not_simulated": measured.not_simulated,
         "handled_refusals": measured.handled_refusals,
         "guesses": asdict(measured.guessed),
+        "weights": measured.weights,
         "remedies": _remedies(measured),
         "tapes": [str(tape) for tape in measured.tapes],
     }

@@ -88,6 +88,8 @@ def _more(result: dict[str, Any]) -> list[str]:
     steps = f", {program['steps']} optimizer steps" if program["steps"] else ""
     lines = [f"PyTorch {result['torch_version']}, {program['seconds']:.1f} s{steps}"]
     lines += guessed.lines(result["guesses"])
+    for one in result["weights"]:
+        lines.append(f"weights without data: {one_line(one['name'])}, {show(one['size_bytes'])} by its {one['source']}")
     smallest = result["smallest_gpu"]
     if smallest:
         lines.append(

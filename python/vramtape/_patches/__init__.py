@@ -7,10 +7,10 @@ not have are left out.
 
 from __future__ import annotations
 
-import sys
 from types import ModuleType
 from typing import Any, Callable
 
+from .._rebind import rebind
 from . import cache, checkpoints, history, limits, observers, pools, settings, snapshot, statistics
 
 GROUPS = (statistics, snapshot, history, observers, limits, cache, settings, pools, checkpoints)
@@ -29,21 +29,10 @@ def apply(torch: ModuleType) -> None:
             replaced[id(original)] = _named(function, name)
             setattr(torch._C, name, function)
     keep.extend(pools.replace_class(torch, replaced))
-    _rebind(replaced)
+    rebind(replaced)
 
 
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The function under the name of what it replaces: tracebacks and help() show that."""
     function.__name__ = function.__qualname__ = name
     return function
-
-
-def _rebind(replaced: dict[int, Any]) -> None:
-    """Lets names follow that other modules bound before, by ``from torch._C import ...``."""
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if not isinstance(names, dict):
-            continue
-        for name, value in list(names.items()):
-            if id(value) in replaced:
-                names[name] = replaced[id(value)]
