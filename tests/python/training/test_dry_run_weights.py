@@ -72,6 +72,7 @@ def a_configuration_takes_the_memory_of_its_checkpoint():
     assert numbers(said, "peaks") == peaks, (peaks, said)
     assert [one["source"] for one in alone["weights"]] == ["config.json"] * 2, alone["weights"]
     assert [one["size_bytes"] for one in alone["weights"]] == sizes_bytes, (alone["weights"], sizes_bytes)
+    assert all(set(one) == {"name", "source", "size_bytes"} for one in alone["weights"]), alone["weights"]
     assert not list(FOLDER.glob("language/*.safetensors"))
     return f"{peaks[0]} bytes"
 
