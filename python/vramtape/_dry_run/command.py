@@ -16,9 +16,10 @@ from .. import _lab, _text
 from .._files import check_place, whole
 from .._launch import run, simulated
 from .._launch.program import command_line
-from ..routes import ALL
+from . import bounds as guessed_bounds
 from . import every_gpu, search, text
 from . import ranks as distributed
+from .arguments import DEFAULT_GPU, DEFAULT_MARGIN, make_parser
 from .job import Gpu, Job, run_program
 from .measure import Measured, measure
 from .process import WEIGHTS
@@ -26,14 +27,8 @@ from .result import result
 from .verdict import judge
 
 _Path = Union[str, Path, None]
-DEFAULT_GPU = "a100-80gb"
-DEFAULT_MARGIN = 0.01
 _DEVICES_MAX = 16
 _NO_ONE_TAPE = "several runs have no one tape and page: leave out -o and --html (in Python, folder and html)"
-_ABOUT = """Runs a program on a simulated GPU and reports the memory that it takes on a real one. Allocations are those
-of a GPU; kernels do nothing, so the values of results are not."""
-_MORE = """Exit codes: 0 fits, 1 does not fit, 2 usage, 3 the program failed, 4 incomplete. PROGRAM is a script or a
-command such as torchrun, as for `vramtape run`."""
 
 
 def dry_run(
@@ -48,6 +43,7 @@ def dry_run(
     html: _Path = None,
     world_size: Optional[int] = None,
     ranks: Sequence[int] = (0,),
+    bounds: bool = False,
 ) -> dict[str, Any]:
     """Runs a program on a simulated GPU, and returns the memory that it takes on a real one.
 
@@ -63,11 +59,14 @@ def dry_run(
     :param html: a file for the page of the fullest device
     :param world_size: the ranks of a distributed job, of which single ones run; it has no ``folder`` and ``html``
     :param ranks: those that run
+    :param bounds: run again with the least and with the most elements of guessed shapes, if there are some
     :return: what ``vramtape dry-run --json`` writes (docs/schema/dry-run.json)
     :raises ValueError: when the program or the GPU is not known, the folder is not empty, or a rank is not in the job
     """
     words = command_line([str(word) for word in command], [sys.executable])
-    job = Job(words, parse_gpu(gpu), steps, conf, route=route)
+    if bounds:
+        guessed_bounds.check()
+    job = Job(words, parse_gpu(gpu), steps, conf, route=route, is_bounded=bounds)
     if world_size is None:
         return _run(job, margin, folder, html)
     if folder is not None or html is not None:
@@ -84,6 +83,8 @@ def _run(job: Job, margin: float, folder: _Path, html: _Path) -> dict[str, Any]:
     try:
         ended = run_program(job, kept)
         measured = measure(kept, ended.code)
+        if job.is_bounded and ended.code == 0:
+            guessed_bounds.widen(job, measured)
         judged = judge(ended, measured, margin)
         # The exception of an out of memory names the tape for `vramtape explain`.
         is_kept = is_kept or measured.out_of_memory is not None
@@ -144,7 +145,7 @@ def _counted(gpu: Gpu, named: Optional[str]) -> Optional[int]:
 
 def main(verb: str, arguments: Sequence[str]) -> NoReturn:
     """Runs the command line and ends with the exit code of the verdict."""
-    parser = _parser(verb)
+    parser = make_parser(verb)
     options = parser.parse_args(arguments)
     words = run.program(parser, options)
     try:
@@ -152,6 +153,8 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
             if path not in (None, "-"):
                 check_place(path)
         gpu = parse_gpu(options.gpu)
+        if options.bounds:
+            guessed_bounds.check()
         wanted = None
         if options.world_size is not None or options.rank is not None:
             wanted = distributed.Ranks.read(options.world_size, options.rank)
@@ -161,12 +164,16 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
         default = "" if options.gpu else "; the default, --gpu names another"
         if not options.quiet:
             _text.say(f"dry run on {about}{default}. Allocations are real, values (losses, metrics) are not")
-        job = Job(words, gpu, options.steps, options.conf, route=options.route)
+        job = _job(words, gpu, options)
         made = _run(job, options.margin / 100, options.output, options.html)
         _write(made, options)
     except run.NOT_STARTED as error:
         parser.error(str(error))
     sys.exit(made["exit_code"])
+
+
+def _job(words: list[str], gpu: Gpu, options: argparse.Namespace) -> Job:
+    return Job(words, gpu, options.steps, options.conf, route=options.route, is_bounded=options.bounds)
 
 
 def _main_of_several(
@@ -184,7 +191,7 @@ def _main_of_several(
         return _run_apart(job, margin)
 
     margin = options.margin / 100
-    job = Job(words, gpu, options.steps, options.conf, route=options.route)
+    job = _job(words, gpu, options)
     is_every = gpu.name == every_gpu.ALL
     if is_every and options.fit:
         raise ValueError("--fit searches on one GPU: name it instead of --gpu all")
@@ -213,69 +220,3 @@ def _write(made: dict[str, Any], options: argparse.Namespace, form: ModuleType =
         print(_text.visible(form.markdown(made)), end="")
     else:
         print(_text.visible(form.text(made)))
-
-
-def _parser(verb: str) -> argparse.ArgumentParser:
-    parser = _text.Parser(
-        prog=f"vramtape {verb}",
-        usage=f"vramtape {verb} [OPTIONS] PROGRAM ARGS...\n       vramtape {verb} [OPTIONS] -m MODULE ARGS...",
-        description=_ABOUT,
-        epilog=_MORE,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--gpu",
-        metavar="GPU",
-        help=f"the GPU, NAME or NAME:COUNT as h100:8 (`vramtape fit --gpu list` has the names), a .toml file, a size "
-        f"such as 24GiB, or `all` for a table of them; {DEFAULT_GPU} if left out",
-    )
-    parser.add_argument("--steps", type=_positive, metavar="N", help="end each process after N optimizer steps")
-    parser.add_argument(
-        "--fit",
-        type=_parameter,
-        metavar="NAME=LOW..HIGH",
-        help="find the largest value that fits; {NAME} in the program's arguments, else the variable NAME, has it",
-    )
-    parser.add_argument(
-        "--world-size", metavar="N", help="run single ranks of a distributed job of N; the others are absent"
-    )
-    parser.add_argument("--rank", metavar="RANKS", help="the ranks to run, as 0,7 (default: 0)")
-    parser.add_argument(
-        "--margin",
-        type=_percent,
-        metavar="PERCENT",
-        default=100 * DEFAULT_MARGIN,
-        help="memory of the device that has to stay free (default: %(default)s)",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; `-` prints it instead of the text")
-    parser.add_argument("--markdown", metavar="FILE", help="write it as Markdown for a pull request; `-` prints it")
-    parser.add_argument("--html", metavar="FILE", help="write the page of the fullest device")
-    parser.add_argument("--route", choices=["auto", *ALL], help="the way into PyTorch; auto if left out")
-    parser.add_argument("--conf", metavar="SETTINGS", default="", help="changes to VRAMTAPE_CONF: key:value,key:value")
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="keep the tapes there; it has to be empty or absent")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print warnings and the result only")
-    run.add_program(parser)
-    return parser
-
-
-def _parameter(text: str) -> search.Parameter:
-    try:
-        return search.Parameter.read(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of steps: write a whole number above 0")
-    return int(text)
-
-
-def _percent(text: str) -> float:
-    try:
-        percent = float(text)
-    except ValueError:
-        percent = -1.0
-    if not 0 <= percent < 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share of a device: write percent, from 0 to less than 100")
-    return percent

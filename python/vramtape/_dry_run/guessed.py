@@ -19,6 +19,8 @@ class Guessed:
     live_max_bytes: int = 0
     lower_bytes: int = 0
     upper_bytes: int = 0
+    # Whether runs with the least and the most elements of these shapes are in the bounds of the devices.
+    is_bounded_by_runs: bool = False
     # Errors in the model: the operator and the exception.
     failures: list[str] = field(default_factory=list)
 
@@ -38,7 +40,7 @@ def guessed(processes: list[dict[str, Any]]) -> Guessed:
         sum(device[name] for device in devices) for name in ("live_max_bytes", "less_max_bytes", "more_max_bytes")
     )
     failures = sorted({failure for process in processes for failure in process["failures"]})
-    return Guessed(operators, live, max(0, live - less), live + more, failures)
+    return Guessed(operators, live, max(0, live - less), live + more, failures=failures)
 
 
 def lines(guesses: dict[str, Any]) -> list[str]:
@@ -51,7 +53,12 @@ def lines(guesses: dict[str, Any]) -> list[str]:
     if shaped:
         made[0] += (
             f"; up to {show(guesses['live_max_bytes'])} at a time in these shapes, "
-            f"between {show(guesses['lower_bytes'])} and {show(guesses['upper_bytes'])}"
+            f"between {show(guesses['lower_bytes'])} and {show(guesses['upper_bytes'])}; "
+        )
+        made[0] += (
+            "the bounds are those of runs with the least and the most elements"
+            if guesses["is_bounded_by_runs"]
+            else "--bounds includes what is computed from them"
         )
     if guesses["failures"]:
         made.append(f"errors in the model of values, with 0 instead: {', '.join(guesses['failures'])}")

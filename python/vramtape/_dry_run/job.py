@@ -60,6 +60,8 @@ class Job:
     # Variables that the program has besides those of this process.
     environment: dict[str, str] = field(default_factory=dict)
     route: Optional[str] = None
+    # Whether it runs again with the least and the most elements of guessed shapes.
+    is_bounded: bool = False
 
 
 def run_program(job: Job, folder: Path) -> Ended:

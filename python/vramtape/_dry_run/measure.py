@@ -81,6 +81,9 @@ class Measured:
     guessed: Guessed = field(default_factory=Guessed)
     # Checkpoints of which only sizes were there: the name, the source of the sizes, and the bytes.
     weights: list[dict[str, Any]] = field(default_factory=list)
+    # Why a run with other guesses does not fit, or is no bound.
+    over: list[str] = field(default_factory=list)
+    unbounded: list[str] = field(default_factory=list)
 
 
 def measure(folder: Path, exit_code: int) -> Measured:

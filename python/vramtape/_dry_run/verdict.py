@@ -48,10 +48,10 @@ def judge(ended: Ended, measured: Measured, margin: float) -> Judged:
         return Judged(Verdict.INCOMPLETE, missing)
     if ended.code != 0:
         return Judged(Verdict.FAILED, [f"the program {_end(ended.code)}; its message is above"])
-    over = [text for text in (_over(use, margin) for use in measured.devices) if text]
+    over = [text for text in (_over(use, margin) for use in measured.devices) if text] + measured.over
     if over:
-        return Judged(Verdict.DOES_NOT_FIT, over)
-    return Judged(Verdict.FITS, _handled(measured))
+        return Judged(Verdict.DOES_NOT_FIT, over + measured.unbounded)
+    return Judged(Verdict.FITS, _handled(measured) + measured.unbounded)
 
 
 def _missing(ended: Ended, measured: Measured) -> list[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 VARIABLE = "VRAMTAPE_VALUES"
-OFF = "off"
-_LEVELS = ("likely", "low", "high", OFF)
+LIKELY, LOW, HIGH, OFF = _LEVELS = ("likely", "low", "high", "off")
 
 
 def level() -> str:

@@ -192,6 +192,18 @@ print("lengths", *lengths)
 print("allocated", torch.cuda.max_memory_allocated())
 """
 
+EXPERT = """
+tokens = torch.randn(20_000, 64, device="cuda")
+expert = torch.randn(64, 1024, device="cuda")
+chosen = torch.randn(20_000, 8, device="cuda").argmax(1) == 3
+hidden = tokens[chosen] @ expert
+print("served", torch.cuda.max_memory_allocated())
+"""
+
+NOT_EMPTY = """
+assert len(hidden), "no tokens"
+"""
+
 COMPILED = """
 @torch.compile(backend="aot_eager")
 def choose(logits, labels):
@@ -356,6 +368,34 @@ def bounds_of_guessed_shapes_hold():
     assert "in these shapes, between 0 B and " in likely.done.stdout, likely.done.stdout
 
 
+def runs_with_other_guesses_bound_what_is_computed_from_them():
+    """The tokens of an expert are small, and its activations are not."""
+    one, bounded, high = Ran(EXPERT), Ran(EXPERT, flags=["--bounds"]), Ran(EXPERT, VRAMTAPE_VALUES="high")
+    (most_bytes,) = high.printed("served")
+    for ran, is_bound in ((one, False), (bounded, True)):
+        bounds = ran.device["bounds"]["peak_allocated_bytes"]
+        assert (bounds["upper"] >= most_bytes) == is_bound, (bounds, most_bytes)
+        assert ran.guesses["is_bounded_by_runs"] == is_bound, ran.guesses
+    assert one.device["peak_allocated_bytes"] == bounded.device["peak_allocated_bytes"]
+    assert bounded.device["bounds"]["device_total_bytes"]["upper"] >= most_bytes
+    assert "--bounds includes what is computed from them" in one.done.stdout, one.done.stdout
+
+
+def a_run_with_other_guesses_that_fails_is_no_bound():
+    ran = Ran(EXPERT, NOT_EMPTY, flags=["--bounds"])
+    assert "no tokens" in ran.said and not ran.guesses["is_bounded_by_runs"], ran.said
+    (why,) = ran.result["why"]
+    assert why.startswith("the run with the least elements of guessed shapes did not end well"), why
+    # With the most elements it is out of memory.
+    small = Ran(EXPERT, flags=["--bounds", "--gpu", "96MiB"], code=dry_runs.DOES_NOT_FIT)
+    assert "the run with the most elements of guessed shapes is out of memory" in small.result["why"][-1], small.result
+
+
+def a_level_and_bounds_exclude_each_other():
+    ran = Ran(EXPERT, flags=["--bounds"], code=dry_runs.USAGE, VRAMTAPE_VALUES="low")
+    assert "--bounds runs low and high itself: leave out VRAMTAPE_VALUES=low" in ran.done.stderr, ran.done.stderr
+
+
 def compiled_programs_and_threads_have_values():
     ran = Ran(COMPILED, THREADS)
     assert ran.guesses["failures"] == [], ran.guesses
@@ -409,6 +449,9 @@ CASES = [
     what_was_changed_is_no_longer_known,
     routed_and_sampled_indices_are_in_range,
     bounds_of_guessed_shapes_hold,
+    runs_with_other_guesses_bound_what_is_computed_from_them,
+    a_run_with_other_guesses_that_fails_is_no_bound,
+    a_level_and_bounds_exclude_each_other,
     compiled_programs_and_threads_have_values,
     an_error_in_the_model_does_not_reach_the_program,
     allocations_without_reads_are_those_without_the_model,
