@@ -25,6 +25,8 @@ from .after_import import after_import
 
 _CONFIG = "config.json"
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.gguf", "*.msgpack", "*.h5")
+# As usual. Linux refuses to map a file that is larger than the memory of the machine.
+_SHARD = "5GB"
 # Of checkpoints whose files have a variant in their names.
 _VARIANTS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -64,7 +66,7 @@ def _checkpoint(cls: Any, name: Any, named: dict[str, Any], make: Any, folder: P
         folder.mkdir(exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f"{source.name}-", dir=folder))
         with hollow_files():
-            model.save_pretrained(made, variant=named.get("variant"))
+            model.save_pretrained(made, variant=named.get("variant"), max_shard_size=_SHARD)
     except Exception as error:
         _text.say(f"{name} has no weights, and its {_CONFIG} does not make a model: {type(error).__name__}: {error}")
         return None
