@@ -55,6 +55,11 @@ def make_parser(verb: str) -> argparse.ArgumentParser:
         default=100 * DEFAULT_MARGIN,
         help="memory of the device that has to stay free (default: %(default)s)",
     )
+    made.add_argument(
+        "--calibrate",
+        metavar="RUN",
+        help="compare with a recorded run of the program: a tape, or a memory snapshot of PyTorch",
+    )
     made.add_argument("--json", metavar="FILE", help="write the result as JSON; `-` prints it instead of the text")
     made.add_argument("--markdown", metavar="FILE", help="write it as Markdown for a pull request; `-` prints it")
     made.add_argument("--html", metavar="FILE", help="write the page of the fullest device")

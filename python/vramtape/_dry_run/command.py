@@ -17,6 +17,7 @@ from .._files import check_place, whole
 from .._launch import run, simulated
 from .._launch.program import command_line
 from . import bounds as guessed_bounds
+from . import calibrate as recorded
 from . import every_gpu, search, text
 from . import ranks as distributed
 from .arguments import DEFAULT_GPU, DEFAULT_MARGIN, make_parser
@@ -28,7 +29,7 @@ from .verdict import judge
 
 _Path = Union[str, Path, None]
 _DEVICES_MAX = 16
-_NO_ONE_TAPE = "several runs have no one tape and page: leave out -o and --html (in Python, folder and html)"
+_NO_ONE_TAPE = "several runs have no one tape and page: leave out -o, --html and --calibrate (folder, html, calibrate)"
 
 
 def dry_run(
@@ -44,6 +45,7 @@ def dry_run(
     world_size: Optional[int] = None,
     ranks: Sequence[int] = (0,),
     bounds: bool = False,
+    calibrate: _Path = None,
 ) -> dict[str, Any]:
     """Runs a program on a simulated GPU, and returns the memory that it takes on a real one.
 
@@ -60,6 +62,7 @@ def dry_run(
     :param world_size: the ranks of a distributed job, of which single ones run; it has no ``folder`` and ``html``
     :param ranks: those that run
     :param bounds: run again with the least and with the most elements of guessed shapes, if there are some
+    :param calibrate: a recorded run of the program, which the result is compared with
     :return: what ``vramtape dry-run --json`` writes (docs/schema/dry-run.json)
     :raises ValueError: when the program or the GPU is not known, the folder is not empty, or a rank is not in the job
     """
@@ -68,16 +71,18 @@ def dry_run(
         guessed_bounds.check()
     job = Job(words, parse_gpu(gpu), steps, conf, route=route, is_bounded=bounds)
     if world_size is None:
-        return _run(job, margin, folder, html)
-    if folder is not None or html is not None:
+        return _run(job, margin, folder, html, calibrate)
+    if folder is not None or html is not None or calibrate is not None:
         raise ValueError(_NO_ONE_TAPE)
     wanted = distributed.Ranks.read(str(world_size), ",".join(map(str, ranks)))
     return distributed.each_rank(job, _counted(job.gpu, gpu), wanted, margin, lambda job, _: _run_apart(job, margin))
 
 
-def _run(job: Job, margin: float, folder: _Path, html: _Path) -> dict[str, Any]:
+def _run(job: Job, margin: float, folder: _Path, html: _Path, calibrate: _Path) -> dict[str, Any]:
     if html is not None:
         check_place(html)
+    if calibrate is not None:
+        recorded.check(calibrate)
     kept = _made(folder)
     is_kept = folder is not None
     try:
@@ -91,6 +96,8 @@ def _run(job: Job, margin: float, folder: _Path, html: _Path) -> dict[str, Any]:
         made = result(job, ended, measured, judged, margin)
         if not is_kept:
             made["tapes"] = []
+        if calibrate is not None:
+            made["calibration"] = recorded.compare(calibrate, measured)
         if html is not None:
             _write_page(measured, html)
         return made
@@ -101,7 +108,7 @@ def _run(job: Job, margin: float, folder: _Path, html: _Path) -> dict[str, Any]:
 def _run_apart(job: Job, margin: float) -> dict[str, Any]:
     """One of several runs: its tapes are removed."""
     with tempfile.TemporaryDirectory(prefix="vramtape-dry-run-") as folder:
-        return {**_run(job, margin, Path(folder), None), "tapes": []}
+        return {**_run(job, margin, Path(folder), None, None), "tapes": []}
 
 
 def _made(named: _Path) -> Path:
@@ -165,7 +172,7 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
         if not options.quiet:
             _text.say(f"dry run on {about}{default}. Allocations are real, values (losses, metrics) are not")
         job = _job(words, gpu, options)
-        made = _run(job, options.margin / 100, options.output, options.html)
+        made = _run(job, options.margin / 100, options.output, options.html, options.calibrate)
         _write(made, options)
     except run.NOT_STARTED as error:
         parser.error(str(error))
@@ -180,7 +187,7 @@ def _main_of_several(
     words: list[str], gpu: Gpu, options: argparse.Namespace, wanted: Optional[distributed.Ranks]
 ) -> NoReturn:
     """``--gpu all``, ``--fit`` and ``--world-size``."""
-    if options.output or options.html:
+    if options.output or options.html or options.calibrate:
         raise ValueError(_NO_ONE_TAPE)
     name = options.fit.name if options.fit else "rank"
 

@@ -36,6 +36,7 @@ def result(job: Job, ended: Ended, measured: Measured, judged: Judged, margin: f
         "handled_refusals": measured.handled_refusals,
         "guesses": asdict(measured.guessed),
         "weights": measured.weights,
+        "calibration": None,
         "remedies": _remedies(measured),
         "tapes": [str(tape) for tape in measured.tapes],
     }

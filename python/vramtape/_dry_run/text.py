@@ -6,7 +6,7 @@ from typing import Any
 
 from .._sizes import show
 from .._text import one_line
-from . import guessed
+from . import calibrate, guessed
 
 _ROWS = (
     ("peak_allocated_bytes", "peak allocated", "as PyTorch's max_memory_allocated"),
@@ -27,6 +27,10 @@ def text(result: dict[str, Any]) -> str:
         holders = [(show(row["allocated_bytes"]), one_line(row["code"])) for row in device["holders"]]
         if holders:
             lines += ["held at the peak by", *(f"  {size:>10}  {code}" for size, code in holders)]
+    if result["calibration"]:
+        lines += ["", f"compared with {one_line(result['calibration']['run'])}"]
+        for table in calibrate.table(result["calibration"]):
+            lines += ["", *aligned(table)]
     lines += ["", *_more(result)]
     return "\n".join(lines).rstrip()
 
@@ -40,6 +44,11 @@ def markdown(result: dict[str, Any]) -> str:
         holders = [f"- {show(row['allocated_bytes'])} {_escaped(row['code'])}" for row in device["holders"]]
         if holders:
             lines += ["", "Held at the peak by", "", *holders]
+    if result["calibration"]:
+        lines += ["", f"Compared with {_escaped(result['calibration']['run'])}"]
+        for table in calibrate.table(result["calibration"]):
+            rows = ["| " + " | ".join(map(_escaped, row)) + " |" for row in table]
+            lines += ["", rows[0], "|---|---:|---:|---:|---:|", *rows[1:]]
     lines += ["", *(f"{line}  " for line in _more(result))]
     return "\n".join(lines).rstrip() + "\n"
 

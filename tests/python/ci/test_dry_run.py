@@ -163,6 +163,26 @@ def all_gpus_are_a_table():
     assert "the smallest is a10" in ran.done.stdout and "capability 7.0: " in ran.done.stdout, ran.done.stdout
 
 
+def differences_from_a_recorded_run_have_their_code():
+    use = "import torch; x = torch.ones(64, 64, device='cuda')\ny = x @ x\n"
+    recorded = Ran(use, "--gpu", "h100", "-o", "recorded")
+    tape = os.path.join(recorded.folder, "recorded", "run.vtape")
+    same = Ran(use, "--gpu", "h100", "--calibrate", tape).result["calibration"]
+    assert same["run"] == tape and [device["differences"] for device in same["devices"]] == [[]], same
+    other = Ran(use, "--gpu", "a100-80gb", "--calibrate", tape, "--markdown", "out.md")
+    (device,) = other.result["calibration"]["devices"]
+    # The workspaces of cuBLAS.
+    less_bytes = 33_554_432 - 8_519_680
+    for both in (device["peak_allocated_bytes"], *device["differences"]):
+        assert both["recorded"] - both["dry_run"] == less_bytes, device
+    assert [one["code"] for one in device["differences"]] == ["program.py:2"], device
+    assert "-23.88 MiB" in other.done.stdout and "| program.py:2 |" in other.read("out.md"), other.said
+    ran = Ran(use, "--calibrate", "program.py", code=USAGE)
+    assert "error: --calibrate: program.py: begins with" in ran.done.stderr, ran.done.stderr
+    ran = Ran("import torch; torch.cuda.init()", "--calibrate", tape, code=INCOMPLETE)
+    assert "is not compared: nothing was allocated on a GPU" in ran.done.stderr, ran.done.stderr
+
+
 def the_largest_batch_that_fits_is_found():
     hold = "import os, sys, torch; held = torch.ones({}, 1 << 30, dtype=torch.uint8, device='cuda')"
     flags = ("--gpu", "l4", "--fit", "batch=1..64")
@@ -298,6 +318,7 @@ CASES = [
     memory_of_libraries_is_outside,
     a_gpu_of_ones_own_and_a_size,
     all_gpus_are_a_table,
+    differences_from_a_recorded_run_have_their_code,
     the_largest_batch_that_fits_is_found,
     a_search_takes_few_runs_and_its_answer_is_the_largest,
     an_interrupted_run_is_incomplete,
