@@ -38,6 +38,8 @@ REAL = re.compile(
 )
 NCCL_NAME = re.compile(r"p?nccl[A-Z][A-Za-z0-9]+")
 DRIVER_NAME = re.compile(r"cu[A-Z][A-Za-z0-9]+(_v\d)?")
+# Names that have the same arguments and the same body.
+SHARED = re.compile(r"((?:\b\w+\s+)+)=> \(")
 # Macros that define every name in them.
 BLOCK = re.compile(r"^(?:operations|accepted|forward|unsupported)! \{(.*?)\}$", re.DOTALL | re.MULTILINE)
 NOT_DRIVER = re.compile(r"cu(File|blas|dnn|fft|rand|solver|sparse|pti|tlass)")
@@ -75,7 +77,7 @@ def defined():
             continue
         text = source.read_text()
         names.update(re.findall(r"\bfn (\w+)\(", text))
-        for block in BLOCK.findall(text):
+        for block in (*BLOCK.findall(text), *SHARED.findall(text)):
             names.update(block.split())
     return names
 

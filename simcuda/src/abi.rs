@@ -54,6 +54,50 @@ pub(crate) fn number(answer: Answer) -> c_int {
     answer.map_or_else(|status| status.0 as c_int, |()| 0)
 }
 
+/// The numbers of a library for what can fail here.
+#[derive(Clone, Copy)]
+pub(crate) struct Codes {
+    pub(crate) invalid: c_int,
+    pub(crate) failed: c_int,
+    pub(crate) internal: c_int,
+}
+
+impl Codes {
+    /// The number of an entry point's answer.
+    pub(crate) fn of(self, body: impl FnOnce() -> Answer) -> c_int {
+        match guarded(body) {
+            Ok(()) => 0,
+            Err(Status::INVALID_VALUE) => self.invalid,
+            Err(Status::UNKNOWN) => self.internal,
+            Err(_) => self.failed,
+        }
+    }
+}
+
+/// Defines entry points of the library whose numbers are the module's `CODES`. Those of one list of names have the same
+/// arguments and the same body.
+macro_rules! entry_points {
+    (@ $name:ident ($($arg:ident: $type:ty),* $(,)?) $body:block) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($($arg: $type),*) -> ::std::ffi::c_int {
+            CODES.of(|| $body)
+        }
+    };
+    ($($($name:ident)* => $args:tt $body:block)*) => {
+        $($($crate::abi::entry_points! { @ $name $args $body })*)*
+    };
+}
+pub(crate) use entry_points;
+
+/// Defines computations of such a library: whatever the other arguments, an operation on the stream of the handle that
+/// comes first.
+macro_rules! operations {
+    ($($name:ident)*) => {
+        $crate::abi::entry_points! { $($name)* => (handle: u64) { $crate::handle::operation(handle) } }
+    };
+}
+pub(crate) use operations;
+
 /// Defines driver entry points: the body's [`Answer`] becomes the `CUresult`.
 macro_rules! driver {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {$(

@@ -1,9 +1,10 @@
 //! A stand-in for `libcuda.so.1` over the simulated device, so that PyTorch runs with no GPU.
 //!
-//! Loaded before torch, it answers PyTorch's imports from the CUDA runtime, the driver, cuBLAS, cuDNN, NCCL and NVML:
-//! memory, streams, events, captures and devices are simulated exactly ([`sim_device`]); kernels and copies do
-//! nothing, so values are meaningless and allocation is real. What would change allocation and is not simulated answers
-//! "not supported" and says so once on stderr. `README.md` says how it is assembled, loaded and set up.
+//! Loaded before torch, it answers PyTorch's imports from the CUDA runtime, the driver, cuBLAS, cuDNN, cuFFT, cuSOLVER,
+//! cuSPARSE, NCCL and NVML: memory, streams, events, captures and devices are simulated exactly ([`sim_device`]);
+//! kernels and copies do nothing, so values are meaningless and allocation is real. What would change allocation and is
+//! not simulated answers "not supported" and says so once on stderr. `README.md` says how it is assembled, loaded and
+//! set up.
 //!
 //! `unsafe` is in [`abi`] (what C passes), [`copy`] and [`host`] (host memory), [`address_range`] (the reserved
 //! addresses), [`shared_file`] (making one), [`driver`] (looking up a function of this library by name) and [`cudnn`]
@@ -20,6 +21,7 @@ mod describe;
 mod device;
 mod driver;
 mod event;
+mod fft;
 mod graph;
 mod handle;
 mod host;
@@ -35,6 +37,8 @@ mod runtime;
 mod settings;
 mod shared_file;
 mod sharing;
+mod solver;
+mod sparse;
 mod stream;
 mod visible;
 

@@ -29,6 +29,8 @@ CASES = {
     "devices_expandable": ("devices", TWO | EXPANDABLE),
     "sharing": ("sharing", {}),
     "visible": ("visible", {"VRAMTAPE_SIM_DEVICES": "3"}),
+    "libraries": ("libraries", {}),
+    "libraries_sm90": ("libraries", {"VRAMTAPE_SIM_GPU": "h100"}),
     "cudnn": ("cudnn", {}),
     "cudnn_sm86": ("cudnn", {"VRAMTAPE_SIM_GPU": "a40"}),
     "cudnn_sm120": ("cudnn", {"VRAMTAPE_SIM_GPU": "rtx5090"}),

@@ -12,7 +12,7 @@ from typing import Any, Optional
 import torch
 
 from . import changes, reads, results, scope, shapes, table
-from .contents import contents, is_ignored, is_on_device, tensors, version
+from .contents import Content, contents, is_ignored, is_on_device, tensors, version
 from .guesses import guesses
 from .level import OFF, level
 
@@ -44,6 +44,10 @@ def install() -> None:
     _hook("equal", _answering(reads.equal))
     for name in table.SIZED:
         _hook(name, _answering(shapes.size), _ALWAYS if name in table.SIZED_ALWAYS else scope.NAME)
+    for name in table.FACTORED:
+        _hook(name, _factoring)
+    _hook("_linalg_check_errors", _checking)
+    _hook("istft", _inverting)
     _hook("arange.start_out", _ranging)
     _hook("_amp_foreach_non_finite_check_and_unscale_", _unscaling)
     scope.begin()
@@ -164,6 +168,44 @@ def _answering(model: _Hook) -> Callable[[Any, str, _Hook], _Hook]:
         return hook
 
     return make
+
+
+def _factoring(_: Any, packet: str, kernel: _Hook) -> _Hook:
+    """Factorisations, which succeed."""
+
+    def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
+        result = kernel(keys.remove(scope.KEY), *arguments, **named)
+        if is_on_device(result[-1]):
+            _guarded(_succeed, None, packet, result[-1:], {}, None)
+        return result
+
+    return hook
+
+
+def _checking(_: Any, packet: str, kernel: _Hook) -> _Hook:
+    """The check of a factorisation inside another operator."""
+
+    def hook(keys: Any, info: torch.Tensor, *arguments: Any, **named: Any) -> Any:
+        if is_on_device(info):
+            _guarded(_succeed, None, packet, (info,), {}, None)
+        return kernel(keys.remove(scope.KEY), info, *arguments, **named)
+
+    return hook
+
+
+def _succeed(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> None:
+    (info,) = arguments
+    contents.set_content(info, Content(uniform=torch.zeros((), dtype=info.dtype, device="cpu")), version(info))
+
+
+def _inverting(_: Any, __: str, kernel: _Hook) -> _Hook:
+    """``istft``, which fails where its windows add up to 0."""
+
+    def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
+        with reads.unequal():
+            return kernel(keys.remove(scope.KEY), *arguments, **named)
+
+    return hook
 
 
 def _ranging(operator: Any, packet: str, kernel: _Hook) -> _Hook:

@@ -37,6 +37,16 @@ def is_inside_kernel() -> bool:
     return is_sizing() or bool(is_below_autograd)
 
 
+@contextmanager
+def unequal() -> Iterator[None]:
+    """Tensors are not equal in this block, unless they are known: it checks that something is not the case."""
+    before, _thread.is_unequal = getattr(_thread, "is_unequal", False), True
+    try:
+        yield
+    finally:
+        _thread.is_unequal = before
+
+
 def scalar(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> Any:
     """``item``, and every branch on a tensor."""
     (origin,) = arguments
@@ -54,6 +64,8 @@ def scalar(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> A
 def equal(operator: Any, name: str, arguments: Any, named: dict[str, Any], _: Any) -> bool:
     """``torch.equal``: tensors of the same shape are equal."""
     computed = compute(operator, arguments, named)
+    if computed is None and getattr(_thread, "is_unequal", False):
+        return False
     if computed is None:
         guesses.note(name)
         return bool(arguments[0].shape == arguments[1].shape)

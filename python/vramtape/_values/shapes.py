@@ -127,8 +127,30 @@ def _repeated(operator: Any, name: str, arguments: Any, named: dict[str, Any], r
     return made
 
 
+def _coalesced(_: Any, name: str, arguments: Any, __: dict[str, Any], ___: Any) -> Optional[torch.Tensor]:
+    """The entries of a sparse tensor at distinct places: at least one, and all where nothing is known."""
+    (given,) = arguments
+    most, elements = given._nnz(), given._values()
+    if most < 2:
+        return None
+    count = max(1, guesses.elements(most, most))
+    made = torch.empty((count, *elements.shape[1:]), dtype=elements.dtype, device=elements.device)
+    places = torch.empty((given.sparse_dim(), count), dtype=torch.int64, device=elements.device)
+    guesses.note_shape(name.lstrip("_"), made, elements.nbytes, elements.nbytes // most)
+    coalesced: torch.Tensor = torch.sparse_coo_tensor(
+        places, made, given.shape, is_coalesced=True, check_invariants=False
+    )
+    return coalesced
+
+
 _UNIQUE = ("_unique2", "unique_dim", "unique_consecutive")
-_MODELS = {"nonzero": _nonzero, "bincount": _binned, "repeat_interleave": _repeated, **dict.fromkeys(_UNIQUE, _unique)}
+_MODELS = {
+    "nonzero": _nonzero,
+    "bincount": _binned,
+    "repeat_interleave": _repeated,
+    "_coalesce": _coalesced,
+    **dict.fromkeys(_UNIQUE, _unique),
+}
 
 
 def size(operator: Any, name: str, arguments: Any, named: dict[str, Any], result: Any) -> Any:

@@ -45,6 +45,10 @@ UNIFORM = frozenset(
 # Operators whose results are indices along a dimension: these are drawn where the arguments are not known.
 DRAWN = ["argmax", "argmin", "topk", "sort", "sort.stable", "max.dim", "min.dim", "multinomial"]
 # Operators whose result has a size that depends on values. Indexing by a mask uses the first.
-SIZED = ["nonzero", "bincount", "_unique2", "unique_dim", "unique_consecutive", "repeat_interleave.Tensor"]
+SIZED = _names("nonzero bincount _unique2 unique_dim unique_consecutive repeat_interleave.Tensor _coalesce")
+# Factorisations, whose last result is 0 for each matrix: they succeed.
+FACTORED = _names(
+    "linalg_cholesky_ex linalg_inv_ex linalg_lu_factor_ex linalg_ldl_factor_ex _linalg_solve_ex linalg_solve_ex"
+)
 # Those that backward passes call too: the backward of indexing by a mask needs the size of its forward.
 SIZED_ALWAYS = ["nonzero"]

@@ -70,9 +70,6 @@ mod status {
     pub(super) const CUDART: i32 = 801;
     pub(super) const CUBLAS: i32 = 15;
     pub(super) const CUDNN: i32 = 3000;
-    pub(super) const CUFFT: i32 = 16;
-    pub(super) const CUSOLVER: i32 = 9;
-    pub(super) const CUSPARSE: i32 = 10;
     /// `ncclInvalidUsage`.
     pub(super) const NCCL: i32 = 5;
 }
@@ -83,9 +80,6 @@ macro_rules! answers {
     (cudart: $($name:ident)*) => { answers!(@ CUDART: $($name)*); };
     (cublas: $($name:ident)*) => { answers!(@ CUBLAS: $($name)*); };
     (cudnn: $($name:ident)*) => { answers!(@ CUDNN: $($name)*); };
-    (cufft: $($name:ident)*) => { answers!(@ CUFFT: $($name)*); };
-    (cusolver: $($name:ident)*) => { answers!(@ CUSOLVER: $($name)*); };
-    (cusparse: $($name:ident)*) => { answers!(@ CUSPARSE: $($name)*); };
     (nccl: $($name:ident)*) => { answers!(@ NCCL: $($name)*); };
     (@ $status:ident: $($name:ident)*) => {$(
         #[unsafe(no_mangle)]

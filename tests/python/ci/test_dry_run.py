@@ -100,12 +100,13 @@ def a_program_that_fails_has_failed():
 
 
 def what_is_left_out_is_named_and_never_fits():
-    ran = Ran("import torch; torch.linalg.svd(torch.ones(300, 300, device='cuda'))", code=INCOMPLETE)
-    assert ran.result["not_simulated"] == ["cusolverDnCreate"], ran.result
+    managed = "import ctypes, torch; torch.ones(3, device='cuda')\n"
+    managed += "code = ctypes.CDLL('libcuda.so.1').cudaMallocManaged()\n"
+    ran = Ran(managed + "raise SystemExit(code)", code=INCOMPLETE)
+    assert ran.result["not_simulated"] == ["cudaMallocManaged"], ran.result
     assert ran.result["smallest_gpu"] is None
-    caught = "try:\n    torch.linalg.svd(torch.ones(300, 300, device='cuda'))\nexcept RuntimeError:\n    pass\n"
-    ran = Ran(f"import torch\n{caught}", code=INCOMPLETE)
-    assert ran.result["why"] == ["not simulated: cusolverDnCreate"], ran.result["why"]
+    ran = Ran(managed, code=INCOMPLETE)  # The program handles the error.
+    assert ran.result["why"] == ["not simulated: cudaMallocManaged"], ran.result["why"]
     ran = Ran("print(1)", code=INCOMPLETE)
     assert "nothing was allocated on a GPU" in ran.result["why"][0] and ran.result["devices"] == [], ran.result
     cut = "import torch, os; torch.ones(3, device='cuda'); os._exit(0)"

@@ -204,6 +204,27 @@ NOT_EMPTY = """
 assert len(hidden), "no tokens"
 """
 
+LIBRARIES = """
+# Factorisations succeed, also where the program checks it, and windows do not add up to 0.
+x = torch.randn(5, 20, 20, device="cuda")
+for matrix in (x, x[0]):
+    torch.linalg.inv(matrix), torch.linalg.solve(matrix, matrix), torch.linalg.ldl_factor(matrix)
+    torch.linalg.eig(matrix)
+    for info in (torch.linalg.cholesky_ex(matrix).info, torch.linalg.inv_ex(matrix).info):
+        assert not info.any() and info.tolist() in (0, [0] * 5)
+window = torch.hann_window(400, device="cuda")
+spectrum = torch.stft(torch.randn(2, 16000, device="cuda"), 400, 160, window=window, return_complex=True)
+torch.istft(spectrum, 400, 160, window=window)
+"""
+
+SPARSE = """
+embedding = nn.Embedding(1000, 64, sparse=True, device="cuda")
+optimizer = torch.optim.SparseAdam(embedding.parameters())
+embedding(torch.randint(0, 1000, (500,), device="cuda")).sum().backward()
+optimizer.step()
+print("entries", embedding.weight.grad.coalesce()._nnz())
+"""
+
 COMPILED = """
 @torch.compile(backend="aot_eager")
 def choose(logits, labels):
@@ -391,6 +412,18 @@ def a_run_with_other_guesses_that_fails_is_no_bound():
     assert "the run with the most elements of guessed shapes is out of memory" in small.result["why"][-1], small.result
 
 
+def factorisations_succeed_and_entries_of_sparse_tensors_are_counted():
+    exact = Ran(LIBRARIES)
+    assert exact.counts() == {}, exact.guesses
+    ran, low = Ran(SPARSE), Ran(SPARSE, VRAMTAPE_VALUES="low")
+    assert ran.printed("entries") == [500] and low.printed("entries") == [1]
+    assert ran.shapes() == {"coalesce": 2}, ran.guesses
+    row_bytes = 64 * 4
+    guesses = ran.guesses
+    assert guesses["upper_bytes"] == guesses["live_max_bytes"] >= 500 * row_bytes, guesses
+    assert guesses["lower_bytes"] <= 2 * row_bytes, guesses
+
+
 def a_level_and_bounds_exclude_each_other():
     ran = Ran(EXPERT, flags=["--bounds"], code=dry_runs.USAGE, VRAMTAPE_VALUES="low")
     assert "--bounds runs low and high itself: leave out VRAMTAPE_VALUES=low" in ran.done.stderr, ran.done.stderr
@@ -451,6 +484,7 @@ CASES = [
     bounds_of_guessed_shapes_hold,
     runs_with_other_guesses_bound_what_is_computed_from_them,
     a_run_with_other_guesses_that_fails_is_no_bound,
+    factorisations_succeed_and_entries_of_sparse_tensors_are_counted,
     a_level_and_bounds_exclude_each_other,
     compiled_programs_and_threads_have_values,
     an_error_in_the_model_does_not_reach_the_program,
