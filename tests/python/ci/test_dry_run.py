@@ -99,6 +99,22 @@ def a_program_that_fails_has_failed():
     assert "was ended by SIGKILL" in ran.result["why"][0], ran.result["why"]
 
 
+def choices_by_measured_times_are_the_same_in_every_run():
+    measured = """
+import torch
+from triton.testing import do_bench
+torch.backends.cudnn.benchmark = True
+for size in (7, 14, 28, 56):
+    convolution = torch.nn.Conv2d(64, 96, 3, padding=1, device="cuda")
+    convolution(torch.randn(8, 64, size, size, device="cuda")).sum().backward()
+square = torch.randn(64, 64, device="cuda")
+assert do_bench(lambda: square @ square) == 1
+"""
+    first, second = Ran(measured).device, Ran(measured).device
+    assert first["peak_allocated_bytes"] == second["peak_allocated_bytes"], (first, second)
+    assert first["peak_reserved_bytes"] == second["peak_reserved_bytes"], (first, second)
+
+
 def what_is_left_out_is_named_and_never_fits():
     managed = "import ctypes, torch; torch.ones(3, device='cuda')\n"
     managed += "code = ctypes.CDLL('libcuda.so.1').cudaMallocManaged()\n"
@@ -314,6 +330,7 @@ CASES = [
     a_request_that_is_refused_and_handled_fits,
     what_comes_close_to_the_end_of_the_device_does_not_fit,
     a_program_that_fails_has_failed,
+    choices_by_measured_times_are_the_same_in_every_run,
     what_is_left_out_is_named_and_never_fits,
     two_gpus_and_two_processes_are_added_up,
     memory_of_libraries_is_outside,
