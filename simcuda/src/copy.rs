@@ -10,6 +10,7 @@ use sim_device::SimDevice;
 use crate::abi::{Answer, Status};
 use crate::machine;
 use crate::stream;
+use crate::zeros;
 
 /// Refuses a device range whose ends cannot be used by its device; true for device memory.
 fn is_device(addr: u64, size_bytes: u64) -> Answer<bool> {
@@ -42,7 +43,7 @@ fn copy_row(to: u64, from: u64, size_bytes: usize) -> Answer {
     let to = ptr::with_exposed_provenance_mut::<u8>(to as usize);
     if from_device {
         // SAFETY: a host address, and the caller's contract says that `size_bytes` bytes there are writable.
-        unsafe { ptr::write_bytes(to, 0, size_bytes) };
+        unsafe { zeros::write(to, size_bytes) };
         return Ok(());
     }
     let from = ptr::with_exposed_provenance::<u8>(from as usize);

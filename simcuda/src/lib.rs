@@ -6,9 +6,9 @@
 //! not simulated answers "not supported" and says so once on stderr. `README.md` says how it is assembled, loaded and
 //! set up.
 //!
-//! `unsafe` is in [`abi`] (what C passes), [`copy`] and [`host`] (host memory), [`address_range`] (the reserved
-//! addresses), [`shared_file`] (making one), [`driver`] (looking up a function of this library by name) and [`cudnn`]
-//! (calling the real library).
+//! `unsafe` is in [`abi`] (what C passes), [`copy`], [`zeros`] and [`host`] (host memory), [`address_range`] (the
+//! reserved addresses), [`shared_file`] (making one), [`driver`] (looking up a function of this library by name) and
+//! [`cudnn`] (calling the real library).
 
 mod abi;
 mod address_range;
@@ -41,5 +41,6 @@ mod solver;
 mod sparse;
 mod stream;
 mod visible;
+mod zeros;
 
 use not_simulated::not_simulated;

@@ -25,5 +25,6 @@ model.cuda()
 size_bytes = sum(parameter.nbytes for parameter in model.parameters())
 if how == "loaded":
     model.generate(torch.arange(9, device="cuda")[None], max_new_tokens=2, do_sample=False)
+copies = [parameter.cpu() for parameter in model.parameters()]  # As for a checkpoint.
 host_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print("large", size_bytes, torch.cuda.max_memory_allocated(), host_bytes)
