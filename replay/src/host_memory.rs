@@ -112,7 +112,27 @@ impl HostHolder {
 
 /// The last reading among these records.
 pub fn last_reading(records: &[Record], stacks: &Stacks) -> Option<HostReading> {
-    records.iter().rev().find_map(|record| of_record(record, stacks))
+    let mut readings = Vec::new();
+    for reading in records.iter().rev().filter_map(|record| of_record(record, stacks)) {
+        readings.push(reading);
+        if !matches!(reading.call, Some(HostCall::Refused { .. })) {
+            break;
+        }
+    }
+    readings.into_iter().rev().fold(None, |before, reading| Some(following(reading, before)))
+}
+
+/// A reading after another one. A call does not count the bytes in use, and one that was refused changes nothing.
+fn following(reading: HostReading, before: Option<HostReading>) -> HostReading {
+    match (reading.call, before) {
+        (Some(HostCall::Refused { .. }), Some(before)) => HostReading {
+            active_bytes: reading.active_bytes.or(before.active_bytes),
+            active_bytes_peak: reading.active_bytes_peak.or(before.active_bytes_peak),
+            active_blocks: reading.active_blocks.or(before.active_blocks),
+            ..reading
+        },
+        _ => reading,
+    }
 }
 
 fn of_record(record: &Record, stacks: &Stacks) -> Option<HostReading> {
@@ -186,7 +206,7 @@ impl HostMemory {
                 all.reserved_bytes_peak = all.reserved_bytes_peak.max(last.reserved_bytes_peak);
                 all.active_bytes_peak = all.active_bytes_peak.max(last.active_bytes_peak);
                 if record.time_ns >= *time_ns {
-                    (*time_ns, all.last) = (record.time_ns, last);
+                    (*time_ns, all.last) = (record.time_ns, following(last, Some(all.last)));
                 }
                 // A mark is on every device.
                 all.readings = all.readings.max(readings);
@@ -317,6 +337,22 @@ mod tests {
         tape.meta = Meta { end: Some(end), ..Meta::default() };
         tape.recovery = Recovery { finished: true, ..Recovery::default() };
         tape
+    }
+
+    #[test]
+    fn a_refused_call_leaves_the_bytes_in_use() {
+        let refused = call(4, 1, HostCall::Refused { size_bytes: 16 });
+        let pinned = call(8, 2, HostCall::Pinned { addr: Addr(64), size_bytes: 4 });
+        for (names, active_bytes) in [
+            (&[LATER, &*refused, &*refused] as &[&str], Some(3)),
+            (&[LATER, &*pinned, &*refused], None),
+            (&[&*refused], None),
+        ] {
+            let run = tape(names, EndKind::Exit, "");
+            assert_eq!(HostMemory::of(&run).unwrap().last.active_bytes, active_bytes, "{names:?}");
+            let last = last_reading(&run.devices[0].records, &run.stacks).unwrap();
+            assert_eq!((last.active_bytes, last.reserved_bytes), (active_bytes, 4), "{names:?}");
+        }
     }
 
     #[test]
