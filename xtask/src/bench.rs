@@ -45,6 +45,12 @@ pub(crate) struct Options {
     /// default a recorded training of GPT-2)
     #[arg(long, value_name = "RUN", num_args = 0.., conflicts_with_all = ["peers", "filter"])]
     view: Option<Vec<PathBuf>>,
+    /// Measure only dry runs beside other estimators and published peaks, and write docs/results/dry-run.md
+    #[arg(long, conflicts_with_all = ["peers", "filter"])]
+    dry_run: bool,
+    /// Of --dry-run only these rows, printed instead of written; may be repeated
+    #[arg(long, requires = "dry_run", value_name = "NAME")]
+    row: Vec<String>,
     /// Count the instructions of an allocation and its free (needs valgrind), and nothing else
     #[arg(long, conflicts_with_all = ["peers", "filter"])]
     instructions: bool,
@@ -64,6 +70,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     if let Some(runs) = &options.view {
         pages(runs)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.dry_run {
+        scoreboard(&options.row)?;
         return Ok(ExitCode::SUCCESS);
     }
     if options.stacks {
@@ -128,6 +138,19 @@ fn in_python(script: &str, version: &str) -> Result<()> {
     python.arg(cargo::root()?.join("benches/peers").join(script));
     artefacts.announce(&mut python);
     check(&mut python, script)
+}
+
+/// Dry runs beside other estimators.
+fn scoreboard(rows: &[String]) -> Result<()> {
+    let artefacts = Artefacts::build()?;
+    let mut python = Command::new(Venv::ensure(&torch::SCOREBOARD)?.python());
+    python.arg(cargo::root()?.join("benches/dry_run/scoreboard.py"));
+    python.args(rows.iter().flat_map(|row| ["--row", row]));
+    if rows.is_empty() {
+        python.arg("--page").arg(cargo::root()?.join("docs/results/dry-run.md"));
+    }
+    artefacts.announce(&mut python);
+    check(&mut python, "the scoreboard")
 }
 
 fn snapshots(version: &str) -> Result<()> {

@@ -97,4 +97,5 @@ def _about(hub: Hub, path: str) -> object:
     files = [file for file in hub.folder.iterdir() if file.is_file()]
     if "/tree/" in path:
         return [{"type": "file", "path": file.name, "size": file.stat().st_size, "oid": "0"} for file in files]
-    return {"id": hub.name, "sha": _COMMIT, "siblings": [{"rfilename": file.name} for file in files]}
+    siblings = [{"rfilename": file.name} for file in files]
+    return {"id": hub.name, "sha": _COMMIT, "siblings": siblings, "config": {"model_type": "any"}}

@@ -140,4 +140,5 @@ def write(rows):
         writer.writerows(rows)
 
 
-main()
+if __name__ == "__main__":
+    main()

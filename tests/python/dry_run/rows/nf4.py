@@ -29,11 +29,11 @@ class Weight(nn.Module):
         self._add("scale_scales", -(-blocks // SCALE_BLOCK) if is_nested else 0)
         self._add("scale_offset", *([] if is_nested else [0]))
         self._add("scale_codes", *([256, 1] if is_nested else [0]))
-        self.down = nn.Parameter(torch.empty(qwen35.RANK, inputs, dtype=torch.float32, device="meta"))
-        self.up = nn.Parameter(torch.empty(outputs, qwen35.RANK, dtype=torch.float32, device="meta"))
+        self.down = nn.Parameter(torch.empty(qwen35.RANK, inputs, dtype=torch.float32, device=qwen35.ORIGIN))
+        self.up = nn.Parameter(torch.empty(outputs, qwen35.RANK, dtype=torch.float32, device=qwen35.ORIGIN))
 
     def _add(self, name, *shape, dtype=torch.float32):
-        self.register_buffer(name, torch.empty(shape, dtype=dtype, device="meta"))
+        self.register_buffer(name, torch.empty(shape, dtype=dtype, device=qwen35.ORIGIN))
 
     def forward(self, x):
         stored = (self.packed, self.scales, self.codes, self.scale_scales, self.scale_offset, self.scale_codes)

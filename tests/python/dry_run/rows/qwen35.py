@@ -13,6 +13,8 @@ from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 SHAPES = {"0.8B": (1024, 3584), "2B": (2048, 6144)}
 RANK = 8
 ALPHA = 16
+# Where weights are before `to_gpu`. A tracker that follows tensors on the GPU only sets it to the GPU.
+ORIGIN = torch.device("meta")
 
 
 def meta_model(size):
@@ -43,7 +45,7 @@ def meta_model(size):
     )
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
-    with torch.device("meta"):
+    with ORIGIN:
         model = Qwen3_5ForCausalLM(shape)
     torch.set_default_dtype(before)
     return model
@@ -87,7 +89,8 @@ def checkpoint(model, is_adapted):
 
 def to_gpu(model):
     """Moves the model as from a checkpoint: tied weights once. The host's memory is never written."""
-    model.to_empty(device="cpu")
+    if ORIGIN.type != "cuda":
+        model.to_empty(device="cpu")
     model.tie_weights()
     model.to("cuda")
 
