@@ -14,7 +14,7 @@ import tempfile
 
 from contestants import ROOT, harness
 
-SAMPLES_A_SECOND = 200
+SAMPLES_A_SECOND = 500
 LIBRARIES = re.compile(r"\((libcuda\.so|libsimcuda|libvramtape)")
 IS_STEP = re.compile(r"(^|;)main \(|::Engine::")
 IS_VALUES = re.compile(r"\(vramtape/_values/")

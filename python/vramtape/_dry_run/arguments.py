@@ -7,7 +7,7 @@ import argparse
 from .. import _text
 from .._launch import run
 from ..routes import ALL
-from . import search
+from . import search, variants
 
 DEFAULT_GPU = "a100-80gb"
 DEFAULT_MARGIN = 0.01
@@ -38,6 +38,28 @@ def make_parser(verb: str) -> argparse.ArgumentParser:
         type=_parameter,
         metavar="NAME=LOW..HIGH",
         help="find the largest value that fits; {NAME} in the program's arguments, else the variable NAME, has it",
+    )
+    made.add_argument(
+        "--vary",
+        type=_choice,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE,VALUE",
+        help="a table over values, which the program has as with --fit; may be repeated",
+    )
+    made.add_argument(
+        "--strategy",
+        action="append",
+        default=[],
+        metavar="NAME[:SETTINGS]",
+        help="add a replay under a strategy of `vramtape compare` to the table; may be repeated",
+    )
+    made.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="SETTINGS",
+        help="add a replay under settings as in PYTORCH_CUDA_ALLOC_CONF to the table; may be repeated",
     )
     made.add_argument(
         "--world-size", metavar="N", help="run single ranks of a distributed job of N; the others are absent"
@@ -74,6 +96,13 @@ def make_parser(verb: str) -> argparse.ArgumentParser:
 def _parameter(text: str) -> search.Parameter:
     try:
         return search.Parameter.read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _choice(text: str) -> variants.Choice:
+    try:
+        return variants.Choice.read(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

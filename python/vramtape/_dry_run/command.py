@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, Optional, Union
+from typing import Any, Callable, NoReturn, Optional, Union
 
 from .. import _lab, _text
 from .._files import check_place, whole
@@ -18,7 +18,7 @@ from .._launch import run, simulated
 from .._launch.program import command_line
 from . import bounds as guessed_bounds
 from . import calibrate as recorded
-from . import every_gpu, search, text
+from . import every_gpu, search, text, variants
 from . import ranks as distributed
 from .arguments import DEFAULT_GPU, DEFAULT_MARGIN, make_parser
 from .job import Gpu, Job, run_program
@@ -59,7 +59,7 @@ def dry_run(
     :param folder: where the tapes are kept; the folder has to be empty or absent. If left out they are
         removed, unless memory was out
     :param html: a file for the page of the fullest device
-    :param world_size: the ranks of a distributed job, of which single ones run; it has no ``folder`` and ``html``
+    :param world_size: the ranks of a distributed job, of which single ones run; several have no ``folder`` and ``html``
     :param ranks: those that run
     :param bounds: run again with the least and with the most elements of guessed shapes, if there are some
     :param calibrate: a recorded run of the program, which the result is compared with
@@ -72,13 +72,26 @@ def dry_run(
     job = Job(words, parse_gpu(gpu), steps, conf, route=route, is_bounded=bounds)
     if world_size is None:
         return _run(job, margin, folder, html, calibrate)
-    if folder is not None or html is not None or calibrate is not None:
-        raise ValueError(_NO_ONE_TAPE)
     wanted = distributed.Ranks.read(str(world_size), ",".join(map(str, ranks)))
-    return distributed.each_rank(job, _counted(job.gpu, gpu), wanted, margin, lambda job, _: _run_apart(job, margin))
+    is_one = len(wanted.ranks) == 1
+    if not is_one and (folder is not None or html is not None or calibrate is not None):
+        raise ValueError(_NO_ONE_TAPE)
+
+    def one(job: Job, _: int) -> dict[str, Any]:
+        return _run(job, margin, folder, html, calibrate) if is_one else _run_apart(job, margin)
+
+    return distributed.each_rank(job, _counted(job.gpu, gpu), wanted, margin, one)
 
 
-def _run(job: Job, margin: float, folder: _Path, html: _Path, calibrate: _Path) -> dict[str, Any]:
+def _run(
+    job: Job,
+    margin: float,
+    folder: _Path = None,
+    html: _Path = None,
+    calibrate: _Path = None,
+    then: Optional[Callable[[dict[str, Any], Measured], None]] = None,
+) -> dict[str, Any]:
+    """Runs the program and judges it; ``then`` has the result while the tapes are there."""
     if html is not None:
         check_place(html)
     if calibrate is not None:
@@ -100,15 +113,19 @@ def _run(job: Job, margin: float, folder: _Path, html: _Path, calibrate: _Path) 
             made["calibration"] = recorded.compare(calibrate, measured)
         if html is not None:
             _write_page(measured, html)
+        if then is not None:
+            then(made, measured)
         return made
     finally:
         shutil.rmtree(kept if not is_kept else kept / WEIGHTS, ignore_errors=True)
 
 
-def _run_apart(job: Job, margin: float) -> dict[str, Any]:
+def _run_apart(
+    job: Job, margin: float, then: Optional[Callable[[dict[str, Any], Measured], None]] = None
+) -> dict[str, Any]:
     """One of several runs: its tapes are removed."""
     with tempfile.TemporaryDirectory(prefix="vramtape-dry-run-") as folder:
-        return {**_run(job, margin, Path(folder), None, None), "tapes": []}
+        return {**_run(job, margin, Path(folder), then=then), "tapes": []}
 
 
 def _made(named: _Path) -> Path:
@@ -165,8 +182,11 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
         wanted = None
         if options.world_size is not None or options.rank is not None:
             wanted = distributed.Ranks.read(options.world_size, options.rank)
-        if gpu.name == every_gpu.ALL or options.fit or wanted:
-            _main_of_several(words, gpu, options, wanted)
+        varied = None
+        if options.vary or options.strategy or options.config:
+            varied = variants.Variants.read(options.vary, options.strategy, options.config)
+        if gpu.name == every_gpu.ALL or options.fit or wanted or varied:
+            _main_of_several(words, gpu, options, wanted, varied)
         about = simulated.describe(gpu.name, "--gpu")
         default = "" if options.gpu else "; the default, --gpu names another"
         if not options.quiet:
@@ -184,33 +204,56 @@ def _job(words: list[str], gpu: Gpu, options: argparse.Namespace) -> Job:
 
 
 def _main_of_several(
-    words: list[str], gpu: Gpu, options: argparse.Namespace, wanted: Optional[distributed.Ranks]
+    words: list[str],
+    gpu: Gpu,
+    options: argparse.Namespace,
+    wanted: Optional[distributed.Ranks],
+    varied: Optional[variants.Variants],
 ) -> NoReturn:
-    """``--gpu all``, ``--fit`` and ``--world-size``."""
-    if options.output or options.html or options.calibrate:
+    """``--gpu all``, ``--fit``, ``--world-size`` and the variants, of which each has a form of result."""
+    is_every = gpu.name == every_gpu.ALL
+    given = (wanted, varied, options.fit, is_every)
+    names = ("--world-size", "--vary, --strategy and --config", "--fit", "--gpu all")
+    named = [name for is_given, name in zip(given, names) if is_given]
+    if len(named) > 1:
+        raise ValueError(f"{named[0]} makes a table of its own: leave out {' and '.join(named[1:])}")
+    is_one = wanted is not None and len(wanted.ranks) == 1
+    if not is_one and (options.output or options.html or options.calibrate):
         raise ValueError(_NO_ONE_TAPE)
-    name = options.fit.name if options.fit else "rank"
 
-    def one(job: Job, value: Optional[int] = None) -> dict[str, Any]:
+    def say(job: Job, of: str) -> None:
         if not options.quiet:
-            of = "" if value is None else f", {name}={value}"
             _text.say(f"dry run on {simulated.describe(job.gpu.name, '--gpu')}{of}")
+
+    def one(job: Job) -> dict[str, Any]:
+        say(job, "")
         return _run_apart(job, margin)
+
+    def value(job: Job, value: int) -> dict[str, Any]:
+        say(job, f", {options.fit.name}={value}")
+        return _run_apart(job, margin)
+
+    def rank(job: Job, rank: int) -> dict[str, Any]:
+        say(job, f", rank={rank}")
+        if is_one:
+            return _run(job, margin, options.output, options.html, options.calibrate)
+        return _run_apart(job, margin)
+
+    def variant(job: Job, label: str, then: Callable[[dict[str, Any], Measured], None]) -> dict[str, Any]:
+        say(job, label and f", {label}")
+        return _run_apart(job, margin, then)
 
     margin = options.margin / 100
     job = _job(words, gpu, options)
-    is_every = gpu.name == every_gpu.ALL
-    if is_every and options.fit:
-        raise ValueError("--fit searches on one GPU: name it instead of --gpu all")
-    if wanted and (is_every or options.fit):
-        raise ValueError("--world-size runs on one kind of GPU: leave out --gpu all and --fit")
-    form: ModuleType = distributed if wanted else every_gpu if is_every else search
+    form: ModuleType
     if wanted:
-        made = distributed.each_rank(job, _counted(gpu, options.gpu), wanted, margin, one)
+        form, made = distributed, distributed.each_rank(job, _counted(gpu, options.gpu), wanted, margin, rank)
+    elif varied:
+        form, made = variants, variants.every_variant(job, varied, margin, variant)
     elif is_every:
-        made = every_gpu.every_gpu(job, margin, one)
+        form, made = every_gpu, every_gpu.every_gpu(job, margin, one)
     else:
-        made = search.largest(job, options.fit, margin, one)
+        form, made = search, search.largest(job, options.fit, margin, value)
     _write(made, options, form)
     sys.exit(made["exit_code"])
 

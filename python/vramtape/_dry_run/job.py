@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
 
@@ -62,6 +62,13 @@ class Job:
     route: Optional[str] = None
     # Whether it runs again with the least and the most elements of guessed shapes.
     is_bounded: bool = False
+
+    def with_value(self, name: str, value: str) -> Job:
+        """The job with a value of a parameter: for ``{NAME}`` in the command, else in the environment."""
+        place = f"{{{name}}}"
+        if any(place in word for word in self.command):
+            return replace(self, command=[word.replace(place, value) for word in self.command])
+        return replace(self, environment={**self.environment, name: value})
 
 
 def run_program(job: Job, folder: Path) -> Ended:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from .._sizes import show
@@ -25,7 +25,7 @@ _SECOND = 8
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a program, and its range. ``{NAME}`` stands for it in the command, else the environment has it."""
+    """A parameter of a program, and its range."""
 
     name: str
     low: int
@@ -44,13 +44,6 @@ class Parameter:
         if not 0 < low <= high <= _VALUE_MAX:
             raise ValueError(f"--fit={text}: the range begins above 0, ends at {_VALUE_MAX} at most, and is not empty")
         return cls(found[1], low, high)
-
-    def applied(self, job: Job, value: int) -> Job:
-        """The job with this value."""
-        place = f"{{{self.name}}}"
-        if any(place in word for word in job.command):
-            return replace(job, command=[word.replace(place, str(value)) for word in job.command])
-        return replace(job, environment={**job.environment, self.name: str(value)})
 
 
 class _Stopped(Exception):
@@ -76,7 +69,7 @@ class _Search:
 
         :raises _Stopped: when the run is no answer
         """
-        made = self._run(self._parameter.applied(self._job, value), value)
+        made = self._run(self._job.with_value(self._parameter.name, str(value)), value)
         fullest = max(made["devices"], key=lambda device: int(device["device_total_bytes"]), default=None)
         names = ("peak_allocated_bytes", "peak_reserved_bytes", "device_total_bytes")
         peaks = {name: fullest[name] if fullest else None for name in names}

@@ -86,11 +86,20 @@ def _why_out_of_memory(measured: Measured) -> str:
     return f"a request of {request} is out of memory ({oom['verdict']}: {oom['why']})"
 
 
+def is_enough(used_bytes: int, memory_bytes: int, margin: float) -> bool:
+    """Whether so much memory leaves the margin of a device free."""
+    return used_bytes + _kept_bytes(memory_bytes, margin) <= memory_bytes
+
+
+def _kept_bytes(memory_bytes: int, margin: float) -> int:
+    return int(memory_bytes * margin)
+
+
 def _over(use: DeviceUse, margin: float) -> Optional[str]:
     """Why the upper bound and the margin exceed a device, although every request was served."""
-    kept_bytes = int(use.memory_bytes * margin)
-    if use.total.upper + kept_bytes <= use.memory_bytes:
+    if is_enough(use.total.upper, use.memory_bytes, margin):
         return None
+    kept_bytes = _kept_bytes(use.memory_bytes, margin)
     kept = f", and {show(kept_bytes)} are to stay free" if kept_bytes else ""
     return (
         f"device {use.device} may need {show(use.total.upper)} of {show(use.memory_bytes)}{kept}; "

@@ -35,6 +35,18 @@ def prepare(operator: Any, name: str, arguments: Any, named: dict[str, Any], _: 
     return _setting(changed, content)
 
 
+def unversioned(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> Optional[Content]:
+    """The content of a tensor of inference mode, which has no version to say that it changes."""
+    changed = arguments[0]
+    return contents.find(changed) if changed.is_inference() and is_on_device(changed) else None
+
+
+def drop_if_still(_: Any, __: str, arguments: Any, ___: dict[str, Any], old: Content) -> None:
+    """Drops the content from before a change, unless the change has set another."""
+    if contents.find(arguments[0]) is old:
+        contents.drop(arguments[0])
+
+
 def note_range(_: Any, __: str, ends: Any, ___: dict[str, Any], out: torch.Tensor) -> None:
     """Sets the content of a range that was written to a tensor."""
     if out.nbytes <= KNOWN_MAX_BYTES:

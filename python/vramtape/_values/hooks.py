@@ -20,6 +20,7 @@ from .level import OFF, level
 _ALWAYS = "BackendSelect"
 _ALWAYS_KEY = torch._C.DispatchKey.BackendSelect
 _NUMBERS = (int, float, complex, bool)
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 _library: Optional[torch.library.Library] = None
 _Hook = Callable[..., Any]
@@ -40,6 +41,8 @@ def install() -> None:
         _hook(name, _making)
     for name in table.CHANGING:
         _hook(name, _changing)
+    for name in table.DROPPING:
+        _hook(name, _dropping)
     _hook("_local_scalar_dense", _reading)
     _hook("equal", _answering(reads.equal))
     for name in table.SIZED:
@@ -66,20 +69,25 @@ def _hook(name: str, make: Callable[[Any, str, _Hook], _Hook], key: str = scope.
     _library.impl(name, hook, key, with_keyset=True)
 
 
-def _converter(operator: Any) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Converts numbers where the operator takes tensors: the call under a hook does not convert them."""
+def _converter(operator: Any) -> Callable[[tuple[Any, ...]], Optional[tuple[Any, ...]]]:
+    """Converts numbers where the operator takes tensors: the call under a hook does not convert them.
+
+    The conversion is None for symbolic numbers, which are those of a traced program with dynamic shapes.
+    """
     kinds = [argument.type.kind() for argument in operator._schema.arguments]
     places = [at for at, kind in enumerate(kinds) if kind == "TensorType"]
     if len(places) < 2:
         return tuple
 
-    def convert(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def convert(arguments: tuple[Any, ...]) -> Optional[tuple[Any, ...]]:
+        if any(type(arguments[at]) in _SYMBOLS for at in places if at < len(arguments)):
+            return None
         return tuple(_as_tensor(one, arguments) if at in places else one for at, one in enumerate(arguments))
 
-    def binary(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        if type(arguments[0]) in _NUMBERS or type(arguments[1]) in _NUMBERS:
-            return convert(arguments)
-        return arguments
+    def binary(arguments: tuple[Any, ...]) -> Optional[tuple[Any, ...]]:
+        if isinstance(arguments[0], torch.Tensor) and isinstance(arguments[1], torch.Tensor):
+            return arguments
+        return convert(arguments)
 
     return binary if places == [0, 1] else convert
 
@@ -104,7 +112,10 @@ def _making(operator: Any, packet: str, kernel: _Hook) -> _Hook:
     converted, is_sized, is_reading = _converter(operator), packet == "index", packet == "histc"
 
     def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
-        arguments = converted(arguments)
+        given = converted(arguments)
+        if given is None:
+            return _traced(operator, arguments, named)
+        arguments = given
         if is_reading:
             with reads.inside_kernel():
                 result = kernel(keys.remove(scope.KEY), *arguments, **named)
@@ -124,19 +135,49 @@ def _changing(operator: Any, packet: str, kernel: _Hook) -> _Hook:
 
     def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
         changed, below = arguments[0], keys.remove(scope.KEY)
-        arguments = converted(arguments)
+        given = converted(arguments)
+        if given is None:
+            return _traced(operator, arguments, named)
+        arguments = given
         if not (is_copy or changed.is_cuda):  # As the counters of optimizers, which are many.
             return kernel(below, *arguments, **named)
         is_known = not is_ignored(changed) if is_on_device(changed) else is_copy and is_on_device(arguments[1])
         if not is_known:
             return kernel(below, *arguments, **named)
         keep = _guarded(changes.prepare, operator, packet, arguments, named, None)
+        old = _guarded(changes.unversioned, operator, packet, arguments, named, None)
         result = kernel(below, *arguments, **named)
         if keep is not None:
             _guarded(_call, keep, packet, arguments, named, None)
+        if old is not None:
+            _guarded(changes.drop_if_still, operator, packet, arguments, named, old)
         return result
 
     return hook
+
+
+def _dropping(operator: Any, packet: str, kernel: _Hook) -> _Hook:
+    """Operators that change their first argument to values that are not known."""
+    converted = _converter(operator)
+
+    def hook(keys: Any, *arguments: Any, **named: Any) -> Any:
+        given = converted(arguments)
+        if given is None:
+            return _traced(operator, arguments, named)
+        result = kernel(keys.remove(scope.KEY), *given, **named)
+        if is_on_device(arguments[0]):
+            old = _guarded(changes.unversioned, operator, packet, arguments, named, None)
+            if old is not None:
+                _guarded(changes.drop_if_still, operator, packet, arguments, named, old)
+        return result
+
+    return hook
+
+
+def _traced(operator: Any, arguments: Any, named: Any) -> Any:
+    """Calls an operator with symbolic numbers, whose tensors are not on the device."""
+    with scope.excluded(True):
+        return operator(*arguments, **named)
 
 
 def _reading(operator: Any, packet: str, kernel: _Hook) -> _Hook:

@@ -67,14 +67,15 @@ def _follow_checkpoints() -> None:
 def _in_scope(call: Callable[..., Any], is_excluded: bool) -> Callable[..., Any]:
     @functools.wraps(call)
     def scoped(*arguments: Any, **named: Any) -> Any:
-        with _excluded(is_excluded):
+        with excluded(is_excluded):
             return call(*arguments, **named)
 
     return scoped
 
 
 @contextmanager
-def _excluded(is_excluded: bool) -> Iterator[None]:
+def excluded(is_excluded: bool) -> Iterator[None]:
+    """Excludes the key in this thread until the end of the block, or includes it again."""
     before = torch._C._dispatch_tls_is_dispatch_key_excluded(KEY)
     torch._C._dispatch_tls_set_dispatch_key_excluded(KEY, is_excluded)
     try:

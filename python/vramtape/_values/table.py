@@ -30,6 +30,14 @@ CHANGING = _names(
     copy_ scatter_.src scatter_add_ index_add_ index_copy_ index_put_
     """
 )
+# Others that change their first argument, whose result is not known: they drop what was known of a tensor of inference
+# mode. Every other tensor has a version, which they raise.
+DROPPING = _names(
+    """
+    normal_ uniform_ random_ random_.from random_.to bernoulli_.float exponential_
+    div_.Tensor clamp_ pow_.Scalar exp_ sqrt_ relu_ addcmul_ addcdiv_
+    """
+)
 # Operators whose element depends on the elements at its place only, or that reduce equal elements to one of them: where
 # every argument has equal elements, one element has the result.
 UNIFORM = frozenset(

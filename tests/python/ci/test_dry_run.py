@@ -214,6 +214,47 @@ def the_largest_batch_that_fits_is_found():
     assert [row["verdict"] for row in ran.result["runs"]] == ["failed"], ran.result
 
 
+def variants_and_settings_are_a_table():
+    program = """
+import os, torch
+batch, keeps = int(os.environ["batch"]), "{keep}" == "yes"
+held = [torch.empty(batch << 30, dtype=torch.uint8, device="cuda") for _ in range(2)]
+if keeps:
+    held.append(torch.empty(9 << 30, dtype=torch.uint8, device="cuda"))
+del held[1]
+torch.empty((batch << 30) + (600 << 20), dtype=torch.uint8, device="cuda")
+"""
+    flags = ("--gpu", "l4", "--vary", "batch=2,6", "--vary", "keep=no,yes", "--strategy", "expandable")
+    source = "import sys; exec(open(sys.argv[1]).read().replace('{' + 'keep}', sys.argv[2]))"
+    folder = tempfile.mkdtemp(dir=SCRATCH.name)
+    with open(os.path.join(folder, "body.py"), "w") as file:
+        file.write(program)
+    ran = Ran(
+        source,
+        *flags,
+        "--config",
+        "max_split_size_mb:128",
+        "--markdown",
+        "out.md",
+        words=["body.py", "{keep}"],
+        folder=folder,
+    )
+    rows = {(*row["values"].values(), row["strategy"] or row["config"]): row for row in ran.result["variants"]}
+    assert len(rows) == 12 and rows["2", "yes", ""]["values"] == {"batch": "2", "keep": "yes"}, rows
+    as_run, expandable = rows["2", "no", ""], rows["2", "no", "expandable"]
+    # The large request does not fit in the freed segment; an expandable one grows by the missing part.
+    assert as_run["peak_reserved_bytes"] == 4 * GIB + 2 * GIB + (600 << 20), as_run
+    assert expandable["peak_reserved_bytes"] < as_run["peak_reserved_bytes"], expandable
+    less = as_run["peak_reserved_bytes"] - expandable["peak_reserved_bytes"]
+    assert as_run["device_total_bytes"] - expandable["device_total_bytes"] == less, (as_run, expandable)
+    assert rows["6", "yes", ""]["verdict"] == "does not fit" and rows["6", "no", ""]["verdict"] == "fits", rows
+    assert rows["6", "yes", "expandable"]["why"] == ["not replayed: the run is no whole one (does not fit)"], rows
+    assert "9 of 12 variants fit on l4; the least memory has batch=2, keep=no, expandable" in ran.done.stdout
+    assert "| batch=2, keep=yes | max_split_size_mb:128 |" in ran.read("out.md"), ran.read("out.md")
+    ran = Ran("raise ValueError", "--vary", "a=1,2", code=FAILED)
+    assert [row["verdict"] for row in ran.result["variants"]] == ["failed", "failed"], ran.result
+
+
 def a_search_takes_few_runs_and_its_answer_is_the_largest():
     """Memory that is nearly affine in the value, at random."""
     for seed in range(500):
@@ -285,7 +326,14 @@ def mistakes_are_found_before_the_program_runs():
         (["--html", "nowhere/out.html"], "make it first"),
         (["--fit", "batch"], "write a name and a range of whole numbers"),
         (["--fit", "batch=9..3"], "is not empty"),
-        (["--fit", "batch=1..9", "--gpu", "all"], "name it instead of --gpu all"),
+        (["--fit", "batch=1..9", "--gpu", "all"], "leave out --gpu all"),
+        (["--vary", "batch"], "write a name and different values"),
+        (["--vary", "batch=1,1"], "write a name and different values"),
+        (["--vary", "a=1", "--vary", "a=2"], "name each parameter once"),
+        (["--vary", "a=" + ",".join(map(str, range(99)))], "99 runs are too many"),
+        (["--vary", "a=1,2", "--fit", "batch=1..9"], "leave out --fit"),
+        (["--strategy", "best"], "no strategy `best`"),
+        (["--config", "max_split_size_mb:x"], "max_split_size_mb"),
         (["--gpu", "all", "-o", "tapes"], "leave out -o"),
         (["--conf", "stacks:some"], "stacks"),
     ):
@@ -338,6 +386,7 @@ CASES = [
     all_gpus_are_a_table,
     differences_from_a_recorded_run_have_their_code,
     the_largest_batch_that_fits_is_found,
+    variants_and_settings_are_a_table,
     a_search_takes_few_runs_and_its_answer_is_the_largest,
     an_interrupted_run_is_incomplete,
     guesses_are_counted_in_every_form,

@@ -106,6 +106,17 @@ assert all(1 < one <= 2 for one in values.tolist()), values.tolist()
 # A kernel that reads values of its arguments accepts them, also in inference mode.
 with torch.inference_mode():
     torch.histc(torch.randn(100, device="cuda"), 3)
+    # Tensors of inference mode have no version that an operator raises.
+    total, drawn, part = (torch.zeros(4, device="cuda") for _ in range(3))
+    total += torch.randn(4, device="cuda")
+    drawn.normal_()
+    part[1] = torch.randn(1, device="cuda")[0]
+    for changed in (total, drawn, part):
+        assert all(1 < one <= 2 for one in changed.tolist()), changed.tolist()
+    counted = torch.zeros((), device="cuda")
+    for _ in range(3):
+        counted += 2.0
+    assert counted.item() == 6 and counted.div_(2).item() != 6
 assert len(torch.repeat_interleave(torch.randn(5, device="cuda").long())) == 5
 # A kernel fills its result with zeros first.
 assert torch.histc(torch.randn(100, device="cuda"), 3).tolist() != [0, 0, 0]
@@ -226,6 +237,7 @@ print("entries", embedding.weight.grad.coalesce()._nnz())
 """
 
 COMPILED = """
+import math
 @torch.compile(backend="aot_eager")
 def choose(logits, labels):
     best = logits.argmax(1)
@@ -241,6 +253,12 @@ def branch(x):
     return x - 1
 assert branch(torch.tensor([1, 2]).cuda()).tolist() == [2, 3]
 assert branch(torch.tensor([-1, -2]).cuda()).tolist() == [-2, -3]
+# Symbolic numbers beside a tensor, as a length of dynamic shape.
+@torch.compile(backend="aot_eager", dynamic=True)
+def scaled(x):
+    return (x / math.sqrt(x.shape[-1])).add_(x.shape[0]) * x.shape[0]
+for length in (4, 9, 16):
+    assert scaled(torch.ones(2, length, device="cuda")).shape == (2, length)
 """
 
 THREADS = """
@@ -361,7 +379,7 @@ def what_is_known_on_the_host_is_exact():
 
 def what_was_changed_is_no_longer_known():
     ran = Ran(FORGOTTEN, STALE_IN_GRAPH)
-    assert ran.counts() == {"copy to the host": 4, "repeat_interleave": 1}, ran.guesses
+    assert ran.counts() == {"copy to the host": 7, "item": 1, "repeat_interleave": 1}, ran.guesses
 
 
 def routed_and_sampled_indices_are_in_range():
