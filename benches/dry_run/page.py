@@ -33,7 +33,7 @@ memory are those of the whole process. A dash is no answer.
 """
 
 
-def page(rows: list[Row], board: dict[str, dict[str, Answer]], steps: dict, about: dict[str, str]) -> str:
+def page(rows: list[Row], board: dict[str, dict[str, Answer]], steps: dict[str, float], about: dict[str, str]) -> str:
     names = list(next(iter(board.values())))
     ran = any(answers["FakeGPU"].seconds for answers in board.values() if "FakeGPU" in answers)
     fakegpu = (
@@ -90,17 +90,16 @@ def beside_published(rows: list[Row], board: dict[str, dict[str, Answer]]) -> st
             no_further += max(map(abs, ours.allocated)) <= max(map(abs, theirs.allocated)) + _resolution(row)
     if not compared:
         return ""
-    return f"On {no_further} of {compared} rows of FakeGPU the dry run is no further from the GPU than FakeGPU, to the\nprinted digits.\n"
+    rows_text = f"{no_further} of {compared} rows"
+    return f"On {rows_text} of FakeGPU the dry run is no further from the GPU than FakeGPU, to the printed digits.\n"
 
 
-def step_shares(steps: dict) -> str:
-    lines = [
-        [f"`examples/{program}`", str(of["samples"]), f"{of['libraries']:.1f} %", f"{of['values']:.1f} %"]
-        for program, of in steps.items()
-    ]
-    about = "\n## Where the time of a step goes\n\nSamples of the stacks of a dry run's steps, without imports.\n\n"
-    head = ["program", "samples", "in the simulated libraries and the allocator", "in the model of values"]
-    return about + table(head, lines)
+def step_shares(steps: dict[str, float]) -> str:
+    of_step = {name: f"{steps[name] / 1e6:.2f} ms, {100 * steps[name] / steps['step']:.1f} %" for name in steps}
+    lines = [[f"{steps['step'] / 1e6:.1f} ms", of_step["libraries"], of_step["allocator"], f"{steps['pairs']:.0f}"]]
+    head = ["a step of `examples/gpt.py`", "in the simulated libraries", "in the allocator, at most", "allocations"]
+    about = "\n## Where the processor time of a step goes\n\n"
+    return about + table(head, lines, left=0)
 
 
 def each_row(rows: list[Row], names: list[str], board: dict[str, dict[str, Answer]]) -> str:

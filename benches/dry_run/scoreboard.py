@@ -33,7 +33,7 @@ def main() -> None:
         for name in options.contestant or contestants.ALL:
             print(f"{number} of {len(wanted)}: {row.name}, {name}", file=sys.stderr, flush=True)
             board[row.name][name] = contestants.ALL[name](row)
-    steps = {} if options.row else {program: share.shares(program) for program in share.PROGRAMS}
+    steps = {} if options.row else share.shares()
     made = {"about": about(), "rows": board, "steps": steps}
     if options.json:
         with open(options.json, "w") as file:

@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use device::DeviceError;
 use sim_device::code;
 
+use crate::timing;
+
 /// A `CUresult` other than success. `cudaError_t` has the same numbers for all that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(pub(crate) u32);
@@ -46,6 +48,7 @@ pub(crate) type Answer<T = ()> = Result<T, Status>;
 
 /// Runs an entry point's body; a panic becomes [`Status::UNKNOWN`].
 pub(crate) fn guarded(body: impl FnOnce() -> Answer) -> Answer {
+    let _timer = timing::start();
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Status::UNKNOWN))
 }
 

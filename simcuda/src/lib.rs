@@ -40,6 +40,7 @@ mod sharing;
 mod solver;
 mod sparse;
 mod stream;
+mod timing;
 mod visible;
 mod zeros;
 

@@ -85,17 +85,6 @@ pub(crate) static TRAINING: Requirements = Requirements {
     disk_gib: 2,
 };
 
-/// For the scoreboard of dry-run: the rival estimators are in the environment of the scripts, py-spy is added.
-pub(crate) static SCOREBOARD: Requirements = Requirements {
-    name: "scoreboard",
-    pins: &["py-spy==0.4.3"],
-    on: Some(&TRAINING),
-    headers: None,
-    python_min: 11,
-    python_max: 14,
-    disk_gib: 1,
-};
-
 /// For the pytest plugin and dry-run, on the default PyTorch.
 pub(crate) static CI: Requirements = Requirements {
     name: "ci",

@@ -87,12 +87,11 @@ impl Venv {
 
     /// Whether an environment without a stamp works and has the pinned versions.
     fn holds_what_it_should(&self) -> bool {
-        let imports: Vec<_> = self.modules().map(|module| format!("import {module}\n")).collect();
+        let modules = self.modules();
         let names = self.names().collect::<Vec<_>>().join(", ");
         let versions = format!(
-            "{}from importlib.metadata import version\n\
-             for name in '{names}'.split(', '): print(name + '==' + version(name))",
-            imports.concat()
+            "import {modules}; from importlib.metadata import version\n\
+             for name in '{names}'.split(', '): print(name + '==' + version(name))"
         );
         Command::new(self.python())
             .args(["-c", &versions])
@@ -101,14 +100,13 @@ impl Venv {
     }
 
     /// The names under which the packages are imported.
-    fn modules(&self) -> impl Iterator<Item = String> {
+    fn modules(&self) -> String {
         let module = |name: &str| match name {
-            "pytest-xdist" => Some("xdist".to_owned()),
-            "open_clip_torch" => Some("open_clip".to_owned()),
-            "py-spy" => None, // A program without a module.
-            _ => Some(name.replace('-', "_")),
+            "pytest-xdist" => "xdist".to_owned(),
+            "open_clip_torch" => "open_clip".to_owned(),
+            _ => name.replace('-', "_"),
         };
-        self.names().filter_map(module)
+        self.names().map(module).collect::<Vec<_>>().join(", ")
     }
 
     fn names(&self) -> impl Iterator<Item = &'static str> {
@@ -130,10 +128,8 @@ impl Venv {
         exec::run_or_fail(&mut step, &log, make, PIP_LIMIT, &advice)?;
         step.done();
         if let Some(under) = &under {
-            // Python runs such a line at its start, so that pip too finds the packages there, and those under them.
-            let packages = packages_of(&under.folder)?;
-            let line =
-                format!("import site; site.addsitedir({:?})\n", packages.display().to_string());
+            // Python reads such a file at its start, so that pip too finds the packages there.
+            let line = format!("{}\n", packages_of(&under.folder)?.display());
             let link = packages_of(&self.folder)?.join("under.pth");
             fs::write(&link, line).with_context(|| format!("cannot write {}", link.display()))?;
         }
@@ -143,7 +139,7 @@ impl Venv {
                 "{} was installed, but does not work: run `{} -c 'import {}'` to see why",
                 self.folder.display(),
                 self.python().display(),
-                self.modules().collect::<Vec<_>>().join(", ")
+                self.modules()
             );
         }
         Ok(())
