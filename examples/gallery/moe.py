@@ -1,6 +1,6 @@
 """Pretraining of a mixture of experts: 8 of 64 experts in each of 16 layers, 3.3 billion parameters.
 
-The router decides how many tokens an expert has, so shapes depend on values: a dry run guesses them and prints bounds.
+The router decides how many tokens an expert has. A dry run guesses these numbers, and the result counts the guesses.
 """
 
 import torch
