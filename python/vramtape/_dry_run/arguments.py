@@ -66,6 +66,11 @@ def make_parser(verb: str) -> argparse.ArgumentParser:
     )
     made.add_argument("--rank", metavar="RANKS", help="the ranks to run, as 0,7 (default: 0)")
     made.add_argument(
+        "--nccl-log",
+        metavar="FILE",
+        help="take the memory of NCCL from a log of real GPUs (NCCL_DEBUG_SUBSYS=ALLOC,P2P) instead of an estimate",
+    )
+    made.add_argument(
         "--bounds",
         action="store_true",
         help="run again with the least and the most elements of guessed shapes, if there are some",

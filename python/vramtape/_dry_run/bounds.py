@@ -10,6 +10,7 @@ import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Optional
 
 from .. import _text
 from .._values.level import HIGH, LIKELY, LOW, VARIABLE, level
@@ -28,21 +29,21 @@ def check() -> None:
         raise ValueError(f"--bounds runs {LOW} and {HIGH} itself: leave out {VARIABLE}={level()}")
 
 
-def widen(job: Job, measured: Measured) -> None:
-    """Widens the numbers of a run by those of two more, if it has guessed shapes."""
+def widen(job: Job, measured: Measured, nccl: Optional[Range]) -> None:
+    """Widens the numbers of a run by those of two more, if it has guessed shapes; ``nccl`` is as in ``measure``."""
     if not any(row["shapes"] for row in measured.guessed.operators):
         return
-    ran = [_run(job, measured, level) for level in (LOW, HIGH)]
+    ran = [_run(job, measured, level, nccl) for level in (LOW, HIGH)]
     measured.guessed = replace(measured.guessed, is_bounded_by_runs=all(ran))
 
 
-def _run(job: Job, measured: Measured, level: str) -> bool:
+def _run(job: Job, measured: Measured, level: str, nccl: Optional[Range]) -> bool:
     """Whether a run at a level of guesses has ended well."""
     of = f"the run with {_MEANING[level]} elements of guessed shapes"
     _text.say(of)
     with tempfile.TemporaryDirectory(prefix="vramtape-dry-run-", dir=os.environ.get("TMPDIR")) as folder:
         ended = run_program(replace(job, environment={**job.environment, VARIABLE: level}), Path(folder))
-        other = measure(Path(folder), ended.code)
+        other = measure(Path(folder), ended.code, nccl)
     for use in measured.devices:
         for same in (one for one in other.devices if one.device == use.device):
             _include(use, same)

@@ -19,6 +19,7 @@ from .._launch.program import command_line
 from . import bounds as guessed_bounds
 from . import calibrate as recorded
 from . import every_gpu, search, text, variants
+from . import nccl_log as nccl_logs
 from . import ranks as distributed
 from .arguments import DEFAULT_GPU, DEFAULT_MARGIN, make_parser
 from .job import Gpu, Job, run_program
@@ -46,6 +47,7 @@ def dry_run(
     ranks: Sequence[int] = (0,),
     bounds: bool = False,
     calibrate: _Path = None,
+    nccl_log: _Path = None,
 ) -> dict[str, Any]:
     """Runs a program on a simulated GPU, and returns the memory that it takes on a real one.
 
@@ -63,13 +65,15 @@ def dry_run(
     :param ranks: those that run
     :param bounds: run again with the least and with the most elements of guessed shapes, if there are some
     :param calibrate: a recorded run of the program, which the result is compared with
+    :param nccl_log: a log of NCCL on real GPUs, with its memory
     :return: what ``vramtape dry-run --json`` writes (docs/schema/dry-run.json)
     :raises ValueError: when the program or the GPU is not known, the folder is not empty, or a rank is not in the job
     """
     words = command_line([str(word) for word in command], [sys.executable])
     if bounds:
         guessed_bounds.check()
-    job = Job(words, parse_gpu(gpu), steps, conf, route=route, is_bounded=bounds)
+    log = None if nccl_log is None else str(nccl_log)
+    job = Job(words, parse_gpu(gpu), steps, conf, route=route, is_bounded=bounds, nccl_log=log)
     if world_size is None:
         return _run(job, margin, folder, html, calibrate)
     wanted = distributed.Ranks.read(str(world_size), ",".join(map(str, ranks)))
@@ -96,13 +100,14 @@ def _run(
         check_place(html)
     if calibrate is not None:
         recorded.check(calibrate)
+    nccl = nccl_logs.read(job.nccl_log) if job.nccl_log else None
     kept = _made(folder)
     is_kept = folder is not None
     try:
         ended = run_program(job, kept)
-        measured = measure(kept, ended.code)
+        measured = measure(kept, ended.code, nccl)
         if job.is_bounded and ended.code == 0:
-            guessed_bounds.widen(job, measured)
+            guessed_bounds.widen(job, measured, nccl)
         judged = judge(ended, measured, margin)
         # The exception of an out of memory names the tape for `vramtape explain`.
         is_kept = is_kept or measured.out_of_memory is not None
@@ -179,6 +184,8 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
         gpu = parse_gpu(options.gpu)
         if options.bounds:
             guessed_bounds.check()
+        if options.nccl_log:
+            nccl_logs.read(options.nccl_log)
         wanted = None
         if options.world_size is not None or options.rank is not None:
             wanted = distributed.Ranks.read(options.world_size, options.rank)
@@ -200,7 +207,15 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def _job(words: list[str], gpu: Gpu, options: argparse.Namespace) -> Job:
-    return Job(words, gpu, options.steps, options.conf, route=options.route, is_bounded=options.bounds)
+    return Job(
+        words,
+        gpu,
+        options.steps,
+        options.conf,
+        route=options.route,
+        is_bounded=options.bounds,
+        nccl_log=options.nccl_log,
+    )
 
 
 def _main_of_several(

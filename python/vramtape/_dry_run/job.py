@@ -62,6 +62,8 @@ class Job:
     route: Optional[str] = None
     # Whether it runs again with the least and the most elements of guessed shapes.
     is_bounded: bool = False
+    # A log of the memory of NCCL.
+    nccl_log: Optional[str] = None
 
     def with_value(self, name: str, value: str) -> Job:
         """The job with a value of a parameter: for ``{NAME}`` in the command, else in the environment."""

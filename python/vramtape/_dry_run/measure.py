@@ -86,8 +86,10 @@ class Measured:
     unbounded: list[str] = field(default_factory=list)
 
 
-def measure(folder: Path, exit_code: int) -> Measured:
+def measure(folder: Path, exit_code: int, nccl: Optional[Range] = None) -> Measured:
     """Reads the folder of a dry run whose program ended with this code.
+
+    :param nccl: the memory of NCCL in each process that uses it; an estimate if left out
 
     :raises vramtape.Error: when a tape cannot be read
     """
@@ -104,7 +106,7 @@ def measure(folder: Path, exit_code: int) -> Measured:
         described = {device["id"]: device for device in process["devices"]} if process else {}
         guesses = process["guesses"]["devices"] if process else {}
         for device in info["devices"]:
-            use = _add(by_device, tape, device, named.get(device["id"], {}), described.get(device["id"]))
+            use = _add(by_device, tape, device, named.get(device["id"], {}), described.get(device["id"]), nccl)
             _widen(use, guesses.get(str(device["id"])))
     measured.guessed = guessed([process["guesses"] for process in processes.values()])
     weights = {one["name"]: one for process in processes.values() for one in process["weights"]}
@@ -142,6 +144,7 @@ def _add(
     device: dict[str, Any],
     named: dict[str, Any],
     described: Optional[dict[str, Any]],
+    nccl: Optional[Range],
 ) -> DeviceUse:
     """Adds one process's part of a device; ``described`` is absent for a process that was killed."""
     described = described or {}
@@ -159,9 +162,11 @@ def _add(
         use.context_source = context["source"]
     context_bytes = context["expected_bytes"] if context else 0
     outside_bytes = described.get("peak_used_bytes", 0) - context_bytes - reserved.expected
-    # The buffers of NCCL are an estimate, which may be half or twice as much (docs/dry-run.md).
     nccl_bytes = min(described.get("nccl_peak_bytes", 0), max(0, outside_bytes))
-    use.outside += _exact(max(0, outside_bytes)).widened(nccl_bytes // 2, nccl_bytes)
+    use.outside += _exact(max(0, outside_bytes) - nccl_bytes)
+    if nccl_bytes:
+        # The estimate may be half or twice as much (docs/dry-run.md).
+        use.outside += nccl or Range(nccl_bytes, nccl_bytes - nccl_bytes // 2, 2 * nccl_bytes)
     use.reserved += reserved
     if use.fullest is None or reserved.expected > use.fullest_bytes:
         peak = device["holders"]["peak"]

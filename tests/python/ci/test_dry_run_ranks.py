@@ -185,6 +185,44 @@ def buffers_of_nccl_are_an_estimate_outside_the_allocator():
     assert alone["outside_bytes"] == 0, alone
 
 
+def a_log_of_nccl_replaces_the_estimate():
+    program = BEGIN + "dist.all_reduce(torch.ones(4, device='cuda'))\n" + END
+    folder = tempfile.mkdtemp(dir=SCRATCH.name)
+
+    def log(name, *lines):
+        with open(os.path.join(folder, name), "w") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    alone = "node:71:75 [0] NCCL INFO init.cc:9 Cuda Alloc Size {} pointer 0x7f"
+    paged = "node:72:{} [1] NCCL INFO CUMEM allocated shareable buffer 0x7f size 10485760"
+    small = "node:72:80 [1] NCCL INFO transport.cc:55 Cuda Alloc Size 512 pointer 0x7f"
+    host = "node:72:80 [1] NCCL INFO misc.cc:5 Cuda Host Alloc Size 999999999 pointer 0x7f"
+    log("mapped.log", "step 1", alone.format(4 * MIB), paged.format(80), paged.format(81), small, small, host)
+    log("plain.log", alone.format(4 * MIB), alone.format(512))
+    log("none.log", "step 1", host)
+    flags = ("--gpu", "h100", "--world-size", "8", "--nccl-log")
+    # Each allocation of virtual memory has pages of 2 MiB; the others may share them.
+    for name, expected, lower, upper in (("mapped.log", 24, 22, 24), ("plain.log", 6, 6, 6)):
+        (row,) = Ran(program, *flags, name, folder=folder).result["ranks"]
+        (device,) = row["result"]["devices"]
+        bounds = device["bounds"].get("outside_bytes", {"lower": upper * MIB, "upper": upper * MIB})
+        assert device["outside_bytes"] == expected * MIB, (name, device)
+        assert bounds == {"lower": lower * MIB, "upper": upper * MIB}, (name, device)
+    for name, said in (("none.log", "NCCL_DEBUG_SUBSYS=ALLOC,P2P"), ("absent.log", "cannot read absent.log")):
+        ran = Ran(program, *flags, name, folder=folder, code=2)
+        assert said in ran.done.stderr and "Traceback" not in ran.said, ran.said
+
+
+def one_rank_keeps_its_tape_and_its_page():
+    program = BEGIN + "torch.ones(1, device='cuda')\n" + END
+    ran = Ran(program, "--gpu", "h100", "--world-size", "8", "--rank", "5", "-o", "tapes", "--html", "page.html")
+    (row,) = ran.result["ranks"]
+    assert row["result"]["tapes"] and "<html" in ran.read("page.html"), ran.result
+    assert all(os.path.exists(os.path.join(ran.folder, tape)) for tape in row["result"]["tapes"]), row
+    ran = Ran(program, "--world-size", "8", "--rank", "0,1", "-o", "tapes", code=2)
+    assert "leave out -o" in ran.done.stderr, ran.said
+
+
 def the_worst_rank_decides():
     ran = Ran(
         BEGIN + "torch.empty(100 << 30 if rank else 1, dtype=torch.uint8, device='cuda')\n" + END,
@@ -234,6 +272,8 @@ CASES = [
     stages_of_a_pipeline_run_where_their_shapes_are_given,
     torchrun_runs_every_rank_on_its_own_gpu,
     buffers_of_nccl_are_an_estimate_outside_the_allocator,
+    a_log_of_nccl_replaces_the_estimate,
+    one_rank_keeps_its_tape_and_its_page,
     the_worst_rank_decides,
     python_has_it_too,
     mistakes_are_usage,
