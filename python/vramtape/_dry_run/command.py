@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, NoReturn, Optional, Union
+from typing import Any, NoReturn, Optional
 
-from .. import _lab, _text
+from .. import _text
 from .._files import check_place, whole
 from .._launch import run, simulated
 from .._launch.program import command_line
 from . import bounds as guessed_bounds
-from . import calibrate as recorded
 from . import every_gpu, search, text, variants
 from . import nccl_log as nccl_logs
 from . import ranks as distributed
 from .arguments import DEFAULT_GPU, DEFAULT_MARGIN, make_parser
-from .job import Gpu, Job, run_program
-from .measure import Measured, measure
-from .process import WEIGHTS
-from .result import result
-from .verdict import judge
+from .job import Gpu, Job
+from .one_run import Place, Then, run_apart, run_once
 
-_Path = Union[str, Path, None]
 _DEVICES_MAX = 16
 _NO_ONE_TAPE = "several runs have no one tape and page: leave out -o, --html and --calibrate (folder, html, calibrate)"
 
@@ -41,13 +33,13 @@ def dry_run(
     margin: float = DEFAULT_MARGIN,
     conf: str = "",
     route: Optional[str] = None,
-    folder: _Path = None,
-    html: _Path = None,
+    folder: Place = None,
+    html: Place = None,
     world_size: Optional[int] = None,
     ranks: Sequence[int] = (0,),
     bounds: bool = False,
-    calibrate: _Path = None,
-    nccl_log: _Path = None,
+    calibrate: Place = None,
+    nccl_log: Place = None,
 ) -> dict[str, Any]:
     """Runs a program on a simulated GPU, and returns the memory that it takes on a real one.
 
@@ -75,81 +67,16 @@ def dry_run(
     log = None if nccl_log is None else str(nccl_log)
     job = Job(words, parse_gpu(gpu), steps, conf, route=route, is_bounded=bounds, nccl_log=log)
     if world_size is None:
-        return _run(job, margin, folder, html, calibrate)
+        return run_once(job, margin, folder, html, calibrate)
     wanted = distributed.Ranks.read(str(world_size), ",".join(map(str, ranks)))
     is_one = len(wanted.ranks) == 1
     if not is_one and (folder is not None or html is not None or calibrate is not None):
         raise ValueError(_NO_ONE_TAPE)
 
     def one(job: Job, _: int) -> dict[str, Any]:
-        return _run(job, margin, folder, html, calibrate) if is_one else _run_apart(job, margin)
+        return run_once(job, margin, folder, html, calibrate) if is_one else run_apart(job, margin)
 
     return distributed.each_rank(job, _counted(job.gpu, gpu), wanted, margin, one)
-
-
-def _run(
-    job: Job,
-    margin: float,
-    folder: _Path = None,
-    html: _Path = None,
-    calibrate: _Path = None,
-    then: Optional[Callable[[dict[str, Any], Measured], None]] = None,
-) -> dict[str, Any]:
-    """Runs the program and judges it; ``then`` has the result while the tapes are there."""
-    if html is not None:
-        check_place(html)
-    if calibrate is not None:
-        recorded.check(calibrate)
-    nccl = nccl_logs.read(job.nccl_log) if job.nccl_log else None
-    kept = _made(folder)
-    is_kept = folder is not None
-    try:
-        ended = run_program(job, kept)
-        measured = measure(kept, ended.code, nccl)
-        if job.is_bounded and ended.code == 0:
-            guessed_bounds.widen(job, measured, nccl)
-        judged = judge(ended, measured, margin)
-        # The exception of an out of memory names the tape for `vramtape explain`.
-        is_kept = is_kept or measured.out_of_memory is not None
-        made = result(job, ended, measured, judged, margin)
-        if not is_kept:
-            made["tapes"] = []
-        if calibrate is not None:
-            made["calibration"] = recorded.compare(calibrate, measured)
-        if html is not None:
-            _write_page(measured, html)
-        if then is not None:
-            then(made, measured)
-        return made
-    finally:
-        shutil.rmtree(kept if not is_kept else kept / WEIGHTS, ignore_errors=True)
-
-
-def _run_apart(
-    job: Job, margin: float, then: Optional[Callable[[dict[str, Any], Measured], None]] = None
-) -> dict[str, Any]:
-    """One of several runs: its tapes are removed."""
-    with tempfile.TemporaryDirectory(prefix="vramtape-dry-run-") as folder:
-        return {**_run(job, margin, Path(folder), then=then), "tapes": []}
-
-
-def _made(named: _Path) -> Path:
-    """The folder of the tapes: there, and empty."""
-    if named is None:
-        return Path(tempfile.mkdtemp(prefix="vramtape-dry-run-"))
-    folder = Path(named)
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty: name a folder that is, or that does not exist")
-    return folder
-
-
-def _write_page(measured: Measured, html: _Path) -> None:
-    fullest = max(measured.devices, key=lambda use: use.total.upper, default=None)
-    if fullest is None or fullest.fullest is None:
-        _text.say(f"{html} is not written: nothing was allocated on a GPU")
-        return
-    _lab.explain(fullest.fullest, device=fullest.fullest_id, html=html, force=True)
 
 
 def parse_gpu(named: Optional[str]) -> Gpu:
@@ -199,7 +126,7 @@ def main(verb: str, arguments: Sequence[str]) -> NoReturn:
         if not options.quiet:
             _text.say(f"dry run on {about}{default}. Allocations are real, values (losses, metrics) are not")
         job = _job(words, gpu, options)
-        made = _run(job, options.margin / 100, options.output, options.html, options.calibrate)
+        made = run_once(job, options.margin / 100, options.output, options.html, options.calibrate)
         _write(made, options)
     except run.NOT_STARTED as error:
         parser.error(str(error))
@@ -242,21 +169,21 @@ def _main_of_several(
 
     def one(job: Job) -> dict[str, Any]:
         say(job, "")
-        return _run_apart(job, margin)
+        return run_apart(job, margin)
 
     def value(job: Job, value: int) -> dict[str, Any]:
         say(job, f", {options.fit.name}={value}")
-        return _run_apart(job, margin)
+        return run_apart(job, margin)
 
     def rank(job: Job, rank: int) -> dict[str, Any]:
         say(job, f", rank={rank}")
         if is_one:
-            return _run(job, margin, options.output, options.html, options.calibrate)
-        return _run_apart(job, margin)
+            return run_once(job, margin, options.output, options.html, options.calibrate)
+        return run_apart(job, margin)
 
-    def variant(job: Job, label: str, then: Callable[[dict[str, Any], Measured], None]) -> dict[str, Any]:
+    def variant(job: Job, label: str, then: Then) -> dict[str, Any]:
         say(job, label and f", {label}")
-        return _run_apart(job, margin, then)
+        return run_apart(job, margin, then)
 
     margin = options.margin / 100
     job = _job(words, gpu, options)

@@ -19,6 +19,7 @@ from .._sizes import show
 from .._text import one_line
 from .job import Job
 from .measure import Measured, Range
+from .one_run import Then
 from .result import VERSION
 from .text import aligned
 from .verdict import Verdict, is_enough
@@ -29,8 +30,6 @@ _PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "device_total_bytes")
 _RUNS_MAX = 64
 # One request, in minimalloc's form: enough to find mistakes in settings.
 _ANY_RUN = "id,lower,upper,size\n0,0,1,512\n"
-
-_Then = Callable[[dict[str, Any], Measured], None]
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def _replayed(tape: Path, device: Optional[int], setting: Setting) -> dict[str, 
 
 
 def every_variant(
-    job: Job, variants: Variants, margin: float, run: Callable[[Job, str, _Then], dict[str, Any]]
+    job: Job, variants: Variants, margin: float, run: Callable[[Job, str, Then], dict[str, Any]]
 ) -> dict[str, Any]:
     """Makes the table. ``run`` makes a dry run of a job, whose label is the second argument, and calls the third with
     its result while its tapes are there."""
