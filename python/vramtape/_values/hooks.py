@@ -141,7 +141,11 @@ def _changing(operator: Any, packet: str, kernel: _Hook) -> _Hook:
         arguments = given
         if not (is_copy or changed.is_cuda):  # As the counters of optimizers, which are many.
             return kernel(below, *arguments, **named)
-        is_known = not is_ignored(changed) if is_on_device(changed) else is_copy and is_on_device(arguments[1])
+        if is_on_device(changed):
+            # The share of a mask is known as numbers, too: a check of gradients takes their largest.
+            is_known = not is_ignored(changed) or (is_copy and arguments[1].dtype == torch.bool)
+        else:
+            is_known = is_copy and is_on_device(arguments[1])
         if not is_known:
             return kernel(below, *arguments, **named)
         keep = _guarded(changes.prepare, operator, packet, arguments, named, None)

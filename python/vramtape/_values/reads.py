@@ -64,7 +64,7 @@ def scalar(_: Any, __: str, arguments: Any, ___: dict[str, Any], ____: Any) -> A
 def equal(operator: Any, name: str, arguments: Any, named: dict[str, Any], _: Any) -> bool:
     """``torch.equal``: tensors of the same shape are equal."""
     computed = compute(operator, arguments, named)
-    if computed is None and getattr(_thread, "is_unequal", False):
+    if (computed is None or computed[1]) and getattr(_thread, "is_unequal", False):
         return False
     if computed is None:
         guesses.note(name)

@@ -11,14 +11,14 @@ from .compute import compute, is_small, keep
 from .contents import contents, is_on_device, is_whole
 from .draws import draw
 from .table import DRAWN
-from .uniform import inferred, uniform
+from .uniform import ORDERED, inferred, uniform
 
 _DRAWN = frozenset(name.partition(".")[0] for name in DRAWN)
 _INDICES_ONLY = ("argmax", "argmin", "multinomial")
 # Operators whose kernels fill or copy a tensor first, which is not its content in the end.
 _FILLED_FIRST = ("scatter", "scatter_add", "index_add", "index_copy", "index_put", "masked_scatter", "histc")
 # Operators that have a content although no argument has one.
-_INFERRED = ("eq", "ne", "sum", "index")
+_INFERRED = ("eq", "ne", *ORDERED, "sum", "index")
 
 
 def note(operator: Any, name: str, arguments: Any, named: dict[str, Any], result: Any) -> None:

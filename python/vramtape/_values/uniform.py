@@ -17,6 +17,7 @@ from .table import UNIFORM
 # The density of a comparison with == of which nothing is known.
 _EQUAL_DENSITY = 0.5
 _INDEXING = ("index", "index_select")
+ORDERED = ("lt", "le", "gt", "ge")
 _REDUCTIONS = ("all", "any", "max", "min", "amax", "amin")
 _OR = ("bitwise_or", "logical_or")
 _AND = ("bitwise_and", "logical_and", "mul")
@@ -66,6 +67,8 @@ def inferred(name: str, arguments: Sequence[Any], result: Any) -> Optional[Conte
     second = arguments[1] if len(arguments) > 1 else None
     if name in ("eq", "ne"):
         return _compared(name == "eq", first, second, result.numel())
+    if name in ORDERED:
+        return _ordered(name in ("lt", "le"), first, second, result.numel())
     if name in _OR or name in _AND:
         if any(_absorbs(one, name in _OR) for one in (first, second)):
             return _certain(name in _OR)
@@ -99,6 +102,13 @@ def _compared(is_equal: bool, first: Any, second: Any, count: int) -> Optional[C
     if count == 1:
         return Content(uniform=torch.tensor(not is_equal, device="cpu"), is_guess=True)
     return Content(density=_EQUAL_DENSITY, is_guess=True) if is_equal else None
+
+
+def _ordered(is_below: bool, first: Any, second: Any, count: int) -> Optional[Content]:
+    """Of one floating-point number and a constant: the number is more than 1 and at most 2, as guesses of it are."""
+    if count != 1 or not isinstance(second, (int, float)) or not first.is_floating_point() or 1 < second <= 2:
+        return None
+    return Content(uniform=torch.tensor((second > 2) is is_below, device="cpu"), is_guess=True)
 
 
 def _counted(mask: torch.Tensor, result: torch.Tensor) -> Optional[Content]:

@@ -98,6 +98,19 @@ assert (torch.ones(1, dtype=torch.bfloat16) * 0.1).item() == torch.tensor(0.1).b
 print("exact")
 """
 
+OVERFLOW = """
+# DeepSpeed's check of gradients: it takes the largest of a mask as numbers.
+for size in (100, 1_000_000):
+    gradient = torch.randn(size, device="cuda", dtype=torch.bfloat16).float()
+    bad = gradient.isnan().logical_or(gradient.isinf())
+    assert bad.float().max().item() == 0
+    count = torch.zeros(1, device="cuda")
+    count += bad.float().max()
+    assert not count.bool().byte()[0].item()
+norm = gradient.norm()
+assert not (~torch.isfinite(norm) | (norm < 0)).any() and norm > 0 and not norm >= 3
+"""
+
 FORGOTTEN = """
 # An operator that is not in the list changes a tensor whose content was known: it is a guess from then on.
 values = torch.zeros(3, device="cuda")
@@ -377,6 +390,11 @@ def what_is_known_on_the_host_is_exact():
     assert "guesses" not in ran.done.stdout, ran.done.stdout
 
 
+def gradients_are_finite_where_their_mask_becomes_numbers():
+    ran = Ran(OVERFLOW)
+    assert ran.counts() == {"item": 3} and ran.guesses["failures"] == [], ran.guesses
+
+
 def what_was_changed_is_no_longer_known():
     ran = Ran(FORGOTTEN, STALE_IN_GRAPH)
     assert ran.counts() == {"copy to the host": 7, "item": 1, "repeat_interleave": 1}, ran.guesses
@@ -497,6 +515,7 @@ def a_level_that_does_not_exist_is_found_before_the_program_runs():
 CASES = [
     what_trains_goes_on,
     what_is_known_on_the_host_is_exact,
+    gradients_are_finite_where_their_mask_becomes_numbers,
     what_was_changed_is_no_longer_known,
     routed_and_sampled_indices_are_in_range,
     bounds_of_guessed_shapes_hold,
