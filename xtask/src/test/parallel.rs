@@ -10,8 +10,6 @@ use crate::tally::{Group, Outcome, Tally};
 
 /// How many groups run at once, on a machine with that many processors.
 const THREADS_MAX: usize = 4;
-/// One more: a script waits for its children and for files a quarter of its time.
-const THREADS_WAITING: usize = 1;
 
 /// The work of a group.
 type Run<'a> = Box<dyn FnOnce() -> Result<Outcome> + Send + 'a>;
@@ -31,7 +29,6 @@ impl<'a> Parallel<'a> {
     /// Runs the groups, started in the order in which they were added, and reports each when it ends.
     pub(super) fn run(self, tally: &mut Tally) {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-        let threads = threads + THREADS_WAITING;
         let waiting = Mutex::new(self.groups);
         let tally = Mutex::new(tally);
         thread::scope(|scope| {
