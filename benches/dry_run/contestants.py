@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a contestant says about a row. `reason` says why it could not run."""
+    """The answer of a contestant for a row. Without one, `reason` is why it could not run."""
 
     # The differences from the published figures in percent, of allocated and of reserved memory.
     allocated: list[float] = field(default_factory=list)
@@ -101,7 +101,7 @@ def fakegpu(row: Row) -> Answer:
     return Answer(reason="published nothing for this row") if error is None else Answer(allocated=[error])
 
 
-# A contestant, its columns' title, and what it is.
+# By the title of their columns.
 ALL = {
     "dry-run": dry_run,
     "MemTracker": mem_tracker,

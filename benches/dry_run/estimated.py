@@ -1,7 +1,7 @@
 """Prints the answer of `accelerate estimate-memory` for the model of a row: its weights, or a training with Adam.
 
-The command wants a model hub: one on this machine serves the model's configuration. The type is float16, which is the
-nearest that it offers to bfloat16.
+The command requires a model hub: one on this machine serves the model's configuration. The type is float16, because
+bfloat16 is not among its types.
 """
 
 import os

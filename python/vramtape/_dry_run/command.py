@@ -19,7 +19,7 @@ from . import nccl_log as nccl_logs
 from . import ranks as distributed
 from .arguments import DEFAULT_GPU, DEFAULT_MARGIN, make_parser
 from .job import Gpu, Job
-from .one_run import Place, Then, run_apart, run_once
+from .one_run import OptionalPath, Then, run_apart, run_once
 
 _DEVICES_MAX = 16
 _NO_ONE_TAPE = "several runs have no one tape and page: leave out -o, --html and --calibrate (folder, html, calibrate)"
@@ -33,13 +33,13 @@ def dry_run(
     margin: float = DEFAULT_MARGIN,
     conf: str = "",
     route: Optional[str] = None,
-    folder: Place = None,
-    html: Place = None,
+    folder: OptionalPath = None,
+    html: OptionalPath = None,
     world_size: Optional[int] = None,
     ranks: Sequence[int] = (0,),
     bounds: bool = False,
-    calibrate: Place = None,
-    nccl_log: Place = None,
+    calibrate: OptionalPath = None,
+    nccl_log: OptionalPath = None,
 ) -> dict[str, Any]:
     """Runs a program on a simulated GPU, and returns the memory that it takes on a real one.
 

@@ -11,12 +11,10 @@ from .._text import one_line
 from .job import Gpu, Job
 from .result import VERSION
 from .text import aligned
-from .verdict import Verdict, gpus
+from .verdict import BEST_FIRST, Verdict, gpus
 
 # The name that stands for all.
 ALL = "all"
-# The exit code of the whole is that of the first of these verdicts that a GPU has.
-_ORDER = (Verdict.FITS, Verdict.DOES_NOT_FIT, Verdict.INCOMPLETE, Verdict.FAILED)
 _HEAD = ("gpu", "memory", "capability", "peak allocated", "peak reserved", "device total", "verdict")
 
 
@@ -29,7 +27,7 @@ def every_gpu(job: Job, margin: float, run: Callable[[Job], dict[str, Any]]) -> 
         rows += [_row(gpu, made, margin) for gpu in group]
     rows.sort(key=lambda row: (int(row["memory_bytes"]), str(row["gpu"])))
     verdicts = {row["verdict"] for row in rows}
-    first = next(verdict for verdict in _ORDER if verdict.words in verdicts)
+    first = next(verdict for verdict in BEST_FIRST if verdict.words in verdicts)
     return {
         "version": VERSION,
         "command": job.command,

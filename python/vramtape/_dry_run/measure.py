@@ -55,6 +55,7 @@ class DeviceUse:
     fullest: Optional[Path] = None
     fullest_id: int = 0
     fullest_bytes: int = 0
+    fullest_allocated_bytes: int = 0
 
     @property
     def total(self) -> Range:
@@ -172,6 +173,7 @@ def _add(
         peak = device["holders"]["peak"]
         rows = peak["rows"] if peak else []
         use.fullest, use.fullest_id, use.fullest_bytes = tape, device["id"], reserved.expected
+        use.fullest_allocated_bytes = device["peak_allocated_bytes"]
         use.holders = [_holder(row) for row in rows[:_HOLDERS_MAX]]
     return use
 

@@ -18,7 +18,7 @@ from .process import WEIGHTS
 from .result import result
 from .verdict import judge
 
-Place = Union[str, Path, None]
+OptionalPath = Union[str, Path, None]
 # Called with a result while its tapes are there.
 Then = Callable[[dict[str, Any], Measured], None]
 
@@ -26,9 +26,9 @@ Then = Callable[[dict[str, Any], Measured], None]
 def run_once(
     job: Job,
     margin: float,
-    folder: Place = None,
-    html: Place = None,
-    calibrate: Place = None,
+    folder: OptionalPath = None,
+    html: OptionalPath = None,
+    calibrate: OptionalPath = None,
     then: Optional[Then] = None,
 ) -> dict[str, Any]:
     """Runs the program and judges it; ``then`` has the result while the tapes are there."""
@@ -67,7 +67,7 @@ def run_apart(job: Job, margin: float, then: Optional[Then] = None) -> dict[str,
         return {**run_once(job, margin, Path(folder), then=then), "tapes": []}
 
 
-def _made(named: Place) -> Path:
+def _made(named: OptionalPath) -> Path:
     """The folder of the tapes: there, and empty."""
     if named is None:
         return Path(tempfile.mkdtemp(prefix="vramtape-dry-run-"))
@@ -78,7 +78,7 @@ def _made(named: Place) -> Path:
     return folder
 
 
-def _write_page(measured: Measured, html: Place) -> None:
+def _write_page(measured: Measured, html: OptionalPath) -> None:
     fullest = max(measured.devices, key=lambda use: use.total.upper, default=None)
     if fullest is None or fullest.fullest is None:
         _text.say(f"{html} is not written: nothing was allocated on a GPU")

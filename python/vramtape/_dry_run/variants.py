@@ -22,10 +22,8 @@ from .measure import Measured, Range
 from .one_run import Then
 from .result import VERSION
 from .text import aligned
-from .verdict import Verdict, is_enough
+from .verdict import BEST_FIRST, Verdict, is_enough
 
-# The exit code of the whole is that of the first of these verdicts that a row has.
-_ORDER = (Verdict.FITS, Verdict.DOES_NOT_FIT, Verdict.INCOMPLETE, Verdict.FAILED)
 _PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "device_total_bytes")
 _RUNS_MAX = 64
 # One request, in minimalloc's form: enough to find mistakes in settings.
@@ -119,7 +117,7 @@ def every_variant(
             varied = varied.with_value(name, value)
         run(varied, _label(values), note)
     verdicts = {row["verdict"] for row in rows}
-    first = next(verdict for verdict in _ORDER if verdict.words in verdicts)
+    first = next(verdict for verdict in BEST_FIRST if verdict.words in verdicts)
     return {
         "version": VERSION,
         "command": job.command,
@@ -145,13 +143,15 @@ def _rows(
     row = {"values": values, **asdict(Setting()), "verdict": made["verdict"], "why": made["why"], **peaks}
     yield row
     if fullest is None or fullest.fullest is None or made["verdict"] != Verdict.FITS.words:
-        reason = f"not replayed: the run is no whole one ({made['verdict']})"
+        reason = f"not replayed: the verdict of the run is '{made['verdict']}'"
         for setting in settings:
             yield {**row, **asdict(setting), "why": [reason], **dict.fromkeys(_PEAKS)}
         return
     for setting in settings:
         replay = _replayed(fullest.fullest, fullest.fullest_id, setting)
+        # Other processes on the device take what they took.
         more = replay["peak_reserved_bytes"] - fullest.fullest_bytes
+        others_bytes = fullest.allocated.expected - fullest.fullest_allocated_bytes
         reserved = Range(*(part + more for part in asdict(fullest.reserved).values()))
         total = reserved + fullest.context + fullest.outside
         why = [f"{replay['num_ooms']} requests of the replay are out of memory"] if replay["num_ooms"] else []
@@ -162,7 +162,7 @@ def _rows(
             "verdict": (Verdict.FITS if fits else Verdict.DOES_NOT_FIT).words,
             "why": why,
             # Strategies round otherwise.
-            "peak_allocated_bytes": replay["peak_allocated_bytes"],
+            "peak_allocated_bytes": others_bytes + replay["peak_allocated_bytes"],
             "peak_reserved_bytes": reserved.expected,
             "device_total_bytes": total.expected,
         }

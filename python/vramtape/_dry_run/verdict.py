@@ -27,6 +27,10 @@ class Verdict(enum.Enum):
         return self.name.lower().replace("_", " ")
 
 
+# Of alternatives: the exit code of the whole is that of the first of these verdicts that one of them has.
+BEST_FIRST = (Verdict.FITS, Verdict.DOES_NOT_FIT, Verdict.INCOMPLETE, Verdict.FAILED)
+
+
 @dataclass(frozen=True)
 class Judged:
     """The verdict, and the reasons, a sentence each without its full stop."""

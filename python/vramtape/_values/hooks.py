@@ -80,7 +80,7 @@ def _converter(operator: Any) -> Callable[[tuple[Any, ...]], Optional[tuple[Any,
         return tuple
 
     def convert(arguments: tuple[Any, ...]) -> Optional[tuple[Any, ...]]:
-        if any(type(arguments[at]) in _SYMBOLS for at in places if at < len(arguments)):
+        if any(type(one) in _SYMBOLS for one in arguments):
             return None
         return tuple(_as_tensor(one, arguments) if at in places else one for at, one in enumerate(arguments))
 
@@ -142,8 +142,9 @@ def _changing(operator: Any, packet: str, kernel: _Hook) -> _Hook:
         if not (is_copy or changed.is_cuda):  # As the counters of optimizers, which are many.
             return kernel(below, *arguments, **named)
         if is_on_device(changed):
-            # The share of a mask is known as numbers, too: a check of gradients takes their largest.
-            is_known = not is_ignored(changed) or (is_copy and arguments[1].dtype == torch.bool)
+            # Numbers made of a mask are known as it is: a check of gradients takes their largest. They may change.
+            is_mask = is_copy and arguments[1].dtype == torch.bool
+            is_known = not is_ignored(changed) or is_mask or changed.is_inference()
         else:
             is_known = is_copy and is_on_device(arguments[1])
         if not is_known:

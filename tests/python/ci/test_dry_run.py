@@ -248,7 +248,7 @@ torch.empty((batch << 30) + (600 << 20), dtype=torch.uint8, device="cuda")
     less = as_run["peak_reserved_bytes"] - expandable["peak_reserved_bytes"]
     assert as_run["device_total_bytes"] - expandable["device_total_bytes"] == less, (as_run, expandable)
     assert rows["6", "yes", ""]["verdict"] == "does not fit" and rows["6", "no", ""]["verdict"] == "fits", rows
-    assert rows["6", "yes", "expandable"]["why"] == ["not replayed: the run is no whole one (does not fit)"], rows
+    assert rows["6", "yes", "expandable"]["why"] == ["not replayed: the verdict of the run is 'does not fit'"], rows
     assert "9 of 12 variants fit on l4; the least memory has batch=2, keep=no, expandable" in ran.done.stdout
     assert "| batch=2, keep=yes | max_split_size_mb:128 |" in ran.read("out.md"), ran.read("out.md")
     ran = Ran("raise ValueError", "--vary", "a=1,2", code=FAILED)
