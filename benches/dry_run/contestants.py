@@ -89,7 +89,7 @@ def accelerate(row: Row) -> Answer:
     words = shlex.split(row.program)
     if row.script == "qwen3.py" or (row.script == "sft.py" and "full" in words):
         return _child(row, "estimated.py", {})
-    kinds = {"sft.py": "adapters", "nf4.py": "4-bit weights with adapters", "fsdp.py": "several GPUs"}
+    kinds = {"sft.py": "adapters", "nf4.py": "4-bit weights with adapters", "fsdp.py": "several GPUs", "zero.py": "several GPUs"}
     return Answer(reason=f"answers nothing for {kinds.get(row.script, 'a model that is on no hub')}")
 
 
@@ -120,7 +120,8 @@ def _child(row: Row, wrapper: str, settings: dict[str, str]) -> Answer:
     words = shlex.split(row.program)
     ranks = words[1] if words[0] == "--world-size" else "1"
     script = words[words.index(row.script) :]
-    command = [sys.executable, os.path.join(HERE, wrapper), os.path.join(rows.PROGRAMS, script[0]), *script[1:]]
+    program = os.path.join(rows.PROGRAMS, script[0])
+    command = [rows.interpreter(script[0]), os.path.join(HERE, wrapper), program, *script[1:]]
     environment = harness.clean_environment(WORLD_SIZE=ranks, RANK="0", LOCAL_RANK="0", **settings)
     with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "log"), "w+") as log:
         started_s = time.monotonic()

@@ -143,6 +143,7 @@ fn in_python(script: &str, version: &str) -> Result<()> {
 /// Dry runs beside other estimators.
 fn scoreboard(rows: &[String]) -> Result<()> {
     let artefacts = Artefacts::build()?;
+    Venv::ensure(&torch::DEEPSPEED)?; // Beside the other one, whose scripts use it.
     let mut python = Command::new(Venv::ensure(&torch::TRAINING)?.python());
     python.arg(cargo::root()?.join("benches/dry_run/scoreboard.py"));
     python.args(rows.iter().flat_map(|row| ["--row", row]));

@@ -19,6 +19,17 @@ pub(crate) struct Requirements {
     pub(crate) disk_gib: u64,
 }
 
+/// The installer of all other environments: it unpacks PyTorch in a quarter of pip's time.
+pub(crate) static INSTALLER: Requirements = Requirements {
+    name: "installer",
+    pins: &["uv==0.13.9"],
+    on: None,
+    headers: None,
+    python_min: 10,
+    python_max: 14,
+    disk_gib: 1,
+};
+
 /// For the tests of the Python package: the builder of its wheel (as in pyproject.toml; the pyelftools is
 /// auditwheel's), its checkers, and its extras.
 pub(crate) static PACKAGE: Requirements = Requirements {

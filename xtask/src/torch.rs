@@ -85,6 +85,18 @@ pub(crate) static TRAINING: Requirements = Requirements {
     disk_gib: 2,
 };
 
+/// For dry runs of DeepSpeed, in the version of published figures. transformers and accelerate behave otherwise where it
+/// is installed, and it asks for the version of nvcc.
+pub(crate) static DEEPSPEED: Requirements = Requirements {
+    name: "deepspeed",
+    pins: &["transformers==5.23.0", "deepspeed==0.15.3", "nvidia-cuda-nvcc==13.0.88"],
+    on: Some(&ALL[0].requirements),
+    headers: None,
+    python_min: 11,
+    python_max: 14,
+    disk_gib: 1,
+};
+
 /// For the pytest plugin and dry-run, on the default PyTorch.
 pub(crate) static CI: Requirements = Requirements {
     name: "ci",

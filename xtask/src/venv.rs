@@ -1,9 +1,10 @@
 //! One virtual environment for each [`Requirements`], in the cache folder.
 //!
 //! An environment is complete only when its stamp is there and says what is in it: an installation
-//! that was interrupted leaves no stamp, and is made anew. What pip has downloaded stays in pip's own
-//! cache, so that this costs little.
+//! that was interrupted leaves no stamp, and is made anew. Downloads stay in a folder beside the
+//! environments, whose files are links to it, so that this costs little.
 
+use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,13 +14,13 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 
 use crate::progress::Step;
-use crate::requirements::Requirements;
+use crate::requirements::{INSTALLER, Requirements};
 use crate::{cache, exec, python};
 
 /// Written last, beside what it vouches for.
 const STAMP: &str = "vramtape-complete.txt";
-/// Nothing pip does takes longer, even on a slow network.
-const PIP_LIMIT: Duration = Duration::from_secs(45 * 60);
+/// No installation takes longer, even on a slow network.
+const INSTALL_LIMIT: Duration = Duration::from_secs(45 * 60);
 const PIP_ADVICE: &str = "The first run needs the network. Behind a mirror or a proxy, set pip's \
     own PIP_INDEX_URL or HTTPS_PROXY; then run the same command again: it continues from here.";
 
@@ -74,7 +75,7 @@ impl Venv {
         let installed = package.replace('-', "_").replace("==", "-") + ".dist-info";
         let installed = self.site_packages()?.join(installed);
         let _only_one = lock(&self.folder.join("headers.lock"))?;
-        if installed.is_dir() { Ok(()) } else { self.pip(&[package]) }
+        if installed.is_dir() { Ok(()) } else { self.add(&[package]) }
     }
 
     fn is_stamped(&self) -> bool {
@@ -85,7 +86,7 @@ impl Venv {
         self.requirements.pins.join("\n") + "\n"
     }
 
-    /// Whether an environment without a stamp works and has the pinned versions.
+    /// Whether an environment without a stamp works and has the pinned versions. Packages may print when imported.
     fn holds_what_it_should(&self) -> bool {
         let modules = self.modules();
         let names = self.names().collect::<Vec<_>>().join(", ");
@@ -96,7 +97,7 @@ impl Venv {
         Command::new(self.python())
             .args(["-c", &versions])
             .output()
-            .is_ok_and(|out| out.status.success() && out.stdout == self.stamp().as_bytes())
+            .is_ok_and(|out| out.status.success() && out.stdout.ends_with(self.stamp().as_bytes()))
     }
 
     /// The names under which the packages are imported.
@@ -104,6 +105,7 @@ impl Venv {
         let module = |name: &str| match name {
             "pytest-xdist" => "xdist".to_owned(),
             "open_clip_torch" => "open_clip".to_owned(),
+            "nvidia-cuda-nvcc" => "nvidia".to_owned(),
             _ => name.replace('-', "_"),
         };
         self.names().map(module).collect::<Vec<_>>().join(", ")
@@ -125,7 +127,7 @@ impl Venv {
         make.args(["-m", "venv", "--clear"]).arg(&self.folder);
         let advice = format!("Is the venv module of {interpreter} complete (python3-venv)?");
         let log = format!("venv-{}", self.requirements.name);
-        exec::run_or_fail(&mut step, &log, make, PIP_LIMIT, &advice)?;
+        exec::run_or_fail(&mut step, &log, make, INSTALL_LIMIT, &advice)?;
         step.done();
         if let Some(under) = &under {
             // Python reads such a file at its start, so that pip too finds the packages there.
@@ -133,7 +135,7 @@ impl Venv {
             let link = packages_of(&self.folder)?.join("under.pth");
             fs::write(&link, line).with_context(|| format!("cannot write {}", link.display()))?;
         }
-        self.pip(self.requirements.pins)?;
+        self.add(self.requirements.pins)?;
         if !self.holds_what_it_should() {
             bail!(
                 "{} was installed, but does not work: run `{} -c 'import {}'` to see why",
@@ -145,13 +147,46 @@ impl Venv {
         Ok(())
     }
 
+    /// Installs packages, with pip where the faster installer fails: pip alone has a user's settings of it.
+    fn add(&self, packages: &[&str]) -> Result<()> {
+        if self.requirements == &INSTALLER {
+            return self.pip(packages);
+        }
+        self.uv(packages).or_else(|error| {
+            eprintln!("{error:#}\npip installs them instead");
+            self.pip(packages)
+        })
+    }
+
+    fn uv(&self, packages: &[&str]) -> Result<()> {
+        let mut uv = Command::new(Self::ensure(&INSTALLER)?.program("uv"));
+        uv.args(["pip", "install", "--python"]).arg(self.python()).args(packages);
+        // It does not see that the environment below has these.
+        let below = self.requirements.on.map_or(&[][..], |below| below.pins);
+        let names = below.iter().filter_map(|pin| Some(pin.split_once("==")?.0));
+        let excludes = self.folder.join("excludes.txt");
+        fs::write(&excludes, names.collect::<Vec<_>>().join("\n"))
+            .with_context(|| format!("cannot write {}", excludes.display()))?;
+        uv.arg("--excludes").arg(&excludes);
+        // On the same file system as the environments, so that links are possible.
+        uv.env("UV_CACHE_DIR", cache::folder()?.join("uv"));
+        if let Some(index) = env::var_os("PIP_INDEX_URL") {
+            uv.env("UV_DEFAULT_INDEX", index);
+        }
+        let mut step = Step::start(format!("installing {}", packages.join(" ")));
+        let log = format!("uv-{}", self.requirements.name);
+        exec::run_or_fail(&mut step, &log, uv, INSTALL_LIMIT, PIP_ADVICE)?;
+        step.done();
+        Ok(())
+    }
+
     fn pip(&self, packages: &[&str]) -> Result<()> {
         let mut step = Step::start(format!("installing {}", packages.join(" ")));
         let mut pip = Command::new(self.python());
         pip.args(["-m", "pip", "install", "--disable-pip-version-check"]).args(packages);
         pip.env("TMPDIR", self.scratch()?); // /tmp may be a small tmpfs; wheels are not small.
         let log = format!("pip-{}", self.requirements.name);
-        exec::run_or_fail(&mut step, &log, pip, PIP_LIMIT, PIP_ADVICE)?;
+        exec::run_or_fail(&mut step, &log, pip, INSTALL_LIMIT, PIP_ADVICE)?;
         fs::remove_dir_all(self.scratch()?).context("cannot remove pip's temporary files")?;
         step.done();
         Ok(())

@@ -22,6 +22,8 @@ from harness import PACKAGE, ROOT, clean_environment, run_cases
 
 TABLE = os.path.join(ROOT, "tests", "python", "dry_run", "rows.tsv")
 PROGRAMS = os.path.join(ROOT, "tests", "python", "dry_run", "rows")
+# Programs that need an environment beside this one.
+ENVIRONMENTS = {"zero.py": "deepspeed"}
 UNITS = {"B": 1, "MiB": 2**20, "GiB": 2**30}
 IS_UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
 WRITES = threading.Lock()
@@ -32,6 +34,12 @@ def table():
         return list(csv.DictReader(file, delimiter="\t"))
 
 
+def interpreter(script):
+    """The Python that a program is for."""
+    beside = ENVIRONMENTS.get(script)
+    return os.path.join(os.path.dirname(sys.prefix), beside, "bin", "python") if beside else sys.executable
+
+
 def dry_run(gpu, program):
     """The figures that a program prints and those of the dry run's result, and what the run cost."""
     words = shlex.split(program)
@@ -40,7 +48,8 @@ def dry_run(gpu, program):
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "result.json")
         options = ["--quiet", "--gpu", gpu, "--json", result, *flags]
-        command = [sys.executable, "-m", "vramtape", "dry-run", *options, os.path.join(PROGRAMS, script), *arguments]
+        tool = [interpreter(script), "-m", "vramtape", "dry-run"]
+        command = [*tool, *options, os.path.join(PROGRAMS, script), *arguments]
         started_s = time.monotonic()
         with open(os.path.join(folder, "log"), "w+") as log:
             process = subprocess.Popen(command, env=clean_environment(**PACKAGE), cwd=folder, stdout=log, stderr=log)

@@ -55,6 +55,8 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     package::add(&mut parallel, tally, &artefacts)?;
     instructions::test(tally, &artefacts);
     let with_bridges = package::with_bridges(tally);
+    // Beside that of `training`, whose scripts use it.
+    let _ = environment(tally, "deepspeed", &torch::DEEPSPEED);
     // Not last: one of them takes long, and a thread would wait for it alone.
     for requirements in [&TABLES, &torch::TRAINING, &torch::CI] {
         let Some(venv) = environment(tally, requirements.name, requirements) else { continue };
@@ -97,7 +99,8 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
 /// Makes every environment, while something else is tested. Errors are reported when an environment is first used.
 pub(super) fn prepare() {
     let torches = torch::ALL.iter().map(|torch| &torch.requirements);
-    for requirements in torches.chain([&torch::TRAINING, &torch::CI, &TABLES, &PACKAGE]) {
+    let others = [&torch::TRAINING, &torch::DEEPSPEED, &torch::CI, &TABLES, &PACKAGE];
+    for requirements in torches.chain(others) {
         if let Ok(venv) = Venv::ensure(requirements) {
             drop(venv.ensure_cuda_headers());
         }
