@@ -89,7 +89,12 @@ def accelerate(row: Row) -> Answer:
     words = shlex.split(row.program)
     if row.script == "qwen3.py" or (row.script == "sft.py" and "full" in words):
         return _child(row, "estimated.py", {})
-    kinds = {"sft.py": "adapters", "nf4.py": "4-bit weights with adapters", "fsdp.py": "several GPUs", "zero.py": "several GPUs"}
+    kinds = {
+        "sft.py": "adapters",
+        "nf4.py": "4-bit weights with adapters",
+        "fsdp.py": "several GPUs",
+        "zero.py": "several GPUs",
+    }
     return Answer(reason=f"answers nothing for {kinds.get(row.script, 'a model that is on no hub')}")
 
 

@@ -17,13 +17,15 @@ from typing import Optional
 
 from .._launch import run
 from .._values.level import level
-from . import process
+from . import nvidia_smi, process
 
 # Of the simulated driver.
 _DEVICES = "VRAMTAPE_SIM_DEVICES"
 _NOT_SIMULATED = "VRAMTAPE_SIM_NOT_SIMULATED"
 # The file in the folder of a dry run.
 NOT_SIMULATED = "not-simulated.txt"
+# The folder of commands there.
+COMMANDS = "bin"
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def run_program(job: Job, folder: Path) -> Ended:
         os.environ[_NOT_SIMULATED] = str(folder / NOT_SIMULATED)
         os.environ[process.FOLDER] = str(folder)
         os.environ[process.STEPS] = str(job.steps or "")
+        nvidia_smi.provide(folder / COMMANDS)
         run.change_environment("run", options)
         started_s = time.monotonic()
         sys.stdout.flush()

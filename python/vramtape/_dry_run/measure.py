@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -15,6 +16,8 @@ from .job import NOT_SIMULATED
 _HOLDERS_MAX = 5
 # Orders of the driver's addresses that are tried.
 _ADDRESS_ORDERS = 8
+# Of PyTorch's settings: the driver's pools are to allocate.
+_STREAM_ORDERED = re.compile(r"(?:^|,)\s*backend\s*:\s*cudaMallocAsync\s*(?:,|$)")
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class DeviceUse:
     # Of libraries, beside allocator and context.
     outside: Range = NOTHING
     context_source: Optional[str] = None
+    # The allocator is `cudaMallocAsync`, and what is reserved is that of a model.
+    is_stream_ordered: bool = False
     holders: list[dict[str, Any]] = field(default_factory=list)
     # The tape of the process that reserved most, and its peak.
     fullest: Optional[Path] = None
@@ -106,8 +111,10 @@ def measure(folder: Path, exit_code: int, nccl: Optional[Range] = None) -> Measu
         named = {device["id"]: device for device in info["meta"]["devices"]}
         described = {device["id"]: device for device in process["devices"]} if process else {}
         guesses = process["guesses"]["devices"] if process else {}
+        is_stream_ordered = _STREAM_ORDERED.search(info["meta"]["alloc_conf"]) is not None
         for device in info["devices"]:
-            use = _add(by_device, tape, device, named.get(device["id"], {}), described.get(device["id"]), nccl)
+            at = device["id"]
+            use = _add(by_device, tape, device, named.get(at, {}), described.get(at), nccl, is_stream_ordered)
             _widen(use, guesses.get(str(device["id"])))
     measured.guessed = guessed([process["guesses"] for process in processes.values()])
     weights = {one["name"]: one for process in processes.values() for one in process["weights"]}
@@ -146,6 +153,7 @@ def _add(
     named: dict[str, Any],
     described: Optional[dict[str, Any]],
     nccl: Optional[Range],
+    is_stream_ordered: bool,
 ) -> DeviceUse:
     """Adds one process's part of a device; ``described`` is absent for a process that was killed."""
     described = described or {}
@@ -154,7 +162,8 @@ def _add(
     memory_bytes = described.get("memory_bytes") or named.get("total_bytes") or 0
     gpu = described.get("gpu") or named.get("name") or ""
     use = by_device.setdefault(key, DeviceUse(number, gpu, memory_bytes))
-    reserved = _reserved(tape, device)
+    use.is_stream_ordered = use.is_stream_ordered or is_stream_ordered
+    reserved = (_by_pools if is_stream_ordered else _reserved)(tape, device)
     context = described.get("context")
     use.processes += 1
     use.allocated += _exact(device["peak_allocated_bytes"])
@@ -162,7 +171,7 @@ def _add(
         use.context += Range(context["expected_bytes"], context["lower_bytes"], context["upper_bytes"])
         use.context_source = context["source"]
     context_bytes = context["expected_bytes"] if context else 0
-    outside_bytes = described.get("peak_used_bytes", 0) - context_bytes - reserved.expected
+    outside_bytes = described.get("peak_used_bytes", 0) - context_bytes - device["peak_reserved_bytes"]
     nccl_bytes = min(described.get("nccl_peak_bytes", 0), max(0, outside_bytes))
     use.outside += _exact(max(0, outside_bytes) - nccl_bytes)
     if nccl_bytes:
@@ -192,6 +201,14 @@ def _reserved(tape: Path, device: dict[str, Any]) -> Range:
         return _exact(peak_bytes)
     range_ = _lab.replay(tape, device=device["id"], address_orders=_ADDRESS_ORDERS)["address_orders"]
     return Range(peak_bytes, min(range_["lower_bytes"], peak_bytes), max(range_["upper_bytes"], peak_bytes))
+
+
+def _by_pools(tape: Path, device: dict[str, Any]) -> Range:
+    """The peak of what pools of `cudaMallocAsync` reserve: a model's, whose share that is not in use may be none or
+    twice as much (docs/dry-run.md)."""
+    replay = _lab.replay(tape, "async-pool", device=device["id"])
+    reserved_bytes, allocated_bytes = replay["peak_reserved_bytes"], replay["peak_allocated_bytes"]
+    return Range(reserved_bytes, allocated_bytes, 2 * reserved_bytes - allocated_bytes)
 
 
 def _exact(size_bytes: int) -> Range:

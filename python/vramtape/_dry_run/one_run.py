@@ -12,7 +12,7 @@ from .._files import check_place
 from . import bounds as guessed_bounds
 from . import calibrate as recorded
 from . import nccl_log as nccl_logs
-from .job import Job, run_program
+from .job import COMMANDS, Job, run_program
 from .measure import Measured, measure
 from .process import WEIGHTS
 from .result import result
@@ -58,7 +58,8 @@ def run_once(
             then(made, measured)
         return made
     finally:
-        shutil.rmtree(kept if not is_kept else kept / WEIGHTS, ignore_errors=True)
+        for gone in (kept / WEIGHTS, kept / COMMANDS) if is_kept else (kept,):
+            shutil.rmtree(gone, ignore_errors=True)
 
 
 def run_apart(job: Job, margin: float, then: Optional[Then] = None) -> dict[str, Any]:

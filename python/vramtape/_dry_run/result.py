@@ -59,6 +59,7 @@ def _device(use: DeviceUse) -> dict[str, Any]:
         **{name: number.expected for name, number in numbers.items()},
         "bounds": {name: _bounds(number) for name, number in inexact.items()},
         "context_source": use.context_source,
+        "allocator": "cudaMallocAsync" if use.is_stream_ordered else "native",
         "holders": use.holders,
     }
 

@@ -75,6 +75,8 @@ def _table(device: dict[str, Any]) -> list[tuple[str, ...]]:
             continue
         bounds = device["bounds"].get(name)
         limits = (show(bounds["lower"]), show(bounds["upper"])) if bounds else ("", "")
+        if name == "peak_reserved_bytes" and device["allocator"] != "native":
+            about = f"by a model of {device['allocator']}"
         rows.append((label, show(device[name]), *limits, about))
     return rows
 

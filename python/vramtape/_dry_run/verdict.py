@@ -27,6 +27,9 @@ class Verdict(enum.Enum):
         return self.name.lower().replace("_", " ")
 
 
+# The run has PyTorch's native allocator; the pools of `cudaMallocAsync` are a model of its requests.
+_TRY_MORE = "cudaMallocAsync may serve it; name a larger GPU to see its peak"
+
 # Of alternatives: the exit code of the whole is that of the first of these verdicts that one of them has.
 BEST_FIRST = (Verdict.FITS, Verdict.DOES_NOT_FIT, Verdict.INCOMPLETE, Verdict.FAILED)
 
@@ -46,7 +49,10 @@ def judge(ended: Ended, measured: Measured, margin: float) -> Judged:
     a run never fits.
     """
     if measured.out_of_memory:
-        return Judged(Verdict.DOES_NOT_FIT, [_why_out_of_memory(measured)])
+        why = _why_out_of_memory(measured)
+        if any(use.is_stream_ordered for use in measured.devices):
+            return Judged(Verdict.INCOMPLETE, [f"{why}, of PyTorch's native allocator: {_TRY_MORE}"])
+        return Judged(Verdict.DOES_NOT_FIT, [why])
     missing = _missing(ended, measured)
     if missing:
         return Judged(Verdict.INCOMPLETE, missing)
@@ -135,6 +141,8 @@ def needed_bytes(measured: Measured) -> Optional[int]:
     fullest = max(measured.devices, key=lambda use: use.total.upper, default=None)
     if fullest is None or fullest.fullest is None:
         return None
+    if fullest.is_stream_ordered:
+        return fullest.reserved.upper + fullest.outside.upper
     fit = _lab.fit(fullest.fullest, config="", device=fullest.fullest_id, progress=True)
     row = fit["rows"][fit["recorded_row"]]
     if row["capacity_bytes"] is None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 from random import Random
 
@@ -63,6 +64,41 @@ def the_gpu_decides_the_workspaces():
     assert larger - smaller == 2 * (33_554_432 - 8_519_680), (smaller, larger)
     # A program that ends by itself at the wanted step prints no traceback, and its last lines are not reached.
     assert all("Traceback" not in ran.done.stderr for ran in peaks.values())
+
+
+def pools_of_the_driver_are_a_model():
+    setting = {"PYTORCH_CUDA_ALLOC_CONF": "garbage_collection_threshold:0.9, backend:cudaMallocAsync"}
+    ran = Ran(TRAIN, "--steps", "3", **setting)
+    device = ran.device
+    assert device["allocator"] == "cudaMallocAsync" and "by a model of cudaMallocAsync" in ran.done.stdout, ran.result
+    allocated, reserved = device["peak_allocated_bytes"], device["peak_reserved_bytes"]
+    native = Ran(TRAIN, "--steps", "3").device
+    assert allocated == native["peak_allocated_bytes"] and reserved != native["peak_reserved_bytes"], (device, native)
+    assert native["allocator"] == "native", native
+    bounds = device["bounds"]["peak_reserved_bytes"]
+    assert bounds["lower"] == allocated <= reserved <= bounds["upper"] == 2 * reserved - allocated, device
+    out = Ran(HOLD.format(3), "--gpu", "2GiB", code=INCOMPLETE, **setting)
+    assert "larger GPU" in out.result["why"][0], out.result["why"]
+    return f"{reserved >> 20} MiB, {native['peak_reserved_bytes'] >> 20} MiB by PyTorch's own"
+
+
+def programs_that_call_nvidia_smi_list_the_simulated_gpus():
+    program = """
+        import shutil, subprocess, torch
+        torch.empty(1, device="cuda")
+        for words in ([], ["-L"], ["--query-gpu=gpu_name,memory.total,fan.speed", "--format=csv, noheader, nounits"],
+                      ["-i", "1", "--query-gpu=index,compute_cap,memory.used", "--format=csv"], ["-i", "7"], ["topo"]):
+            done = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True)
+            print(done.returncode, (done.stdout + done.stderr).strip().splitlines())
+    """
+    ran = Ran(textwrap.dedent(program), "--quiet", "--gpu", "h100:2", PATH=SCRATCH.name)
+    summary, gpus, fields, one, none, others = ran.done.stdout.splitlines()[:6]
+    h100 = "NVIDIA H100 80GB HBM3"
+    assert summary.startswith("0 ['NVIDIA-SMI") and summary.count(h100) == 2, summary
+    assert gpus.startswith(f"0 ['GPU 0: {h100} (UUID: GPU-") and gpus.count("UUID") == 2, gpus
+    assert fields == f"0 ['{h100}, 81008, [N/A]', '{h100}, 81008, [N/A]']", fields
+    assert one == "0 ['index, compute_cap, memory.used [MiB]', '1, 9.0, 0 MiB']", one
+    assert none == "6 ['No devices were found']" and others.startswith("1 ['nvidia-smi of a dry run does not"), others
 
 
 def an_out_of_memory_does_not_fit():
@@ -374,6 +410,8 @@ def progress_has_steps_per_second():
 CASES = [
     what_fits_is_measured_to_the_byte,
     the_gpu_decides_the_workspaces,
+    pools_of_the_driver_are_a_model,
+    programs_that_call_nvidia_smi_list_the_simulated_gpus,
     an_out_of_memory_does_not_fit,
     a_request_that_is_refused_and_handled_fits,
     what_comes_close_to_the_end_of_the_device_does_not_fit,

@@ -1,7 +1,7 @@
 """A fine-tuning step of the adapters of Qwen3.5 0.8B under DeepSpeed's ZeRO.
 
-The published program is `verification/qwen_deepspeed_lora_sft_worker.py` of FanBB2333/FakeGPU. Arguments: stage, tokens,
-`keep` or `checkpoint`, batches for each step.
+The published program is `verification/qwen_deepspeed_lora_sft_worker.py` of FanBB2333/FakeGPU. Arguments: stage,
+tokens, `keep` or `checkpoint`, batches for each step.
 """
 
 import os
@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 from figures import arguments
 
-# DeepSpeed asks it for its version.
-TOOLKIT = next(it for it in (os.path.join(folder, "cu13") for folder in nvidia.__path__) if os.path.exists(f"{it}/bin/nvcc"))
-os.environ.setdefault("CUDA_HOME", TOOLKIT)
+# DeepSpeed runs the nvcc of this folder for its version when it is imported.
+TOOLKITS = [os.path.join(folder, "cu13") for folder in nvidia.__path__]
+os.environ.setdefault("CUDA_HOME", next(it for it in TOOLKITS if os.path.exists(os.path.join(it, "bin", "nvcc"))))
 import deepspeed
 
 
