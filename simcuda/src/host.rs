@@ -25,8 +25,14 @@ struct Range {
 impl HostMemory {
     /// The device that was current when the memory at `addr` was pinned, if it was.
     pub(crate) fn device_of(&self, addr: u64) -> Option<u16> {
+        self.range_of(addr).map(|(device, _)| device)
+    }
+
+    /// Also its pinned range: the start, and the size in bytes.
+    pub(crate) fn range_of(&self, addr: u64) -> Option<(u16, (u64, u64))> {
         let (&start, range) = self.ranges.range(..=addr).next_back()?;
-        (addr - start < range.size_bytes).then_some(range.device)
+        let is_inside = addr - start < range.size_bytes;
+        is_inside.then_some((range.device, (start, range.size_bytes)))
     }
 
     /// Whether `size_bytes` more can be pinned.

@@ -4,6 +4,7 @@ import common
 
 common.load()
 
+import ctypes
 import os
 
 import torch
@@ -49,6 +50,22 @@ assert common.used_bytes() == 0
 
 host = torch.arange(1000).pin_memory()
 assert host.is_pinned() and host.sum() == 499_500
+
+
+def pointer_attribute(number, address):
+    """The status of the driver, and an attribute of an address."""
+    value = ctypes.c_uint64()
+    status = DRIVER.cuPointerGetAttribute(ctypes.byref(value), number, ctypes.c_uint64(address))
+    return status, value.value
+
+
+# Triton asks for the device's pointer of all that kernels take, pinned memory of the host too.
+DRIVER = ctypes.CDLL("libcuda.so.1")
+MEMORY_TYPE, DEVICE_POINTER, INVALID_VALUE = 2, 3, 1
+inside = host.data_ptr() + 8
+assert pointer_attribute(MEMORY_TYPE, inside) == (0, 1) and pointer_attribute(DEVICE_POINTER, inside) == (0, inside)
+assert pointer_attribute(MEMORY_TYPE, megabytes(1).data_ptr()) == (0, 2)
+assert pointer_attribute(MEMORY_TYPE, torch.zeros(1).data_ptr())[0] == INVALID_VALUE
 device = host.to("cuda", non_blocking=True)
 assert device.cpu().sum() == 0, "device memory has no content"
 host.copy_(device, non_blocking=True)
