@@ -20,6 +20,7 @@ from .level import OFF, level
 _ALWAYS = "BackendSelect"
 _ALWAYS_KEY = torch._C.DispatchKey.BackendSelect
 _NUMBERS = (int, float, complex, bool)
+_TRACING = (torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE)
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 _library: Optional[torch.library.Library] = None
@@ -72,7 +73,7 @@ def _hook(name: str, make: Callable[[Any, str, _Hook], _Hook], key: str = scope.
 def _converter(operator: Any) -> Callable[[tuple[Any, ...]], Optional[tuple[Any, ...]]]:
     """Converts numbers where the operator takes tensors: the call under a hook does not convert them.
 
-    The conversion is None for symbolic numbers, which are those of a traced program with dynamic shapes.
+    The conversion is None in a program that is traced: a tensor would be a constant of its graph.
     """
     kinds = [argument.type.kind() for argument in operator._schema.arguments]
     places = [at for at, kind in enumerate(kinds) if kind == "TensorType"]
@@ -80,7 +81,7 @@ def _converter(operator: Any) -> Callable[[tuple[Any, ...]], Optional[tuple[Any,
         return tuple
 
     def convert(arguments: tuple[Any, ...]) -> Optional[tuple[Any, ...]]:
-        if any(type(one) in _SYMBOLS for one in arguments):
+        if any(type(one) in _SYMBOLS for one in arguments) or any(map(torch._C._get_dispatch_mode, _TRACING)):
             return None
         return tuple(_as_tensor(one, arguments) if at in places else one for at, one in enumerate(arguments))
 
@@ -180,7 +181,7 @@ def _dropping(operator: Any, packet: str, kernel: _Hook) -> _Hook:
 
 
 def _traced(operator: Any, arguments: Any, named: Any) -> Any:
-    """Calls an operator with symbolic numbers, whose tensors are not on the device."""
+    """Calls an operator of a program that is traced, whose tensors have no values."""
     with scope.excluded(True):
         return operator(*arguments, **named)
 

@@ -275,6 +275,11 @@ def scaled(x):
     return (x / math.sqrt(x.shape[-1])).add_(x.shape[0]) * x.shape[0]
 for length in (4, 9, 16):
     assert scaled(torch.ones(2, length, device="cuda")).shape == (2, length)
+# A number is a number in a traced graph, not a tensor that is a constant of it.
+from torch.fx.experimental.proxy_tensor import make_fx
+for mode in ("real", "fake", "symbolic"):
+    graph = make_fx(lambda x: (x + 1e-5).mul_(2), tracing_mode=mode)(torch.ones(3, device="cuda")).graph
+    assert not [node for node in graph.nodes if node.op == "get_attr"], graph
 """
 
 THREADS = """
