@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from .. import _lab
+from .._query import Error
 from .guessed import Guessed, guessed
 from .job import NOT_SIMULATED
 
@@ -104,10 +105,10 @@ def measure(folder: Path, exit_code: int, nccl: Optional[Range] = None) -> Measu
     measured.steps = max((one["steps"] for one in processes.values()), default=0)
     by_device: dict[str, DeviceUse] = {}
     for tape in measured.tapes:
-        info = _lab.info(tape)
-        _note_end(measured, tape, info, exit_code)
-        measured.torch = info["meta"]["torch_version"] or measured.torch
+        info = _whole(tape)
         process = processes.get(info["meta"]["pid"])
+        _note_end(measured, tape, info, exit_code, process is not None)
+        measured.torch = info["meta"]["torch_version"] or measured.torch
         named = {device["id"]: device for device in info["meta"]["devices"]}
         described = {device["id"]: device for device in process["devices"]} if process else {}
         guesses = process["guesses"]["devices"] if process else {}
@@ -131,7 +132,21 @@ def _read(path: Path) -> dict[str, Any]:
     return description
 
 
-def _note_end(measured: Measured, tape: Path, info: dict[str, Any], exit_code: int) -> None:
+def _whole(tape: Path) -> dict[str, Any]:
+    """What a tape has, with what its process, if it was killed, had not yet written and left in memory."""
+    info = _lab.info(tape)
+    if info["finished"] or info["meta"]["pid"] is None:
+        return info
+    whole = tape.with_suffix(".whole")
+    try:
+        _lab.recover(info["meta"]["pid"], whole, tape=tape, force=True)
+    except Error:
+        return info  # The tape has to do.
+    whole.replace(tape)
+    return _lab.info(tape)
+
+
+def _note_end(measured: Measured, tape: Path, info: dict[str, Any], exit_code: int, is_described: bool) -> None:
     ending, end = info["ending"], info["meta"].get("end")
     measured.handled_refusals += ending["handled_refusals"]
     if ending["kind"] == "out_of_memory" and exit_code == 0 and end and end["kind"] == "exit":
@@ -141,6 +156,9 @@ def _note_end(measured: Measured, tape: Path, info: dict[str, Any], exit_code: i
         measured.out_of_memory_id = ending["refusal"]["device"] if ending["refusal"] else 0
     if not info["finished"]:
         measured.cut.append(f"{tape.name} has no end: its process was killed, or its disk was full")
+    elif ending["kind"] == "killed" and not is_described:
+        # One that was described was at its end: servers kill helpers that take long there.
+        measured.cut.append(f"{tape.name} has no end: its process was killed, or called os._exit")
     lost = sum(device["lost"] for device in info["devices"])
     if lost:
         measured.cut.append(f"{tape.name} lacks {lost} records: raise ring_events in --conf")

@@ -12,7 +12,7 @@ from random import Random
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from dry_runs import DOES_NOT_FIT, FAILED, INCOMPLETE, SCRATCH, SEEN, USAGE, Ran
+from dry_runs import DOES_NOT_FIT, FAILED, FITS, INCOMPLETE, SCRATCH, SEEN, USAGE, Ran
 
 import schemas
 from harness import COMMAND, PACKAGE, ROOT, clean_environment, run_cases
@@ -163,6 +163,25 @@ def what_is_left_out_is_named_and_never_fits():
     assert "nothing was allocated on a GPU" in ran.result["why"][0] and ran.result["devices"] == [], ran.result
     cut = "import torch, os; torch.ones(3, device='cuda'); os._exit(0)"
     assert "has no end" in Ran(cut, code=INCOMPLETE).result["why"][0]
+
+
+def a_killed_process_has_all_that_it_allocated():
+    program = """
+        import subprocess, sys
+        subprocess.run([sys.executable, "-c", '''
+        import atexit, os, signal
+        kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
+        {}
+        import torch
+        held = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+        {}
+        '''])
+    """
+    for early, late, code in (("atexit.register(kill)", "", FITS), ("", "kill()", INCOMPLETE)):
+        ran = Ran(textwrap.dedent(program.format(early, late)), code=code)
+        assert ran.device["peak_allocated_bytes"] == GIB, ran.device
+        assert (code == FITS) == (ran.result["why"] == []), ran.result["why"]
+    assert "was killed" in ran.result["why"][0], ran.result["why"]
 
 
 def two_gpus_and_two_processes_are_added_up():
@@ -418,6 +437,7 @@ CASES = [
     a_program_that_fails_has_failed,
     choices_by_measured_times_are_the_same_in_every_run,
     what_is_left_out_is_named_and_never_fits,
+    a_killed_process_has_all_that_it_allocated,
     two_gpus_and_two_processes_are_added_up,
     memory_of_libraries_is_outside,
     a_gpu_of_ones_own_and_a_size,
