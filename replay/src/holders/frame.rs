@@ -23,7 +23,9 @@ impl HolderFrame {
     pub(crate) fn of(stacks: &Stacks, frames: impl Iterator<Item = Frame>) -> Vec<Self> {
         let frames: Vec<Frame> = frames.collect();
         let is_text_program = frames.last().is_some_and(|frame| {
-            owner(stacks, frame) == CodeOwner::Text && stacks.text(frame.name) == "<module>"
+            owner(stacks, frame) == CodeOwner::Text
+                && stacks.text(frame.name) == "<module>"
+                && !is_worker(stacks, &frames)
         });
         let of_frame = |frame: &Frame| {
             let library = match owner(stacks, frame) {
@@ -56,6 +58,11 @@ impl HolderFrame {
             function => format!("{at} {function}"),
         }
     }
+}
+
+/// Whether the process is a worker of multiprocessing, which starts one with a text of its own (`python -c`).
+fn is_worker(stacks: &Stacks, frames: &[Frame]) -> bool {
+    matches!(frames, [.., called, _] if stacks.text(called.name) == "spawn_main")
 }
 
 fn owner(stacks: &Stacks, frame: &Frame) -> CodeOwner {

@@ -170,9 +170,13 @@ fn a_program_that_is_a_text_is_the_users_and_a_librarys_generated_text_is_not() 
     let mut made = Made::default();
     let program = made.stack(&[LINEAR, ("f", "<string>", 3), ("<module>", "<string>", 9)]);
     let generated = made.stack(&[("__init__", "<string>", 3), ("<module>", "train.py", 4)]);
-    made.alloc(program, 0, 2 * MIB);
-    made.alloc(generated, 1 << 30, MIB);
-    assert_eq!(rows(&made.holders()), [("<string>:3 f", 2, 1), ("train.py:4", 1, 1)]);
+    let spawn = ("spawn_main", "/usr/lib/python3.11/multiprocessing/spawn.py", 122);
+    let worker = made.stack(&[LINEAR, spawn, ("<module>", "<string>", 1)]);
+    made.alloc(program, 0, 3 * MIB);
+    made.alloc(generated, 1 << 30, 2 * MIB);
+    made.alloc(worker, 2 << 30, MIB);
+    let linear = ("functional.py:9 linear (only torch)", 1, 1);
+    assert_eq!(rows(&made.holders()), [("<string>:3 f", 3, 1), ("train.py:4", 2, 1), linear]);
 }
 
 #[test]
