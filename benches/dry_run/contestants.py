@@ -30,6 +30,8 @@ class Row:
     program: str
     gpu: str
     published: dict[str, str]
+    # How far the dry run may be from allocated memory, in percent, where other versions were published.
+    within: float = 0.0
 
     @property
     def script(self) -> str:
@@ -54,7 +56,8 @@ def table() -> list[Row]:
     """The rows that publish bytes."""
     found: dict[str, Row] = {}
     for line in rows.table():
-        row = found.setdefault(line["row"], Row(line["row"], line["program"], line["gpu"], {}))
+        within = float(line["within %"])
+        row = found.setdefault(line["row"], Row(line["row"], line["program"], line["gpu"], {}, within))
         if " " in line["published"]:
             row.published[line["quantity"]] = line["published"]
     return list(found.values())

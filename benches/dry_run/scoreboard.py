@@ -78,7 +78,7 @@ def failed(wanted: list[Row], board: dict[str, dict[str, Answer]]) -> bool:
     for row in wanted:
         answer = board[row.name].get("dry-run", Answer(allocated=[0.0]))
         for kind, errors, allowed in (
-            ("allocated", answer.allocated, page.ALLOCATED_WITHIN),
+            ("allocated", answer.allocated, max(page.ALLOCATED_WITHIN, row.within)),
             ("reserved", answer.reserved, page.RESERVED_WITHIN),
         ):
             if answer.reason or any(abs(error) > allowed for error in errors):
