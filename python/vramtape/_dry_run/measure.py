@@ -17,6 +17,10 @@ from .job import NOT_SIMULATED
 _HOLDERS_MAX = 5
 # Orders of the driver's addresses that are tried.
 _ADDRESS_ORDERS = 8
+# How far runs of one compiled program differ on GPUs and here, depending on what Inductor's cache has
+# (docs/results/2026-11-26-own-versions.md).
+_COMPILED_ALLOCATED_SHARE = 0.001
+_COMPILED_RESERVED_SHARE = 0.042
 # Of PyTorch's settings: the driver's pools are to allocate.
 _STREAM_ORDERED = re.compile(r"(?:^|,)\s*backend\s*:\s*cudaMallocAsync\s*(?:,|$)")
 
@@ -117,6 +121,11 @@ def measure(folder: Path, exit_code: int, nccl: Optional[Range] = None) -> Measu
             at = device["id"]
             use = _add(by_device, tape, device, named.get(at, {}), described.get(at), nccl, is_stream_ordered)
             _widen(use, guesses.get(str(device["id"])))
+            if process and process["is_compiled"]:
+                allocated_bytes = int(device["peak_allocated_bytes"] * _COMPILED_ALLOCATED_SHARE)
+                reserved_bytes = int(device["peak_reserved_bytes"] * _COMPILED_RESERVED_SHARE)
+                use.allocated = use.allocated.widened(allocated_bytes, allocated_bytes)
+                use.reserved = use.reserved.widened(reserved_bytes, reserved_bytes)
     measured.guessed = guessed([process["guesses"] for process in processes.values()])
     weights = {one["name"]: one for process in processes.values() for one in process["weights"]}
     measured.weights = [weights[name] for name in sorted(weights)]

@@ -121,6 +121,7 @@ def _describe(pid: int, folder: Path) -> None:
         "torch": torch.__version__,
         "steps": _steps,
         "seconds": time.monotonic() - _started_s,
+        "is_compiled": "torch._inductor.compile_fx" in sys.modules,
         "devices": _devices(),
         "guesses": guesses.describe(),
         "weights": notes.describe(),

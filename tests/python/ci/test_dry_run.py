@@ -82,6 +82,19 @@ def pools_of_the_driver_are_a_model():
     return f"{reserved >> 20} MiB, {native['peak_reserved_bytes'] >> 20} MiB by PyTorch's own"
 
 
+def compiled_programs_have_wider_bounds():
+    program = """
+        import torch
+        step = torch.compile(lambda x: (x * 2 + 1).relu())
+        step(torch.ones(1 << 28, device="cuda"))
+    """
+    device = Ran(textwrap.dedent(program), "--gpu", "l4").device
+    for name, share in (("peak_allocated_bytes", 0.001), ("peak_reserved_bytes", 0.042)):
+        expected, bounds = device[name], device["bounds"][name]
+        more = int(expected * share)
+        assert bounds == {"lower": expected - more, "upper": expected + more}, (name, bounds, expected)
+
+
 def programs_that_call_nvidia_smi_list_the_simulated_gpus():
     program = """
         import shutil, subprocess, torch
@@ -430,6 +443,7 @@ CASES = [
     what_fits_is_measured_to_the_byte,
     the_gpu_decides_the_workspaces,
     pools_of_the_driver_are_a_model,
+    compiled_programs_have_wider_bounds,
     programs_that_call_nvidia_smi_list_the_simulated_gpus,
     an_out_of_memory_does_not_fit,
     a_request_that_is_refused_and_handled_fits,
