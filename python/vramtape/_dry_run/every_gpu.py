@@ -8,6 +8,7 @@ from typing import Any
 
 from .._sizes import show
 from .._text import one_line
+from . import peaks
 from .job import Gpu, Job
 from .result import VERSION
 from .text import aligned
@@ -15,7 +16,7 @@ from .verdict import BEST_FIRST, Verdict, gpus
 
 # The name that stands for all.
 ALL = "all"
-_HEAD = ("gpu", "memory", "capability", "peak allocated", "peak reserved", "device total", "verdict")
+_HEAD = ("gpu", "memory", "capability", *peaks.HEAD, "verdict")
 
 
 def every_gpu(job: Job, margin: float, run: Callable[[Job], dict[str, Any]]) -> dict[str, Any]:
@@ -53,12 +54,11 @@ def _row(gpu: dict[str, Any], made: dict[str, Any], margin: float) -> dict[str, 
         is_enough = needed_bytes <= gpu["usable_bytes"] - margin * gpu["total_bytes"]
         verdict = (Verdict.FITS if is_enough else Verdict.DOES_NOT_FIT).words
         why = [] if is_enough else [f"{show(needed_bytes)} are needed beside the context"]
-    fullest = max(made["devices"], key=lambda device: int(device["device_total_bytes"]), default=None)
-    peaks = dict.fromkeys(("peak_allocated_bytes", "peak_reserved_bytes", "device_total_bytes"))
+    fullest = peaks.fullest(made)
+    found = peaks.peaks(fullest)
     if fullest is not None:
         total_bytes = fullest["device_total_bytes"] - fullest["context_bytes"]
-        peaks = {name: fullest[name] for name in peaks}
-        peaks["device_total_bytes"] = total_bytes + fullest["processes"] * gpu["context_bytes"]
+        found["device_total_bytes"] = total_bytes + fullest["processes"] * gpu["context_bytes"]
     return {
         "gpu": gpu["name"],
         "compute_capability": gpu["compute_capability"],
@@ -67,7 +67,7 @@ def _row(gpu: dict[str, Any], made: dict[str, Any], margin: float) -> dict[str, 
         "verdict": verdict,
         "why": why,
         "needed_bytes": needed_bytes,
-        **peaks,
+        **found,
     }
 
 
@@ -87,22 +87,9 @@ def markdown(answer: dict[str, Any]) -> str:
 
 
 def _cells(answer: dict[str, Any]) -> list[tuple[str, ...]]:
-    def size(size_bytes: Any) -> str:
-        return "" if size_bytes is None else show(size_bytes)
-
-    rows = [
-        (
-            row["gpu"],
-            size(row["memory_bytes"]),
-            row["compute_capability"],
-            size(row["peak_allocated_bytes"]),
-            size(row["peak_reserved_bytes"]),
-            size(row["device_total_bytes"]),
-            row["verdict"],
-        )
-        for row in answer["gpus"]
-    ]
-    return [_HEAD, *rows]
+    rows = answer["gpus"]
+    start = [(row["gpu"], show(row["memory_bytes"]), row["compute_capability"]) for row in rows]
+    return [_HEAD, *((*cells, *peaks.sizes(row), row["verdict"]) for cells, row in zip(start, rows))]
 
 
 def _notes(answer: dict[str, Any]) -> list[str]:

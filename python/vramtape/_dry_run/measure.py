@@ -96,6 +96,11 @@ class Measured:
     over: list[str] = field(default_factory=list)
     unbounded: list[str] = field(default_factory=list)
 
+    @property
+    def fullest(self) -> Optional[DeviceUse]:
+        """The device whose total may be the largest."""
+        return max(self.devices, key=lambda use: use.total.upper, default=None)
+
 
 def measure(folder: Path, exit_code: int, nccl: Optional[Range] = None) -> Measured:
     """Reads the folder of a dry run whose program ended with this code.

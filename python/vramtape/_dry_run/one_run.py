@@ -80,7 +80,7 @@ def _made(named: OptionalPath) -> Path:
 
 
 def _write_page(measured: Measured, html: OptionalPath) -> None:
-    fullest = max(measured.devices, key=lambda use: use.total.upper, default=None)
+    fullest = measured.fullest
     if fullest is None or fullest.fullest is None:
         _text.say(f"{html} is not written: nothing was allocated on a GPU")
         return

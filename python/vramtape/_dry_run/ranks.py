@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from .._sizes import show
 from .._text import one_line
+from . import peaks
 from . import text as text_of_run
 from .job import Gpu, Job
 from .result import VERSION
@@ -19,7 +20,7 @@ _WORLD_MAX = 1 << 20
 _PER_NODE = 8
 # The exit code of the whole is that of the first of these verdicts that a rank has.
 _ORDER = (Verdict.FAILED, Verdict.INCOMPLETE, Verdict.DOES_NOT_FIT, Verdict.FITS)
-_HEAD = ("rank", "peak allocated", "peak reserved", "device total", "at most", "verdict")
+_HEAD = ("rank", *peaks.HEAD, "at most", "verdict")
 # Programs that start the ranks themselves.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed", "fabric")
 
@@ -132,18 +133,15 @@ def _worst(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _total_bytes(result: dict[str, Any]) -> int:
-    return max((int(device["device_total_bytes"]) for device in result["devices"]), default=0)
+    fullest = peaks.fullest(result)
+    return int(fullest["device_total_bytes"]) if fullest else 0
 
 
 def _cells(answer: dict[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [_HEAD]
     for row in answer["ranks"]:
         result = row["result"]
-        fullest = max(result["devices"], key=lambda device: int(device["device_total_bytes"]), default=None)
-        sizes: tuple[str, ...] = ("", "", "", "")
-        if fullest:
-            most = fullest["bounds"].get("device_total_bytes", {"upper": fullest["device_total_bytes"]})["upper"]
-            names = ("peak_allocated_bytes", "peak_reserved_bytes", "device_total_bytes")
-            sizes = (*(show(fullest[name]) for name in names), show(most))
-        rows.append((str(row["rank"]), *sizes, result["verdict"]))
+        fullest = peaks.fullest(result)
+        most = show(peaks.most_bytes(fullest)) if fullest else ""
+        rows.append((str(row["rank"]), *peaks.sizes(peaks.peaks(fullest)), most, result["verdict"]))
     return rows

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from .._sizes import show
 from .._text import one_line
+from . import peaks
 from .job import Job
 from .result import VERSION
 from .text import aligned
@@ -70,15 +70,12 @@ class _Search:
         :raises _Stopped: when the run is no answer
         """
         made = self._run(self._job.with_value(self._parameter.name, str(value)), value)
-        fullest = max(made["devices"], key=lambda device: int(device["device_total_bytes"]), default=None)
-        names = ("peak_allocated_bytes", "peak_reserved_bytes", "device_total_bytes")
-        peaks = {name: fullest[name] if fullest else None for name in names}
+        fullest = peaks.fullest(made)
         memory_bytes = fullest["memory_bytes"] if fullest else None
         if fullest:
-            bounds = fullest["bounds"].get("device_total_bytes")
-            self._used[value] = bounds["upper"] if bounds else fullest["device_total_bytes"]
-        row = {"value": value, "verdict": made["verdict"], "why": made["why"], "memory_bytes": memory_bytes, **peaks}
-        self.rows.append(row)
+            self._used[value] = peaks.most_bytes(fullest)
+        answer = {"verdict": made["verdict"], "why": made["why"]}
+        self.rows.append({"value": value, **answer, "memory_bytes": memory_bytes, **peaks.peaks(fullest)})
         if made["verdict"] == Verdict.FITS.words:
             self.fits = value
         elif made["verdict"] == Verdict.DOES_NOT_FIT.words:
@@ -159,11 +156,9 @@ def _headline(answer: dict[str, Any]) -> str:
 
 
 def _cells(answer: dict[str, Any]) -> list[tuple[str, ...]]:
-    names = ("peak_allocated_bytes", "peak_reserved_bytes", "device_total_bytes")
-    head = (answer["parameter"]["name"], "peak allocated", "peak reserved", "device total", "verdict")
+    head = (answer["parameter"]["name"], *peaks.HEAD, "verdict")
     rows = sorted(answer["runs"], key=lambda row: int(row["value"]))
-    sizes = [["" if row[name] is None else show(row[name]) for name in names] for row in rows]
-    return [head, *((str(row["value"]), *size, row["verdict"]) for row, size in zip(rows, sizes))]
+    return [head, *((str(row["value"]), *peaks.sizes(row), row["verdict"]) for row in rows)]
 
 
 def _stopped(answer: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from .._sizes import show
 from .._text import one_line
-from . import calibrate, guessed
+from . import calibrate, guessed, peaks
 
 _ROWS = (
     ("peak_allocated_bytes", "peak allocated", "as PyTorch's max_memory_allocated"),
@@ -56,7 +56,7 @@ def markdown(result: dict[str, Any]) -> str:
 def _headline(result: dict[str, Any]) -> str:
     gpu = result["gpu"]
     where = f"{gpu['count']} x {gpu['name']}" if gpu["count"] > 1 else gpu["name"]
-    fullest = max(result["devices"], key=lambda device: int(device["device_total_bytes"]), default=None)
+    fullest = peaks.fullest(result)
     if fullest is None:
         return f"{result['verdict']} on {where}"
     use = f"{show(fullest['device_total_bytes'])} of {show(fullest['memory_bytes'])}"

@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from .. import _lab
-from .._sizes import show
 from .._text import one_line
 from .job import Job
 from .measure import Measured, Range
 from .one_run import Then
+from .peaks import HEAD, PEAKS, sizes
 from .result import VERSION
 from .text import aligned
 from .verdict import BEST_FIRST, Verdict, is_enough
 
-_PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "device_total_bytes")
 _RUNS_MAX = 64
 # One request, in minimalloc's form: enough to find mistakes in settings.
 _ANY_RUN = "id,lower,upper,size\n0,0,1,512\n"
@@ -136,16 +135,16 @@ def _rows(
     made: dict[str, Any], measured: Measured, values: dict[str, str], settings: Sequence[Setting], margin: float
 ) -> Iterator[dict[str, Any]]:
     """The run itself, and its replays. A run without an answer has none."""
-    fullest = max(measured.devices, key=lambda use: use.total.upper, default=None)
-    peaks: dict[str, Optional[int]] = dict.fromkeys(_PEAKS)
+    fullest = measured.fullest
+    peaks: dict[str, Optional[int]] = dict.fromkeys(PEAKS)
     if fullest is not None:
-        peaks = dict(zip(_PEAKS, (fullest.allocated.expected, fullest.reserved.expected, fullest.total.expected)))
+        peaks = dict(zip(PEAKS, (fullest.allocated.expected, fullest.reserved.expected, fullest.total.expected)))
     row = {"values": values, **asdict(Setting()), "verdict": made["verdict"], "why": made["why"], **peaks}
     yield row
     if fullest is None or fullest.fullest is None or made["verdict"] != Verdict.FITS.words:
         reason = f"not replayed: the verdict of the run is '{made['verdict']}'"
         for setting in settings:
-            yield {**row, **asdict(setting), "why": [reason], **dict.fromkeys(_PEAKS)}
+            yield {**row, **asdict(setting), "why": [reason], **dict.fromkeys(PEAKS)}
         return
     for setting in settings:
         replay = _replayed(fullest.fullest, fullest.fullest_id, setting)
@@ -176,7 +175,7 @@ def text(answer: dict[str, Any]) -> str:
 def markdown(answer: dict[str, Any]) -> str:
     """The table for a pull request."""
     head, *rows = ["| " + " | ".join(map(one_line, row)) + " |" for row in _cells(answer)]
-    rule = "|---|---|" + "---:|" * len(_PEAKS) + "---|"
+    rule = "|---|---|" + "---:|" * len(PEAKS) + "---|"
     return "\n".join([f"### {_headline(answer)}", "", head, rule, *rows, *_notes(answer)]) + "\n"
 
 
@@ -195,11 +194,10 @@ def _setting(row: dict[str, Any]) -> str:
 
 
 def _cells(answer: dict[str, Any]) -> list[tuple[str, ...]]:
-    head = ("variant", "allocator", "peak allocated", "peak reserved", "device total", "verdict")
+    head = ("variant", "allocator", *HEAD, "verdict")
     rows = []
     for row in answer["variants"]:
-        sizes = ["" if row[name] is None else show(row[name]) for name in _PEAKS]
-        rows.append((_label(row["values"]), _setting(row), *sizes, row["verdict"]))
+        rows.append((_label(row["values"]), _setting(row), *sizes(row), row["verdict"]))
     return [head, *rows]
 
 

@@ -138,7 +138,7 @@ def needed_bytes(measured: Measured) -> Optional[int]:
     """
     if measured.out_of_memory:
         return None
-    fullest = max(measured.devices, key=lambda use: use.total.upper, default=None)
+    fullest = measured.fullest
     if fullest is None or fullest.fullest is None:
         return None
     if fullest.is_stream_ordered:
