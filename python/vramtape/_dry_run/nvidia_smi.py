@@ -18,8 +18,8 @@ from .. import _runtime
 
 _NAME = "nvidia-smi"
 _ROOM_BYTES = 96
-# A release of the branch for the version of CUDA that the simulated driver has.
-_DRIVER = "595.45"
+# The branch with the version of CUDA that the simulated driver has; there is no such release.
+_DRIVER = "595.0"
 _NOT_AVAILABLE = "[N/A]"
 
 
