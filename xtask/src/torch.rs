@@ -85,8 +85,8 @@ pub(crate) static TRAINING: Requirements = Requirements {
     disk_gib: 2,
 };
 
-/// For dry runs of DeepSpeed, in the version of published figures. transformers and accelerate behave otherwise where it
-/// is installed, and it asks for the version of nvcc.
+/// For dry runs of DeepSpeed, in the version of published figures. transformers and accelerate behave otherwise where
+/// it is installed, and it asks for the version of nvcc.
 pub(crate) static DEEPSPEED: Requirements = Requirements {
     name: "deepspeed",
     pins: &["transformers==5.23.0", "deepspeed==0.15.3", "nvidia-cuda-nvcc==13.0.88"],
