@@ -23,7 +23,7 @@ from vramtape._dry_run.job import Gpu, Job
 
 GIB = 1 << 30
 # Dry runs here that end by an out of memory and keep their tapes.
-OUT_OF_MEMORY = 1
+OUT_OF_MEMORY = 2
 ENDED = threading.Semaphore(0)
 
 TRAIN = """
