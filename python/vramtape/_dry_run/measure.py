@@ -21,7 +21,7 @@ _ADDRESS_ORDERS = 8
 # (docs/results/2026-11-26-own-versions.md).
 _COMPILED_ALLOCATED_SHARE = 0.001
 _COMPILED_RESERVED_SHARE = 0.042
-# Of PyTorch's settings: the driver's pools are to allocate.
+# The setting of PyTorch with which the driver's pools allocate.
 _STREAM_ORDERED = re.compile(r"(?:^|,)\s*backend\s*:\s*cudaMallocAsync\s*(?:,|$)")
 
 
@@ -58,7 +58,7 @@ class DeviceUse:
     # Of libraries, beside allocator and context.
     outside: Range = NOTHING
     context_source: Optional[str] = None
-    # The allocator is `cudaMallocAsync`, and what is reserved is that of a model.
+    # Whether the program allocates by `cudaMallocAsync`: reserved memory is an estimate of the model `async-pool`.
     is_stream_ordered: bool = False
     holders: list[dict[str, Any]] = field(default_factory=list)
     # The tape of the process that reserved most, and its peak.
@@ -147,7 +147,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _whole(tape: Path) -> dict[str, Any]:
-    """What a tape has, with what its process, if it was killed, had not yet written and left in memory."""
+    """Reads a tape. If its process was killed, the records in the process's ring are added to the tape first."""
     info = _lab.info(tape)
     if info["finished"] or info["meta"]["pid"] is None:
         return info

@@ -97,7 +97,7 @@ def compiled_programs_have_wider_bounds():
 
 def programs_that_call_nvidia_smi_list_the_simulated_gpus():
     program = """
-        import shutil, subprocess, torch
+        import subprocess, torch
         torch.empty(1, device="cuda")
         for words in ([], ["-L"], ["--query-gpu=gpu_name,memory.total,fan.speed", "--format=csv, noheader, nounits"],
                       ["-i", "1", "--query-gpu=index,compute_cap,memory.used", "--format=csv"], ["-i", "7"], ["topo"]):
