@@ -37,7 +37,7 @@ impl PoolIndex {
 pub(crate) struct FreeListId(pub(crate) u32);
 
 /// A range's place in the heap's table. Not zero, so that `Option<RangeId>` is as small.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RangeId(NonZeroU32);
 
 impl RangeId {

@@ -23,5 +23,6 @@ mod pool;
 mod segment_ranks;
 pub mod size;
 pub mod stats;
+mod stitch;
 
 pub use pool::SegmentSource;

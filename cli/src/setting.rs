@@ -11,10 +11,10 @@ use replay::import::RunLimits;
 use replay::report::Report;
 use replay::run::{Addresses, DeviceTape, Options as Setting};
 use replay::start::{Departure, Effects, Start, cold};
-use replay::strategy::Choice;
+use replay::strategy::{Choice, StrategyError};
 use replay::tape::{Device, Tape};
 use replay::verify::{RecordedRun, recorded_config};
-use settings::{Compat, Config, parse_bytes_with_unit};
+use settings::{Compat, Config, StitchConfig, parse_bytes_with_unit};
 use trace_format::StringId;
 
 use crate::input::TrustFlag;
@@ -335,6 +335,9 @@ impl Chosen {
             (Some((name, given)), _) => (given.or(settings), Some(name)),
             (None, _) => (settings, None),
         };
+        if let Some("stitch") = flag {
+            return self.stitch(text.unwrap_or_default());
+        }
         let config = self.parse(text.unwrap_or(&self.tape.meta.alloc_conf))?;
         let config = if text.is_some() {
             config
@@ -350,6 +353,26 @@ impl Chosen {
         };
         let parts: Vec<_> = [text, switch].into_iter().filter(|part| !part.is_empty()).collect();
         Ok(self.parse(&parts.join(","))?.into())
+    }
+
+    /// `stitch` with its settings; PyTorch's are the recorded ones unless the text has any.
+    fn stitch(&self, text: &str) -> Result<Choice> {
+        let mut stitch = StitchConfig::default();
+        let rest = stitch.take_from(text);
+        let rest = rest.map_err(|(entry, values)| StrategyError::Stitch { entry, values })?;
+        let config = if rest.is_empty() {
+            recorded_config(&self.tape, self.device(), self.compat)
+                .map_err(|error| anyhow::anyhow!("{error}"))?
+        } else {
+            self.parse(&rest)?
+        };
+        Ok(Config {
+            stitch: Some(stitch),
+            expandable_segments: false,
+            text: text.to_owned(),
+            ..config
+        }
+        .into())
     }
 
     fn parse(&self, text: &str) -> Result<Config> {

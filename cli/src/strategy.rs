@@ -27,6 +27,11 @@ impl FromStr for StrategyFlag {
 }
 
 impl StrategyFlag {
+    /// `stitch` with its defaults.
+    pub(crate) fn stitch() -> Self {
+        Self { text: "stitch".to_owned(), model: None }
+    }
+
     /// The name, and the settings if there are any.
     pub(crate) fn parts(&self) -> (&str, Option<&str>) {
         split(&self.text)

@@ -42,6 +42,7 @@ impl Environment {
             shares_expandable_segments: sharing.as_deref() != Some("0"),
             compat: settings.compat.unwrap_or(torch),
             expandable_segments: settings.strategy == Strategy::Expandable,
+            stitch: (settings.strategy == Strategy::Stitch).then_some(settings.stitch),
             search_after_flush: settings.search_after_flush.unwrap_or(true),
             ..Config::default()
         };

@@ -72,9 +72,12 @@ const KEYS: [Key; 22] = {
 };
 
 /// The keys of `VRAMTAPE_CONF`, in the order of the documentation.
-pub(super) const OUR_KEYS: [&str; 16] = [
+pub(super) const OUR_KEYS: [&str; 19] = [
     "route",
     "strategy",
+    "address_budget",
+    "placement_memory",
+    "stream_sharing",
     "compat",
     "record",
     "tape",

@@ -21,6 +21,7 @@ mod number;
 mod pytorch;
 mod roundup;
 mod stacks;
+mod stitch;
 mod tape_path;
 mod tokenizer;
 mod vramtape;
@@ -31,6 +32,7 @@ pub use error::{ConfigError, PyException, TextPosition, Warning};
 pub use merge::merge;
 pub use pytorch::Parsed;
 pub use stacks::{StackMode, StackSettings};
+pub use stitch::{STITCH_KEYS, StitchConfig, StreamSharing};
 pub use tape_path::TapePath;
 pub use vramtape::{DeviceKind, MarkMode, RecordMode, Route, Settings, Strategy};
 
@@ -110,6 +112,8 @@ pub struct Config {
     /// Search the pool once more after the last flush freed pending blocks (PyTorch does not:
     /// #189504).
     pub search_after_flush: bool,
+    /// Serve the default pool by `stitch`, chosen once at the start.
+    pub stitch: Option<StitchConfig>,
     /// The text this was parsed from, as PyTorch shows it in a snapshot's settings.
     pub text: String,
 }
@@ -130,6 +134,7 @@ impl Default for Config {
             throw_on_cudamalloc_oom: false,
             shares_expandable_segments: true,
             search_after_flush: false,
+            stitch: None,
             text: String::new(),
         }
     }

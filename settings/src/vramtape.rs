@@ -11,7 +11,7 @@ use super::entries::{Entries, Entry, place, refuse};
 use super::error::{ConfigError, Result, Warning};
 use super::keys::{OUR_KEYS, nearest};
 use super::stacks::Written;
-use super::{Compat, StackMode, StackSettings, TapePath, parse_bytes};
+use super::{Compat, StackMode, StackSettings, StitchConfig, TapePath, parse_bytes};
 
 /// Records that a ring holds unless `ring_events` says otherwise.
 const DEFAULT_RING_EVENTS: u64 = 1 << 20;
@@ -56,6 +56,8 @@ pub enum Strategy {
     Native,
     /// The same with `expandable_segments:True`.
     Expandable,
+    /// Pages apart from addresses.
+    Stitch,
 }
 
 impl Strategy {
@@ -64,6 +66,7 @@ impl Strategy {
         match self {
             Self::Native => "native",
             Self::Expandable => "expandable",
+            Self::Stitch => "stitch",
         }
     }
 }
@@ -120,6 +123,8 @@ pub struct Settings {
     pub route: Route,
     /// `strategy`.
     pub strategy: Strategy,
+    /// `address_budget`, `placement_memory` and `stream_sharing` of `stitch`.
+    pub stitch: StitchConfig,
     /// `compat`; none means the running PyTorch.
     pub compat: Option<Compat>,
     /// `record`; a `tape` alone means [`RecordMode::File`].
@@ -151,6 +156,7 @@ impl Default for Settings {
         Self {
             route: Route::default(),
             strategy: Strategy::default(),
+            stitch: StitchConfig::default(),
             compat: None,
             record: RecordMode::default(),
             tape: TapePath::default(),
@@ -178,6 +184,7 @@ impl Settings {
         let mut record = None;
         let mut tape = None;
         let mut stacks = Written::default();
+        let mut stitch = None;
         for entry in Entries::new(text) {
             let Entry { key, key_at, value, value_at } = entry?;
             let Some(key) = OUR_KEYS.into_iter().find(|known| *known == key) else {
@@ -195,6 +202,14 @@ impl Settings {
                         value.one_of(&Route::ALL.map(|route| (route.name(), route)))?;
                 }
                 "strategy" => settings.strategy = value.strategy()?,
+                _ if StitchConfig::has_key(key) => {
+                    let set = settings.stitch.set(key, value.written);
+                    set.map_err(|values| {
+                        let message = format!("`{}` is no value of {key}", value.written);
+                        value.refuse(message, format!("write {key}: and {values}"))
+                    })?;
+                    stitch = stitch.or(Some((key, key_at)));
+                }
                 "compat" => {
                     settings.compat =
                         Some(value.one_of(&[("2.11", Compat::V2_11), ("2.15", Compat::V2_15)])?);
@@ -239,6 +254,10 @@ impl Settings {
         if let Some((mode, _)) = record {
             settings.record = mode;
         }
+        if let Some((key, at)) = stitch.filter(|_| settings.strategy != Strategy::Stitch) {
+            let message = format!("{key} has no effect without strategy:stitch");
+            warnings.push(Warning { message, place: place(text, at) });
+        }
         let (settled, in_vain) = stacks.settle();
         settings.stacks = settled;
         for (key, at) in in_vain {
@@ -259,8 +278,9 @@ struct Value<'a> {
 
 impl Value<'_> {
     fn strategy(&self) -> Result<Strategy> {
-        self.not_yet(&["stitch", "plan"], "write strategy:native or strategy:expandable")?;
-        self.one_of(&[("native", Strategy::Native), ("expandable", Strategy::Expandable)])
+        self.not_yet(&["plan"], "write strategy:native, strategy:expandable or strategy:stitch")?;
+        let strategies = [Strategy::Native, Strategy::Expandable, Strategy::Stitch];
+        self.one_of(&strategies.map(|strategy| (strategy.name(), strategy)))
     }
 
     fn record(&self) -> Result<RecordMode> {

@@ -139,6 +139,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 stream: piece.stream,
                 pool: piece.half,
                 expandable: false,
+                stitched: false,
                 in_capture: false,
             };
             self.serve(Candidate { id, size_bytes, place: None }, &params, Some(has_rest));

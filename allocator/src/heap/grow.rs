@@ -170,7 +170,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// A free block of a pool that lends before out of memory (`try_mempool_fallback`). From here on the request
     /// belongs to that pool.
-    fn borrow_from_lending_pool(&mut self, params: &mut AllocParams) -> Option<Candidate> {
+    pub(super) fn borrow_from_lending_pool(
+        &mut self,
+        params: &mut AllocParams,
+    ) -> Option<Candidate> {
         if params.pool.private().is_some() {
             return None;
         }
@@ -178,7 +181,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         for pool in lending {
             let Some(slot) = self.pools.find(pool) else { continue };
             let pool = PoolIndex::new(Some(slot), is_small(params.size_bytes));
-            let borrowed = AllocParams { pool, expandable: false, ..*params };
+            let borrowed = AllocParams { pool, expandable: false, stitched: false, ..*params };
             if let Some(block) = self.search(&borrowed) {
                 *params = borrowed;
                 return Some(block);

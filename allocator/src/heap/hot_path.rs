@@ -25,6 +25,8 @@ pub(super) struct AllocParams {
     pub(super) pool: PoolIndex,
     /// Whether this request may be served from, and grow, expandable segments.
     pub(super) expandable: bool,
+    /// Whether `stitch` serves it.
+    pub(super) stitched: bool,
     /// Whether a real graph capture holds back whatever waits or frees.
     pub(super) in_capture: bool,
 }
@@ -61,6 +63,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.process_events()?;
         }
         let params = self.round(request, in_capture);
+        if params.stitched {
+            return Ok(self.malloc_stitched(&params).ok_or(Miss(*request)));
+        }
         Ok(match self.best_fit(&params) {
             Some(candidate) => Ok(self.hand_out(candidate, &params)),
             None => Err(Miss(*request)),
@@ -83,7 +88,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             size_bytes,
             stream: request.stream,
             pool: PoolIndex::new(private, size::is_small(size_bytes)),
-            expandable: self.config.expandable_segments && !own_source,
+            expandable: self.config.expandable_segments && !own_source && !self.stitch.is_on,
+            stitched: self.stitch.is_on && private.is_none(),
             in_capture,
         }
     }
@@ -148,13 +154,20 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
             (self.blocks.take_whole(candidate, params, self.stack), candidate.size_bytes)
         };
+        self.enter(id, (addr, size_bytes), params);
+        addr
+    }
+
+    /// Enters a block that was taken into the table of addresses, the statistics and the tape.
+    #[inline(always)]
+    fn enter(&mut self, id: BlockId, (addr, size_bytes): (Addr, u64), params: &AllocParams) {
         self.blocks.addresses.insert(&self.blocks.arena, addr, id);
         debug_assert!(
-            self.blocks[id].allocated && !self.blocks.lists[list].holds(&self.blocks.arena, id),
+            self.blocks[id].allocated
+                && !self.blocks.lists[self.blocks[id].list].holds(&self.blocks.arena, id),
             "handed out once"
         );
-
-        self.stats.on_alloc(is_small, size_bytes, params.requested_bytes);
+        self.stats.on_alloc(params.pool.is_small(), size_bytes, params.requested_bytes);
         if self.is_oversize(size_bytes) {
             self.stats.rare.oversize_allocations.increase(1);
         }
@@ -166,7 +179,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             pool: self.pools.id_of(params.pool),
         };
         self.record_block(id, event);
-        addr
     }
 }
 
@@ -220,6 +232,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Makes a block reusable: merges it with its free neighbours into its pool (`free_block`).
     #[inline(always)]
     fn finish_free(&mut self, id: BlockId) {
+        if self.stitch.is_on && self.blocks[id].range.is_some() {
+            return self.finish_free_stitched(id);
+        }
         let Freed { is_small, requested_bytes, merge } = self.blocks.put_back(id);
         if let Some(merge) = merge {
             self.stats.on_pieces_merged(is_small, merge);
@@ -336,6 +351,14 @@ impl Blocks {
         Freed { is_small: pool.is_small(), requested_bytes, merge }
     }
 
+    /// [`put_back`](Self::put_back) off the hot path, for blocks whose free pieces are not counted. Returns whether it is
+    /// small, and the bytes that were requested.
+    #[inline(never)]
+    pub(super) fn put_back_uncounted(&mut self, id: BlockId) -> (bool, u64) {
+        let Freed { is_small, requested_bytes, .. } = self.put_back(id);
+        (is_small, requested_bytes)
+    }
+
     /// The best fit where the first is part of an expandable segment. A call, so that the path without them keeps its
     /// registers.
     #[inline(never)]
@@ -403,6 +426,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let rest_bytes = candidate.size_bytes - params.size_bytes;
         let splits = splits.unwrap_or_else(|| self.should_split(rest_bytes, params));
         self.hand_out_part(candidate, params, splits)
+    }
+
+    /// Hands out a block that was taken.
+    #[inline(never)]
+    pub(super) fn hand_over(&mut self, id: BlockId, params: &AllocParams) -> Addr {
+        let block = &self.blocks[id];
+        let (addr, size_bytes) = (block.addr, block.size_bytes);
+        self.enter(id, (addr, size_bytes), params);
+        addr
     }
 
     /// [`free`](Self::free) off the hot path.

@@ -52,6 +52,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub fn malloc_again(&mut self, miss: Miss) -> Result<Addr, Miss> {
         self.stack = miss.0.stack;
         let params = self.params(&miss.0, false);
+        if params.stitched {
+            return self.place_stitched(&params).ok_or(miss);
+        }
         match self.search(&params) {
             Some(candidate) => Ok(self.serve(candidate, &params, None)),
             None => Err(miss),
@@ -70,6 +73,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let in_capture = self.in_capture(request.pool, request.stream)?;
         let mut params = self.params(&request, in_capture);
         self.collect_garbage()?;
+        if params.stitched {
+            let grown = self.grow_stitched(&mut params)?;
+            return grown.map_or_else(|| Err(self.out_of_memory(&params)?), Ok);
+        }
         match self.grow(&mut params)? {
             Some(candidate) => Ok(self.serve(candidate, &params, None)),
             None => Err(self.out_of_memory(&params)?),

@@ -25,6 +25,7 @@ mod restore;
 mod runs;
 mod share;
 mod snapshot;
+mod stitch;
 
 use alloc::vec::Vec;
 
@@ -50,6 +51,7 @@ use crate::pool::Pools;
 use crate::segment_ranks::SegmentRanks;
 use crate::size;
 use crate::stats::{Counters, Stats};
+use crate::stitch::Stitch;
 use device::{Device, Result};
 use events::Recorder;
 use pending::Pending;
@@ -72,6 +74,7 @@ pub struct Heap<D, R> {
     scopes: Vec<Scope>,
     pending: Pending,
     ranges: Ranges,
+    stitch: Stitch,
     ipc: IpcMemory,
     peers: Vec<DeviceId>,
     device_total_bytes: u64,
@@ -115,6 +118,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             scopes: Vec::new(),
             pending: Pending::default(),
             ranges: Ranges::default(),
+            stitch: Stitch::new(config.stitch),
             ipc: IpcMemory::default(),
             peers: Vec::new(),
             device_total_bytes,

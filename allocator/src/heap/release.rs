@@ -40,8 +40,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ) -> Result<()> {
         if pool.is_default() {
             self.synchronize_and_free_events(None)?;
-            self.release_blocks(PoolIndex::new(None, false))?;
-            self.release_blocks(PoolIndex::new(None, true))?;
+            if self.stitch.is_on {
+                self.release_free_pages()?;
+            } else {
+                self.release_blocks(PoolIndex::new(None, false))?;
+                self.release_blocks(PoolIndex::new(None, true))?;
+            }
         }
         self.release_freeable_pools(pool, asking)?;
         self.take_back_pages();
@@ -49,7 +53,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Returns what released private pools hold: of all of them for the default pool, else of the one named.
-    fn release_freeable_pools(&mut self, pool: PoolId, asking: Option<u32>) -> Result<()> {
+    pub(super) fn release_freeable_pools(
+        &mut self,
+        pool: PoolId,
+        asking: Option<u32>,
+    ) -> Result<()> {
         let freeable: Vec<u32> = if pool.is_default() {
             self.pools.freeable.iter().collect()
         } else {

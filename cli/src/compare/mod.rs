@@ -237,7 +237,9 @@ pub(crate) fn choices(
     strategies: &[StrategyFlag],
 ) -> Result<Vec<Choice>> {
     let configs = USUAL_SETTINGS.into_iter().chain(configs.iter().map(String::as_str));
-    choices_of(chosen, configs, models().collect::<Result<_, _>>()?, strategies)
+    let stitch = chosen.choice(Some(&StrategyFlag::stitch()), None)?;
+    let models = models().collect::<Result<Vec<_>, _>>()?;
+    choices_of(chosen, configs, [vec![stitch], models].concat(), strategies)
 }
 
 /// The recorded settings and what is given, each once.
@@ -266,7 +268,7 @@ pub(crate) fn choices_of<'c>(
 
 /// How many choices that makes at most.
 pub(crate) fn choices_max(configs: &[String], strategies: &[StrategyFlag]) -> usize {
-    1 + USUAL_SETTINGS.len() + models().count() + configs.len() + strategies.len()
+    2 + USUAL_SETTINGS.len() + models().count() + configs.len() + strategies.len()
 }
 
 /// The settings of a row, in words where they are none.
@@ -277,8 +279,8 @@ pub(crate) fn settings(report: &Report) -> &str {
 /// The same, of a strategy's name and its settings.
 pub(crate) fn settings_of<'r>(name: &str, config: &'r str) -> &'r str {
     match (config, strategy::is_live(name)) {
-        ("", true) => "PyTorch's defaults",
-        ("", false) => "defaults",
+        ("", true) if name != "stitch" => "PyTorch's defaults",
+        ("", _) => "defaults",
         (text, _) => text,
     }
 }

@@ -294,7 +294,7 @@ pub fn explain(
     progress(PARTS);
     let time_ns = place.checked_sub(1).map_or(device.base.time_ns, |at| run.records[at].time_ns);
     Ok(Explanation {
-        strategy: if config.expandable_segments { "expandable" } else { "native" },
+        strategy: crate::strategy::table::name_of(&config),
         config: config.text,
         capacity_bytes: options.capacity_bytes,
         moment: ExplainedMoment {

@@ -10,7 +10,7 @@ use device::{Device, DeviceCall};
 use settings::{Config, ConfigError};
 use sim_device::SimDevice;
 use trace_format::{
-    Addr, BaseState, Category, Event, PoolId, Record, SegmentState, StackId, Stream,
+    Addr, BaseState, BlockStatus, Category, Event, PoolId, Record, SegmentState, StackId, Stream,
 };
 
 use super::{ReplayTotals, Start, Starts, Strategy};
@@ -47,6 +47,41 @@ impl<R: Witness> Native<R> {
     /// The allocator.
     pub fn heap_mut(&mut self) -> &mut Heap<SimDevice, R> {
         &mut self.heap
+    }
+
+    /// Requests everything that was handed out or awaited, in order of address: no segment of the recording is one of
+    /// `stitch`.
+    fn request_anew(&mut self, base: &BaseState) -> Result<Starts<Self>> {
+        for state in base.pools.iter().filter(|state| state.use_count > 0) {
+            for _ in 0..state.use_count {
+                self.heap
+                    .create_pool(state.pool, None)
+                    .map_err(|error| DriveError::Base(error.into()))?;
+            }
+        }
+        let mut starts = Vec::new();
+        for segment in &base.segments {
+            for block in segment.blocks.iter().filter(|block| block.status != BlockStatus::Inactive)
+            {
+                let request = Request {
+                    requested_bytes: block.requested_bytes.clamp(1, block.size_bytes.max(1)),
+                    stream: segment.stream,
+                    pool: PoolChoice::Exactly(segment.pool),
+                    stack: block.stack,
+                };
+                let Some(addr) = self.malloc(&request).map_err(DriveError::Base)? else {
+                    return Err(DriveError::NoRoom { size_bytes: block.size_bytes });
+                };
+                let start = match block.status {
+                    BlockStatus::PendingFree => Start::Waiting(
+                        self.free_deferred(addr, block.stack).map_err(DriveError::Base)?,
+                    ),
+                    _ => Start::Held(addr),
+                };
+                starts.push((block.addr, start));
+            }
+        }
+        Ok(starts)
     }
 
     fn with_peaks(&self, totals: ReplayTotals) -> ReplayTotals {
@@ -100,6 +135,9 @@ impl<R: Witness> Strategy for Native<R> {
             return Err(DriveError::Contradiction { index: 0, reason });
         }
         self.has_base = !base.segments.is_empty();
+        if self.heap.config().stitch.is_some() {
+            return self.request_anew(base);
+        }
         let restored = self.heap.restore(base).map_err(DriveError::Base)?;
         let starts = restored.into_iter().map(|(recorded, block)| match block {
             RestoredBlock::Allocated(addr) => (recorded, Start::Held(addr)),

@@ -6,7 +6,7 @@ use models::model::Model;
 use models::model_settings::{self, Key, SettingError, Settings};
 use models::rmm_arena::RmmArena;
 use models::rmm_pool::RmmPool;
-use settings::{Compat, Config, ConfigError};
+use settings::{Compat, Config, ConfigError, StitchConfig};
 
 /// What the table says of a strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,14 @@ pub enum StrategyError {
     /// A model's setting makes no sense.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// A setting of `stitch` makes no sense.
+    #[error("stitch: `{entry}`: write {values}")]
+    Stitch {
+        /// The entry.
+        entry: String,
+        /// The values that it may have.
+        values: &'static str,
+    },
     /// PyTorch's settings that PyTorch would not take.
     #[error("{strategy}: {source}")]
     PyTorch {
@@ -68,7 +76,7 @@ macro_rules! models {
         /// A strategy and its settings.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Choice {
-            /// The live allocator: `native`, or `expandable` where it has expandable segments.
+            /// The live allocator: `native`, `expandable` where it has expandable segments, or `stitch`.
             Native(Config),
             $($(#[$doc])* $variant(Given<<$model as Model>::Settings>),)*
         }
@@ -77,6 +85,7 @@ macro_rules! models {
         pub const TABLE: &[Row] = &[
             NATIVE,
             EXPANDABLE,
+            STITCH,
             $(Row {
                 name: <$model as Model>::NAME,
                 what: <$model as Model>::WHAT,
@@ -97,8 +106,7 @@ macro_rules! models {
             /// Its name in the table.
             pub fn name(&self) -> &'static str {
                 match self {
-                    Self::Native(config) if config.expandable_segments => EXPANDABLE.name,
-                    Self::Native(_) => NATIVE.name,
+                    Self::Native(config) => name_of(config),
                     $(Self::$variant(_) => <$model as Model>::NAME,)*
                 }
             }
@@ -147,6 +155,30 @@ const EXPANDABLE: Row = Row {
     keys: &[],
 };
 
+const STITCH: Row = Row {
+    name: "stitch",
+    what: "pages of 2 MiB apart from addresses, and a memory of placements; not yet run on a GPU",
+    is_live: true,
+    keys: &[
+        Key {
+            name: "address_budget",
+            values: "2 to 64",
+            what: "mapped addresses for each byte of memory, at most (default 4)",
+        },
+        Key {
+            name: "placement_memory",
+            values: "True|False",
+            what: "offer requests the addresses of earlier steps first (default True)",
+        },
+        Key {
+            name: "stream_sharing",
+            values: "never|idle|wait",
+            what: "free pages serve other streams never, once the device has passed the work before their free, or also \
+                   after a wait where memory is short (default)",
+        },
+    ],
+};
+
 impl From<Config> for Choice {
     fn from(config: Config) -> Self {
         Self::Native(config)
@@ -162,6 +194,9 @@ impl Choice {
     pub fn parse(text: &str, compat: Compat) -> Result<Self, StrategyError> {
         let (name, settings) = split(text);
         let settings = settings.unwrap_or_default();
+        if name == STITCH.name {
+            return Self::stitch(settings, compat);
+        }
         let row = match name {
             _ if name == NATIVE.name => NATIVE,
             _ if name == EXPANDABLE.name => EXPANDABLE,
@@ -182,11 +217,33 @@ impl Choice {
     }
 }
 
+impl Choice {
+    fn stitch(text: &str, compat: Compat) -> Result<Self, StrategyError> {
+        let mut stitch = StitchConfig::default();
+        let rest = stitch.take_from(text);
+        let rest = rest.map_err(|(entry, values)| StrategyError::Stitch { entry, values })?;
+        let parsed = Config::parse(&rest, compat);
+        let parsed =
+            parsed.map_err(|source| StrategyError::PyTorch { strategy: STITCH.name, source })?;
+        let text = text.to_owned();
+        Ok(Config { stitch: Some(stitch), text, ..parsed.config }.into())
+    }
+}
+
 /// The name of a strategy, and its settings if any are given.
 pub fn split(text: &str) -> (&str, Option<&str>) {
     match text.split_once(':') {
         Some((name, settings)) => (name.trim(), Some(settings.trim())),
         None => (text.trim(), None),
+    }
+}
+
+/// The name of the live allocator with these settings.
+pub fn name_of(config: &Config) -> &'static str {
+    match (config.stitch, config.expandable_segments) {
+        (Some(_), _) => STITCH.name,
+        (None, true) => EXPANDABLE.name,
+        (None, false) => NATIVE.name,
     }
 }
 

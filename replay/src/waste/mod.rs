@@ -150,7 +150,7 @@ fn watched(
     }
     let config = driver.heap().config();
     Ok(Waste {
-        strategy: if config.expandable_segments { "expandable" } else { "native" }.to_owned(),
+        strategy: crate::strategy::table::name_of(config).to_owned(),
         config: config.text.clone(),
         capacity_bytes: options.capacity_bytes,
         peak: moments[&wanted.peak].clone(),

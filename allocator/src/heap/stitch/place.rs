@@ -1,0 +1,108 @@
+//! Placing a request at a given address, where every byte of it is free or can become so without a driver call.
+
+use alloc::vec::Vec;
+
+use events::Addr;
+
+use crate::arena::BlockId;
+use crate::heap::Heap;
+use crate::heap::hot_path::AllocParams;
+use crate::ids::RangeId;
+use crate::stitch::{PageId, SlotRef};
+use device::Device;
+use events::Recorder;
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Places the request at an address of a run: its bytes are free home bytes, or ghosts of wholly free pages, which
+    /// become homes.
+    pub(super) fn place_at(
+        &mut self,
+        params: &AllocParams,
+        id: RangeId,
+        addr: Addr,
+    ) -> Option<BlockId> {
+        let run = self.stitch.find_run(id)?;
+        let end = Addr(addr.0 + params.size_bytes);
+        if addr < run.addr || end > run.frontier() {
+            return None;
+        }
+        let list = self.blocks.lists.find(params.pool, params.stream)?;
+        let first = run.block_at(&self.blocks.arena, addr);
+        let block = &self.blocks[first];
+        if !block.is_idle() || block.list != list {
+            return None;
+        }
+        if block.mapped && block.end() >= end {
+            return Some(self.take_part(first, addr, params, None));
+        }
+        let mut moves = core::mem::take(&mut self.stitch.moves);
+        moves.clear();
+        let is_free = self.collect_ghosts(params, id, first, (addr, end), &mut moves);
+        if is_free {
+            self.move_homes(&moves);
+        }
+        self.stitch.moves = moves;
+        if !is_free {
+            return None;
+        }
+        let first = self.stitch.run(id).block_at(&self.blocks.arena, addr);
+        Some(self.take_part(first, addr, params, None))
+    }
+
+    /// The ghosts between two addresses, from their first block on; false where a byte cannot be had.
+    fn collect_ghosts(
+        &mut self,
+        params: &AllocParams,
+        id: RangeId,
+        first: BlockId,
+        (addr, end): (Addr, Addr),
+        moves: &mut Vec<(PageId, SlotRef)>,
+    ) -> bool {
+        let run = self.stitch.run(id);
+        let touched = run.touched_slots(addr, end);
+        let mut marks = core::mem::take(&mut self.stitch.marks);
+        marks.clear();
+        let run = self.stitch.run(id);
+        let mut at = Some(first);
+        let mut is_free = true;
+        while let Some(block) = at.map(|id| &self.blocks[id]).filter(|block| block.addr < end) {
+            at = block.next;
+            if !block.is_idle() {
+                is_free = false;
+                break;
+            }
+            if block.mapped {
+                continue;
+            }
+            let (from, to) = (block.addr.max(run.slot_addr(touched.start)), block.end().min(end));
+            for slot in run.touched_slots(from, to) {
+                let ghost = run.slots[slot].page.filter(|_| run.slots[slot].is_open);
+                let eligible = ghost.filter(|page| {
+                    let home = self.stitch.pages[*page].home;
+                    let is_inside =
+                        home.is_some_and(|home| home.run == id && touched.contains(&home.slot));
+                    !is_inside && self.is_eligible(*page, params) && marks.insert(*page)
+                });
+                let Some(page) = eligible else {
+                    is_free = false;
+                    break;
+                };
+                moves.push((page, SlotRef { run: id, slot }));
+            }
+            if !is_free {
+                break;
+            }
+        }
+        self.stitch.marks = marks;
+        is_free
+    }
+
+    /// Whether a page can leave its home for a request: no byte of it is in use, and work of another stream is done.
+    pub(super) fn is_eligible(&self, page: PageId, params: &AllocParams) -> bool {
+        let Some(home) = self.stitch.pages[page].home else { return false };
+        let run = self.stitch.run(home.run);
+        run.is_wholly_free(&self.blocks.arena, home.slot)
+            && (run.stream == params.stream
+                || run.slots[home.slot].ticket <= self.stitch.passed(run.stream))
+    }
+}

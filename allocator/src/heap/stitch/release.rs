@@ -1,0 +1,145 @@
+//! Returning free pages to the device, and ending mappings that are no longer needed.
+
+use alloc::vec::Vec;
+
+use events::Stream;
+
+use crate::heap::Heap;
+use crate::ids::{PoolIndex, RangeId};
+use crate::stitch::{PAGE_BYTES, PageId, SlotRef};
+use device::{Device, Result};
+use events::Recorder;
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Returns every wholly free page to the device, after all work of the streams that used them.
+    pub(in crate::heap) fn release_free_pages(&mut self) -> Result<()> {
+        if !self.stitch.is_on {
+            return Ok(());
+        }
+        let mut free: Vec<(SlotRef, usize)> = Vec::new();
+        let pools = [true, false].map(|is_small| PoolIndex::new(None, is_small));
+        for list in pools.into_iter().flat_map(|pool| self.blocks.lists.of(pool)) {
+            for block in list.iter().map(|id| &self.blocks[id]) {
+                let id = block.range.expect("a block of stitch has a run");
+                let whole = self.stitch.run(id).whole_slots(block.addr, block.end());
+                if !whole.is_empty() {
+                    free.push((SlotRef { run: id, slot: whole.start }, whole.len()));
+                }
+            }
+        }
+        self.return_spare_pages();
+        if free.is_empty() {
+            return self.end_empty_runs();
+        }
+        self.await_all_runs()?;
+        for (first, count) in free {
+            self.stats.rare.num_device_free += 1;
+            self.end_homes(first, count);
+            for slot in first.slot..first.slot + count {
+                let page = self.stitch.run(first.run).slots[slot].page.expect("a home has a page");
+                self.stitch.pages[page].home = None;
+                self.stitch.pages.spare.push(page);
+            }
+        }
+        self.return_spare_pages();
+        self.end_empty_runs()
+    }
+
+    /// Waits for the streams of all runs: `cuMemUnmap` does not wait.
+    fn await_all_runs(&mut self) -> Result<()> {
+        let mut streams: Vec<Stream> = self.stitch.runs().map(|(_, run)| run.stream).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        self.relaxed(|heap| {
+            streams.into_iter().try_for_each(|stream| heap.device.stream_synchronize(stream))
+        })
+    }
+
+    /// Returns the pages without a home, as far as the device takes them back.
+    pub(super) fn return_spare_pages(&mut self) {
+        let spare = core::mem::take(&mut self.stitch.pages.spare);
+        for page in spare {
+            if let Err(error) = self.return_page(page) {
+                tracing::error!(
+                    "a page could not be given back, and is kept for later use: {error}"
+                );
+                self.stitch.pages.spare.push(page);
+            }
+        }
+    }
+
+    fn return_page(&mut self, page: PageId) -> Result<()> {
+        while let Some(slot) = self.stitch.pages[page].slots.last().copied() {
+            self.unmap_slot(slot)?;
+        }
+        self.device.release(self.stitch.pages[page].handle)?;
+        self.stitch.pages.remove(page);
+        Ok(())
+    }
+
+    /// Ends the mapping at a slot, if there is one.
+    pub(super) fn unmap_slot(&mut self, at: SlotRef) -> Result<()> {
+        let run = self.stitch.run(at.run);
+        let Some(page) = run.slots[at.slot].page else { return Ok(()) };
+        self.device.unmap(run.slot_addr(at.slot), PAGE_BYTES)?;
+        let slot = &mut self.stitch.run_mut(at.run).slots[at.slot];
+        slot.page = None;
+        slot.is_open = false;
+        self.stitch.pages.remove_mapping(page, at);
+        Ok(())
+    }
+
+    /// Ends the least recently used ghosts where so many more mappings would exceed the budget of addresses.
+    pub(super) fn keep_address_budget(&mut self, added: usize) -> Result<()> {
+        let budget = self.stitch.pages.len() * self.stitch.config.address_budget as usize;
+        let wanted = self.stitch.pages.mapped_slots + added;
+        if wanted <= budget {
+            return Ok(());
+        }
+        // A quarter at once, so that the waiting is rare.
+        let count = (wanted - budget).max(budget / 4);
+        let mut ghosts: Vec<(u64, SlotRef)> = Vec::new();
+        for (id, run) in self.stitch.runs() {
+            for (slot, mapping) in run.slots.iter().enumerate() {
+                let at = SlotRef { run: id, slot };
+                let is_ghost =
+                    mapping.page.is_some_and(|page| self.stitch.pages[page].home != Some(at));
+                if is_ghost {
+                    ghosts.push((mapping.ticket, at));
+                }
+            }
+        }
+        if ghosts.len() > count {
+            ghosts.select_nth_unstable(count);
+            ghosts.truncate(count);
+        }
+        if ghosts.is_empty() {
+            return Ok(());
+        }
+        self.await_all_runs()?;
+        for (_, at) in ghosts {
+            self.unmap_slot(at)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the addresses of runs at which nothing is mapped.
+    fn end_empty_runs(&mut self) -> Result<()> {
+        let is_empty = |run: &crate::stitch::Run| run.slots.iter().all(|slot| slot.page.is_none());
+        let empty: Vec<RangeId> =
+            self.stitch.runs().filter(|(_, run)| is_empty(run)).map(|(id, _)| id).collect();
+        for id in empty {
+            let run = self.stitch.run_mut(id);
+            run.retract();
+            let (addr, size_bytes, list) = (run.addr, run.size_bytes(), run.list);
+            let block = run.first_block();
+            self.device.unreserve(addr, size_bytes)?;
+            self.stitch.remove_run(id);
+            self.blocks.take_unmapped(block);
+            self.ranks.end(self.blocks[block].segment_rank);
+            self.blocks.lists.end_segment(list);
+            self.blocks.arena.remove(block);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! `stitch`: physical pages apart from addresses.
+//!
+//! Device memory is pages of 2 MiB. A [`Run`] is a reservation of addresses in slots of the same size. A page is mapped
+//! at one or more slots. One of them is its *home*: the bytes there are in the blocks and free lists of the heap. The
+//! others are *ghosts*: the page is still mapped there, and the addresses are not offered. A ghost whose page is wholly
+//! free can become the home without a driver call, because a new block is uninitialized and no data crosses aliases.
+//!
+//! A [`Follower`] remembers the addresses of the requests of earlier steps, so that a repeated step finds its
+//! placements again. The steps of an allocation are in `heap/stitch`.
+
+mod carve;
+mod follower;
+mod pages;
+mod run;
+mod starts;
+mod streams;
+
+use alloc::vec::Vec;
+
+use events::Stream;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::ids::{FreeListId, RangeId};
+use settings::StitchConfig;
+
+pub(crate) use follower::Follower;
+pub(crate) use pages::{Marks, PageId, Pages, SlotRef};
+pub(crate) use run::Run;
+pub(crate) use streams::StreamProgress;
+
+/// Bytes of a physical page and of a slot.
+pub(crate) const PAGE_BYTES: u64 = 2 << 20;
+
+/// The pages, runs and placement memories of a heap.
+#[derive(Clone, Default)]
+pub(crate) struct Stitch {
+    /// Whether the strategy serves the default pool.
+    pub(crate) is_on: bool,
+    pub(crate) config: StitchConfig,
+    pub(crate) pages: Pages,
+    runs: Vec<Option<Run>>,
+    /// The run of each free list that grows.
+    growing: Vec<(FreeListId, RangeId)>,
+    followers: HashMap<Stream, Follower, FxBuildHasher>,
+    pub(crate) progress: Vec<StreamProgress>,
+    /// Counts frees: the age of the pages that became free.
+    pub(crate) ticket: u64,
+    pub(crate) marks: Marks,
+    /// Memory for lists of moves, kept so that a request allocates none.
+    pub(crate) moves: Vec<(PageId, SlotRef)>,
+}
+
+impl Stitch {
+    pub(crate) fn new(config: Option<StitchConfig>) -> Self {
+        Self { is_on: config.is_some(), config: config.unwrap_or_default(), ..Self::default() }
+    }
+
+    /// The placement memory of a stream.
+    pub(crate) fn follower(&mut self, stream: Stream) -> &mut Follower {
+        self.followers.entry(stream).or_default()
+    }
+
+    /// The run of an id, if there is one.
+    pub(crate) fn find_run(&self, id: RangeId) -> Option<&Run> {
+        self.runs.get(id.slot())?.as_ref()
+    }
+
+    /// A block's run.
+    pub(crate) fn run(&self, id: RangeId) -> &Run {
+        self.find_run(id).expect("a block's run exists")
+    }
+
+    /// A block's run.
+    pub(crate) fn run_mut(&mut self, id: RangeId) -> &mut Run {
+        self.runs[id.slot()].as_mut().expect("a block's run exists")
+    }
+
+    /// All runs.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (RangeId, &Run)> {
+        let runs = self.runs.iter().enumerate();
+        runs.filter_map(|(at, run)| Some((RangeId::new(at), run.as_ref()?)))
+    }
+
+    /// Enters a run, which its list grows from here on.
+    pub(crate) fn insert_run(&mut self, run: Run) -> RangeId {
+        let list = run.list;
+        let vacant = self.runs.iter().position(Option::is_none);
+        let at = vacant.unwrap_or_else(|| {
+            self.runs.push(None);
+            self.runs.len() - 1
+        });
+        self.runs[at] = Some(run);
+        let id = RangeId::new(at);
+        self.growing.retain(|(other, _)| *other != list);
+        self.growing.push((list, id));
+        id
+    }
+
+    /// Forgets a run whose addresses were returned.
+    pub(crate) fn remove_run(&mut self, id: RangeId) {
+        self.growing.retain(|(_, run)| *run != id);
+        assert!(self.runs[id.slot()].take().is_some(), "a run ends once");
+    }
+
+    /// The run that a free list grows.
+    pub(crate) fn growing_run(&self, list: FreeListId) -> Option<RangeId> {
+        self.growing.iter().find(|(other, _)| *other == list).map(|(_, run)| *run)
+    }
+}

@@ -1,0 +1,129 @@
+//! The physical pages of a heap: their handles, their homes, and where else they are mapped.
+
+use alloc::vec::Vec;
+
+use core::num::NonZeroU32;
+
+use crate::ids::RangeId;
+use device::PhysicalHandle;
+
+/// A page's place in the table. Not zero, so that `Option<PageId>` is as small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PageId(NonZeroU32);
+
+impl PageId {
+    fn new(at: usize) -> Self {
+        let id = u32::try_from(at + 1).ok().and_then(NonZeroU32::new);
+        Self(id.expect("fewer than 2^32 pages"))
+    }
+
+    const fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// A slot of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SlotRef {
+    pub(crate) run: RangeId,
+    pub(crate) slot: usize,
+}
+
+/// One physical page.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub(crate) handle: PhysicalHandle,
+    /// The slot whose bytes are in the heap's blocks; `None` while the page is being mapped, or given back.
+    pub(crate) home: Option<SlotRef>,
+    /// Every slot where it is mapped, its home included.
+    pub(crate) slots: Vec<SlotRef>,
+}
+
+/// All pages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pages {
+    pages: Vec<Option<Page>>,
+    vacant: Vec<PageId>,
+    /// Pages without a mapping that the device did not take back: the next that are needed.
+    pub(crate) spare: Vec<PageId>,
+    /// Slots at which a page is mapped.
+    pub(crate) mapped_slots: usize,
+}
+
+impl Pages {
+    /// Pages that exist.
+    pub(crate) fn len(&self) -> usize {
+        self.pages.len() - self.vacant.len()
+    }
+
+    pub(crate) fn insert(&mut self, handle: PhysicalHandle) -> PageId {
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.pages.push(None);
+            PageId::new(self.pages.len() - 1)
+        });
+        self.pages[id.index()] = Some(Page { handle, home: None, slots: Vec::new() });
+        id
+    }
+
+    /// Forgets a page that the device took back.
+    pub(crate) fn remove(&mut self, id: PageId) {
+        let page = self.pages[id.index()].take().expect("a page ends once");
+        assert!(page.slots.is_empty(), "a page that ends is mapped nowhere");
+        self.vacant.push(id);
+    }
+
+    /// Notes that a page is mapped at one more slot.
+    pub(crate) fn add_mapping(&mut self, id: PageId, at: SlotRef) {
+        self[id].slots.push(at);
+        self.mapped_slots += 1;
+    }
+
+    /// Notes that a page is no longer mapped at a slot.
+    pub(crate) fn remove_mapping(&mut self, id: PageId, at: SlotRef) {
+        let slots = &mut self[id].slots;
+        let place = slots.iter().position(|slot| *slot == at).expect("a mapping ends once");
+        slots.swap_remove(place);
+        self.mapped_slots -= 1;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PageId, &Page)> {
+        let pages = self.pages.iter().enumerate();
+        pages.filter_map(|(at, page)| Some((PageId::new(at), page.as_ref()?)))
+    }
+}
+
+/// A set of pages that is emptied at no cost.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
+    marks: Vec<u64>,
+    now: u64,
+}
+
+impl Marks {
+    /// Empties the set.
+    pub(crate) fn clear(&mut self) {
+        self.now += 1;
+    }
+
+    /// Enters a page; false if it was in the set.
+    pub(crate) fn insert(&mut self, page: PageId) -> bool {
+        if self.marks.len() <= page.index() {
+            self.marks.resize(page.index() + 1, 0);
+        }
+        core::mem::replace(&mut self.marks[page.index()], self.now) != self.now
+    }
+}
+
+impl core::ops::Index<PageId> for Pages {
+    type Output = Page;
+
+    fn index(&self, id: PageId) -> &Page {
+        self.pages[id.index()].as_ref().expect("a page exists")
+    }
+}
+
+impl core::ops::IndexMut<PageId> for Pages {
+    fn index_mut(&mut self, id: PageId) -> &mut Page {
+        self.pages[id.index()].as_mut().expect("a page exists")
+    }
+}
