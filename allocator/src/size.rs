@@ -44,6 +44,12 @@ pub fn is_plain(config: &Config) -> bool {
     config.roundup_power2_divisions.iter().all(|divisions| *divisions <= 1)
 }
 
+/// Whether every request is rounded by [`round_plain`]: where it [is plain](is_plain), and under `stitch`, which has no
+/// use for blocks of few sizes.
+pub fn rounds_plainly(config: &Config) -> bool {
+    config.stitch.is_some() || is_plain(config)
+}
+
 /// [`round`] where it [is plain](is_plain).
 #[inline]
 pub const fn round_plain(requested_bytes: u64) -> u64 {

@@ -126,7 +126,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             ranks: SegmentRanks::default(),
             reserved_bytes: 0,
             stack: StackId::NONE,
-            rounds_plainly: size::is_plain(&config),
+            rounds_plainly: size::rounds_plainly(&config),
             config,
         };
         heap.limit_to(heap.config.per_process_memory_fraction);
@@ -143,7 +143,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         tracing::info!(settings = config.text, "allocator settings");
         let text = self.recorder.intern(&config.text);
         self.recorder.record(StackId::NONE, Event::Settings { text });
-        self.rounds_plainly = size::is_plain(&config);
+        self.rounds_plainly = size::rounds_plainly(&config);
         self.config = config;
     }
 

@@ -112,6 +112,11 @@ impl Marks {
         }
         core::mem::replace(&mut self.marks[page.index()], self.now) != self.now
     }
+
+    /// Whether a page is in the set.
+    pub(crate) fn contains(&self, page: PageId) -> bool {
+        self.marks.get(page.index()) == Some(&self.now)
+    }
 }
 
 impl core::ops::Index<PageId> for Pages {

@@ -78,11 +78,13 @@ impl Run {
         self.slot_of(start)..cast::index((end.0 - self.addr.0).div_ceil(PAGE_BYTES))
     }
 
-    /// Moves the frontier.
-    pub(crate) fn extend(&mut self, slots: usize) {
-        self.slots.resize(self.slots.len() + slots, Slot::default());
-        // One more: the unmapped rest starts at the frontier.
-        self.starts.grow(self.slots.len() + 1);
+    /// Moves the frontier behind a slot, unless it is there already.
+    pub(crate) fn extend_to(&mut self, end: usize) {
+        if end > self.slots.len() {
+            self.slots.resize(end, Slot::default());
+            // One more: the unmapped rest starts at the frontier.
+            self.starts.grow(end + 1);
+        }
     }
 
     /// Moves the frontier back over slots where nothing is mapped.

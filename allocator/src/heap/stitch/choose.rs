@@ -6,7 +6,7 @@ use crate::arena::BlockId;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
 use crate::ids::RangeId;
-use crate::stitch::{PAGE_BYTES, Run};
+use crate::stitch::{Marks, PAGE_BYTES, Run};
 use device::Device;
 use events::Recorder;
 
@@ -46,83 +46,100 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         best.map(|(_, id, addr)| (id, addr))
     }
 
-    /// A place among the request's runs where all bytes are free home bytes or ghosts of wholly free pages: the one that
-    /// uses up the fewest wholly free pages.
-    pub(super) fn find_window(&mut self, params: &AllocParams) -> Option<(RangeId, Addr)> {
+    /// A place in the request's runs, out of those that use up the fewest wholly free pages. All its bytes are free home
+    /// bytes or ghosts of wholly free pages; with `may_map` also slots where a page can be mapped, those behind the
+    /// frontier included.
+    pub(super) fn find_window(
+        &mut self,
+        params: &AllocParams,
+        may_map: bool,
+    ) -> Option<(RangeId, Addr)> {
         let list = self.blocks.lists.find(params.pool, params.stream)?;
-        let runs = self.stitch.runs().filter(|(_, run)| run.list == list && !run.slots.is_empty());
-        let runs: alloc::vec::Vec<RangeId> = runs.map(|(id, _)| id).collect();
+        let mut marks = core::mem::take(&mut self.stitch.marks);
         let mut best: Option<(usize, RangeId, Addr)> = None;
-        for id in runs {
-            if let Some((pages, addr)) = self.best_window_of(id, params)
+        for (id, _) in self.stitch.runs().filter(|(_, run)| run.list == list) {
+            if let Some((pages, addr)) = self.best_window_of(id, params, may_map, &mut marks)
                 && best.is_none_or(|(least, ..)| pages < least)
             {
                 best = Some((pages, id, addr));
             }
         }
+        self.stitch.marks = marks;
         best.map(|(_, run, addr)| (run, addr))
     }
 
-    fn best_window_of(&mut self, id: RangeId, params: &AllocParams) -> Option<(usize, Addr)> {
+    fn best_window_of(
+        &self,
+        id: RangeId,
+        params: &AllocParams,
+        may_map: bool,
+        marks: &mut Marks,
+    ) -> Option<(usize, Addr)> {
         let run = self.stitch.run(id);
         let frontier = run.frontier();
-        let mut scan = Scan { size_bytes: params.size_bytes, start: None, best: None };
-        let mut marks = core::mem::take(&mut self.stitch.marks);
+        let passed = self.stitch.passed(run.stream);
+        let mut scan = Scan { run, size_bytes: params.size_bytes, start: None, best: None };
+        let mut at = Some(run.first_block());
         marks.clear();
-        let run = self.stitch.run(id);
-        let mut at = Some(run.block_at(&self.blocks.arena, run.addr));
-        while let Some(block_id) = at {
-            let block = &self.blocks[block_id];
+        while let Some(block) = at.map(|id| &self.blocks[id]) {
             at = block.next;
-            if block.addr >= frontier {
-                break;
-            }
             if !block.is_idle() {
-                scan.close(run, block.addr);
+                scan.close(block.addr);
                 marks.clear();
                 continue;
             }
             if block.mapped {
-                let first = scan.start.unwrap_or(block.addr);
-                scan.start = Some(first);
+                scan.open(block.addr);
                 for slot in run.whole_slots(block.addr, block.end()) {
-                    let Some(page) = run.slots[slot].page else { continue };
-                    if !marks.insert(page) {
-                        // A ghost of this page is part of the window: another begins here.
-                        scan.close(run, run.slot_addr(slot));
-                        scan.start = Some(run.slot_addr(slot));
+                    let page = run.slots[slot].page.expect("a home has a page");
+                    if !may_map && !marks.insert(page) {
+                        // A ghost of this page is part of the window.
+                        scan.close(run.slot_addr(slot));
+                        scan.open(run.slot_addr(slot));
                         marks.clear();
                         marks.insert(page);
                     }
                 }
                 continue;
             }
-            let end = block.end().0.min(frontier.0);
-            for slot in run.whole_slots(block.addr, Addr(end)) {
+            for slot in run.whole_slots(block.addr, block.end().min(frontier)) {
                 let addr = run.slot_addr(slot);
                 let ghost = run.slots[slot].page.filter(|_| run.slots[slot].is_open);
-                let Some(page) = ghost.filter(|page| self.is_eligible(*page, params)) else {
-                    scan.close(run, addr);
+                let is_usable = if may_map {
+                    run.slots[slot].page.is_none() || run.slots[slot].ticket <= passed
+                } else {
+                    ghost.is_some_and(|page| self.is_eligible(page, params))
+                };
+                if !is_usable {
+                    scan.close(addr);
                     marks.clear();
                     continue;
-                };
-                if !marks.insert(page) {
-                    scan.close(run, addr);
-                    marks.clear();
-                    marks.insert(page);
                 }
-                scan.start = scan.start.or(Some(addr));
+                if !may_map && !marks.insert(ghost.expect("the ghost is usable")) {
+                    scan.close(addr);
+                    marks.clear();
+                    marks.insert(ghost.expect("the ghost is usable"));
+                }
+                scan.open(addr);
+            }
+            if block.end() > frontier {
+                if may_map {
+                    scan.open(block.addr.max(frontier));
+                    scan.close_behind_frontier(block.end());
+                } else {
+                    scan.close(block.addr.max(frontier));
+                }
+                return scan.best;
             }
         }
-        scan.close(run, frontier);
-        let best = scan.best;
-        self.stitch.marks = marks;
-        best
+        scan.close(frontier);
+        scan.best
     }
 }
 
 /// The windows of one run.
-struct Scan {
+struct Scan<'r> {
+    run: &'r Run,
     size_bytes: u64,
     /// Where the free bytes begin that end at the slot in question.
     start: Option<Addr>,
@@ -130,20 +147,37 @@ struct Scan {
     best: Option<(usize, Addr)>,
 }
 
-impl Scan {
+impl Scan<'_> {
+    /// Free bytes begin here, unless they began before.
+    fn open(&mut self, addr: Addr) {
+        self.start = self.start.or(Some(addr));
+    }
+
     /// The free bytes end here.
-    fn close(&mut self, run: &Run, end: Addr) {
-        let Some(start) = self.start.take() else { return };
-        if end.0 - start.0 < self.size_bytes {
-            return;
+    fn close(&mut self, end: Addr) {
+        if let Some(start) = self.start.take()
+            && end.0 - start.0 >= self.size_bytes
+        {
+            self.consider(start, (start, end));
+            self.consider(Addr(end.0 - self.size_bytes), (start, end));
         }
-        for addr in [start, Addr(end.0 - self.size_bytes)] {
-            let touched = run.touched_slots(addr, Addr(addr.0 + self.size_bytes));
-            let whole = run.whole_slots(start, end);
-            let pages = touched.end.min(whole.end).saturating_sub(touched.start.max(whole.start));
-            if self.best.is_none_or(|(least, _)| pages < least) {
-                self.best = Some((pages, addr));
-            }
+    }
+
+    /// The free bytes end with the run: the window starts where they do, so that the frontier moves least.
+    fn close_behind_frontier(&mut self, end: Addr) {
+        if let Some(start) = self.start.take()
+            && end.0 - start.0 >= self.size_bytes
+        {
+            self.consider(start, (start, end));
+        }
+    }
+
+    fn consider(&mut self, addr: Addr, (start, end): (Addr, Addr)) {
+        let touched = self.run.touched_slots(addr, Addr(addr.0 + self.size_bytes));
+        let whole = self.run.whole_slots(start, end);
+        let pages = touched.end.min(whole.end).saturating_sub(touched.start.max(whole.start));
+        if self.best.is_none_or(|(least, _)| pages < least) {
+            self.best = Some((pages, addr));
         }
     }
 }

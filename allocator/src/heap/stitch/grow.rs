@@ -35,7 +35,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         self.stats.rare.num_alloc_retries += 1;
         self.synchronize_and_free_events(None)?;
-        self.await_streams(params.stream)?;
+        self.await_streams()?;
         self.release_freeable_pools(PoolId::DEFAULT, None)?;
         self.return_spare_pages();
         if let Some(addr) = self.place_stitched(params) {
@@ -48,72 +48,69 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(grown.map(|id| self.hand_over_stitched(id, params)))
     }
 
-    /// Grows a run until the request fits behind its last free bytes, by the pages that became free longest ago and, for
+    /// Serves a request by mapping pages: where it needs the fewest of them, those that became free longest ago and, for
     /// the shortfall, new ones. `None` when the device or the fraction refuses.
     fn extend_run(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
-        let Some((id, tail)) = self.growing_end(params)? else { return Ok(None) };
-        let run = self.stitch.run(id);
-        let frontier = run.frontier();
-        let start = tail.map_or(frontier, |tail| self.blocks[tail].addr);
-        let missing_bytes = params.size_bytes - (frontier.0 - start.0);
-        let count = cast::index(missing_bytes.div_ceil(PAGE_BYTES));
-        let tail_slots = run.whole_slots(start, frontier);
+        self.poll_streams()?;
+        let mut window = self.find_window(params, true);
+        if window.is_none() {
+            window = self.open_run(params)?.map(|id| (id, self.stitch.run(id).addr));
+        }
+        let Some((id, addr)) = window else { return Ok(None) };
+        let end = Addr(addr.0 + params.size_bytes);
+        let run = self.stitch.run_mut(id);
+        let touched = run.touched_slots(addr, end);
+        run.extend_to(touched.end);
+        let (mut moves, mut missing) = (Vec::new(), Vec::new());
+        let is_free =
+            self.ghosts_between(params, id, (addr, end), &mut moves, Some(&mut missing));
+        assert!(is_free, "a window is free");
 
-        let mut pages = self.oldest_free_pages(params, count, (id, tail_slots.clone()));
-        if pages.len() < count {
-            self.poll_streams(params.stream)?;
-            pages = self.oldest_free_pages(params, count, (id, tail_slots));
-        }
+        let mut pages = self.oldest_free_pages(params, missing.len(), (id, touched));
         let reused = pages.len();
-        let new_bytes = (count - reused) as u64 * PAGE_BYTES;
-        if new_bytes > 0 {
-            let is_over = |allowed: u64| self.reserved_bytes + new_bytes > allowed;
-            if self.allowed_bytes.is_some_and(is_over) {
-                return Ok(None);
-            }
-            self.reject_beyond_settings(params)?;
-        }
-        let mapped = self.relaxed(|heap| {
-            heap.create_pages(count - reused, &mut pages)?;
-            heap.keep_address_budget(count)?;
-            let mapped = heap.map_pages(id, &pages);
-            if mapped.is_err() {
-                heap.stitch.pages.spare.extend(&pages[reused..]);
-                heap.return_spare_pages();
-            }
-            mapped
-        });
-        match mapped {
-            Ok(()) => {}
-            Err(DeviceError::OutOfMemory { .. }) => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let new_bytes = (missing.len() - reused) as u64 * PAGE_BYTES;
+        let is_over = |allowed: u64| self.reserved_bytes + new_bytes > allowed;
+        let mapped = if new_bytes > 0 && self.allowed_bytes.is_some_and(is_over) {
+            Ok(false)
+        } else {
+            let rejected = if new_bytes > 0 { self.reject_beyond_settings(params) } else { Ok(()) };
+            rejected.and_then(|()| Ok(self.relaxed(|heap| heap.fill(&mut pages, &missing))?))
+        };
+        self.stitch.run_mut(id).retract();
+        if !mapped? {
+            return Ok(None);
         }
         self.stats.rare.num_device_alloc += i64::from(new_bytes > 0);
-
-        let first = self.stitch.run(id).slot_of(frontier);
-        let slots = (first..).map(|slot| SlotRef { run: id, slot });
-        let moves: Vec<(PageId, SlotRef)> = pages.into_iter().zip(slots).collect();
+        moves.extend(pages.into_iter().zip(missing));
         self.move_homes(&moves);
-        let block = self.stitch.run(id).block_at(&self.blocks.arena, start);
-        Ok(Some(self.take_part(block, start, params, None)))
+        let block = self.stitch.run(id).block_at(&self.blocks.arena, addr);
+        Ok(Some(self.take_part(block, addr, params, None)))
     }
 
-    /// The run that grows for a request, with the free block at its end; a new run where it has no addresses left.
-    fn growing_end(&mut self, params: &AllocParams) -> Result<Option<(RangeId, Option<BlockId>)>> {
-        let list = self.blocks.lists.find(params.pool, params.stream);
-        if let Some(id) = list.and_then(|list| self.stitch.growing_run(list)) {
-            let run = self.stitch.run(id);
-            let room_bytes = (run.slot_count - run.slots.len()) as u64 * PAGE_BYTES;
-            let last = Addr(run.frontier().0.saturating_sub(1));
-            let tail = (!run.slots.is_empty()).then(|| run.block_at(&self.blocks.arena, last));
-            let tail =
-                tail.filter(|tail| self.blocks[*tail].is_idle() && self.blocks[*tail].mapped);
-            let tail_bytes = tail.map_or(0, |tail| self.blocks[tail].size_bytes);
-            if tail_bytes + room_bytes >= params.size_bytes {
-                return Ok(Some((id, tail)));
+    /// Maps pages at slots, with new ones for those that are missing. False when the device has no memory.
+    fn fill(&mut self, pages: &mut Vec<PageId>, slots: &[SlotRef]) -> Result<bool> {
+        let reused = pages.len();
+        let created = self.create_pages(slots.len() - reused, pages);
+        let mapped = created.and_then(|()| {
+            self.keep_address_budget(slots.len())?;
+            self.map_pages(slots, pages)
+        });
+        match mapped {
+            Ok(()) => return Ok(true),
+            Err(DeviceError::OutOfMemory { .. }) => {}
+            Err(error) => {
+                self.return_new_pages(pages, reused);
+                return Err(error);
             }
         }
-        Ok(self.open_run(params)?.map(|id| (id, None)))
+        self.return_new_pages(pages, reused);
+        Ok(false)
+    }
+
+    /// Gives the new ones of some pages back.
+    fn return_new_pages(&mut self, pages: &mut Vec<PageId>, reused: usize) {
+        self.stitch.pages.spare.extend(pages.drain(reused..));
+        self.return_spare_pages();
     }
 
     /// Reserves addresses for one more run; `None` where there are none, or the request exceeds what a run can hold.
@@ -138,8 +135,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(Some(run))
     }
 
-    /// The wholly free pages that a request may use, of its own stream first and the longest free first; none of the
-    /// slots that it uses where they are.
+    /// The wholly free pages that a request may use, of its own stream first and the longest free first; not those that
+    /// are marked, and not the slots that it uses where they are.
     fn oldest_free_pages(
         &self,
         params: &AllocParams,
@@ -160,7 +157,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 let run = self.stitch.run(id);
                 for slot in run.whole_slots(block.addr, block.end()) {
                     let ticket = run.slots[slot].ticket;
-                    if ticket <= passed && !(id == kept_run && kept.contains(&slot)) {
+                    let page = run.slots[slot].page.expect("a free page is mapped");
+                    let is_kept = id == kept_run && kept.contains(&slot);
+                    if ticket <= passed && !is_kept && !self.stitch.marks.contains(page) {
                         found.push((is_other, ticket, SlotRef { run: id, slot }));
                     }
                 }
@@ -176,61 +175,56 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         found.into_iter().map(|(.., at)| page(at).expect("a free page is mapped")).collect()
     }
 
-    /// New pages, those first that an earlier failure left behind. All or none.
+    /// New pages, those first that an earlier failure left behind.
     fn create_pages(&mut self, count: usize, pages: &mut Vec<PageId>) -> Result<()> {
-        let reused = pages.len();
         let share = self.page_sharing();
-        while pages.len() < reused + count {
-            if let Some(spare) = self.stitch.pages.spare.pop() {
-                pages.push(spare);
-                continue;
-            }
-            match self.device.create(PAGE_BYTES, share) {
-                Ok(handle) => pages.push(self.stitch.pages.insert(handle)),
-                Err(error) => {
-                    self.stitch.pages.spare.extend(pages.drain(reused..));
-                    self.return_spare_pages();
-                    return Err(error);
+        for _ in 0..count {
+            let page = match self.stitch.pages.spare.pop() {
+                Some(spare) => spare,
+                None => {
+                    let handle = self.device.create(PAGE_BYTES, share)?;
+                    self.stitch.pages.insert(handle)
                 }
-            }
+            };
+            pages.push(page);
         }
         Ok(())
     }
 
-    /// Maps pages at the frontier of a run, which moves. All or none.
-    fn map_pages(&mut self, id: RangeId, pages: &[PageId]) -> Result<()> {
-        let run = self.stitch.run_mut(id);
-        let (first, frontier) = (run.slots.len(), run.frontier());
-        run.extend(pages.len());
-        let answer = self.open_slots(id, first, pages);
+    /// Maps pages at slots, in place of ghosts. All or none; ghosts that made room do not return.
+    fn map_pages(&mut self, slots: &[SlotRef], pages: &[PageId]) -> Result<()> {
+        for slot in slots {
+            self.unmap_slot(*slot)?;
+        }
+        let answer = self.open_slots(slots, pages);
         if let Err(error) = &answer {
-            for slot in first..first + pages.len() {
-                if let Err(undone) = self.unmap_slot(SlotRef { run: id, slot }) {
-                    tracing::error!("a page at {frontier} stays mapped after {error}: {undone}");
+            for slot in slots {
+                if let Err(undone) = self.unmap_slot(*slot) {
+                    tracing::error!("a page stays mapped after {error}: {undone}");
                 }
             }
-            self.stitch.run_mut(id).retract();
         }
         answer
     }
 
-    fn open_slots(&mut self, id: RangeId, first: usize, pages: &[PageId]) -> Result<()> {
-        let run = self.stitch.run(id);
-        let addr = run.slot_addr(first);
-        for (at, page) in pages.iter().enumerate() {
-            let slot = SlotRef { run: id, slot: first + at };
+    fn open_slots(&mut self, slots: &[SlotRef], pages: &[PageId]) -> Result<()> {
+        for (at, page) in slots.iter().zip(pages) {
             let handle = self.stitch.pages[*page].handle;
-            self.device.map(self.stitch.run(id).slot_addr(slot.slot), PAGE_BYTES, handle)?;
-            self.stitch.run_mut(id).slots[slot.slot].page = Some(*page);
-            self.stitch.pages.add_mapping(*page, slot);
+            self.device.map(self.stitch.run(at.run).slot_addr(at.slot), PAGE_BYTES, handle)?;
+            self.stitch.run_mut(at.run).slots[at.slot].page = Some(*page);
+            self.stitch.pages.add_mapping(*page, *at);
         }
-        let size_bytes = pages.len() as u64 * PAGE_BYTES;
         let owner = self.device.id();
-        for &reader in core::iter::once(&owner).chain(&self.peers) {
-            self.device.set_access(addr, size_bytes, reader)?;
+        let is_next = |one: &SlotRef, next: &SlotRef| one.slot + 1 == next.slot;
+        for span in slots.chunk_by(is_next) {
+            let run = self.stitch.run(span[0].run);
+            let (addr, size_bytes) = (run.slot_addr(span[0].slot), span.len() as u64 * PAGE_BYTES);
+            for &reader in core::iter::once(&owner).chain(&self.peers) {
+                self.device.set_access(addr, size_bytes, reader)?;
+            }
         }
-        for slot in &mut self.stitch.run_mut(id).slots[first..first + pages.len()] {
-            slot.is_open = true;
+        for at in slots {
+            self.stitch.run_mut(at.run).slots[at.slot].is_open = true;
         }
         Ok(())
     }

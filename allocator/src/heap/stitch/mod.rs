@@ -59,7 +59,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let addr = self.blocks[id].addr;
             return Some(self.take_part(id, addr, params, Some(place)));
         }
-        let (run, addr) = self.find_window(params)?;
+        let (run, addr) = self.find_window(params, false)?;
         self.place_at(params, run, addr)
     }
 
@@ -77,7 +77,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if let Some((id, addr)) = self.best_home(params) {
             return Some(self.take_part(id, addr, params, None));
         }
-        let (run, addr) = self.find_window(params)?;
+        let (run, addr) = self.find_window(params, false)?;
         self.place_at(params, run, addr)
     }
 

@@ -37,41 +37,37 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let mut moves = core::mem::take(&mut self.stitch.moves);
         moves.clear();
-        let is_free = self.collect_ghosts(params, id, first, (addr, end), &mut moves);
+        let is_free = self.ghosts_between(params, id, (addr, end), &mut moves, None);
         if is_free {
             self.move_homes(&moves);
         }
         self.stitch.moves = moves;
-        if !is_free {
-            return None;
-        }
-        let first = self.stitch.run(id).block_at(&self.blocks.arena, addr);
-        Some(self.take_part(first, addr, params, None))
+        is_free.then(|| {
+            let first = self.stitch.run(id).block_at(&self.blocks.arena, addr);
+            self.take_part(first, addr, params, None)
+        })
     }
 
-    /// The ghosts between two addresses, from their first block on; false where a byte cannot be had.
-    fn collect_ghosts(
+    /// The ghosts between two addresses that are to become homes. Slots whose ghosts cannot go into `missing`; without
+    /// it, and where a byte is in use, the answer is false.
+    pub(super) fn ghosts_between(
         &mut self,
         params: &AllocParams,
         id: RangeId,
-        first: BlockId,
         (addr, end): (Addr, Addr),
         moves: &mut Vec<(PageId, SlotRef)>,
+        mut missing: Option<&mut Vec<SlotRef>>,
     ) -> bool {
-        let run = self.stitch.run(id);
-        let touched = run.touched_slots(addr, end);
         let mut marks = core::mem::take(&mut self.stitch.marks);
         marks.clear();
         let run = self.stitch.run(id);
-        let mut at = Some(first);
+        let touched = run.touched_slots(addr, end);
+        let mut at = Some(run.block_at(&self.blocks.arena, addr));
         let mut is_free = true;
         while let Some(block) = at.map(|id| &self.blocks[id]).filter(|block| block.addr < end) {
             at = block.next;
-            if !block.is_idle() {
-                is_free = false;
-                break;
-            }
-            if block.mapped {
+            is_free &= block.is_idle();
+            if !is_free || block.mapped {
                 continue;
             }
             let (from, to) = (block.addr.max(run.slot_addr(touched.start)), block.end().min(end));
@@ -83,14 +79,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                         home.is_some_and(|home| home.run == id && touched.contains(&home.slot));
                     !is_inside && self.is_eligible(*page, params) && marks.insert(*page)
                 });
-                let Some(page) = eligible else {
-                    is_free = false;
-                    break;
-                };
-                moves.push((page, SlotRef { run: id, slot }));
-            }
-            if !is_free {
-                break;
+                match (eligible, &mut missing) {
+                    (Some(page), _) => moves.push((page, SlotRef { run: id, slot })),
+                    (None, Some(missing)) => missing.push(SlotRef { run: id, slot }),
+                    (None, None) => is_free = false,
+                }
             }
         }
         self.stitch.marks = marks;
