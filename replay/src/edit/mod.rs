@@ -6,6 +6,7 @@
 
 mod early;
 mod plan;
+mod repeat;
 mod rewrite;
 mod rule;
 
@@ -18,12 +19,14 @@ use trace_format::{EndKind, Event, MarkKind, ProgramEnd, Record, Stream, StringI
 use crate::driver::{DriveError, Driver, Follow};
 use crate::ending::{Ending, Kind};
 use crate::run::{Addresses, DeviceTape, Options, scripted_device};
+use crate::steps::Steps;
 use crate::tape::{Device, Tape};
 use crate::timeline::Timeline;
 use crate::verify::recorded_config;
 use early::free_early;
 use plan::Plan;
 use rewrite::rewrite;
+use repeat::repeat;
 pub use rule::{Delay, Edit, FORMS, Form, RuleError};
 
 /// Counts of the edits' effects.
@@ -43,6 +46,8 @@ pub struct Summary {
     pub freed_early: u64,
     /// Their total requested size.
     pub freed_early_bytes: u64,
+    /// Steps added.
+    pub repeated_steps: u64,
 }
 
 /// The changes in words.
@@ -54,6 +59,7 @@ impl fmt::Display for Summary {
             (self.moved, "requests moved to another stream"),
             (self.freed_at_once, "frees wait for no other stream any more"),
             (self.freed_early, "blocks freed earlier"),
+            (self.repeated_steps, "steps added"),
         ];
         let done = parts.iter().filter(|(count, _)| *count > 0);
         let done: Vec<_> = done.map(|(count, what)| format!("{count} {what}")).collect();
@@ -85,6 +91,12 @@ pub enum EditError {
         /// The next thing to try.
         advice: &'static str,
     },
+    /// Fewer than two steps.
+    #[error(
+        "repeat: no whole step was found: steps begin at marks of steps, or name a mark or code behind the number, such as \
+         repeat:20:train.py:12"
+    )]
+    NoStep,
     /// A stream that neither requested nor used memory.
     #[error("the run has no work on stream {stream}, only on {known}")]
     NoStream {
@@ -115,7 +127,9 @@ pub fn edit(tape: &Tape, edits: &[Edit]) -> Result<(Tape, Summary), EditError> {
     let mut summary = Summary::default();
     let mut edited = tape.clone();
     for device in &mut edited.devices {
-        let records = free_early(&device.records, &plan, &mut summary);
+        let repeated = repeated(tape, device, edits, &mut summary)?;
+        let records = repeated.as_deref().unwrap_or(&device.records);
+        let records = free_early(records, &plan, &mut summary);
         let requests: Vec<Record> = rewrite(records, &plan, &mut summary).collect();
         let config = recorded_config(tape, device, tape.compat());
         let config = config.map_err(|error| EditError::Settings {
@@ -136,6 +150,26 @@ pub fn edit(tape: &Tape, edits: &[Edit]) -> Result<(Tape, Summary), EditError> {
          without limit"
     ));
     Ok((edited, summary))
+}
+
+/// A device's records with its last whole step repeated, where an edit repeats it and the device has any.
+fn repeated(
+    tape: &Tape,
+    device: &Device,
+    edits: &[Edit],
+    summary: &mut Summary,
+) -> Result<Option<Vec<Record>>, EditError> {
+    let repeats = edits.iter().find_map(|edit| match edit {
+        Edit::Repeat { times, steps } => Some((*times, steps.as_deref())),
+        _ => None,
+    });
+    let Some((times, name)) = repeats.filter(|_| !device.records.is_empty()) else {
+        return Ok(None);
+    };
+    let steps = Steps::of(tape, device, name);
+    let [.., begin, end] = steps.begins[..] else { return Err(EditError::NoStep) };
+    summary.repeated_steps += u64::from(times);
+    Ok(Some(repeat(&device.records, begin..end, times)))
 }
 
 /// Gives `step` a device's requests without those of the stacks for which the list, by number, has `true`.

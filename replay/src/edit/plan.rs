@@ -40,6 +40,8 @@ impl Plan {
                     find_stream(tape, *from)?;
                     plan.merges.push((*from, *to));
                 }
+                // Repeats come first, on the whole list of records.
+                Edit::Repeat { .. } => {}
                 Edit::FreeAfter { delay, pattern } => {
                     if matches!(delay, Delay::Time { .. }) && !has_clock(tape) {
                         return Err(EditError::NoClock);

@@ -30,6 +30,13 @@ pub enum Edit {
         /// The other.
         to: Stream,
     },
+    /// The last whole step happens more often.
+    Repeat {
+        /// How often more.
+        times: u32,
+        /// The name of the marks, or the code, at which steps begin; the marks of steps for `None`.
+        steps: Option<String>,
+    },
     /// Blocks are freed this delay after their last recorded use, where the run freed them later.
     FreeAfter {
         /// How long.
@@ -68,7 +75,7 @@ pub struct Form {
 }
 
 /// The edits there are.
-pub const FORMS: [Form; 4] = [
+pub const FORMS: [Form; 5] = [
     Form {
         kind: "drop",
         argument: "PATTERN",
@@ -83,6 +90,11 @@ pub const FORMS: [Form; 4] = [
         kind: "merge-stream",
         argument: "STREAM[=STREAM]",
         what: "the work of one stream is done on another, the default stream if none is named",
+    },
+    Form {
+        kind: "repeat",
+        argument: "TIMES[:STEP]",
+        what: "the last whole step happens TIMES more often; steps begin at their marks, or at marks or code named STEP",
     },
     Form {
         kind: "free-after",
@@ -115,6 +127,7 @@ impl FromStr for Edit {
             "drop" => pattern(rest).map(|pattern| Self::Drop { pattern }),
             "scale" => scale(rest),
             "merge-stream" => merge_stream(rest),
+            "repeat" => repeat(rest),
             _ => free_after(rest),
         };
         parsed.map_err(|reason| RuleError(format!("{reason}; write {form}")))
@@ -139,6 +152,14 @@ fn scale(text: &str) -> Result<Edit, String> {
 fn merge_stream(text: &str) -> Result<Edit, String> {
     let (from, to) = text.split_once('=').unwrap_or((text, "0"));
     Ok(Edit::MergeStream { from: stream(from)?, to: stream(to)? })
+}
+
+fn repeat(text: &str) -> Result<Edit, String> {
+    let (times, rest) =
+        text.split_once(':').map_or((text, None), |(times, rest)| (times, Some(rest)));
+    let number = times.trim().parse().ok().filter(|times| (1..=10_000).contains(times));
+    let times = number.ok_or_else(|| format!("`{times}` is not a number from 1 to 10000"))?;
+    Ok(Edit::Repeat { times, steps: rest.map(pattern).transpose()? })
 }
 
 /// `31` or `0x1f`.
@@ -173,6 +194,8 @@ impl fmt::Display for Edit {
                 write!(f, "scale:{factor}:{pattern}")
             }
             Self::MergeStream { from, to } => write!(f, "merge-stream:{from}={to}"),
+            Self::Repeat { times, steps: None } => write!(f, "repeat:{times}"),
+            Self::Repeat { times, steps: Some(steps) } => write!(f, "repeat:{times}:{steps}"),
             Self::FreeAfter { delay: Delay::Requests(requests), pattern } => {
                 write!(f, "free-after:{requests}:{pattern}")
             }
@@ -197,6 +220,8 @@ mod tests {
             ("scale:2:train.py:20 log", Edit::Scale { factor: 2.0, pattern: Some(pattern()) }),
             ("merge-stream:0x1f", Edit::MergeStream { from, to: Stream(0) }),
             ("merge-stream:31=0x2", Edit::MergeStream { from, to }),
+            ("repeat:20", Edit::Repeat { times: 20, steps: None }),
+            ("repeat:3:train.py:20 log", Edit::Repeat { times: 3, steps: Some(pattern()) }),
             (
                 "free-after:0:train.py:20 log",
                 Edit::FreeAfter { delay: Delay::Requests(0), pattern: pattern() },
@@ -222,6 +247,9 @@ mod tests {
             ("scale:0.5:", "a pattern is missing"),
             ("merge-stream:a=b", "`a` is not a stream"),
             ("merge-stream:7=", "`` is not a stream"),
+            ("repeat", "`` is not a number from 1 to 10000"),
+            ("repeat:0", "repeat:TIMES[:STEP]"),
+            ("repeat:2:", "a pattern is missing"),
             ("free-after:100", "a pattern is missing"),
             ("free-after:5min:x", "free-after:DELAY:PATTERN"),
         ] {

@@ -158,25 +158,27 @@ impl Scan<'_> {
         if let Some(start) = self.start.take()
             && end.0 - start.0 >= self.size_bytes
         {
-            self.consider(start, (start, end));
-            self.consider(Addr(end.0 - self.size_bytes), (start, end));
+            self.consider(start, (start, end), false);
+            self.consider(Addr(end.0 - self.size_bytes), (start, end), false);
         }
     }
 
-    /// The free bytes end with the run: the window starts where they do, so that the frontier moves least.
+    /// The free bytes end with the run. The window starts where they do, so that the frontier moves least. It is
+    /// preferred to holes that need as many pages: they may become free again as a whole.
     fn close_behind_frontier(&mut self, end: Addr) {
         if let Some(start) = self.start.take()
             && end.0 - start.0 >= self.size_bytes
         {
-            self.consider(start, (start, end));
+            self.consider(start, (start, end), true);
         }
     }
 
-    fn consider(&mut self, addr: Addr, (start, end): (Addr, Addr)) {
+    fn consider(&mut self, addr: Addr, (start, end): (Addr, Addr), wins_ties: bool) {
         let touched = self.run.touched_slots(addr, Addr(addr.0 + self.size_bytes));
         let whole = self.run.whole_slots(start, end);
         let pages = touched.end.min(whole.end).saturating_sub(touched.start.max(whole.start));
-        if self.best.is_none_or(|(least, _)| pages < least) {
+        let is_better = |least: usize| pages < least || (wins_ties && pages == least);
+        if self.best.is_none_or(|(least, _)| is_better(least)) {
             self.best = Some((pages, addr));
         }
     }
