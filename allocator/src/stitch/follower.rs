@@ -128,15 +128,35 @@ impl Follower {
         self.entries[last].place = Some((run, addr));
     }
 
+    /// How often the last request occurred before in a sequence of some length, counted to 4.
+    pub(crate) fn occurrences(&self) -> usize {
+        let (length, last) = self.longest();
+        if length + 1 == LENGTHS.len() { 0 } else { self.before(length, last).count() }
+    }
+
     /// Where the last request was placed in earlier steps, the most likely first.
-    pub(crate) fn candidates(&self) -> impl Iterator<Item = (RangeId, Addr)> {
-        let last = self.entry(self.count.wrapping_sub(1)).map_or([NONE; 3], |entry| entry.previous);
-        let pairs = (0..LENGTHS.len()).flat_map(move |length| {
-            let one = self.entry(last[length]);
-            let two = one.and_then(|one| self.entry(one.previous[length]));
-            [two, one]
-        });
-        pairs.flatten().filter_map(|entry| entry.place).take(CANDIDATES)
+    pub(crate) fn candidates(&self) -> [Option<(RangeId, Addr)>; CANDIDATES] {
+        let (length, last) = self.longest();
+        let mut places = [None; CANDIDATES];
+        for (place, entry) in places.iter_mut().zip(self.before(length, last)) {
+            *place = entry.place;
+        }
+        let [one, two, three, four] = places;
+        [two, one, four, three]
+    }
+
+    /// The longest sequence that the last request ended before, by its place among the lengths, and that request.
+    fn longest(&self) -> (usize, u32) {
+        let previous = self.entry(self.count.wrapping_sub(1)).map_or([NONE; 3], |last| last.previous);
+        let known = |length: &usize| self.entry(previous[*length]).is_some();
+        let length = (0..LENGTHS.len()).find(known).unwrap_or(LENGTHS.len() - 1);
+        (length, previous[length])
+    }
+
+    /// A request and those before it that ended the same sequence, the newest first; 4 at most.
+    fn before(&self, length: usize, last: u32) -> impl Iterator<Item = &Entry> {
+        let previous = move |entry: &&Entry| self.entry(entry.previous[length]);
+        core::iter::successors(self.entry(last), previous).take(CANDIDATES)
     }
 }
 

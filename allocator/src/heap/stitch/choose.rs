@@ -10,6 +10,17 @@ use crate::stitch::{Marks, PAGE_BYTES, Run};
 use device::Device;
 use events::Recorder;
 
+/// Where a request may be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// At free home bytes and ghosts of wholly free pages.
+    Mapped,
+    /// Behind the frontier of a run, and the free bytes before it.
+    Frontier,
+    /// The same, or at any slots whose ghosts can be unmapped.
+    Holes,
+}
+
 /// Free blocks that are compared.
 const COMPARED_BLOCKS: usize = 32;
 
@@ -46,19 +57,17 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         best.map(|(_, id, addr)| (id, addr))
     }
 
-    /// A place in the request's runs, out of those that use up the fewest wholly free pages. All its bytes are free home
-    /// bytes or ghosts of wholly free pages; with `may_map` also slots where a page can be mapped, those behind the
-    /// frontier included.
+    /// A place in the request's runs within this reach, out of those that use up the fewest wholly free pages.
     pub(super) fn find_window(
         &mut self,
         params: &AllocParams,
-        may_map: bool,
+        reach: Reach,
     ) -> Option<(RangeId, Addr)> {
         let list = self.blocks.lists.find(params.pool, params.stream)?;
         let mut marks = core::mem::take(&mut self.stitch.marks);
         let mut best: Option<(usize, RangeId, Addr)> = None;
         for (id, _) in self.stitch.runs().filter(|(_, run)| run.list == list) {
-            if let Some((pages, addr)) = self.best_window_of(id, params, may_map, &mut marks)
+            if let Some((pages, addr)) = self.best_window_of(id, params, reach, &mut marks)
                 && best.is_none_or(|(least, ..)| pages < least)
             {
                 best = Some((pages, id, addr));
@@ -72,12 +81,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &self,
         id: RangeId,
         params: &AllocParams,
-        may_map: bool,
+        reach: Reach,
         marks: &mut Marks,
     ) -> Option<(usize, Addr)> {
         let run = self.stitch.run(id);
         let frontier = run.frontier();
         let passed = self.stitch.passed(run.stream);
+        let may_map = reach != Reach::Mapped;
         let mut scan = Scan { run, size_bytes: params.size_bytes, start: None, best: None };
         let mut at = Some(run.first_block());
         marks.clear();
@@ -105,10 +115,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             for slot in run.whole_slots(block.addr, block.end().min(frontier)) {
                 let addr = run.slot_addr(slot);
                 let ghost = run.slots[slot].page.filter(|_| run.slots[slot].is_open);
-                let is_usable = if may_map {
-                    run.slots[slot].page.is_none() || run.slots[slot].ticket <= passed
-                } else {
-                    ghost.is_some_and(|page| self.is_eligible(page, params))
+                let is_usable = match reach {
+                    Reach::Mapped => ghost.is_some_and(|page| self.is_eligible(page, params)),
+                    Reach::Frontier => false,
+                    Reach::Holes => {
+                        run.slots[slot].page.is_none() || run.slots[slot].ticket <= passed
+                    }
                 };
                 if !is_usable {
                     scan.close(addr);
@@ -125,6 +137,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if block.end() > frontier {
                 if may_map {
                     scan.open(block.addr.max(frontier));
+                    scan.best = scan.best.filter(|_| reach == Reach::Holes);
                     scan.close_behind_frontier(block.end());
                 } else {
                     scan.close(block.addr.max(frontier));

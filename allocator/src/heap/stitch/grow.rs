@@ -7,6 +7,7 @@ use events::{Addr, Event, PoolId};
 use crate::arena::{Block, BlockId};
 use crate::cast;
 use crate::expandable::Range;
+use super::choose::Reach;
 use crate::heap::hot_path::AllocParams;
 use crate::heap::{AllocError, Heap};
 use crate::ids::{PoolIndex, RangeId};
@@ -14,6 +15,28 @@ use crate::stitch::{PAGE_BYTES, PageId, Run, SlotRef};
 use device::{Device, DeviceError, Result};
 use events::Recorder;
 use settings::StreamSharing;
+
+/// Occurrences of a request after which a hole no longer serves it.
+const SETTLED_AFTER: usize = 3;
+
+/// A place for a request, and what it needs.
+struct Plan {
+    run: RangeId,
+    addr: Addr,
+    /// Ghosts that become homes.
+    moves: Vec<(PageId, SlotRef)>,
+    /// Slots where a page is to be mapped.
+    missing: Vec<SlotRef>,
+    /// Free pages for these slots, in their order.
+    pages: Vec<PageId>,
+}
+
+impl Plan {
+    /// Pages that have to be created.
+    fn new_pages(&self) -> usize {
+        self.missing.len() - self.pages.len()
+    }
+}
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Serves a request by growing, or `None` when memory is out. Each step is tried only if the one before failed: a
@@ -48,42 +71,73 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(grown.map(|id| self.hand_over_stitched(id, params)))
     }
 
-    /// Serves a request by mapping pages: where it needs the fewest of them, those that became free longest ago and, for
-    /// the shortfall, new ones. `None` when the device or the fraction refuses.
+    /// Serves a request by mapping pages: free ones behind the frontier of a run, else where it needs the fewest, with
+    /// new ones for the shortfall. `None` when the device or the fraction refuses.
     fn extend_run(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
         self.poll_streams()?;
-        let mut window = self.find_window(params, true);
+        let Some(behind) = self.plan_behind_frontier(params)? else { return Ok(None) };
+        // A hole costs ghosts that repeated requests may need.
+        if behind.new_pages() == 0 || self.is_repeated(params) {
+            if let Some(id) = self.carry_out(behind, params)? {
+                return Ok(Some(id));
+            }
+        }
+        let hole = self.find_window(params, Reach::Holes).expect("the frontier has room");
+        let plan = self.plan(params, hole);
+        self.carry_out(plan, params)
+    }
+
+    fn plan_behind_frontier(&mut self, params: &AllocParams) -> Result<Option<Plan>> {
+        let mut window = self.find_window(params, Reach::Frontier);
         if window.is_none() {
             window = self.open_run(params)?.map(|id| (id, self.stitch.run(id).addr));
         }
-        let Some((id, addr)) = window else { return Ok(None) };
-        let end = Addr(addr.0 + params.size_bytes);
-        let run = self.stitch.run_mut(id);
-        let touched = run.touched_slots(addr, end);
-        run.extend_to(touched.end);
-        let (mut moves, mut missing) = (Vec::new(), Vec::new());
-        let is_free =
-            self.ghosts_between(params, id, (addr, end), &mut moves, Some(&mut missing));
-        assert!(is_free, "a window is free");
+        Ok(window.map(|window| self.plan(params, window)))
+    }
 
-        let mut pages = self.oldest_free_pages(params, missing.len(), (id, touched));
-        let reused = pages.len();
-        let new_bytes = (missing.len() - reused) as u64 * PAGE_BYTES;
-        let is_over = |allowed: u64| self.reserved_bytes + new_bytes > allowed;
-        let mapped = if new_bytes > 0 && self.allowed_bytes.is_some_and(is_over) {
-            Ok(false)
-        } else {
-            let rejected = if new_bytes > 0 { self.reject_beyond_settings(params) } else { Ok(()) };
-            rejected.and_then(|()| Ok(self.relaxed(|heap| heap.fill(&mut pages, &missing))?))
-        };
-        self.stitch.run_mut(id).retract();
-        if !mapped? {
+    /// Whether the placement memory knows this request for so long that its placements should have settled.
+    fn is_repeated(&mut self, params: &AllocParams) -> bool {
+        !params.pool.is_small()
+            && self.stitch.config.has_placement_memory
+            && self.stitch.follower(params.stream).occurrences() >= SETTLED_AFTER
+    }
+
+    /// The pages that a request at this place needs.
+    fn plan(&mut self, params: &AllocParams, (run, addr): (RangeId, Addr)) -> Plan {
+        let end = Addr(addr.0 + params.size_bytes);
+        let touched = self.stitch.run(run).touched_slots(addr, end);
+        let (mut moves, mut missing) = (Vec::new(), Vec::new());
+        self.stitch.run_mut(run).extend_to(touched.end);
+        let is_free =
+            self.ghosts_between(params, run, (addr, end), &mut moves, Some(&mut missing));
+        self.stitch.run_mut(run).retract();
+        assert!(is_free, "a window is free");
+        let pages = self.oldest_free_pages(params, missing.len(), (run, touched));
+        Plan { run, addr, moves, missing, pages }
+    }
+
+    fn carry_out(&mut self, plan: Plan, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
+        let new_bytes = plan.new_pages() as u64 * PAGE_BYTES;
+        let Plan { run, addr, mut moves, missing, mut pages } = plan;
+        if new_bytes > 0 {
+            let is_over = |allowed: u64| self.reserved_bytes + new_bytes > allowed;
+            if self.allowed_bytes.is_some_and(is_over) {
+                return Ok(None);
+            }
+            self.reject_beyond_settings(params)?;
+        }
+        let end = Addr(addr.0 + params.size_bytes);
+        let frontier = self.stitch.run(run).touched_slots(addr, end).end;
+        self.stitch.run_mut(run).extend_to(frontier);
+        let filled = self.relaxed(|heap| heap.fill(&mut pages, &missing));
+        self.stitch.run_mut(run).retract();
+        if !filled? {
             return Ok(None);
         }
         self.stats.rare.num_device_alloc += i64::from(new_bytes > 0);
         moves.extend(pages.into_iter().zip(missing));
         self.move_homes(&moves);
-        let block = self.stitch.run(id).block_at(&self.blocks.arena, addr);
+        let block = self.stitch.run(run).block_at(&self.blocks.arena, addr);
         Ok(Some(self.take_part(block, addr, params, None)))
     }
 

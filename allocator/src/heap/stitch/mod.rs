@@ -17,6 +17,7 @@ use super::Heap;
 use super::hot_path::AllocParams;
 use crate::arena::{Block, BlockId};
 use crate::free_list::ListPlace;
+use choose::Reach;
 use device::Device;
 use events::Recorder;
 
@@ -59,15 +60,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let addr = self.blocks[id].addr;
             return Some(self.take_part(id, addr, params, Some(place)));
         }
-        let (run, addr) = self.find_window(params, false)?;
+        let (run, addr) = self.find_window(params, Reach::Mapped)?;
         self.place_at(params, run, addr)
     }
 
     fn place_large(&mut self, params: &AllocParams) -> Option<BlockId> {
         if self.stitch.config.has_placement_memory {
-            let mut candidates = [None; 4];
-            let remembered = self.stitch.follower(params.stream).candidates();
-            candidates.iter_mut().zip(remembered).for_each(|(to, from)| *to = Some(from));
+            let candidates = self.stitch.follower(params.stream).candidates();
             for (run, addr) in candidates.into_iter().flatten() {
                 if let Some(id) = self.place_at(params, run, addr) {
                     return Some(id);
@@ -77,7 +76,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if let Some((id, addr)) = self.best_home(params) {
             return Some(self.take_part(id, addr, params, None));
         }
-        let (run, addr) = self.find_window(params, false)?;
+        let (run, addr) = self.find_window(params, Reach::Mapped)?;
         self.place_at(params, run, addr)
     }
 
