@@ -1,8 +1,9 @@
 //! Placement memory: the addresses of the same requests in earlier steps.
 //!
-//! A request is known by the sizes of the requests up to it: the last 512, 64 or 8 of them. The longest of these that
-//! occurred before gives the addresses two occurrences back and one back. Two back comes first, because a result lives
-//! until the next assignment to its name, so its blocks alternate with period two.
+//! The memory follows the requests of an earlier step: where a request is of the size that came next in that step, the
+//! two correspond. Where it is not, the last 512, 64 or 8 sizes find another step. A request is offered the addresses of
+//! the requests two steps back and one step back. Two back comes first, because a result lives until the next assignment
+//! to its name, so its blocks alternate with period two.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,6 +18,8 @@ const LENGTHS: [u32; 3] = [512, 64, 8];
 /// Requests that are remembered at first, and at most.
 const FIRST_CAPACITY: usize = 1 << 10;
 const MOST_CAPACITY: usize = 1 << 17;
+/// Requests of the earlier step that a step may lack.
+const SKIPPED: u32 = 8;
 /// Remembered addresses that a request tries.
 const CANDIDATES: usize = 4;
 /// The base of the rolling hash.
@@ -24,13 +27,13 @@ const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 /// No earlier request.
 const NONE: u32 = u32::MAX;
 
-/// Where a request was placed.
+/// A request, and where it was placed.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    key: u64,
+    size_bytes: u64,
     place: Option<(RangeId, Addr)>,
-    /// For each length, the last request with the same sizes before it.
-    previous: [u32; LENGTHS.len()],
+    /// The request that it corresponds to in an earlier step.
+    matched: u32,
 }
 
 /// Sequences of one length by their hash.
@@ -79,84 +82,118 @@ pub(crate) struct Follower {
     entries: Vec<Entry>,
     count: u32,
     sequences: [Sequences; LENGTHS.len()],
+    /// The request of an earlier step that corresponds to the last one that has any.
+    cursor: u32,
+    /// Requests in a row that are known to correspond.
+    followed: u32,
 }
 
 impl Default for Follower {
     fn default() -> Self {
-        Self { entries: Vec::new(), count: 0, sequences: LENGTHS.map(Sequences::new) }
+        let sequences = LENGTHS.map(Sequences::new);
+        Self { entries: Vec::new(), count: 0, sequences, cursor: NONE, followed: 0 }
     }
 }
 
 impl Follower {
     fn entry(&self, at: u32) -> Option<&Entry> {
         let age = self.count.wrapping_sub(at);
-        let is_known = at != NONE && age as usize <= self.entries.len();
+        let is_known = at != NONE && age > 0 && age as usize <= self.entries.len();
         is_known.then(|| &self.entries[at as usize % self.entries.len()])
     }
 
     /// A request of this size comes next.
     pub(crate) fn observe(&mut self, size_bytes: u64) {
         if self.entries.len() == self.count as usize && self.entries.len() < MOST_CAPACITY {
-            let capacity = (2 * self.entries.len()).max(FIRST_CAPACITY);
-            let empty = Entry { key: 0, place: None, previous: [NONE; LENGTHS.len()] };
-            if !self.entries.is_empty() {
-                self.sequences.iter_mut().for_each(Sequences::grow);
-            }
-            self.entries.resize(capacity, empty);
+            self.grow();
         }
-        let key = mix(size_bytes);
+        let previous = self.enter(size_bytes);
+        let matched = self.match_next(size_bytes, previous);
+        let at = self.count as usize % self.entries.len();
+        self.entries[at] = Entry { size_bytes, place: None, matched };
+        // A request in 4 billion is lost where the count begins anew.
+        self.count = if self.count == NONE - 1 { 0 } else { self.count + 1 };
+    }
+
+    fn grow(&mut self) {
+        let capacity = (2 * self.entries.len()).max(FIRST_CAPACITY);
+        if !self.entries.is_empty() {
+            self.sequences.iter_mut().for_each(Sequences::grow);
+        }
+        self.entries.resize(capacity, Entry { size_bytes: 0, place: None, matched: NONE });
+    }
+
+    /// Enters a size into the sequences; returns the last request that ended each of them before.
+    fn enter(&mut self, size_bytes: u64) -> [u32; LENGTHS.len()] {
         let at = self.count;
-        let capacity = self.entries.len();
         let mut previous = [NONE; LENGTHS.len()];
         for (sequences, previous) in self.sequences.iter_mut().zip(&mut previous) {
-            let leaving = at
-                .checked_sub(sequences.length)
-                .map_or(0, |first| self.entries[first as usize % capacity].key);
-            let hash = sequences.hash.wrapping_mul(BASE).wrapping_add(key);
+            let leaving = at.checked_sub(sequences.length).map_or(0, |first| {
+                mix(self.entries[first as usize % self.entries.len()].size_bytes)
+            });
+            let hash = sequences.hash.wrapping_mul(BASE).wrapping_add(mix(size_bytes));
             sequences.hash = hash.wrapping_sub(leaving.wrapping_mul(sequences.power));
             *previous = sequences.replace(at);
         }
-        self.entries[at as usize % capacity] = Entry { key, place: None, previous };
-        // A request in 4 billion is lost where the count begins anew.
-        self.count = if at == NONE - 1 { 0 } else { at + 1 };
+        previous
+    }
+
+    /// The request of an earlier step that corresponds to a request of this size.
+    fn match_next(&mut self, size_bytes: u64, previous: [u32; LENGTHS.len()]) -> u32 {
+        let is_like = |at: &u32| self.entry(*at).is_some_and(|entry| entry.size_bytes == size_bytes);
+        let next = Some(self.cursor.wrapping_add(1)).filter(|_| self.cursor != NONE);
+        let followed = next.filter(is_like).map(|next| (next, self.followed.saturating_add(1)));
+        let known = followed.map_or(0, |(_, followed)| followed);
+        // A longer sequence than the one followed tells more.
+        let longer = LENGTHS.into_iter().zip(previous).find(|(length, at)| *length > known && is_like(at));
+        let longer = longer.map(|(length, at)| (at, length));
+        let (long, short) = match longer {
+            Some((_, length)) if length == LENGTHS[LENGTHS.len() - 1] => (None, longer),
+            _ => (longer, None),
+        };
+        let skipped = || {
+            let first = next?.wrapping_add(1);
+            let places = (0..SKIPPED).map(|skipped| first.wrapping_add(skipped));
+            places.into_iter().find(|at| is_like(at)).map(|at| (at, 0))
+        };
+        match long.or(followed).or_else(skipped).or(short) {
+            Some((at, followed)) => {
+                (self.cursor, self.followed) = (at, followed);
+                at
+            }
+            None => {
+                self.followed = 0;
+                NONE
+            }
+        }
     }
 
     /// Where the last request was placed.
     pub(crate) fn remember(&mut self, run: RangeId, addr: Addr) {
-        let capacity = self.entries.len();
-        let last = self.count.wrapping_sub(1) as usize % capacity;
+        let last = self.count.wrapping_sub(1) as usize % self.entries.len();
         self.entries[last].place = Some((run, addr));
     }
 
-    /// How often the last request occurred before in a sequence of some length, counted to 4.
+    /// How often the last request occurred before, counted to 4.
     pub(crate) fn occurrences(&self) -> usize {
-        let (length, last) = self.longest();
-        if length + 1 == LENGTHS.len() { 0 } else { self.before(length, last).count() }
+        self.before().count()
     }
 
     /// Where the last request was placed in earlier steps, the most likely first.
     pub(crate) fn candidates(&self) -> [Option<(RangeId, Addr)>; CANDIDATES] {
-        let (length, last) = self.longest();
         let mut places = [None; CANDIDATES];
-        for (place, entry) in places.iter_mut().zip(self.before(length, last)) {
+        for (place, entry) in places.iter_mut().zip(self.before()) {
             *place = entry.place;
         }
         let [one, two, three, four] = places;
         [two, one, four, three]
     }
 
-    /// The longest sequence that the last request ended before, by its place among the lengths, and that request.
-    fn longest(&self) -> (usize, u32) {
-        let previous = self.entry(self.count.wrapping_sub(1)).map_or([NONE; 3], |last| last.previous);
-        let known = |length: &usize| self.entry(previous[*length]).is_some();
-        let length = (0..LENGTHS.len()).find(known).unwrap_or(LENGTHS.len() - 1);
-        (length, previous[length])
-    }
-
-    /// A request and those before it that ended the same sequence, the newest first; 4 at most.
-    fn before(&self, length: usize, last: u32) -> impl Iterator<Item = &Entry> {
-        let previous = move |entry: &&Entry| self.entry(entry.previous[length]);
-        core::iter::successors(self.entry(last), previous).take(CANDIDATES)
+    /// The requests of earlier steps that correspond to the last one, the newest first.
+    fn before(&self) -> impl Iterator<Item = &Entry> {
+        let last = self.entry(self.count.wrapping_sub(1));
+        let matched = move |entry: &&Entry| self.entry(entry.matched);
+        core::iter::successors(last, matched).skip(1).take(CANDIDATES)
     }
 }
 
