@@ -77,7 +77,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.poll_streams()?;
         let Some(behind) = self.plan_behind_frontier(params)? else { return Ok(None) };
         // A hole costs ghosts that repeated requests may need.
-        if behind.new_pages() == 0 || self.is_repeated(params) {
+        let occurrences = if params.pool.is_small() { 0 } else { self.stitch.follower(params.stream).occurrences() };
+        if (behind.new_pages() == 0 && occurrences > 0) || self.is_repeated(params) {
             if let Some(id) = self.carry_out(behind, params)? {
                 return Ok(Some(id));
             }
