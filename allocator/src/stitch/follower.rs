@@ -140,12 +140,14 @@ impl Follower {
 
     /// The request of an earlier step that corresponds to a request of this size.
     fn match_next(&mut self, size_bytes: u64, previous: [u32; LENGTHS.len()]) -> u32 {
-        let is_like = |at: &u32| self.entry(*at).is_some_and(|entry| entry.size_bytes == size_bytes);
+        let is_like =
+            |at: &u32| self.entry(*at).is_some_and(|entry| entry.size_bytes == size_bytes);
         let next = Some(self.cursor.wrapping_add(1)).filter(|_| self.cursor != NONE);
         let followed = next.filter(is_like).map(|next| (next, self.followed.saturating_add(1)));
         let known = followed.map_or(0, |(_, followed)| followed);
         // A longer sequence than the one followed tells more.
-        let longer = LENGTHS.into_iter().zip(previous).find(|(length, at)| *length > known && is_like(at));
+        let longer =
+            LENGTHS.into_iter().zip(previous).find(|(length, at)| *length > known && is_like(at));
         let longer = longer.map(|(length, at)| (at, length));
         let (long, short) = match longer {
             Some((_, length)) if length == LENGTHS[LENGTHS.len() - 1] => (None, longer),

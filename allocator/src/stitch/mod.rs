@@ -46,6 +46,8 @@ pub(crate) struct Stitch {
     pub(crate) progress: Vec<StreamProgress>,
     /// Counts frees: the age of the pages that became free.
     pub(crate) ticket: u64,
+    /// Whether the request in progress occurred in two steps before, and memory is not short.
+    pub(crate) is_repeated: bool,
     pub(crate) marks: Marks,
     /// Memory for lists of moves, kept so that a request allocates none.
     pub(crate) moves: Vec<(PageId, SlotRef)>,

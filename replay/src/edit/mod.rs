@@ -25,8 +25,8 @@ use crate::timeline::Timeline;
 use crate::verify::recorded_config;
 use early::free_early;
 use plan::Plan;
-use rewrite::rewrite;
 use repeat::repeat;
+use rewrite::rewrite;
 pub use rule::{Delay, Edit, FORMS, Form, RuleError};
 
 /// Counts of the edits' effects.

@@ -187,9 +187,7 @@ impl<'r> Step<'r> {
             Event::RecordStream { addr, stream } => {
                 Event::RecordStream { addr: rename(addr), stream }
             }
-            Event::Category { addr, category } => {
-                Event::Category { addr: rename(addr), category }
-            }
+            Event::Category { addr, category } => Event::Category { addr: rename(addr), category },
             event => event,
         }
     }

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use events::{Addr, Event, PoolId};
 
+use super::choose::Reach;
 use crate::arena::{Block, BlockId};
 use crate::cast;
 use crate::expandable::Range;
-use super::choose::Reach;
 use crate::heap::hot_path::AllocParams;
 use crate::heap::{AllocError, Heap};
 use crate::ids::{PoolIndex, RangeId};
@@ -61,6 +61,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.await_streams()?;
         self.release_freeable_pools(PoolId::DEFAULT, None)?;
         self.return_spare_pages();
+        self.stitch.is_repeated = false;
         if let Some(addr) = self.place_stitched(params) {
             return Ok(Some(addr));
         }
@@ -77,8 +78,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.poll_streams()?;
         let Some(behind) = self.plan_behind_frontier(params)? else { return Ok(None) };
         // A hole costs ghosts that repeated requests may need.
-        let occurrences = if params.pool.is_small() { 0 } else { self.stitch.follower(params.stream).occurrences() };
-        if (behind.new_pages() == 0 && occurrences > 0) || self.is_repeated(params) {
+        if self.occurrences(params) >= if behind.new_pages() == 0 { 1 } else { SETTLED_AFTER } {
             if let Some(id) = self.carry_out(behind, params)? {
                 return Ok(Some(id));
             }
@@ -96,11 +96,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(window.map(|window| self.plan(params, window)))
     }
 
-    /// Whether the placement memory knows this request for so long that its placements should have settled.
-    fn is_repeated(&mut self, params: &AllocParams) -> bool {
-        !params.pool.is_small()
-            && self.stitch.config.has_placement_memory
-            && self.stitch.follower(params.stream).occurrences() >= SETTLED_AFTER
+    /// How often the placement memory knows this request to have occurred before.
+    pub(super) fn occurrences(&mut self, params: &AllocParams) -> usize {
+        if params.pool.is_small() || !self.stitch.config.has_placement_memory {
+            return 0;
+        }
+        self.stitch.follower(params.stream).occurrences()
     }
 
     /// The pages that a request at this place needs.
@@ -109,15 +110,18 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let touched = self.stitch.run(run).touched_slots(addr, end);
         let (mut moves, mut missing) = (Vec::new(), Vec::new());
         self.stitch.run_mut(run).extend_to(touched.end);
-        let is_free =
-            self.ghosts_between(params, run, (addr, end), &mut moves, Some(&mut missing));
+        let is_free = self.ghosts_between(params, run, (addr, end), &mut moves, Some(&mut missing));
         self.stitch.run_mut(run).retract();
         assert!(is_free, "a window is free");
         let pages = self.oldest_free_pages(params, missing.len(), (run, touched));
         Plan { run, addr, moves, missing, pages }
     }
 
-    fn carry_out(&mut self, plan: Plan, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
+    fn carry_out(
+        &mut self,
+        plan: Plan,
+        params: &AllocParams,
+    ) -> Result<Option<BlockId>, AllocError> {
         let new_bytes = plan.new_pages() as u64 * PAGE_BYTES;
         let Plan { run, addr, mut moves, missing, mut pages } = plan;
         if new_bytes > 0 {
@@ -198,10 +202,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         count: usize,
         (kept_run, kept): (RangeId, core::ops::Range<usize>),
     ) -> Vec<PageId> {
-        let mut found: Vec<(bool, u64, SlotRef)> = Vec::new();
+        let mut found: Vec<(bool, bool, u64, SlotRef)> = Vec::new();
         let pools = [true, false].map(|is_small| PoolIndex::new(None, is_small));
         for list in pools.into_iter().flat_map(|pool| self.blocks.lists.of(pool)) {
             let is_other = list.stream != params.stream;
+            let is_foreign = list.pool.is_small() && !params.pool.is_small();
+            if is_foreign && self.stitch.is_repeated {
+                continue;
+            }
             if is_other && self.stitch.config.sharing == StreamSharing::Never {
                 continue;
             }
@@ -215,7 +223,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     let page = run.slots[slot].page.expect("a free page is mapped");
                     let is_kept = id == kept_run && kept.contains(&slot);
                     if ticket <= passed && !is_kept && !self.stitch.marks.contains(page) {
-                        found.push((is_other, ticket, SlotRef { run: id, slot }));
+                        found.push((is_other, is_foreign, ticket, SlotRef { run: id, slot }));
                     }
                 }
             }

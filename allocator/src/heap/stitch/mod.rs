@@ -29,6 +29,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if !params.pool.is_small() && self.stitch.config.has_placement_memory {
             self.stitch.follower(params.stream).observe(params.size_bytes);
         }
+        self.stitch.is_repeated = self.occurrences(params) >= 2;
         self.place_stitched(params)
     }
 

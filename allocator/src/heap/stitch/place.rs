@@ -90,11 +90,18 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         is_free
     }
 
+    /// Whether the pages of small runs stay there: large requests that are repeated would take them in every step, and
+    /// small requests take them back.
+    pub(super) fn keeps_small_pages(&self, params: &AllocParams) -> bool {
+        self.stitch.is_repeated && !params.pool.is_small()
+    }
+
     /// Whether a page can leave its home for a request: no byte of it is in use, and work of another stream is done.
     pub(super) fn is_eligible(&self, page: PageId, params: &AllocParams) -> bool {
         let Some(home) = self.stitch.pages[page].home else { return false };
         let run = self.stitch.run(home.run);
-        run.is_wholly_free(&self.blocks.arena, home.slot)
+        !(self.keeps_small_pages(params) && self.blocks.lists[run.list].pool.is_small())
+            && run.is_wholly_free(&self.blocks.arena, home.slot)
             && (run.stream == params.stream
                 || run.slots[home.slot].ticket <= self.stitch.passed(run.stream))
     }
