@@ -20,6 +20,7 @@ macro_rules! ensure {
         }
     };
 }
+pub(super) use ensure;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Whether every block, list, table and counter agrees with every other. Costs a pass over the whole heap.
@@ -30,6 +31,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.check_chains()?;
         self.check_lists()?;
         self.check_holders()?;
+        self.check_stitch()?;
         self.check_counters()
     }
 
@@ -58,11 +60,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let ranked = firsts.filter(|(_, block)| block.segment_rank > 0);
         for (id, block) in self.blocks.arena.iter() {
             let Some(range) = block.range else { continue };
-            let range = self.ranges.get(range);
-            ensure!(
-                range.is_some_and(|range| range.list == Some(block.list)),
-                "{id:?}: another range's"
-            );
+            let list = match self.stitch.is_on {
+                true => self.stitch.find_run(range).map(|run| run.list),
+                false => self.ranges.get(range).and_then(|range| range.list),
+            };
+            ensure!(list == Some(block.list), "{id:?}: another range's");
         }
         let begun: BTreeMap<_, _> =
             ranked.map(|(_, block)| (block.segment_rank, block.addr)).collect();

@@ -28,6 +28,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(());
         };
 
+        if self.stitch.is_on {
+            if self.holds_back_flush() {
+                return Ok(());
+            }
+            let pages = target_bytes.div_ceil(crate::stitch::PAGE_BYTES);
+            return self.release_free_pages(cast::index(pages));
+        }
         let pool = Self::collected_pool();
         let age = |heap: &Self, id: BlockId| u64::from(heap.blocks.age(id));
         let mut candidates: Vec<BlockId> = self.blocks.lists.free(pool).collect();

@@ -248,6 +248,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &self,
         halves: impl Iterator<Item = PoolIndex>,
     ) -> impl Iterator<Item = BlockId> {
+        // Runs of `stitch` end by themselves.
+        let halves = halves.filter(|half| half.private().is_some() || !self.stitch.is_on);
         let unmapped = halves.flat_map(|half| self.blocks.lists.unmapped(half));
         unmapped.filter(|id| !self.blocks[*id].is_split())
     }

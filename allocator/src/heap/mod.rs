@@ -258,6 +258,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         for range in self.ranges.iter_mut().chain(&mut self.ipc.imported) {
             range.add_peer(&mut self.device, peer)?;
         }
+        self.open_runs_to(peer)?;
         self.peers.push(peer);
         Ok(())
     }

@@ -41,7 +41,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if pool.is_default() {
             self.synchronize_and_free_events(None)?;
             if self.stitch.is_on {
-                self.release_free_pages()?;
+                self.release_free_pages(usize::MAX)?;
             } else {
                 self.release_blocks(PoolIndex::new(None, false))?;
                 self.release_blocks(PoolIndex::new(None, true))?;

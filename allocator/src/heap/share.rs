@@ -33,6 +33,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let id = self.find(addr)?;
         let block = &self.blocks[id];
         let (size_bytes, Some(range)) = (block.size_bytes, block.range) else { return Ok(None) };
+        if self.stitch.is_on {
+            let block = *block;
+            return Ok(Some(self.share_stitched(range, block)?));
+        }
         let range = self.ranges.get_mut(range);
         if !range.is_shareable() {
             return Err(HeapError::NotShared.into());

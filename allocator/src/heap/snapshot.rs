@@ -52,9 +52,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Each expandable segment's stream, whether it serves small requests, and its mapped bytes
     /// (`getExpandableSegmentSizes`).
     pub fn expandable_segments(&self) -> impl Iterator<Item = (Stream, bool, u64)> {
-        self.ranges.iter().map(|range| {
+        let ranges = self.ranges.iter().map(|range| {
             (range.stream(), range.page_bytes == SMALL_SEGMENT_BYTES, range.open_bytes())
-        })
+        });
+        ranges.chain(self.run_sizes())
     }
 
     /// The largest free block of any pool, in bytes; 0 where nothing is cached (`cacheInfo`).

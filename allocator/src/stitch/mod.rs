@@ -21,12 +21,12 @@ use events::Stream;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::ids::{FreeListId, RangeId};
+use crate::ids::RangeId;
 use settings::StitchConfig;
 
 pub(crate) use follower::Follower;
 pub(crate) use pages::{Marks, PageId, Pages, SlotRef};
-pub(crate) use run::Run;
+pub(crate) use run::{Run, Slot};
 pub(crate) use streams::StreamProgress;
 
 /// Bytes of a physical page and of a slot.
@@ -40,8 +40,6 @@ pub(crate) struct Stitch {
     pub(crate) config: StitchConfig,
     pub(crate) pages: Pages,
     runs: Vec<Option<Run>>,
-    /// The run of each free list that grows.
-    growing: Vec<(FreeListId, RangeId)>,
     followers: HashMap<Stream, Follower, FxBuildHasher>,
     pub(crate) progress: Vec<StreamProgress>,
     /// Counts frees: the age of the pages that became free.
@@ -84,29 +82,19 @@ impl Stitch {
         runs.filter_map(|(at, run)| Some((RangeId::new(at), run.as_ref()?)))
     }
 
-    /// Enters a run, which its list grows from here on.
+    /// Enters a run.
     pub(crate) fn insert_run(&mut self, run: Run) -> RangeId {
-        let list = run.list;
         let vacant = self.runs.iter().position(Option::is_none);
         let at = vacant.unwrap_or_else(|| {
             self.runs.push(None);
             self.runs.len() - 1
         });
         self.runs[at] = Some(run);
-        let id = RangeId::new(at);
-        self.growing.retain(|(other, _)| *other != list);
-        self.growing.push((list, id));
-        id
+        RangeId::new(at)
     }
 
     /// Forgets a run whose addresses were returned.
     pub(crate) fn remove_run(&mut self, id: RangeId) {
-        self.growing.retain(|(_, run)| *run != id);
         assert!(self.runs[id.slot()].take().is_some(), "a run ends once");
-    }
-
-    /// The run that a free list grows.
-    pub(crate) fn growing_run(&self, list: FreeListId) -> Option<RangeId> {
-        self.growing.iter().find(|(other, _)| *other == list).map(|(_, run)| *run)
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
 use crate::ids::RangeId;
-use device::PhysicalHandle;
+use device::{PhysicalHandle, ShareableHandle};
 
 /// A page's place in the table. Not zero, so that `Option<PageId>` is as small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +29,13 @@ pub(crate) struct SlotRef {
     pub(crate) slot: usize,
 }
 
+impl SlotRef {
+    /// Whether another slot is the next of the same run.
+    pub(crate) fn is_before(&self, next: &Self) -> bool {
+        (self.run, self.slot + 1) == (next.run, next.slot)
+    }
+}
+
 /// One physical page.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
@@ -37,6 +44,8 @@ pub(crate) struct Page {
     pub(crate) home: Option<SlotRef>,
     /// Every slot where it is mapped, its home included.
     pub(crate) slots: Vec<SlotRef>,
+    /// The handle that other processes were given of it.
+    pub(crate) shared: Option<ShareableHandle>,
 }
 
 /// All pages.
@@ -61,7 +70,7 @@ impl Pages {
             self.pages.push(None);
             PageId::new(self.pages.len() - 1)
         });
-        self.pages[id.index()] = Some(Page { handle, home: None, slots: Vec::new() });
+        self.pages[id.index()] = Some(Page { handle, home: None, slots: Vec::new(), shared: None });
         id
     }
 

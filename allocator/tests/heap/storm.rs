@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use allocator::heap::{AllocError, Heap, Request};
 use device::DeviceCall;
 use events::{Memory, Off};
-use settings::Config;
+use settings::{Config, StitchConfig};
 use shared_heap::SharedHeap;
 use sim_device::{EventPolicy, Fault, SimConfig, SimDevice};
 use trace_format::{Addr, Event, PoolId, StackId, Stream};
@@ -45,7 +45,8 @@ fn stormy_heap(seed: u64) -> Arc<Shared> {
     }
     config.faults.fail_randomly(DeviceCall::Create, 0.05, Fault::OutOfMemory);
     let expandable_segments = seed.is_multiple_of(2);
-    let settings = Config { expandable_segments, ..Config::default() };
+    let stitch = seed.is_multiple_of(3).then(StitchConfig::default);
+    let settings = Config { expandable_segments, stitch, ..Config::default() };
     let heap = Heap::new(SimDevice::new(config), settings, Off).expect("the device answers");
     Arc::new(SharedHeap::new(heap))
 }
@@ -97,7 +98,7 @@ fn blow(heap: &Shared, pile: &Pile, mut rng: Rng, end: Instant) -> usize {
 #[test]
 fn a_storm_of_threads_leaves_a_whole_heap_and_an_empty_device() {
     let seed = seed("storm");
-    for round in 0..2 {
+    for round in 0..3 {
         let heap = stormy_heap(seed.wrapping_add(round));
         let pile = Arc::new(Pile::default());
         let freed = Arc::new(AtomicUsize::new(0));

@@ -58,7 +58,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         self.stats.rare.num_alloc_retries += 1;
         self.synchronize_and_free_events(None)?;
-        self.await_streams()?;
+        self.await_sharing_streams()?;
         self.release_freeable_pools(PoolId::DEFAULT, None)?;
         self.return_spare_pages();
         self.stitch.is_repeated = false;
@@ -67,6 +67,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let grown = self.extend_run(params)?;
         if grown.is_none() {
+            self.end_empty_runs()?;
             self.record(Event::DriverRefused { size_bytes: params.size_bytes });
         }
         Ok(grown.map(|id| self.hand_over_stitched(id, params)))
@@ -278,8 +279,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.stitch.pages.add_mapping(*page, *at);
         }
         let owner = self.device.id();
-        let is_next = |one: &SlotRef, next: &SlotRef| one.slot + 1 == next.slot;
-        for span in slots.chunk_by(is_next) {
+        for span in slots.chunk_by(|one, next| one.is_before(next)) {
             let run = self.stitch.run(span[0].run);
             let (addr, size_bytes) = (run.slot_addr(span[0].slot), span.len() as u64 * PAGE_BYTES);
             for &reader in core::iter::once(&owner).chain(&self.peers) {

@@ -4,11 +4,13 @@
 //! that leave most pages wholly free, a window of home and ghost slots, and at last a growing run (`grow.rs`) with the
 //! pages that became free longest ago and new ones for the rest. Only the last makes driver calls.
 
+mod check;
 mod choose;
 mod grow;
 mod place;
 mod rehome;
 mod release;
+mod share;
 mod streams;
 
 use events::Addr;

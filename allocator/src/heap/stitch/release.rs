@@ -2,8 +2,6 @@
 
 use alloc::vec::Vec;
 
-use events::Stream;
-
 use crate::heap::Heap;
 use crate::ids::{PoolIndex, RangeId};
 use crate::stitch::{PAGE_BYTES, PageId, SlotRef};
@@ -11,32 +9,29 @@ use device::{Device, Result};
 use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
-    /// Returns every wholly free page to the device, after all work of the streams that used them.
-    pub(in crate::heap) fn release_free_pages(&mut self) -> Result<()> {
+    /// Returns the wholly free pages to the device, those that became free longest ago first and so many at most, after
+    /// all work of the streams that used them.
+    pub(in crate::heap) fn release_free_pages(&mut self, most: usize) -> Result<()> {
         if !self.stitch.is_on {
             return Ok(());
         }
-        let mut free: Vec<(SlotRef, usize)> = Vec::new();
-        let pools = [true, false].map(|is_small| PoolIndex::new(None, is_small));
-        for list in pools.into_iter().flat_map(|pool| self.blocks.lists.of(pool)) {
-            for block in list.iter().map(|id| &self.blocks[id]) {
-                let id = block.range.expect("a block of stitch has a run");
-                let whole = self.stitch.run(id).whole_slots(block.addr, block.end());
-                if !whole.is_empty() {
-                    free.push((SlotRef { run: id, slot: whole.start }, whole.len()));
-                }
-            }
-        }
         self.return_spare_pages();
-        if free.is_empty() {
-            return self.end_empty_runs();
+        self.drop_awaited_events();
+        let mut free = self.free_slots();
+        if free.len() > most {
+            free.sort_unstable();
+            free.truncate(most);
         }
-        self.await_all_runs()?;
-        for (first, count) in free {
+        if !free.is_empty() {
+            self.await_run_streams()?;
+        }
+        let mut slots: Vec<SlotRef> = free.into_iter().map(|(_, slot)| slot).collect();
+        slots.sort_unstable();
+        for span in slots.chunk_by(|one, next| one.is_before(next)) {
             self.stats.rare.num_device_free += 1;
-            self.end_homes(first, count);
-            for slot in first.slot..first.slot + count {
-                let page = self.stitch.run(first.run).slots[slot].page.expect("a home has a page");
+            self.end_homes(span[0], span.len());
+            for at in span {
+                let page = self.stitch.run(at.run).slots[at.slot].page.expect("a home has a page");
                 self.stitch.pages[page].home = None;
                 self.stitch.pages.spare.push(page);
             }
@@ -45,14 +40,19 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.end_empty_runs()
     }
 
-    /// Waits for the streams of all runs: `cuMemUnmap` does not wait.
-    fn await_all_runs(&mut self) -> Result<()> {
-        let mut streams: Vec<Stream> = self.stitch.runs().map(|(_, run)| run.stream).collect();
-        streams.sort_unstable();
-        streams.dedup();
-        self.relaxed(|heap| {
-            streams.into_iter().try_for_each(|stream| heap.device.stream_synchronize(stream))
-        })
+    /// The slots whose pages are wholly free, with when they became so.
+    fn free_slots(&self) -> Vec<(u64, SlotRef)> {
+        let mut free = Vec::new();
+        let pools = [true, false].map(|is_small| PoolIndex::new(None, is_small));
+        for list in pools.into_iter().flat_map(|pool| self.blocks.lists.of(pool)) {
+            for block in list.iter().map(|id| &self.blocks[id]) {
+                let id = block.range.expect("a block of stitch has a run");
+                let run = self.stitch.run(id);
+                let whole = run.whole_slots(block.addr, block.end());
+                free.extend(whole.map(|slot| (run.slots[slot].ticket, SlotRef { run: id, slot })));
+            }
+        }
+        free
     }
 
     /// Returns the pages without a home, as far as the device takes them back.
@@ -71,6 +71,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn return_page(&mut self, page: PageId) -> Result<()> {
         while let Some(slot) = self.stitch.pages[page].slots.last().copied() {
             self.unmap_slot(slot)?;
+        }
+        if let Some(shared) = self.stitch.pages[page].shared.take() {
+            self.device.close(shared);
         }
         self.device.release(self.stitch.pages[page].handle)?;
         self.stitch.pages.remove(page);
@@ -93,7 +96,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn keep_address_budget(&mut self, added: usize) -> Result<()> {
         let budget = self.stitch.pages.len() * self.stitch.config.address_budget as usize;
         let wanted = self.stitch.pages.mapped_slots + added;
-        if wanted <= budget {
+        if wanted <= budget || self.holds_back_flush() {
             return Ok(());
         }
         // A quarter at once, so that the waiting is rare.
@@ -116,7 +119,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if ghosts.is_empty() {
             return Ok(());
         }
-        self.await_all_runs()?;
+        self.await_run_streams()?;
         for (_, at) in ghosts {
             self.unmap_slot(at)?;
         }
@@ -124,7 +127,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Returns the addresses of runs at which nothing is mapped.
-    fn end_empty_runs(&mut self) -> Result<()> {
+    pub(in crate::heap) fn end_empty_runs(&mut self) -> Result<()> {
         let is_empty = |run: &crate::stitch::Run| run.slots.iter().all(|slot| slot.page.is_none());
         let empty: Vec<RangeId> =
             self.stitch.runs().filter(|(_, run)| is_empty(run)).map(|(id, _)| id).collect();

@@ -1,16 +1,15 @@
 //! Random calls on a device that fails at random.
 
-use settings::Config;
 use sim_device::Fault;
 
-use super::run::Run;
-use super::{CALLS, DRIVER};
+use super::run::{Run, Strategy};
+use super::{CALLS, DRIVER, STRATEGIES};
 use crate::support::{Rng, seed};
 
 /// One run: a few hundred calls, each device call failing with a probability of its own.
-fn run(seed: u64) {
+fn run(strategy: Strategy, seed: u64) {
     let mut rng = Rng(seed);
-    let mut run = Run::new();
+    let mut run = Run::new(strategy);
     for call in CALLS {
         let fault = if rng.below(2) == 0 { DRIVER } else { Fault::OutOfMemory };
         let probability = [0.0, 0.02, 0.2][rng.below(3) as usize];
@@ -23,7 +22,7 @@ fn run(seed: u64) {
             1 => run.stream_done([0, 16, 32][rng.below(3) as usize]),
             2 => {
                 let expandable_segments = rng.below(2) == 0;
-                run.heap.set_config(Config { expandable_segments, ..Run::config() });
+                run.expand(expandable_segments);
             }
             3 => run.begin_capture_unless_open([16, 32]),
             4 => run.end_capture(),
@@ -46,6 +45,8 @@ fn a_device_that_fails_at_random_breaks_and_leaks_nothing() {
     let seed = seed("random faults");
     for n in 0..60 {
         println!("run {n}: seed {}", seed.wrapping_add(n));
-        run(seed.wrapping_add(n));
+        for strategy in STRATEGIES {
+            run(strategy, seed.wrapping_add(n));
+        }
     }
 }

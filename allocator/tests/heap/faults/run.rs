@@ -4,15 +4,34 @@ use std::sync::Arc;
 
 use allocator::heap::AllocError;
 use device::{CaptureMode, Device};
-use settings::{Compat, Config};
+use settings::{Compat, Config, StitchConfig};
 use trace_format::{Addr, PoolId, ScopeFilter, StackId, Stream};
 
 use crate::support::{MIB, TestHeap, heap, request};
 
 pub(super) const POOL: PoolId = PoolId(1, 0);
 
+/// What serves the default pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Strategy {
+    Native,
+    Stitch,
+}
+
+impl Strategy {
+    pub(super) fn config(self) -> Config {
+        Config {
+            compat: Compat::V2_15,
+            graph_capture_record_stream_reuse: true,
+            stitch: (self == Self::Stitch).then(StitchConfig::default),
+            ..Config::default()
+        }
+    }
+}
+
 pub(super) struct Run {
     pub(super) heap: TestHeap,
+    strategy: Strategy,
     pub(super) live: Vec<Addr>,
     errors: Vec<AllocError>,
     capture: Option<Stream>,
@@ -21,17 +40,18 @@ pub(super) struct Run {
 impl Run {
     pub(super) const CAPACITY_BYTES: u64 = 256 * MIB;
 
-    pub(super) fn new() -> Self {
-        let heap = heap(Self::CAPACITY_BYTES, Self::config());
-        Self { heap, live: Vec::new(), errors: Vec::new(), capture: None }
+    pub(super) fn new(strategy: Strategy) -> Self {
+        let heap = heap(Self::CAPACITY_BYTES, strategy.config());
+        Self { heap, strategy, live: Vec::new(), errors: Vec::new(), capture: None }
     }
 
-    pub(super) fn config() -> Config {
-        Config {
-            compat: Compat::V2_15,
-            graph_capture_record_stream_reuse: true,
-            ..Config::default()
-        }
+    pub(super) fn config(&self) -> Config {
+        self.strategy.config()
+    }
+
+    /// Switches expandable segments; `stitch` has none.
+    pub(super) fn expand(&mut self, expandable_segments: bool) {
+        self.heap.set_config(Config { expandable_segments, ..self.config() });
     }
 
     pub(super) fn note<T>(&mut self, result: Result<T, impl Into<AllocError>>) -> Option<T> {

@@ -28,7 +28,7 @@ fn plain_segments(run: &mut Run) {
 }
 
 fn expandable_segments(run: &mut Run) {
-    run.heap.set_config(Config { expandable_segments: true, ..Run::config() });
+    run.expand(true);
     let front = run.take(0, 10 * MIB);
     let middle = run.take(0, 60 * MIB);
     let tail = run.take(0, 10 * MIB);
@@ -42,12 +42,12 @@ fn expandable_segments(run: &mut Run) {
         run.give(addr, None);
     }
     run.flush();
-    run.heap.set_config(Run::config());
+    run.expand(false);
 }
 
 /// What one process shares and another opens, both of them this one.
 fn shared_pages(run: &mut Run) {
-    run.heap.set_config(Config { expandable_segments: true, ..Run::config() });
+    run.expand(true);
     let kept = run.take(0, 30 * MIB);
     if let Some(addr) = kept {
         let shared = run.heap.share(addr);
@@ -61,7 +61,7 @@ fn shared_pages(run: &mut Run) {
     }
     run.give(kept, None);
     run.flush();
-    run.heap.set_config(Run::config());
+    run.expand(false);
 }
 
 fn waiting_frees(run: &mut Run) {
@@ -79,25 +79,25 @@ fn waiting_frees(run: &mut Run) {
 
 /// The retry chain returns just what an oversize request needs.
 fn oversize_blocks(run: &mut Run) {
-    run.heap.set_config(Config { max_split_size_bytes: 20 * MIB, ..Run::config() });
+    run.heap.set_config(Config { max_split_size_bytes: 20 * MIB, ..run.config() });
     let blocks = [24, 36, 44].map(|mib| run.take(0, mib * MIB));
     for block in blocks {
         run.give(block, None);
     }
     let wide = run.take(0, 120 * MIB);
     run.give(wide, None);
-    run.heap.set_config(Run::config());
+    run.expand(false);
     run.flush();
 }
 
 fn garbage(run: &mut Run) {
-    run.heap.set_config(Config { garbage_collection_threshold: 0.3, ..Run::config() });
+    run.heap.set_config(Config { garbage_collection_threshold: 0.3, ..run.config() });
     run.heap.set_memory_fraction(0.9).expect("a fraction");
     let old = run.take(0, 50 * MIB);
     run.give(old, None);
     run.take(0, 52 * MIB);
     run.heap.set_memory_fraction(1.0).expect("no limit");
-    run.heap.set_config(Run::config());
+    run.expand(false);
 }
 
 /// Within a capture: growth, a free that the graph lets go, one that waits for the end; beside it, another stream.
@@ -126,7 +126,7 @@ fn short_memory(run: &mut Run) {
     run.stream_done(16);
     let wide = run.take(0, 70 * MIB);
     run.give(wide, None);
-    run.heap.set_config(Config { expandable_segments: true, ..Run::config() });
+    run.expand(true);
     let grown = run.take(16, 80 * MIB);
     run.give(grown, None);
     let refused = run.heap.malloc(&request(2 * Run::CAPACITY_BYTES, Stream(0)));
