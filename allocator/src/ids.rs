@@ -33,7 +33,7 @@ impl PoolIndex {
 }
 
 /// A free list's place among all of a heap's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FreeListId(pub(crate) u32);
 
 /// A range's place in the heap's table. Not zero, so that `Option<RangeId>` is as small.

@@ -345,6 +345,8 @@ impl Chosen {
             recorded_config(&self.tape, self.device(), self.compat)
                 .map_err(|error| anyhow::anyhow!("{error}"))?
         };
+        let stitch = config.stitch.filter(|_| flag.is_none());
+        let config = Config { stitch, ..config };
         let text = text.unwrap_or(&config.text);
         let switch = match flag {
             Some("native") if config.expandable_segments => "expandable_segments:False",

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use settings::{Compat, Config, ConfigError};
+use settings::{Compat, Config, ConfigError, Settings, Strategy};
 use trace_format::{DeviceId, Event, Record, SegmentState};
 
 use crate::driver::{DriveError, Follow, Result};
@@ -132,12 +132,25 @@ pub fn recorded_config(
     device: &Device,
     compat: Compat,
 ) -> Result<Config, ConfigError> {
-    let config = Config::parse(&tape.meta.alloc_conf, compat)?.config;
+    let config = with_strategy(tape, compat).parse_over(&tape.meta.alloc_conf)?.config;
     let changed = &device.base.settings;
     if changed.is_empty() || *changed == tape.meta.alloc_conf || Start::of(&device.base).is_none() {
         return Ok(config);
     }
     Ok(config.reparse(changed)?.config)
+}
+
+/// The defaults under the strategy that the run was recorded with.
+fn with_strategy(tape: &Tape, compat: Compat) -> Config {
+    let strategy = tape.meta.strategy.as_deref();
+    let ours = Settings::parse(&tape.meta.vramtape_conf).map(|(settings, _)| settings);
+    let stitch = ours.unwrap_or_default().stitch;
+    Config {
+        compat,
+        expandable_segments: strategy == Some(Strategy::Expandable.name()),
+        stitch: (strategy == Some(Strategy::Stitch.name())).then_some(stitch),
+        ..Config::default()
+    }
 }
 
 /// Replays a device and compares each step; what it ended with is left to compare.

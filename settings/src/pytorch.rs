@@ -29,7 +29,15 @@ impl Config {
     /// If that PyTorch refuses the text; has its exception and its message.
     pub fn parse(text: &str, compat: Compat) -> Result<Parsed> {
         let base = Self { compat, ..Self::default() };
-        base.parse_variable(text, "PYTORCH_CUDA_ALLOC_CONF")
+        base.parse_over(text)
+    }
+
+    /// Reads `text` over these settings, as they are before a program starts.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_over(&self, text: &str) -> Result<Parsed> {
+        self.parse_variable(text, "PYTORCH_CUDA_ALLOC_CONF")
     }
 
     /// As [`parse`](Self::parse), with the settings in the environment variable that errors shall

@@ -16,7 +16,7 @@ use crate::ids::RangeId;
 /// Lengths of the sequences of sizes, the longest first.
 const LENGTHS: [u32; 3] = [512, 64, 8];
 /// Requests that are remembered at first, and at most.
-const FIRST_CAPACITY: usize = 1 << 10;
+const FIRST_CAPACITY: usize = 1 << 6;
 const MOST_CAPACITY: usize = 1 << 17;
 /// Requests of the earlier step that a step may lack.
 const SKIPPED: u32 = 8;

@@ -21,13 +21,13 @@ use events::Stream;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::ids::RangeId;
+use crate::ids::{FreeListId, RangeId};
 use settings::StitchConfig;
 
 pub(crate) use follower::Follower;
 pub(crate) use pages::{Marks, PageId, Pages, SlotRef};
 pub(crate) use run::{Run, Slot};
-pub(crate) use streams::StreamProgress;
+pub(crate) use streams::Streams;
 
 /// Bytes of a physical page and of a slot.
 pub(crate) const PAGE_BYTES: u64 = 2 << 20;
@@ -40,12 +40,16 @@ pub(crate) struct Stitch {
     pub(crate) config: StitchConfig,
     pub(crate) pages: Pages,
     runs: Vec<Option<Run>>,
+    vacant_runs: Vec<usize>,
+    runs_of: HashMap<FreeListId, Vec<RangeId>, FxBuildHasher>,
     followers: HashMap<Stream, Follower, FxBuildHasher>,
-    pub(crate) progress: Vec<StreamProgress>,
+    pub(crate) progress: Streams,
     /// Counts frees: the age of the pages that became free.
     pub(crate) ticket: u64,
     /// Whether the request in progress occurred in two steps before, and memory is not short.
     pub(crate) is_repeated: bool,
+    /// Whether a request is about to be out of memory.
+    pub(crate) is_short: bool,
     pub(crate) marks: Marks,
     /// Memory for lists of moves, kept so that a request allocates none.
     pub(crate) moves: Vec<(PageId, SlotRef)>,
@@ -84,17 +88,31 @@ impl Stitch {
 
     /// Enters a run.
     pub(crate) fn insert_run(&mut self, run: Run) -> RangeId {
-        let vacant = self.runs.iter().position(Option::is_none);
-        let at = vacant.unwrap_or_else(|| {
+        self.progress.add_run(run.stream);
+        let list = run.list;
+        let at = self.vacant_runs.pop().unwrap_or_else(|| {
             self.runs.push(None);
             self.runs.len() - 1
         });
         self.runs[at] = Some(run);
+        self.runs_of.entry(list).or_default().push(RangeId::new(at));
         RangeId::new(at)
     }
 
     /// Forgets a run whose addresses were returned.
     pub(crate) fn remove_run(&mut self, id: RangeId) {
-        assert!(self.runs[id.slot()].take().is_some(), "a run ends once");
+        let run = self.runs[id.slot()].take().expect("a run ends once");
+        self.progress.remove_run(run.stream);
+        self.vacant_runs.push(id.slot());
+        let of_list = self.runs_of.get_mut(&run.list).expect("a run is in its list");
+        of_list.retain(|other| *other != id);
+        if of_list.is_empty() {
+            self.runs_of.remove(&run.list);
+        }
+    }
+
+    /// The runs of a free list.
+    pub(crate) fn runs_of(&self, list: FreeListId) -> &[RangeId] {
+        self.runs_of.get(&list).map_or(&[], Vec::as_slice)
     }
 }

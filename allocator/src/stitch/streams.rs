@@ -1,9 +1,15 @@
-//! How far other streams have come: which of their free pages may change hands.
+//! How far the streams have come: which of their free pages may change hands.
+
+use alloc::vec::Vec;
 
 use events::Stream;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
 
-use super::Stitch;
 use device::EventId;
+
+/// Streams that a request looks at, besides its own; a later request looks at others.
+const SEEN: usize = 16;
 
 /// The progress of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -13,22 +19,68 @@ pub(crate) struct StreamProgress {
     pub(crate) passed: u64,
     /// An event behind all work before a ticket.
     pub(crate) awaited: Option<(EventId, u64)>,
+    runs: u32,
 }
 
-impl Stitch {
-    /// The last ticket whose earlier work on a stream is known to be done.
-    pub(crate) fn passed(&self, stream: Stream) -> u64 {
-        let known = self.progress.iter().find(|progress| progress.stream == stream);
-        known.map_or(0, |progress| progress.passed)
+/// The streams that have runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Streams {
+    streams: Vec<StreamProgress>,
+    places: HashMap<Stream, usize, FxBuildHasher>,
+    /// The first of the streams that the next request looks at.
+    next: usize,
+}
+
+impl Streams {
+    pub(super) fn add_run(&mut self, stream: Stream) {
+        let place = *self.places.entry(stream).or_insert_with(|| {
+            self.streams.push(StreamProgress { stream, passed: 0, awaited: None, runs: 0 });
+            self.streams.len() - 1
+        });
+        self.streams[place].runs += 1;
     }
 
-    /// The progress of a stream, to change.
-    pub(crate) fn progress_of(&mut self, stream: Stream) -> &mut StreamProgress {
-        let known = self.progress.iter().position(|progress| progress.stream == stream);
-        let at = known.unwrap_or_else(|| {
-            self.progress.push(StreamProgress { stream, passed: 0, awaited: None });
-            self.progress.len() - 1
-        });
-        &mut self.progress[at]
+    /// Takes a run off its stream. The awaited event of a stream without runs stays until it is dropped.
+    pub(super) fn remove_run(&mut self, stream: Stream) {
+        self.of(stream).expect("a run has a stream").runs -= 1;
+    }
+
+    /// The progress of a stream, if it has runs.
+    pub(crate) fn of(&mut self, stream: Stream) -> Option<&mut StreamProgress> {
+        self.places.get(&stream).map(|place| &mut self.streams[*place])
+    }
+
+    /// The last ticket whose earlier work on a stream is known to be done.
+    pub(crate) fn passed(&self, stream: Stream) -> u64 {
+        self.places.get(&stream).map_or(0, |place| self.streams[*place].passed)
+    }
+
+    /// All streams that have runs.
+    pub(crate) fn all(&self) -> Vec<Stream> {
+        let used = self.streams.iter().filter(|progress| progress.runs > 0);
+        used.map(|progress| progress.stream).collect()
+    }
+
+    /// The streams that a request of this one looks at: its own first. Few at once, so that a miss does not take longer
+    /// with many streams.
+    pub(crate) fn seen_by(&self, own: Stream) -> impl Iterator<Item = Stream> {
+        let count = self.streams.len().min(SEEN);
+        let places = (0..count).map(|step| (self.next + step) % self.streams.len());
+        let others = places.map(|place| self.streams[place]).filter(|progress| progress.runs > 0);
+        let others = others.map(|progress| progress.stream).filter(move |stream| *stream != own);
+        core::iter::once(own).chain(others)
+    }
+
+    /// The next request looks at other streams.
+    pub(crate) fn turn(&mut self) {
+        self.next = (self.next + SEEN) % self.streams.len().max(1);
+    }
+
+    /// The events that are awaited, which are not from here on.
+    pub(crate) fn take_awaited(&mut self) -> impl Iterator<Item = EventId> {
+        self.streams
+            .iter_mut()
+            .filter_map(|progress| progress.awaited.take())
+            .map(|(event, _)| event)
     }
 }

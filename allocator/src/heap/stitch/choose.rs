@@ -66,7 +66,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let list = self.blocks.lists.find(params.pool, params.stream)?;
         let mut marks = core::mem::take(&mut self.stitch.marks);
         let mut best: Option<(usize, RangeId, Addr)> = None;
-        for (id, _) in self.stitch.runs().filter(|(_, run)| run.list == list) {
+        for &id in self.stitch.runs_of(list) {
             if let Some((pages, addr)) = self.best_window_of(id, params, reach, &mut marks)
                 && best.is_none_or(|(least, ..)| pages < least)
             {
@@ -86,7 +86,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ) -> Option<(usize, Addr)> {
         let run = self.stitch.run(id);
         let frontier = run.frontier();
-        let passed = self.stitch.passed(run.stream);
+        let passed = self.stitch.progress.passed(run.stream);
         let may_map = reach != Reach::Mapped;
         let mut scan = Scan { run, size_bytes: params.size_bytes, start: None, best: None };
         let mut at = Some(run.first_block());

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use events::{Addr, Event, PoolId};
+use events::{Addr, Event, PoolId, Stream};
 
 use super::choose::Reach;
 use crate::arena::{Block, BlockId};
@@ -10,7 +10,7 @@ use crate::cast;
 use crate::expandable::Range;
 use crate::heap::hot_path::AllocParams;
 use crate::heap::{AllocError, Heap};
-use crate::ids::{PoolIndex, RangeId};
+use crate::ids::{FreeListId, PoolIndex, RangeId};
 use crate::stitch::{PAGE_BYTES, PageId, Run, SlotRef};
 use device::{Device, DeviceError, Result};
 use events::Recorder;
@@ -65,7 +65,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if let Some(addr) = self.place_stitched(params) {
             return Ok(Some(addr));
         }
-        let grown = self.extend_run(params)?;
+        self.stitch.is_short = true;
+        let grown = self.extend_run(params);
+        self.stitch.is_short = false;
+        let grown = grown?;
         if grown.is_none() {
             self.end_empty_runs()?;
             self.record(Event::DriverRefused { size_bytes: params.size_bytes });
@@ -76,7 +79,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Serves a request by mapping pages: free ones behind the frontier of a run, else where it needs the fewest, with
     /// new ones for the shortfall. `None` when the device or the fraction refuses.
     fn extend_run(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
-        self.poll_streams()?;
+        self.poll_streams(params.stream)?;
         let Some(behind) = self.plan_behind_frontier(params)? else { return Ok(None) };
         // A hole costs ghosts that repeated requests may need.
         if self.occurrences(params) >= if behind.new_pages() == 0 { 1 } else { SETTLED_AFTER } {
@@ -204,17 +207,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         (kept_run, kept): (RangeId, core::ops::Range<usize>),
     ) -> Vec<PageId> {
         let mut found: Vec<(bool, bool, u64, SlotRef)> = Vec::new();
-        let pools = [true, false].map(|is_small| PoolIndex::new(None, is_small));
-        for list in pools.into_iter().flat_map(|pool| self.blocks.lists.of(pool)) {
-            let is_other = list.stream != params.stream;
+        let lists = self.lists_for(params);
+        for list in lists.into_iter().map(|list| &self.blocks.lists[list]) {
             let is_foreign = list.pool.is_small() && !params.pool.is_small();
             if is_foreign && self.stitch.is_repeated {
                 continue;
             }
-            if is_other && self.stitch.config.sharing == StreamSharing::Never {
-                continue;
-            }
-            let passed = if is_other { self.stitch.passed(list.stream) } else { u64::MAX };
+            let is_other = list.stream != params.stream;
+            let passed = if is_other { self.stitch.progress.passed(list.stream) } else { u64::MAX };
             let large = list.iter().rev().map(|id| &self.blocks[id]);
             for block in large.take_while(|block| block.size_bytes >= PAGE_BYTES) {
                 let id = block.range.expect("a block of stitch has a run");
@@ -237,6 +237,22 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         found.sort_unstable_by_key(|(.., slot)| *slot);
         let page = |at: SlotRef| self.stitch.run(at.run).slots[at.slot].page;
         found.into_iter().map(|(.., at)| page(at).expect("a free page is mapped")).collect()
+    }
+
+    /// The free lists whose pages a request may use: those of its stream, and of others as far as streams share.
+    fn lists_for(&self, params: &AllocParams) -> Vec<FreeListId> {
+        let shares = self.stitch.config.sharing != StreamSharing::Never;
+        let progress = &self.stitch.progress;
+        let streams: Vec<Stream> = match (shares, self.stitch.is_short) {
+            (false, _) => alloc::vec![params.stream],
+            (true, false) => progress.seen_by(params.stream).collect(),
+            (true, true) => progress.all(),
+        };
+        let find = |stream: Stream, is_small: bool| {
+            self.blocks.lists.find(PoolIndex::new(None, is_small), stream)
+        };
+        let both = |stream: Stream| [find(stream, true), find(stream, false)];
+        streams.into_iter().flat_map(both).flatten().collect()
     }
 
     /// New pages, those first that an earlier failure left behind.

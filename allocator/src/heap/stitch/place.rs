@@ -103,6 +103,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         !(self.keeps_small_pages(params) && self.blocks.lists[run.list].pool.is_small())
             && run.is_wholly_free(&self.blocks.arena, home.slot)
             && (run.stream == params.stream
-                || run.slots[home.slot].ticket <= self.stitch.passed(run.stream))
+                || run.slots[home.slot].ticket <= self.stitch.progress.passed(run.stream))
     }
 }

@@ -6,40 +6,42 @@ use alloc::vec::Vec;
 use events::Stream;
 
 use crate::heap::Heap;
-use device::{Device, Result};
+use device::{Device, EventId, Result};
 use events::Recorder;
 use settings::StreamSharing;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
-    /// Looks how far the streams are, and records an event on each where none is awaited.
-    pub(super) fn poll_streams(&mut self) -> Result<()> {
+    /// Looks how far the streams are that a request looks at, and records an event on each where none is awaited.
+    pub(super) fn poll_streams(&mut self, own: Stream) -> Result<()> {
         if self.holds_back_flush() {
             return Ok(());
         }
-        self.relaxed(|heap| {
-            heap.run_streams().into_iter().try_for_each(|stream| heap.poll_stream(stream))
-        })
+        self.stitch.progress.turn();
+        let shares = self.stitch.config.sharing != StreamSharing::Never;
+        let seen = self.stitch.progress.seen_by(own);
+        let seen: Vec<Stream> = seen.take(if shares { usize::MAX } else { 1 }).collect();
+        self.relaxed(|heap| seen.into_iter().try_for_each(|stream| heap.poll_stream(stream)))
     }
 
     fn poll_stream(&mut self, stream: Stream) -> Result<()> {
         self.query_stream(stream)?;
         let now = self.stitch.ticket;
-        let progress = *self.stitch.progress_of(stream);
-        if progress.awaited.is_none() && progress.passed < now {
+        let progress = self.stitch.progress.of(stream);
+        if progress.is_some_and(|progress| progress.awaited.is_none() && progress.passed < now) {
             let event = self.device.event_record(stream)?;
-            self.stitch.progress_of(stream).awaited = Some((event, now));
+            let progress = self.stitch.progress.of(stream).expect("looked up above");
+            progress.awaited = Some((event, now));
             self.query_stream(stream)?;
         }
         Ok(())
     }
 
     fn query_stream(&mut self, stream: Stream) -> Result<()> {
-        let Some((event, ticket)) = self.stitch.progress_of(stream).awaited else { return Ok(()) };
+        let Some(progress) = self.stitch.progress.of(stream) else { return Ok(()) };
+        let Some((event, ticket)) = progress.awaited else { return Ok(()) };
         if self.device.event_query(event)? {
             self.device.event_release(event);
-            let progress = self.stitch.progress_of(stream);
-            progress.awaited = None;
-            progress.passed = ticket;
+            (progress.awaited, progress.passed) = (None, ticket);
         }
         Ok(())
     }
@@ -52,11 +54,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Waits for the streams of all runs: `cuMemUnmap` does not wait.
     pub(super) fn await_run_streams(&mut self) -> Result<()> {
+        let streams = self.stitch.progress.all();
         self.relaxed(|heap| {
-            for stream in heap.run_streams() {
+            for stream in streams {
                 heap.device.stream_synchronize(stream)?;
                 let now = heap.stitch.ticket;
-                heap.stitch.progress_of(stream).passed = now;
+                heap.stitch.progress.of(stream).expect("a stream with runs").passed = now;
             }
             Ok(())
         })?;
@@ -66,17 +69,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Gives up the events that are awaited.
     pub(super) fn drop_awaited_events(&mut self) {
-        for at in 0..self.stitch.progress.len() {
-            if let Some((event, _)) = self.stitch.progress[at].awaited.take() {
-                self.device.event_release(event);
-            }
-        }
-    }
-
-    fn run_streams(&self) -> Vec<Stream> {
-        let mut streams: Vec<Stream> = self.stitch.runs().map(|(_, run)| run.stream).collect();
-        streams.sort_unstable();
-        streams.dedup();
-        streams
+        let events: Vec<EventId> = self.stitch.progress.take_awaited().collect();
+        events.into_iter().for_each(|event| self.device.event_release(event));
     }
 }
