@@ -158,6 +158,16 @@ impl SimDevice {
         self.memory.accessible(addr, device, self.id)
     }
 
+    /// The memory that is mapped at the granule of an address, by the handle that it was mapped with.
+    pub fn mapped_at(&self, addr: Addr) -> Option<PhysicalHandle> {
+        self.memory.mapped_at(addr)
+    }
+
+    /// Mappings that exist.
+    pub fn mapping_count(&self) -> usize {
+        self.memory.mapping_count()
+    }
+
     /// Whether `addr` lies in this device's part of the address space, allocated or not.
     pub fn owns(&self, addr: Addr) -> bool {
         self.memory.owns(addr)

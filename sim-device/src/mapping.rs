@@ -78,6 +78,14 @@ impl Mappings {
         mapping.is_some_and(|mapping| self.sets.contains(mapping.access, device))
     }
 
+    /// The chunk at the byte at `addr`, which may be any.
+    pub(super) fn at(&self, addr: u64) -> Option<PhysicalHandle> {
+        let granule = addr / self.granularity_bytes;
+        let start =
+            self.mapped.contains(granule).then(|| self.starts.last_up_to(granule)).flatten()?;
+        self.starts.get(start).map(|mapping| PhysicalHandle(mapping.handle))
+    }
+
     /// The start of the first mapping that touches the range.
     pub(super) fn first_in(&self, start: u64, size_bytes: u64) -> Option<u64> {
         let granule = self.mapped.first_in(self.granules(start, size_bytes))?;

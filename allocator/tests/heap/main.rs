@@ -4,5 +4,6 @@ mod behaviour;
 mod faults;
 mod model;
 mod observe;
+mod stitch;
 mod storm;
 mod support;

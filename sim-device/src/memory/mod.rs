@@ -124,6 +124,14 @@ impl Memory {
         self.chunks.get(handle.0).filter(|chunk| chunk.handles > 0).map(|chunk| chunk.size_bytes)
     }
 
+    pub(super) fn mapped_at(&self, addr: Addr) -> Option<PhysicalHandle> {
+        self.mappings.at(addr.0)
+    }
+
+    pub(super) fn mapping_count(&self) -> usize {
+        self.mappings.len()
+    }
+
     pub(super) fn owns(&self, addr: Addr) -> bool {
         addr.0 >= self.base && addr.0 - self.base < self.length_bytes
     }

@@ -80,6 +80,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// new ones for the shortfall. `None` when the device or the fraction refuses.
     fn extend_run(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
         self.poll_streams(params.stream)?;
+        self.keep_address_budget(cast::index(params.size_bytes.div_ceil(PAGE_BYTES)) + 1)?;
         let Some(behind) = self.plan_behind_frontier(params)? else { return Ok(None) };
         // A hole costs ghosts that repeated requests may need.
         if self.occurrences(params) >= if behind.new_pages() == 0 { 1 } else { SETTLED_AFTER } {
@@ -154,10 +155,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn fill(&mut self, pages: &mut Vec<PageId>, slots: &[SlotRef]) -> Result<bool> {
         let reused = pages.len();
         let created = self.create_pages(slots.len() - reused, pages);
-        let mapped = created.and_then(|()| {
-            self.keep_address_budget(slots.len())?;
-            self.map_pages(slots, pages)
-        });
+        let mapped = created.and_then(|()| self.map_pages(slots, pages));
         match mapped {
             Ok(()) => return Ok(true),
             Err(DeviceError::OutOfMemory { .. }) => {}

@@ -1,0 +1,150 @@
+//! The invariants of `stitch`, from outside: the heap's segments, the device's mappings, and the program's own list of
+//! blocks. It shares no code with the strategy.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use device::{Device, DeviceCall, PhysicalHandle};
+use events::{BlockState, BlockStatus, SegmentState};
+use trace_format::{Addr, DeviceId, PoolId, Stream};
+
+use crate::support::{MIB, TestHeap};
+
+const PAGE_BYTES: u64 = 2 * MIB;
+
+/// A page, as far as it is seen from outside.
+#[derive(Clone, Copy, Debug)]
+struct Home {
+    addr: Addr,
+    stream: Stream,
+    is_free: bool,
+}
+
+/// What was there after the call before.
+#[derive(Default)]
+pub(super) struct Checker {
+    homes: HashMap<PhysicalHandle, Home>,
+    /// For each stream, the number of the last call after which all of its work was done.
+    done: HashMap<Stream, u64>,
+    /// For each page, the number of the last call that freed a block in it.
+    freed: HashMap<PhysicalHandle, u64>,
+    call: u64,
+    /// Waits for streams that the device saw.
+    waits: u64,
+}
+
+impl Checker {
+    /// All work of a stream is done.
+    pub(super) fn passes(&mut self, stream: Stream) {
+        self.done.insert(stream, self.call);
+    }
+
+    /// A block is about to be freed.
+    pub(super) fn frees(&mut self, heap: &mut TestHeap, addr: Addr, size_bytes: u64) {
+        let call = self.call;
+        for page in pages_of(heap, addr, size_bytes) {
+            self.freed.insert(page, call);
+        }
+    }
+
+    /// Fails where an invariant is broken after a call; `live` are the program's blocks with their sizes.
+    pub(super) fn check(&mut self, heap: &mut TestHeap, live: &BTreeMap<Addr, u64>) {
+        let waits = heap.device_mut().counts().of(DeviceCall::StreamSynchronize);
+        if waits > self.waits {
+            // A heap that waits for a stream waits for all of them.
+            self.waits = waits;
+            [0, 16, 32].into_iter().for_each(|stream| self.passes(Stream(stream)));
+        }
+        self.call += 1;
+        let segments: Vec<SegmentState> = heap.segments(PoolId::DEFAULT);
+        let (runs, plain): (Vec<_>, Vec<_>) = segments.iter().partition(|one| one.is_expandable);
+
+        // 9: live blocks are disjoint. 1 and 3: so are their bytes. 8: each of them is mapped with access.
+        let mut end = Addr(0);
+        let mut bytes: HashMap<PhysicalHandle, Vec<(u64, u64)>> = HashMap::new();
+        for (&addr, &size_bytes) in live {
+            assert!(addr >= end, "blocks overlap at {addr}");
+            end = Addr(addr.0 + size_bytes);
+            if plain.iter().any(|one| one.addr <= addr && addr.0 < one.addr.0 + one.size_bytes) {
+                continue;
+            }
+            let mut at = addr.0;
+            while at < end.0 {
+                let next = (at / PAGE_BYTES + 1) * PAGE_BYTES;
+                let page = heap.device_mut().mapped_at(Addr(at)).expect("a live block is mapped");
+                assert!(
+                    heap.device_mut().accessible(Addr(at), DeviceId(0)),
+                    "{addr} is accessible"
+                );
+                bytes.entry(page).or_default().push((at % PAGE_BYTES, next.min(end.0) - at));
+                at = next;
+            }
+        }
+        for (page, used) in &mut bytes {
+            used.sort_unstable();
+            let are_apart = used.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0);
+            assert!(are_apart, "{page:?}: two blocks share a byte: {used:?}");
+        }
+
+        // 2: every page has one home, and the blocks of the runs tile the homes.
+        let mut homes: HashMap<PhysicalHandle, Home> = HashMap::new();
+        for run in &runs {
+            assert!(run.size_bytes.is_multiple_of(PAGE_BYTES), "a run is whole pages");
+            let sum: u64 = run.blocks.iter().map(|block| block.size_bytes).sum();
+            assert_eq!(sum, run.size_bytes, "blocks tile the homes at {}", run.addr);
+            let mut used: HashSet<u64> = HashSet::new();
+            // The next call may complete the frees that wait.
+            let held = |block: &&BlockState| block.status == BlockStatus::Allocated;
+            for block in run.blocks.iter().filter(held) {
+                let first = block.addr.0 / PAGE_BYTES;
+                used.extend(first..(block.addr.0 + block.size_bytes).div_ceil(PAGE_BYTES));
+            }
+            for slot in run.addr.0 / PAGE_BYTES..(run.addr.0 + run.size_bytes) / PAGE_BYTES {
+                let addr = Addr(slot * PAGE_BYTES);
+                let page = heap.device_mut().mapped_at(addr).expect("a home is mapped");
+                let home = Home { addr, stream: run.stream, is_free: !used.contains(&slot) };
+                assert!(homes.insert(page, home).is_none(), "{page:?} has two homes");
+            }
+        }
+
+        // 4: a page moves only when it is free, and to another stream only when its own has passed the free.
+        for (page, home) in &homes {
+            let Some(before) = self.homes.get(page).filter(|before| before.addr != home.addr)
+            else {
+                continue;
+            };
+            assert!(before.is_free, "{page:?} moved from {} in use", before.addr);
+            if before.stream != home.stream {
+                let done = self.done.get(&before.stream).copied().unwrap_or(0);
+                let freed = self.freed.get(page).copied().unwrap_or(0);
+                assert!(freed < done, "{page:?} changed streams before its own had passed");
+            }
+        }
+
+        // 7: reserved is pages, wherever they are mapped. 10: as many exist as the device says.
+        let plain_bytes: u64 = plain.iter().map(|segment| segment.size_bytes).sum();
+        let page_bytes = homes.len() as u64 * PAGE_BYTES;
+        assert_eq!(
+            heap.reserved_bytes(),
+            page_bytes + plain_bytes,
+            "reserved is pages and segments"
+        );
+        let counts = heap.device_mut().counts();
+        let made = counts.of(DeviceCall::Create) - counts.of(DeviceCall::Release);
+        assert!(made >= homes.len() as u64, "{made} pages exist, {} have a home", homes.len());
+        let mapped = heap.device_mut().mapping_count() as u64;
+        assert!(mapped >= homes.len() as u64, "{mapped} mappings");
+        self.homes = homes;
+    }
+
+    /// 11: the limits hold.
+    pub(super) fn check_limit(heap: &mut TestHeap, limit_bytes: u64) {
+        assert!(heap.reserved_bytes() <= limit_bytes, "more is reserved than allowed");
+        let memory = heap.device_mut().memory_info().expect("the device answers");
+        assert!(memory.free_bytes <= memory.total_bytes, "more is used than there is");
+    }
+}
+
+fn pages_of(heap: &mut TestHeap, addr: Addr, size_bytes: u64) -> Vec<PhysicalHandle> {
+    let slots = addr.0 / PAGE_BYTES..(addr.0 + size_bytes).div_ceil(PAGE_BYTES);
+    slots.filter_map(|slot| heap.device_mut().mapped_at(Addr(slot * PAGE_BYTES))).collect()
+}

@@ -1,0 +1,125 @@
+//! The rules of `stitch`, one by one.
+
+use device::{Device, DeviceCall};
+use settings::StitchConfig;
+use trace_format::{Addr, Stream};
+
+use super::stitched;
+use crate::support::{Calls, GIB, KIB, MIB, TestHeap};
+
+fn calls(heap: &mut TestHeap) -> u64 {
+    let counts = heap.device_mut().counts();
+    counts.of(DeviceCall::Create) + counts.of(DeviceCall::Map) + counts.of(DeviceCall::Unmap)
+}
+
+/// One step of a program whose result lives until the next step's replaces it.
+fn step(heap: &mut TestHeap, sizes: &[u64], result: &mut Option<Addr>) {
+    let blocks: Vec<Addr> = sizes.iter().map(|size| heap.take(*size)).collect();
+    let next = heap.take(9 * MIB);
+    if let Some(last) = result.replace(next) {
+        heap.give(last);
+    }
+    // In another order than they came.
+    let (even, odd): (Vec<_>, Vec<_>) = blocks.iter().enumerate().partition(|(at, _)| at % 2 == 0);
+    even.into_iter().chain(odd).for_each(|(_, addr)| heap.give(*addr));
+}
+
+#[test]
+fn a_repeated_step_makes_no_driver_call_from_its_fourth_execution() {
+    let mut heap = stitched(4 * GIB, StitchConfig::default());
+    let sizes: Vec<u64> = (0..40).map(|n| (n * 977 % 23 + 2) * MIB + n * 12_345).collect();
+    let mut result = None;
+    for _ in 0..3 {
+        step(&mut heap, &sizes, &mut result);
+    }
+    let settled = calls(&mut heap);
+    for _ in 0..10 {
+        step(&mut heap, &sizes, &mut result);
+    }
+    assert_eq!(calls(&mut heap), settled);
+}
+
+#[test]
+fn free_pages_of_scattered_blocks_serve_a_request_of_their_sum() {
+    let mut heap = stitched(200 * MIB, StitchConfig::default());
+    let blocks: Vec<Addr> = (0..10).map(|_| heap.take(20 * MIB)).collect();
+    for addr in blocks.iter().step_by(2) {
+        heap.give(*addr);
+    }
+    let wide = heap.take(100 * MIB);
+    assert_eq!(heap.reserved_bytes(), 200 * MIB, "no page was created for it");
+    heap.give(wide);
+}
+
+#[test]
+fn blocks_smaller_than_a_page_share_pages() {
+    let mut heap = stitched(GIB, StitchConfig::default());
+    let size = MIB + 512 * KIB;
+    for _ in 0..64 {
+        heap.take(size);
+    }
+    assert_eq!(heap.reserved_bytes(), 64 * size, "packed without a hole");
+}
+
+#[test]
+fn the_partly_used_pages_of_a_hole_serve_what_fits_between_them() {
+    let mut heap = stitched(GIB, StitchConfig::default());
+    let size = 10 * MIB + 512 * KIB;
+    let blocks: Vec<Addr> = (0..3).map(|_| heap.take(size)).collect();
+    heap.give(blocks[1]);
+    // The whole pages of the hole go to another block; what is left of it are the ends.
+    heap.take(12 * MIB);
+    let reserved = heap.reserved_bytes();
+    heap.device_mut().stream_synchronize(Stream(0)).expect("it is not captured");
+    heap.take(size);
+    assert_eq!(heap.reserved_bytes() - reserved, 8 * MIB, "the ends hold the rest");
+}
+
+#[test]
+fn pages_of_another_stream_wait_for_its_work() {
+    let mut heap = stitched(GIB, StitchConfig::default());
+    let theirs = heap.take_on(16, 40 * MIB);
+    heap.give(theirs);
+    heap.take_on(0, 40 * MIB);
+    assert_eq!(heap.reserved_bytes(), 80 * MIB, "stream 16 may not have passed the free");
+    let ours = heap.take_on(0, 2 * MIB);
+    heap.device_mut().stream_synchronize(Stream(16)).expect("it is not captured");
+    heap.take_on(0, 20 * MIB);
+    assert_eq!(heap.reserved_bytes(), 82 * MIB, "its pages serve");
+    heap.give(ours);
+}
+
+#[test]
+fn memory_that_is_short_waits_for_other_streams() {
+    let mut heap = stitched(64 * MIB, StitchConfig::default());
+    let theirs = heap.take_on(16, 60 * MIB);
+    heap.give(theirs);
+    heap.take_on(0, 62 * MIB);
+    assert!(heap.stats().num_alloc_retries == 1 && heap.stats().num_ooms == 0);
+}
+
+#[test]
+fn an_emptied_cache_returns_pages_and_keeps_blocks() {
+    let mut heap = stitched(GIB, StitchConfig::default());
+    let kept = heap.take(3 * MIB);
+    let freed = heap.take(30 * MIB);
+    heap.give(freed);
+    heap.flush();
+    assert_eq!(heap.reserved_bytes(), 4 * MIB);
+    heap.give(kept);
+    heap.flush();
+    assert_eq!(heap.reserved_bytes(), 0);
+    assert_eq!(heap.device_mut().check_empty(), Ok(()));
+}
+
+#[test]
+fn mapped_addresses_stay_within_the_budget() {
+    let stitch = StitchConfig { address_budget: 2, ..StitchConfig::default() };
+    let mut heap = stitched(GIB, stitch);
+    for n in 0..200_u64 {
+        let addr = heap.take((n * 37 % 60 + 2) * MIB + n * 4096);
+        heap.give(addr);
+        let pages = heap.reserved_bytes() / (2 * MIB);
+        assert!(heap.device_mut().mapping_count() as u64 <= 2 * pages, "after request {n}");
+    }
+}
