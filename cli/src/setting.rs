@@ -237,7 +237,7 @@ impl Chosen {
         let has_recording = !self.is_cold() && self.before.is_none();
         let recorded =
             has_recording.then(|| Effects::recorded(&device.base, &device.records))??;
-        Departure::between(recorded, Effects::replayed(replayed))
+        Departure::of(recorded, replayed)
     }
 
     /// Whether the machine is the recorded one, and the requests are.

@@ -77,7 +77,7 @@ impl Situation {
         create_pool(&mut heap, request)?;
         let before = Memory::of(&mut heap);
         let base = heap.base_state();
-        let config = heap.config().clone();
+        let config = heap.config().without_stitch();
         let mut tried = heap.clone();
         if is_served(&mut tried, request) {
             return None;
@@ -115,7 +115,7 @@ impl Situation {
         if others_bytes > 0 {
             device.malloc(others_bytes).ok()?;
         }
-        let mut heap = Heap::new(device, config, Off).ok()?;
+        let mut heap = Heap::new(device, config.without_stitch(), Off).ok()?;
         heap.set_memory_fraction(base.memory_fraction.unwrap_or(1.0)).ok()?;
         let restored = heap.restore(base).ok()?;
         let pending = restored.into_iter().filter_map(|(_, block)| match block {

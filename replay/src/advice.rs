@@ -77,6 +77,14 @@ pub struct Measured {
     capacity_bytes: Option<u64>,
 }
 
+impl Measured {
+    /// The same, where the run was recorded under a strategy that settings do not name.
+    #[must_use]
+    pub fn recorded_as(self, before: Report) -> Self {
+        Self { before, ..self }
+    }
+}
+
 /// Replays a run under its own settings and under each candidate. Of the `known` rows, which are without recorded
 /// changes of settings, those that fit are taken instead. A candidate that passes the bound of driver calls is left
 /// out. `progress` is called after each replay.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use trace_format::{Addr, BaseOrder, BaseState, BlockStatus, Event, Record, StackId, ThreadId};
 
 use crate::report::Report;
+use crate::strategy::table::STITCH;
 
 /// Memory at the start of a tape that begins in the middle of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -84,6 +85,15 @@ pub struct Departure {
 }
 
 impl Departure {
+    /// How a replay departs from a recording. Where `stitch` moves a page between its addresses, the tape has an unmapping
+    /// and a mapping, and the driver no call: calls do not compare.
+    pub fn of(recorded: Effects, report: &Report) -> Option<Self> {
+        let replayed = Effects::replayed(report);
+        let compares_calls = report.strategy != STITCH.name;
+        let segment_calls = if compares_calls { recorded } else { replayed }.segment_calls;
+        Self::between(Effects { segment_calls, ..recorded }, replayed)
+    }
+
     /// `None` where both did the same.
     pub fn between(recorded: Effects, replayed: Effects) -> Option<Self> {
         (recorded != replayed).then_some(Self { recorded, replayed })

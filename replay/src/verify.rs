@@ -168,8 +168,7 @@ fn replayed_steps(tape: DeviceTape<'_>, options: &Options) -> Result<(Verificati
         start: Start::of(tape.base),
         steps,
         allocations: tape.records.iter().filter(is_alloc).count() as u64,
-        replay_differs: effects
-            .and_then(|effects| Departure::between(effects, Effects::replayed(&replayed.report))),
+        replay_differs: effects.and_then(|effects| Departure::of(effects, &replayed.report)),
         final_state: None,
         stats: None,
     };

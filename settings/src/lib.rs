@@ -118,6 +118,24 @@ pub struct Config {
     pub text: String,
 }
 
+impl Config {
+    /// The same policy for a heap that takes over memory, which `stitch` cannot: expandable segments with its pages.
+    #[must_use]
+    pub fn without_stitch(&self) -> Self {
+        if self.stitch.is_none() {
+            return self.clone();
+        }
+        Self {
+            stitch: None,
+            expandable_segments: true,
+            large_segment_size_bytes: 2 << 20,
+            roundup_power2_divisions: [0; ROUNDUP_INTERVALS],
+            max_split_size_bytes: UNLIMITED,
+            ..self.clone()
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {

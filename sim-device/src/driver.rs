@@ -71,7 +71,10 @@ impl Device for SimDevice {
     fn set_access(&mut self, addr: Addr, size_bytes: u64, peer: DeviceId) -> Result<()> {
         self.enter(DeviceCall::SetAccess, size_bytes)?;
         self.peer_check(DeviceCall::SetAccess, peer)?;
-        self.memory.set_access(addr, size_bytes, peer)
+        let mappings = self.memory.set_access(addr, size_bytes, peer)?;
+        self.counts
+            .add_price(self.prices.of(DeviceCall::SetAccess).fixed_ns, mappings.saturating_sub(1));
+        Ok(())
     }
 
     /// The exported name is the handle's own number: it works inside this process and keeps nothing alive.

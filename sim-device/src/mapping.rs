@@ -60,13 +60,16 @@ impl Mappings {
         });
     }
 
-    /// Lets `device` use a range of [whole](Self::is_whole) mappings.
-    pub(super) fn grant(&mut self, start: u64, size_bytes: u64, device: DeviceId) {
+    /// Lets `device` use a range of [whole](Self::is_whole) mappings; returns how many they are.
+    pub(super) fn grant(&mut self, start: u64, size_bytes: u64, device: DeviceId) -> u64 {
         let granules = self.granules(start, size_bytes);
         let sets = &mut self.sets;
+        let mut count = 0;
         self.starts.change_run(granules, |mapping| {
             mapping.access = sets.with(mapping.access, device);
+            count += 1;
         });
+        count
     }
 
     /// Whether `device` may use the byte at `addr`, which may be any.

@@ -5,7 +5,7 @@ use device::DeviceCall;
 /// Number of [`DeviceCall`] kinds.
 const CALLS: usize = DeviceCall::ExchangeCaptureMode as usize + 1;
 
-/// A call's price: a fixed part and a part per MiB of its size.
+/// A call's price: a fixed part and a part per MiB of its size. The fixed part of [`DeviceCall::SetAccess`] is per mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
     /// Nanoseconds for any call.
@@ -24,8 +24,8 @@ impl Price {
 /// The price of each call.
 ///
 /// The default list is **estimated**, not measured: orders of magnitude for a data-centre GPU from what users report
-/// (`cudaMalloc` and `cudaFree` around 0.1 to 1 ms, a mapped 2 MiB page below 0.1 ms, events around 1 us). Use it to
-/// rank policies, not to predict seconds; put a measured list in its place where there is one.
+/// (`cudaMalloc` and `cudaFree` around 0.1 to 1 ms, 256 pages of 2 MiB mapped in 20.4 ms (antgroup/glake#22), events
+/// around 1 us). Use it to rank policies, not to predict seconds; put a measured list in its place where there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceList {
     prices: [Price; CALLS],
@@ -55,9 +55,9 @@ impl Default for PriceList {
             (Call::Unreserve, 5_000, 0),
             (Call::Create, 20_000, 2_000),
             (Call::Release, 10_000, 1_000),
-            (Call::Map, 3_000, 0),
+            (Call::Map, 30_000, 0),
             (Call::Unmap, 10_000, 1_000),
-            (Call::SetAccess, 15_000, 2_000),
+            (Call::SetAccess, 50_000, 0),
             (Call::Export, 5_000, 0),
             (Call::Import, 20_000, 0),
             (Call::CanAccessPeer, 1_000, 0),
@@ -98,6 +98,11 @@ impl Counts {
     /// What all calls cost, by the device's [`PriceList`], in nanoseconds.
     pub const fn price_ns(&self) -> u64 {
         self.price_ns
+    }
+
+    /// Adds so many times a price.
+    pub(super) const fn add_price(&mut self, price_ns: u64, count: u64) {
+        self.price_ns = self.price_ns.saturating_add(price_ns.saturating_mul(count));
     }
 
     /// Adds so many calls of one price.

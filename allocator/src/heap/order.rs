@@ -2,13 +2,14 @@
 
 use alloc::vec::Vec;
 
-use events::{Addr, BaseOrder, RangeState};
+use events::{Addr, BaseOrder, PoolId, RangeState};
 use rustc_hash::FxHashMap;
 
 use super::Heap;
 use crate::arena::BlockId;
 use crate::ids::PoolIndex;
 use crate::size::SMALL_SEGMENT_BYTES;
+use crate::stitch::PAGE_BYTES;
 use device::Device;
 use events::Recorder;
 
@@ -38,7 +39,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 is_large: !pool.is_small(),
             })
         });
-        let mut ranges: Vec<_> = ranges.collect();
+        let runs = self.stitch.runs().map(|(_, run)| RangeState {
+            addr: run.addr,
+            page_bytes: PAGE_BYTES,
+            stream: run.stream,
+            pool: PoolId::DEFAULT,
+            is_large: !self.blocks.lists[run.list].pool.is_small(),
+        });
+        let mut ranges: Vec<_> = ranges.chain(runs).collect();
         ranges.sort_unstable_by_key(|range| range.addr);
         ranges
     }

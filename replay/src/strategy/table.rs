@@ -155,7 +155,8 @@ const EXPANDABLE: Row = Row {
     keys: &[],
 };
 
-const STITCH: Row = Row {
+/// `stitch`.
+pub const STITCH: Row = Row {
     name: "stitch",
     what: "pages of 2 MiB apart from addresses, and a memory of placements; not yet run on a GPU",
     is_live: true,

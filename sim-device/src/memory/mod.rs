@@ -340,10 +340,15 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn set_access(&mut self, addr: Addr, size_bytes: u64, peer: DeviceId) -> Result<()> {
+    /// Returns how many mappings the range has.
+    pub(super) fn set_access(
+        &mut self,
+        addr: Addr,
+        size_bytes: u64,
+        peer: DeviceId,
+    ) -> Result<u64> {
         self.check_whole(DeviceCall::SetAccess, addr, size_bytes)?;
-        self.mappings.grant(addr.0, size_bytes, peer);
-        Ok(())
+        Ok(self.mappings.grant(addr.0, size_bytes, peer))
     }
 
     pub(super) fn range_of(&self, addr: Addr) -> Option<(Addr, u64)> {
