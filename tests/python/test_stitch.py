@@ -1,0 +1,73 @@
+"""`strategy:stitch` under an unmodified PyTorch: training, graphs, pools, out of memory, other processes, the tape."""
+
+import json
+import os
+import subprocess
+import tempfile
+
+from harness import COMMAND, PACKAGE, run_cases, run_child, run_python
+
+MIB = 1 << 20
+ROUTES = ("bridge", "pluggable")
+
+
+def settings(strategy, **more):
+    conf = ",".join([f"strategy:{strategy}", *(f"{key}:{value}" for key, value in more.items())])
+    return {**PACKAGE, "VRAMTAPE_CONF": conf}
+
+
+def run(script, flags=(), **environment):
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stitch", script)
+    return run_python("-m", "vramtape", "run", "--sim", *flags, script, **environment)
+
+
+def last_line(output):
+    return json.loads([line for line in output.splitlines() if line.startswith("{")][-1])
+
+
+def trains():
+    """The peak that PyTorch reports is close to the live bytes, below `native`'s, and the replay's."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for strategy in ("native", "stitch"):
+            tape = os.path.join(folder, f"{strategy}.vtape")
+            found[strategy] = last_line(run("train.py", **settings(strategy, tape=tape)))
+        stitch = found["stitch"]
+        reserved = stitch["reserved_bytes.all.peak"]
+        assert reserved <= 1.04 * stitch["allocated_bytes.all.peak"] + 4 * MIB, found
+        assert reserved < found["native"]["reserved_bytes.all.peak"], found
+        assert stitch["expandable"] == [True], found
+        replay = json.loads(subprocess.check_output([COMMAND, "replay", "--json", tape], text=True))
+        assert (replay["strategy"], replay["peak_reserved_bytes"]) == ("stitch", reserved), replay
+        verified = subprocess.run([COMMAND, "verify", tape], text=True, capture_output=True)
+        assert verified.returncode == 0 and "the same as recorded" in verified.stdout, verified
+    share = reserved / found["native"]["reserved_bytes.all.peak"]
+    return f"{share:.3f} of native's reserved memory"
+
+
+def script(name, route, **environment):
+    def case():
+        run(name, **settings("stitch", route=route), **environment)
+
+    return (f"stitch.{name} {route}", case)
+
+
+def settings_are_checked():
+    for conf, words in (
+        ("strategy:stitch,address_budget:1", "write address_budget: and a number from 2 to 64"),
+        ("strategy:stitch,stream_sharing:often", "never|idle|wait"),
+        ("strategy:plan", "write strategy:native, strategy:expandable or strategy:stitch"),
+    ):
+        output = run_python("-c", f"import vramtape\ntry: vramtape.install()\nexcept Exception as e: print(e)",
+                            **PACKAGE, VRAMTAPE_CONF=conf)
+        assert words in output, (conf, output)
+
+
+run_cases(
+    [
+        ("stitch.trains", trains),
+        *(script("graphs.py", route, VRAMTAPE_SIM_MEMORY="1GiB") for route in ROUTES),
+        script("sharing.py", "bridge"),
+        ("stitch.settings_are_checked", settings_are_checked),
+    ]
+)
