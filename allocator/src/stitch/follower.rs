@@ -32,6 +32,8 @@ const NONE: u32 = u32::MAX;
 struct Entry {
     size_bytes: u64,
     place: Option<(RangeId, Addr)>,
+    /// The number of the next request when the block was freed; [`NONE`] while it is live.
+    freed_before: u32,
     /// The request that it corresponds to in an earlier step.
     matched: u32,
 }
@@ -110,7 +112,7 @@ impl Follower {
         let previous = self.enter(size_bytes);
         let matched = self.match_next(size_bytes, previous);
         let at = self.count as usize % self.entries.len();
-        self.entries[at] = Entry { size_bytes, place: None, matched };
+        self.entries[at] = Entry { size_bytes, place: None, freed_before: NONE, matched };
         // A request in 4 billion is lost where the count begins anew.
         self.count = if self.count == NONE - 1 { 0 } else { self.count + 1 };
     }
@@ -120,7 +122,10 @@ impl Follower {
         if !self.entries.is_empty() {
             self.sequences.iter_mut().for_each(Sequences::grow);
         }
-        self.entries.resize(capacity, Entry { size_bytes: 0, place: None, matched: NONE });
+        self.entries.resize(
+            capacity,
+            Entry { size_bytes: 0, place: None, freed_before: NONE, matched: NONE },
+        );
     }
 
     /// Enters a size into the sequences; returns the last request that ended each of them before.
@@ -170,10 +175,34 @@ impl Follower {
         }
     }
 
-    /// Where the last request was placed.
-    pub(crate) fn remember(&mut self, run: RangeId, addr: Addr) {
-        let last = self.count.wrapping_sub(1) as usize % self.entries.len();
-        self.entries[last].place = Some((run, addr));
+    /// Where the last request was placed. Returns its number, for [`note_free`](Self::note_free).
+    pub(crate) fn remember(&mut self, run: RangeId, addr: Addr) -> u32 {
+        let last = self.count.wrapping_sub(1);
+        let at = last as usize % self.entries.len();
+        self.entries[at].place = Some((run, addr));
+        last
+    }
+
+    /// The block of a request was freed.
+    pub(crate) fn note_free(&mut self, at: u32) {
+        if self.entry(at).is_some() {
+            let place = at as usize % self.entries.len();
+            self.entries[place].freed_before = self.count;
+        }
+    }
+
+    /// The places that requests will probably want during the life of the last request's block: those of the
+    /// corresponding requests two steps back.
+    pub(crate) fn expected(&self) -> impl Iterator<Item = (RangeId, Addr, u64)> {
+        let matched = self.entry(self.count.wrapping_sub(1)).map_or(NONE, |last| last.matched);
+        let end = self.entry(matched).map_or(NONE, |entry| entry.freed_before);
+        let end = if end == NONE { self.count.wrapping_sub(1) } else { end };
+        let range = if matched == NONE { 0..0 } else { matched + 1..end };
+        range.filter_map(|at| {
+            let entry = self.entry(at)?;
+            let entry = self.entry(entry.matched).unwrap_or(entry);
+            entry.place.map(|(run, addr)| (run, addr, entry.size_bytes))
+        })
     }
 
     /// How often the last request occurred before, counted to 4.

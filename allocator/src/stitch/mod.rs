@@ -51,6 +51,8 @@ pub(crate) struct Stitch {
     /// Whether a request is about to be out of memory.
     pub(crate) is_short: bool,
     pub(crate) marks: Marks,
+    /// Pages that requests to come will probably want.
+    pub(crate) expected: Marks,
     /// Memory for lists of moves, kept so that a request allocates none.
     pub(crate) moves: Vec<(PageId, SlotRef)>,
 }

@@ -3,10 +3,11 @@
 use events::Addr;
 
 use crate::arena::BlockId;
+use crate::cast;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
 use crate::ids::RangeId;
-use crate::stitch::{Marks, PAGE_BYTES, Run};
+use crate::stitch::{Marks, PAGE_BYTES, Run, Slot};
 use device::Device;
 use events::Recorder;
 
@@ -25,14 +26,33 @@ pub(super) enum Reach {
 const COMPARED_BLOCKS: usize = 32;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
-    /// The end of a free block, out of the smallest that fit, that uses up the fewest wholly free pages.
+    /// Marks the pages that requests will probably want during the life of this one.
+    pub(super) fn expect_requests(&mut self, params: &AllocParams) {
+        let mut expected = core::mem::take(&mut self.stitch.expected);
+        expected.clear();
+        let follower = core::mem::take(self.stitch.follower(params.stream));
+        for (id, addr, size_bytes) in follower.expected() {
+            let Some(run) = self.stitch.find_run(id) else { continue };
+            let end = Addr(addr.0 + size_bytes);
+            if run.addr <= addr && end <= run.frontier() {
+                let touched = run.touched_slots(addr, end);
+                let pages = run.slots[touched].iter().filter_map(|slot| slot.page);
+                pages.for_each(|page| _ = expected.insert(page));
+            }
+        }
+        *self.stitch.follower(params.stream) = follower;
+        self.stitch.expected = expected;
+    }
+
+    /// The end of a free block, out of the smallest that fit, that is least in the way of requests to come and uses up
+    /// the fewest wholly free pages.
     pub(super) fn best_home(&self, params: &AllocParams) -> Option<(BlockId, Addr)> {
         let list = &self.blocks.lists[self.blocks.lists.find(params.pool, params.stream)?];
         let (mut place, mut id) = list.first_fit(&self.blocks.arena, params.size_bytes)?;
         // A request that touches two partly used pages takes this many whole ones.
         let least =
-            (params.size_bytes.saturating_sub(2 * PAGE_BYTES)).div_ceil(PAGE_BYTES) as usize;
-        let mut best: Option<(usize, BlockId, Addr)> = None;
+            cast::index(params.size_bytes.saturating_sub(2 * PAGE_BYTES).div_ceil(PAGE_BYTES));
+        let mut best: Option<((usize, usize), BlockId, Addr)> = None;
         for _ in 0..COMPARED_BLOCKS {
             let block = &self.blocks[id];
             let run = self.stitch.run(block.range.expect("a block of stitch has a run"));
@@ -42,11 +62,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 let touched = run.touched_slots(addr, Addr(addr.0 + params.size_bytes));
                 let (first, last) = (touched.start.max(whole.start), touched.end.min(whole.end));
                 let pages = last.saturating_sub(first);
-                if best.is_none_or(|(least, ..)| pages < least) {
-                    best = Some((pages, id, addr));
+                let is_expected = |slot: &&Slot| {
+                    slot.page.is_some_and(|page| self.stitch.expected.contains(page))
+                };
+                let conflicts = run.slots[touched].iter().filter(is_expected).count();
+                let cost = (conflicts, pages);
+                if best.is_none_or(|(least, ..)| cost < least) {
+                    best = Some((cost, id, addr));
                 }
             }
-            if best.is_some_and(|(pages, ..)| pages <= least) {
+            if best.is_some_and(|(cost, ..)| cost <= (0, least)) {
                 break;
             }
             match list.after(place) {

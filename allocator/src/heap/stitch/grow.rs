@@ -204,7 +204,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         count: usize,
         (kept_run, kept): (RangeId, core::ops::Range<usize>),
     ) -> Vec<PageId> {
-        let mut found: Vec<(bool, bool, u64, SlotRef)> = Vec::new();
+        let mut found: Vec<(bool, bool, bool, u64, SlotRef)> = Vec::new();
         let lists = self.lists_for(params);
         for list in lists.into_iter().map(|list| &self.blocks.lists[list]) {
             let is_foreign = list.pool.is_small() && !params.pool.is_small();
@@ -222,7 +222,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     let page = run.slots[slot].page.expect("a free page is mapped");
                     let is_kept = id == kept_run && kept.contains(&slot);
                     if ticket <= passed && !is_kept && !self.stitch.marks.contains(page) {
-                        found.push((is_other, is_foreign, ticket, SlotRef { run: id, slot }));
+                        let is_expected = self.stitch.expected.contains(page);
+                        let slot = SlotRef { run: id, slot };
+                        found.push((is_other, is_expected, is_foreign, ticket, slot));
                     }
                 }
             }

@@ -50,7 +50,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if !params.pool.is_small() && self.stitch.config.has_placement_memory {
             let block = &self.blocks[id];
             let (run, addr) = (block.range.expect("a block of stitch has a run"), block.addr);
-            self.stitch.follower(params.stream).remember(run, addr);
+            let number = self.stitch.follower(params.stream).remember(run, addr);
+            // A block has no age while it is handed out.
+            self.blocks[id].search_count_at_free = number;
         }
         self.hand_over(id, params)
     }
@@ -76,6 +78,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 }
             }
         }
+        self.expect_requests(params);
         if let Some((id, addr)) = self.best_home(params) {
             return Some(self.take_part(id, addr, params, None));
         }
@@ -156,6 +159,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let arena = &self.blocks.arena;
         let is_free = |id: &BlockId| arena[*id].is_idle() && arena[*id].mapped;
         let (prev, next) = (block.prev.filter(is_free), block.next.filter(is_free));
+        let pool = self.blocks.pool_of(id);
+        if !pool.is_small() && self.stitch.config.has_placement_memory {
+            let stream = self.blocks.stream_of(id);
+            self.stitch.follower(stream).note_free(block.search_count_at_free);
+        }
         let (is_small, requested_bytes) = self.blocks.put_back_uncounted(id);
 
         self.stitch.ticket += 1;
