@@ -62,10 +62,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         } else if self.pending.awaits_streams() {
             self.process_events()?;
         }
-        let params = self.round(request, in_capture);
-        if params.stitched {
-            return Ok(self.malloc_stitched(&params).ok_or(Miss(*request)));
+        if self.stitch.is_on {
+            return Ok(self.malloc_under_stitch(request, in_capture).ok_or(Miss(*request)));
         }
+        let params = self.round(request, in_capture);
         Ok(match self.best_fit(&params) {
             Some(candidate) => Ok(self.hand_out(candidate, &params)),
             None => Err(Miss(*request)),
@@ -88,8 +88,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             size_bytes,
             stream: request.stream,
             pool: PoolIndex::new(private, size::is_small(size_bytes)),
-            expandable: self.config.expandable_segments && !own_source && !self.stitch.is_on,
-            stitched: self.stitch.is_on && private.is_none(),
+            expandable: self.config.expandable_segments && !own_source,
+            stitched: false,
             in_capture,
         }
     }
@@ -232,9 +232,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Makes a block reusable: merges it with its free neighbours into its pool (`free_block`).
     #[inline(always)]
     fn finish_free(&mut self, id: BlockId) {
-        if self.stitch.is_on && self.blocks[id].range.is_some() {
-            return self.finish_free_stitched(id);
+        if self.stitch.is_on {
+            return self.finish_free_under_stitch(id);
         }
+        self.finish_free_natively(id);
+    }
+
+    #[inline(always)]
+    fn finish_free_natively(&mut self, id: BlockId) {
         let Freed { is_small, requested_bytes, merge } = self.blocks.put_back(id);
         if let Some(merge) = merge {
             self.stats.on_pieces_merged(is_small, merge);
@@ -406,7 +411,33 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// [`round`](Self::round) off the hot path.
     #[inline(never)]
     pub(super) fn params(&self, request: &Request, in_capture: bool) -> AllocParams {
-        self.round(request, in_capture)
+        let mut params = self.round(request, in_capture);
+        if self.stitch.is_on {
+            params.expandable = false;
+            params.stitched = params.pool.private().is_none();
+        }
+        params
+    }
+
+    /// A request where `stitch` serves the default pool.
+    #[inline(never)]
+    fn malloc_under_stitch(&mut self, request: &Request, in_capture: bool) -> Option<Addr> {
+        let params = self.params(request, in_capture);
+        if params.stitched {
+            return self.malloc_stitched(&params);
+        }
+        let candidate = self.search(&params)?;
+        Some(self.serve(candidate, &params, None))
+    }
+
+    /// A free where `stitch` serves the default pool.
+    #[inline(never)]
+    fn finish_free_under_stitch(&mut self, id: BlockId) {
+        if self.blocks[id].range.is_some() {
+            self.finish_free_stitched(id);
+        } else {
+            self.finish_free_natively(id);
+        }
     }
 
     /// [`best_fit`](Self::best_fit) off the hot path.

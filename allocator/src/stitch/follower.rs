@@ -22,6 +22,8 @@ const MOST_CAPACITY: usize = 1 << 17;
 const SKIPPED: u32 = 8;
 /// Remembered addresses that a request tries.
 const CANDIDATES: usize = 4;
+/// Occurrences of a request after which placements of two steps back are more likely to last.
+const LATE: usize = 3;
 /// The base of the rolling hash.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 /// No earlier request.
@@ -192,15 +194,16 @@ impl Follower {
     }
 
     /// The places that requests will probably want during the life of the last request's block: those of the
-    /// corresponding requests two steps back.
+    /// corresponding requests one step back; where the request occurred often, two steps back.
     pub(crate) fn expected(&self) -> impl Iterator<Item = (RangeId, Addr, u64)> {
         let matched = self.entry(self.count.wrapping_sub(1)).map_or(NONE, |last| last.matched);
         let end = self.entry(matched).map_or(NONE, |entry| entry.freed_before);
         let end = if end == NONE { self.count.wrapping_sub(1) } else { end };
         let range = if matched == NONE { 0..0 } else { matched + 1..end };
-        range.filter_map(|at| {
+        let is_late = self.occurrences() >= LATE;
+        range.filter_map(move |at| {
             let entry = self.entry(at)?;
-            let entry = self.entry(entry.matched).unwrap_or(entry);
+            let entry = self.entry(entry.matched).filter(|_| is_late).unwrap_or(entry);
             entry.place.map(|(run, addr)| (run, addr, entry.size_bytes))
         })
     }
