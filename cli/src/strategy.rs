@@ -49,9 +49,9 @@ pub(crate) fn models() -> impl Iterator<Item = Result<Choice, StrategyError>> {
     models.map(|row| Choice::parse(row.name, Compat::default()))
 }
 
-/// Whether a strategy can be had live: only that counts where a table recommends.
-pub(crate) fn is_live(name: &str) -> bool {
-    row(name).is_ok_and(|row| row.is_live)
+/// Whether a strategy can be had live, on real GPUs: only that counts where a table recommends.
+pub(crate) fn is_proven(name: &str) -> bool {
+    row(name).is_ok_and(|row| row.is_proven())
 }
 
 /// The table as `--help` shows it, under a first line that describes the flag.

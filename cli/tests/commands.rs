@@ -282,7 +282,7 @@ fn compare_prints_a_row_a_setting() {
     golden("compare", &text);
     let (json, _) = vramtape(&[&args[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["rows"].as_array().unwrap().len(), 11);
+    assert_eq!(json["rows"].as_array().unwrap().len(), 12);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::compare::{choices, choices_max, settings_of};
 use crate::runs::{Bound, RanksFlags, Share, inferred_notes};
 use crate::setting::Chosen;
-use crate::strategy::{StrategyFlag, is_live};
+use crate::strategy::{StrategyFlag, is_proven};
 use crate::table::Table;
 use crate::{Verdict, bytes, caller, output, start};
 
@@ -122,7 +122,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         output::print(&(text + &line(verdict.as_ref())))?;
     }
     // A model is not available to a live program, so it does not count.
-    let is_enough = |fit: &Fit| is_live(&fit.strategy);
+    let is_enough = |fit: &Fit| is_proven(&fit.strategy);
     Ok(exit(verdict.as_ref(), rows.iter().any(is_enough)))
 }
 
@@ -245,7 +245,7 @@ fn text(rows: &[Fit], place: Option<&FitDevice>, bound: &Bound, label: &str) -> 
 fn notes(rows: &[Fit], bound: &Bound) -> String {
     let settings = |row: &Fit| {
         let settings = settings_of(&row.strategy, &row.config);
-        if is_live(&row.strategy) {
+        if is_proven(&row.strategy) {
             settings.to_owned()
         } else {
             format!("{} ({settings})", row.strategy)
@@ -258,7 +258,7 @@ fn notes(rows: &[Fit], bound: &Bound) -> String {
     });
     let enough = rows
         .iter()
-        .filter(|row| is_live(&row.strategy))
+        .filter(|row| is_proven(&row.strategy))
         .filter_map(|row| Some((row.capacity_bytes?, row)));
     let best = match enough.min_by_key(|(bytes, _)| *bytes) {
         Some((bytes, row)) => {

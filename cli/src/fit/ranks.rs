@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Answer, FitDevice, Fits, exit, line};
 use crate::compare::label_of;
 use crate::runs::{Answers, Rank};
-use crate::strategy::is_live;
+use crate::strategy::is_proven;
 use crate::table::Table;
 use crate::{Verdict, bytes, output};
 
@@ -45,7 +45,7 @@ pub(super) fn report(
         let text = text(ranks, &rows, place, lower_bound) + &answers.notes(largest);
         output::print(&(text + &line(verdict)))?;
     }
-    Ok(exit(verdict, rows.iter().any(|row| is_live(&row.strategy))))
+    Ok(exit(verdict, rows.iter().any(|row| is_proven(&row.strategy))))
 }
 
 fn text(
@@ -93,7 +93,7 @@ fn label(row: &FitRow) -> String {
 /// The best row, in a sentence.
 fn best(ranks: usize, rows: &[FitRow], lower_bound: bool) -> String {
     let at_least = if lower_bound { "at least " } else { "" };
-    let all = rows.iter().filter(|row| is_live(&row.strategy) && row.ranks == ranks);
+    let all = rows.iter().filter(|row| is_proven(&row.strategy) && row.ranks == ranks);
     let enough = all.filter_map(|row| Some((row.capacity_bytes?, row)));
     match enough.min_by_key(|(bytes, _)| *bytes) {
         Some((bytes, row)) => format!(

@@ -78,7 +78,7 @@ pub fn verdict(rows: &[Fit], name: &str, ending: &Ending) -> Option<Verdict> {
 
 /// The verdict from rows; `cut` is the reason why the run might have asked for more.
 pub(crate) fn verdict_of(rows: &[OneRow<'_>], name: &str, cut: Option<&str>) -> Verdict {
-    let live = || rows.iter().filter(|one| row(one.strategy).is_ok_and(|row| row.is_live));
+    let live = || rows.iter().filter(|one| row(one.strategy).is_ok_and(|row| row.is_proven()));
     let recorded = live().find(|one| one.is_recorded && one.spare_bytes.is_some());
     // Of equal rows the first counts.
     let roomiest = live().rev().max_by_key(|one| one.spare_bytes);

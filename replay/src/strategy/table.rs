@@ -21,6 +21,13 @@ pub struct Row {
     pub keys: &'static [Key],
 }
 
+impl Row {
+    /// Whether a verdict may count on it: a live strategy that real GPUs have run.
+    pub fn is_proven(&self) -> bool {
+        self.is_live && self.name != STITCH.name
+    }
+}
+
 /// A strategy that cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum StrategyError {
