@@ -101,7 +101,7 @@ impl Situation {
 
     /// The situation of a heap on a real device that just refused a request, from its state after the refusal; `None`
     /// where the state serves the request, because memory was freed since, or cannot be restored.
-    pub fn restored(report: &OomReport, base: &BaseState, config: Config) -> Option<Self> {
+    pub fn restored(report: &OomReport, base: &BaseState, config: &Config) -> Option<Self> {
         let total_bytes = report.device_total_bytes;
         let held = base.segments.iter().map(|segment| segment.size_bytes);
         let reserved_bytes: u64 = held.sum();

@@ -85,8 +85,8 @@ pub struct Departure {
 }
 
 impl Departure {
-    /// How a replay departs from a recording. Where `stitch` moves a page between its addresses, the tape has an unmapping
-    /// and a mapping, and the driver no call: calls do not compare.
+    /// How a replay departs from a recording. Where `stitch` moves a page between its addresses, the tape has an
+    /// unmapping and a mapping, and the driver no call: calls do not compare.
     pub fn of(recorded: Effects, report: &Report) -> Option<Self> {
         let replayed = Effects::replayed(report);
         let compares_calls = report.strategy != STITCH.name;

@@ -5,7 +5,8 @@ use device::DeviceCall;
 /// Number of [`DeviceCall`] kinds.
 const CALLS: usize = DeviceCall::ExchangeCaptureMode as usize + 1;
 
-/// A call's price: a fixed part and a part per MiB of its size. The fixed part of [`DeviceCall::SetAccess`] is per mapping.
+/// A call's price: a fixed part and a part per MiB of its size. The fixed part of [`DeviceCall::SetAccess`] is per
+/// mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
     /// Nanoseconds for any call.

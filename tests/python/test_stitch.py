@@ -5,7 +5,7 @@ import os
 import subprocess
 import tempfile
 
-from harness import COMMAND, PACKAGE, run_cases, run_child, run_python
+from harness import COMMAND, PACKAGE, run_cases, run_python
 
 MIB = 1 << 20
 ROUTES = ("bridge", "pluggable")
@@ -58,8 +58,12 @@ def settings_are_checked():
         ("strategy:stitch,stream_sharing:often", "never|idle|wait"),
         ("strategy:plan", "write strategy:native, strategy:expandable or strategy:stitch"),
     ):
-        output = run_python("-c", f"import vramtape\ntry: vramtape.install()\nexcept Exception as e: print(e)",
-                            **PACKAGE, VRAMTAPE_CONF=conf)
+        output = run_python(
+            "-c",
+            "import vramtape\ntry: vramtape.install()\nexcept Exception as e: print(e)",
+            **PACKAGE,
+            VRAMTAPE_CONF=conf,
+        )
         assert words in output, (conf, output)
 
 

@@ -60,9 +60,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let ranked = firsts.filter(|(_, block)| block.segment_rank > 0);
         for (id, block) in self.blocks.arena.iter() {
             let Some(range) = block.range else { continue };
-            let list = match self.stitch.is_on {
-                true => self.stitch.find_run(range).map(|run| run.list),
-                false => self.ranges.get(range).and_then(|range| range.list),
+            let list = if self.stitch.is_on {
+                self.stitch.find_run(range).map(|run| run.list)
+            } else {
+                self.ranges.get(range).and_then(|range| range.list)
             };
             ensure!(list == Some(block.list), "{id:?}: another range's");
         }

@@ -356,8 +356,8 @@ impl Blocks {
         Freed { is_small: pool.is_small(), requested_bytes, merge }
     }
 
-    /// [`put_back`](Self::put_back) off the hot path, for blocks whose free pieces are not counted. Returns whether it is
-    /// small, and the bytes that were requested.
+    /// [`put_back`](Self::put_back) off the hot path, for blocks whose free pieces are not counted. Returns whether it
+    /// is small, and the bytes that were requested.
     #[inline(never)]
     pub(super) fn put_back_uncounted(&mut self, id: BlockId) -> (bool, u64) {
         let Freed { is_small, requested_bytes, .. } = self.put_back(id);

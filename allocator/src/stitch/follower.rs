@@ -1,9 +1,9 @@
 //! Placement memory: the addresses of the same requests in earlier steps.
 //!
 //! The memory follows the requests of an earlier step: where a request is of the size that came next in that step, the
-//! two correspond. Where it is not, the last 512, 64 or 8 sizes find another step. A request is offered the addresses of
-//! the requests two steps back and one step back. Two back comes first, because a result lives until the next assignment
-//! to its name, so its blocks alternate with period two.
+//! two correspond. Where it is not, the last 512, 64 or 8 sizes find another step. A request is offered the addresses
+//! of the requests two steps back and one step back. Two back comes first, because a result lives until the next
+//! assignment to its name, so its blocks alternate with period two.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -165,16 +165,12 @@ impl Follower {
             let places = (0..SKIPPED).map(|skipped| first.wrapping_add(skipped));
             places.into_iter().find(|at| is_like(at)).map(|at| (at, 0))
         };
-        match long.or(followed).or_else(skipped).or(short) {
-            Some((at, followed)) => {
-                (self.cursor, self.followed) = (at, followed);
-                at
-            }
-            None => {
-                self.followed = 0;
-                NONE
-            }
+        if let Some((at, followed)) = long.or(followed).or_else(skipped).or(short) {
+            (self.cursor, self.followed) = (at, followed);
+            return at;
         }
+        self.followed = 0;
+        NONE
     }
 
     /// Where the last request was placed. Returns its number, for [`note_free`](Self::note_free).

@@ -51,7 +51,7 @@ pub(crate) struct Page {
 /// All pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pages {
-    pages: Vec<Option<Page>>,
+    table: Vec<Option<Page>>,
     vacant: Vec<PageId>,
     /// Pages without a mapping that the device did not take back: the next that are needed.
     pub(crate) spare: Vec<PageId>,
@@ -62,21 +62,21 @@ pub(crate) struct Pages {
 impl Pages {
     /// Pages that exist.
     pub(crate) fn len(&self) -> usize {
-        self.pages.len() - self.vacant.len()
+        self.table.len() - self.vacant.len()
     }
 
     pub(crate) fn insert(&mut self, handle: PhysicalHandle) -> PageId {
         let id = self.vacant.pop().unwrap_or_else(|| {
-            self.pages.push(None);
-            PageId::new(self.pages.len() - 1)
+            self.table.push(None);
+            PageId::new(self.table.len() - 1)
         });
-        self.pages[id.index()] = Some(Page { handle, home: None, slots: Vec::new(), shared: None });
+        self.table[id.index()] = Some(Page { handle, home: None, slots: Vec::new(), shared: None });
         id
     }
 
     /// Forgets a page that the device took back.
     pub(crate) fn remove(&mut self, id: PageId) {
-        let page = self.pages[id.index()].take().expect("a page ends once");
+        let page = self.table[id.index()].take().expect("a page ends once");
         assert!(page.slots.is_empty(), "a page that ends is mapped nowhere");
         self.vacant.push(id);
     }
@@ -96,7 +96,7 @@ impl Pages {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PageId, &Page)> {
-        let pages = self.pages.iter().enumerate();
+        let pages = self.table.iter().enumerate();
         pages.filter_map(|(at, page)| Some((PageId::new(at), page.as_ref()?)))
     }
 }
@@ -132,12 +132,12 @@ impl core::ops::Index<PageId> for Pages {
     type Output = Page;
 
     fn index(&self, id: PageId) -> &Page {
-        self.pages[id.index()].as_ref().expect("a page exists")
+        self.table[id.index()].as_ref().expect("a page exists")
     }
 }
 
 impl core::ops::IndexMut<PageId> for Pages {
     fn index_mut(&mut self, id: PageId) -> &mut Page {
-        self.pages[id.index()].as_mut().expect("a page exists")
+        self.table[id.index()].as_mut().expect("a page exists")
     }
 }

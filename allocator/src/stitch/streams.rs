@@ -25,7 +25,7 @@ pub(crate) struct StreamProgress {
 /// The streams that have runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Streams {
-    streams: Vec<StreamProgress>,
+    progress: Vec<StreamProgress>,
     places: HashMap<Stream, usize, FxBuildHasher>,
     /// The first of the streams that the next request looks at.
     next: usize,
@@ -34,10 +34,10 @@ pub(crate) struct Streams {
 impl Streams {
     pub(super) fn add_run(&mut self, stream: Stream) {
         let place = *self.places.entry(stream).or_insert_with(|| {
-            self.streams.push(StreamProgress { stream, passed: 0, awaited: None, runs: 0 });
-            self.streams.len() - 1
+            self.progress.push(StreamProgress { stream, passed: 0, awaited: None, runs: 0 });
+            self.progress.len() - 1
         });
-        self.streams[place].runs += 1;
+        self.progress[place].runs += 1;
     }
 
     /// Takes a run off its stream. The awaited event of a stream without runs stays until it is dropped.
@@ -47,38 +47,38 @@ impl Streams {
 
     /// The progress of a stream, if it has runs.
     pub(crate) fn of(&mut self, stream: Stream) -> Option<&mut StreamProgress> {
-        self.places.get(&stream).map(|place| &mut self.streams[*place])
+        self.places.get(&stream).map(|place| &mut self.progress[*place])
     }
 
     /// The last ticket whose earlier work on a stream is known to be done.
     pub(crate) fn passed(&self, stream: Stream) -> u64 {
-        self.places.get(&stream).map_or(0, |place| self.streams[*place].passed)
+        self.places.get(&stream).map_or(0, |place| self.progress[*place].passed)
     }
 
     /// All streams that have runs.
     pub(crate) fn all(&self) -> Vec<Stream> {
-        let used = self.streams.iter().filter(|progress| progress.runs > 0);
+        let used = self.progress.iter().filter(|progress| progress.runs > 0);
         used.map(|progress| progress.stream).collect()
     }
 
     /// The streams that a request of this one looks at: its own first. Few at once, so that a miss does not take longer
     /// with many streams.
     pub(crate) fn seen_by(&self, own: Stream) -> impl Iterator<Item = Stream> {
-        let count = self.streams.len().min(SEEN);
-        let places = (0..count).map(|step| (self.next + step) % self.streams.len());
-        let others = places.map(|place| self.streams[place]).filter(|progress| progress.runs > 0);
+        let count = self.progress.len().min(SEEN);
+        let places = (0..count).map(|step| (self.next + step) % self.progress.len());
+        let others = places.map(|place| self.progress[place]).filter(|progress| progress.runs > 0);
         let others = others.map(|progress| progress.stream).filter(move |stream| *stream != own);
         core::iter::once(own).chain(others)
     }
 
     /// The next request looks at other streams.
     pub(crate) fn turn(&mut self) {
-        self.next = (self.next + SEEN) % self.streams.len().max(1);
+        self.next = (self.next + SEEN) % self.progress.len().max(1);
     }
 
     /// The events that are awaited, which are not from here on.
     pub(crate) fn take_awaited(&mut self) -> impl Iterator<Item = EventId> {
-        self.streams
+        self.progress
             .iter_mut()
             .filter_map(|progress| progress.awaited.take())
             .map(|(event, _)| event)

@@ -58,7 +58,7 @@ fn explain(report: &OomReport, started: Instant) -> Vec<String> {
         Ok(heap) => (heap.base_state(), heap.config().clone()),
         Err(_) => return Vec::new(),
     };
-    let Some(situation) = Situation::restored(report, &base, config) else { return Vec::new() };
+    let Some(situation) = Situation::restored(report, &base, &config) else { return Vec::new() };
     let free = free_space(&situation.base.segments, &situation.config, Some(&situation));
     let others_bytes = report
         .device_total_bytes

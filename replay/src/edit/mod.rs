@@ -93,8 +93,8 @@ pub enum EditError {
     },
     /// Fewer than two steps.
     #[error(
-        "repeat: no whole step was found: steps begin at marks of steps, or name a mark or code behind the number, such as \
-         repeat:20:train.py:12"
+        "repeat: no whole step was found: steps begin at marks of steps, or name a mark or code behind the number, \
+         such as repeat:20:train.py:12"
     )]
     NoStep,
     /// A stream that neither requested nor used memory.

@@ -79,7 +79,9 @@ impl<'r> Step<'r> {
         }
         let mut counterparts = HashMap::new();
         let mut left_alone = vec![false; records.len()];
-        left.iter().for_each(|at| left_alone[*at] = true);
+        for at in &left {
+            left_alone[*at] = true;
+        }
         for addr in freed {
             let queue = live.get(&addr).and_then(|kind| by_kind.get_mut(kind));
             if let Some(at) = queue.and_then(std::collections::VecDeque::pop_front) {

@@ -94,7 +94,8 @@ pub const FORMS: [Form; 5] = [
     Form {
         kind: "repeat",
         argument: "TIMES[:STEP]",
-        what: "the last whole step happens TIMES more often; steps begin at their marks, or at marks or code named STEP",
+        what: "the last whole step happens TIMES more often; steps begin at their marks, or at marks or code named \
+               STEP",
     },
     Form {
         kind: "free-after",

@@ -181,8 +181,8 @@ pub const STITCH: Row = Row {
         Key {
             name: "stream_sharing",
             values: "never|idle|wait",
-            what: "free pages serve other streams never, once the device has passed the work before their free, or also \
-                   after a wait where memory is short (default)",
+            what: "free pages serve other streams never, once the device has passed the work before their free, or \
+                   also after a wait where memory is short (default)",
         },
     ],
 };

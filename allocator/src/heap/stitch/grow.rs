@@ -83,10 +83,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.keep_address_budget(cast::index(params.size_bytes.div_ceil(PAGE_BYTES)) + 1)?;
         let Some(behind) = self.plan_behind_frontier(params)? else { return Ok(None) };
         // A hole costs ghosts that repeated requests may need.
-        if self.occurrences(params) >= if behind.new_pages() == 0 { 1 } else { SETTLED_AFTER } {
-            if let Some(id) = self.carry_out(behind, params)? {
-                return Ok(Some(id));
-            }
+        let least = if behind.new_pages() == 0 { 1 } else { SETTLED_AFTER };
+        if self.occurrences(params) >= least
+            && let Some(id) = self.carry_out(behind, params)?
+        {
+            return Ok(Some(id));
         }
         let hole = self.find_window(params, Reach::Holes).expect("the frontier has room");
         let plan = self.plan(params, hole);
@@ -259,12 +260,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn create_pages(&mut self, count: usize, pages: &mut Vec<PageId>) -> Result<()> {
         let share = self.page_sharing();
         for _ in 0..count {
-            let page = match self.stitch.pages.spare.pop() {
-                Some(spare) => spare,
-                None => {
-                    let handle = self.device.create(PAGE_BYTES, share)?;
-                    self.stitch.pages.insert(handle)
-                }
+            let page = if let Some(spare) = self.stitch.pages.spare.pop() {
+                spare
+            } else {
+                let handle = self.device.create(PAGE_BYTES, share)?;
+                self.stitch.pages.insert(handle)
             };
             pages.push(page);
         }
@@ -295,7 +295,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.stitch.pages.add_mapping(*page, *at);
         }
         let owner = self.device.id();
-        for span in slots.chunk_by(|one, next| one.is_before(next)) {
+        for span in slots.chunk_by(SlotRef::is_before) {
             let run = self.stitch.run(span[0].run);
             let (addr, size_bytes) = (run.slot_addr(span[0].slot), span.len() as u64 * PAGE_BYTES);
             for &reader in core::iter::once(&owner).chain(&self.peers) {

@@ -27,7 +27,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let mut slots: Vec<SlotRef> = free.into_iter().map(|(_, slot)| slot).collect();
         slots.sort_unstable();
-        for span in slots.chunk_by(|one, next| one.is_before(next)) {
+        for span in slots.chunk_by(SlotRef::is_before) {
             self.stats.rare.num_device_free += 1;
             self.end_homes(span[0], span.len());
             for at in span {

@@ -46,7 +46,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let open = run.slots.iter().enumerate().filter(|(_, slot)| slot.is_open);
             mapped.extend(open.map(|(slot, _)| SlotRef { run: id, slot }));
         }
-        for span in mapped.chunk_by(|one, next| one.is_before(next)) {
+        for span in mapped.chunk_by(SlotRef::is_before) {
             let addr: Addr = self.stitch.run(span[0].run).slot_addr(span[0].slot);
             self.device.set_access(addr, span.len() as u64 * PAGE_BYTES, peer)?;
         }

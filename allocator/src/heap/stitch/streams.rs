@@ -70,6 +70,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Gives up the events that are awaited.
     pub(super) fn drop_awaited_events(&mut self) {
         let events: Vec<EventId> = self.stitch.progress.take_awaited().collect();
-        events.into_iter().for_each(|event| self.device.event_release(event));
+        for event in events {
+            self.device.event_release(event);
+        }
     }
 }

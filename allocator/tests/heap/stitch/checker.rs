@@ -52,7 +52,9 @@ impl Checker {
         if waits > self.waits {
             // A heap that waits for a stream waits for all of them.
             self.waits = waits;
-            [0, 16, 32].into_iter().for_each(|stream| self.passes(Stream(stream)));
+            for stream in [0, 16, 32] {
+                self.passes(Stream(stream));
+            }
         }
         self.call += 1;
         let segments: Vec<SegmentState> = heap.segments(PoolId::DEFAULT);
