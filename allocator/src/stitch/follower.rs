@@ -152,7 +152,7 @@ impl Follower {
         let next = Some(self.cursor.wrapping_add(1)).filter(|_| self.cursor != NONE);
         let followed = next.filter(is_like).map(|next| (next, self.followed.saturating_add(1)));
         let known = followed.map_or(0, |(_, followed)| followed);
-        // A longer sequence than the one followed tells more.
+        // A longer sequence than the one followed counts more.
         let longer =
             LENGTHS.into_iter().zip(previous).find(|(length, at)| *length > known && is_like(at));
         let longer = longer.map(|(length, at)| (at, length));
