@@ -312,7 +312,8 @@ pub(crate) fn scripted_device(
     // The start keeps its addresses in any case: its blocks are where they are.
     let is_recorded = options.addresses == Addresses::Recorded;
     let records = if is_recorded { tape.records } else { &[] };
-    let script = Script::from_tape(tape.base, records, large_page_bytes, capacity_bytes);
+    let reserve_bytes = config.segment_reserve.bytes(capacity_bytes);
+    let script = Script::from_tape(tape.base, records, large_page_bytes, reserve_bytes);
     let granularity = SimConfig::GRANULARITY_BYTES;
     // Addresses that no device has do not move the others.
     let lowest = script.lowest().map_or(granularity, |addr| addr.0.min(ADDRESS_SPACE_BYTES));

@@ -21,13 +21,13 @@ impl Script {
         base: &BaseState,
         records: &[Record],
         large_page_bytes: u64,
-        device_total_bytes: u64,
+        reserve_bytes: u64,
     ) -> Self {
         let plain = base.segments.iter().filter(|segment| !segment.is_expandable);
         let mut script =
             Self { malloc: plain.map(|segment| segment.addr).collect(), reserve: VecDeque::new() };
         let mut hulls = Hulls::default();
-        for range in base_ranges(base, large_page_bytes, device_total_bytes) {
+        for range in base_ranges(base, large_page_bytes, reserve_bytes) {
             script.reserve.push_back(range.addr);
             hulls.begin(&range);
         }

@@ -19,6 +19,7 @@ mod limits;
 mod merge;
 mod number;
 mod pytorch;
+mod reserve;
 mod roundup;
 mod stacks;
 mod stitch;
@@ -31,6 +32,7 @@ pub use environment::Environment;
 pub use error::{ConfigError, PyException, TextPosition, Warning};
 pub use merge::merge;
 pub use pytorch::Parsed;
+pub use reserve::SegmentReserve;
 pub use stacks::{StackMode, StackSettings};
 pub use stitch::{STITCH_KEYS, StitchConfig, StreamSharing};
 pub use tape_path::TapePath;
@@ -99,6 +101,8 @@ pub struct Config {
     pub roundup_power2_divisions: [u64; ROUNDUP_INTERVALS],
     /// Grow segments by mapping pages.
     pub expandable_segments: bool,
+    /// The addresses of each expandable segment.
+    pub segment_reserve: SegmentReserve,
     /// Give the heap's lock up during `cudaMalloc`.
     pub release_lock_on_cudamalloc: bool,
     /// Reuse cross-stream blocks within a capture where the graph's order allows it.
@@ -146,6 +150,7 @@ impl Default for Config {
             garbage_collection_threshold: 0.0,
             roundup_power2_divisions: [0; ROUNDUP_INTERVALS],
             expandable_segments: false,
+            segment_reserve: SegmentReserve::Default,
             release_lock_on_cudamalloc: false,
             graph_capture_record_stream_reuse: false,
             per_process_memory_fraction: 1.0,

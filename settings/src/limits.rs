@@ -6,6 +6,7 @@ use alloc::format;
 use super::cursor::ParsePhase;
 use super::error::{PyException, Result};
 use super::pytorch::Parser;
+use super::reserve::SegmentReserve;
 
 const MIB: u64 = 1 << 20;
 
@@ -111,6 +112,22 @@ impl Parser<'_> {
         Err(self.cursor.invalid(i, message, "write 1, 2, 4, 8 ... 128".to_owned()))
     }
 
+    /// PyTorch ignores a value that it does not understand, with a warning.
+    pub(super) fn segment_reserve(&mut self, i: usize) -> Result<()> {
+        let text = self.cursor.token(i)?.to_owned();
+        if let Some(reserve) = SegmentReserve::parse(&text) {
+            self.config.segment_reserve = reserve;
+        } else {
+            let message = format!(
+                "Ignoring invalid expandable-segment reserve value '{text}' in PYTORCH_CUDA_ALLOC_CONF (expected a \
+                 positive, finite fraction like 0.5 or an absolute size like 40G); using default."
+            );
+            self.cursor.warn(i, message);
+        }
+        Ok(())
+    }
+
+    /// The classes of streams are set by C++ programs; a stream without a class has the reserve of all.
     pub(super) fn reserve_by_class(&mut self, key: usize) -> Result<usize> {
         self.warn_no_effect(key, "expandable_segments_reserve_by_class");
         self.cursor.separator(key + 1, ":")?;

@@ -165,10 +165,7 @@ impl Parser<'_> {
             "throw_on_cudamalloc_oom" => {
                 self.flag(key, |config| &mut config.throw_on_cudamalloc_oom)
             }
-            "expandable_segments_reserve" => self.value(key, |parser, i| {
-                parser.warn_no_effect(key, name);
-                parser.cursor.token(i).map(drop)
-            }),
+            "expandable_segments_reserve" => self.value(key, Self::segment_reserve),
             "expandable_segments_reserve_by_class" => self.reserve_by_class(key),
             // The rest are switches of PyTorch's pinned host memory, which stays PyTorch's own.
             _ => self.value(key, |parser, i| parser.cursor.boolean(i).map(drop)),
@@ -221,8 +218,8 @@ mod tests {
                 "26: expandable_segments is given twice, the last one counts",
             ),
             (
-                "expandable_segments_reserve:40G",
-                "1: expandable_segments_reserve has no effect in vramtape",
+                "expandable_segments_reserve:40GB",
+                "29: Ignoring invalid expandable-segment reserve value '40GB'",
             ),
             ("backend:cudaMallocAsync", "9: backend:cudaMallocAsync has no effect: vramtape is"),
             ("roundup_power2_divisions:9223372036854775808", "26: 9223372036854775808 divisions"),

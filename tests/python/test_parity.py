@@ -8,9 +8,10 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 from harness import COMMAND, run_cases, run_child
-from parity.cases import CASES
+from parity.cases import CASES, SINCE
 
 
 def parity(name):
@@ -30,4 +31,6 @@ def parity(name):
     return f"({report['allocations']} allocations, {report['segment_events']} segment events)"
 
 
-run_cases([(f"parity.{name}", lambda name=name: parity(name)) for name in sys.argv[1:] or CASES])
+torch = tuple(int(part) for part in metadata.version("torch").split(".")[:2])
+names = [name for name in sys.argv[1:] or CASES if torch >= SINCE.get(name, (0, 0))]
+run_cases([(f"parity.{name}", lambda name=name: parity(name)) for name in names])

@@ -58,9 +58,9 @@ pub(crate) struct Span {
 }
 
 impl Range {
-    /// The addresses of one segment: 9/8 of the device's memory, so that it can hold all of it and still move.
-    pub(crate) const fn reach_bytes(page_bytes: u64, device_total_bytes: u64) -> u64 {
-        (device_total_bytes + device_total_bytes / 8).next_multiple_of(page_bytes)
+    /// The addresses of one segment in whole pages.
+    pub(crate) const fn reach_bytes(page_bytes: u64, reserve_bytes: u64) -> u64 {
+        reserve_bytes.next_multiple_of(page_bytes)
     }
 
     /// Reserves the addresses; nothing is mapped.
@@ -68,10 +68,10 @@ impl Range {
         device: &mut D,
         stream: Stream,
         page_bytes: u64,
-        device_total_bytes: u64,
+        reserve_bytes: u64,
         share: HandleType,
     ) -> Result<Self> {
-        let size_bytes = Self::reach_bytes(page_bytes, device_total_bytes);
+        let size_bytes = Self::reach_bytes(page_bytes, reserve_bytes);
         let page_count = cast::index(size_bytes / page_bytes);
         Ok(Self::at(device.reserve(size_bytes)?, page_bytes, page_count, stream, share))
     }

@@ -8,11 +8,12 @@ use events::{Addr, Event, PoolId};
 use super::hot_path::{AllocParams, Candidate};
 use super::{AllocError, Heap, OomReport};
 use crate::arena::{Block, BlockId};
+use crate::expandable::Range;
 use crate::ids::PoolIndex;
 use crate::size::{self, is_small};
 use device::{CaptureMode, Device, DeviceCall, DeviceError, Result};
 use events::Recorder;
-use settings::Compat;
+use settings::{Compat, SegmentReserve};
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// A block for the request, or `None` when memory is out. Each step is tried only if the one
@@ -201,6 +202,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
+    /// The addresses of an expandable segment, where a setting makes them too few for the request.
+    fn exceeded_reserve_bytes(&self, params: &AllocParams) -> Option<u64> {
+        let is_set = self.config.segment_reserve != SegmentReserve::Default;
+        let page_bytes = size::page_bytes(params.pool.is_small(), &self.config);
+        let is_exceeded = params.size_bytes > Range::reach_bytes(page_bytes, self.reserve_bytes());
+        (params.expandable && is_set && is_exceeded).then(|| self.reserve_bytes())
+    }
+
     /// Records that memory is out, and says how things stand.
     pub(super) fn out_of_memory(&mut self, params: &AllocParams) -> Result<AllocError> {
         let memory = self.device.memory_info()?;
@@ -230,6 +239,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             allocated_bytes: stats.allocated_bytes.all.current.cast_unsigned(),
             private_cached_bytes,
             reserved_bytes: stats.reserved_bytes.all.current.cast_unsigned(),
+            exceeded_reserve_bytes: self.exceeded_reserve_bytes(params),
         };
         // The caller raises it, and may expect it: a warning besides would be noise.
         tracing::info!(%report, "out of memory");

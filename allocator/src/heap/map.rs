@@ -50,16 +50,22 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
         }
         let page = page_bytes(params.pool.is_small(), &self.config);
-        if params.size_bytes > Range::reach_bytes(page, self.device_total_bytes) {
+        if params.size_bytes > Range::reach_bytes(page, self.reserve_bytes()) {
             // PyTorch reserves here too, in vain, and once more with every such request.
             return Ok(None);
         }
-        let (total_bytes, share) = (self.device_total_bytes, self.page_sharing());
-        match Range::reserve(&mut self.device, params.stream, page, total_bytes, share) {
+        let (reserve_bytes, share) = (self.reserve_bytes(), self.page_sharing());
+        match Range::reserve(&mut self.device, params.stream, page, reserve_bytes, share) {
             Ok(range) => Ok(Some(self.add_range(range, params.pool))),
             Err(DeviceError::OutOfMemory { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The addresses of an expandable segment: 9/8 of the device's memory unless set, so that it can hold all of it and
+    /// still move.
+    pub(super) fn reserve_bytes(&self) -> u64 {
+        self.config.segment_reserve.bytes(self.device_total_bytes)
     }
 
     fn has_room(&self, start: BlockId, size_bytes: u64) -> bool {

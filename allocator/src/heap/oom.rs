@@ -36,6 +36,8 @@ pub struct OomReport {
     pub private_cached_bytes: u64,
     /// Bytes held from the device.
     pub reserved_bytes: u64,
+    /// The addresses of an expandable segment, where the request exceeds them (since 2.15).
+    pub exceeded_reserve_bytes: Option<u64>,
 }
 
 impl OomReport {
@@ -74,13 +76,23 @@ impl fmt::Display for OomReport {
             let cached = ByteSize(self.private_cached_bytes);
             write!(f, "with {cached} allocated in private pools (e.g., CUDA Graphs), ")?;
         }
-        write!(
-            f,
-            "and {} is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting \
-             PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory \
-             Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-\
+        let unallocated = ByteSize(self.reserved_bytes.saturating_sub(used));
+        write!(f, "and {unallocated} is reserved by PyTorch but unallocated. ")?;
+        if let Some(reserve_bytes) = self.exceeded_reserve_bytes {
+            return write!(
+                f,
+                "This allocation exceeds the expandable-segment reserve of {} for this stream, and a single allocation \
+                 cannot span expandable segments. Raise PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve or \
+                 expandable_segments_reserve_by_class (or unset it) so that a segment is at least {}.",
+                ByteSize(reserve_bytes),
+                ByteSize(self.segment_bytes),
+            );
+        }
+        f.write_str(
+            "If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
+             to avoid fragmentation.  See documentation for Memory Management  \
+             (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-\
              pytorch-cuda-alloc-conf)",
-            ByteSize(self.reserved_bytes.saturating_sub(used)),
         )
     }
 }

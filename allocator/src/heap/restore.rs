@@ -80,7 +80,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.chain((list, None, rank), addr, &[(addr, Some(segment))], &mut restoring);
         }
         let large_page_bytes = self.config.large_segment_size_bytes;
-        for range in base_ranges(base, large_page_bytes, self.device_total_bytes) {
+        for range in base_ranges(base, large_page_bytes, self.reserve_bytes()) {
             self.restore_range(&range, &mut restoring)?;
         }
         let restored = restoring.restored;
@@ -174,8 +174,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         restoring: &mut Restoring,
     ) -> Result<(), AllocError> {
         let (stream, page, runs) = (recorded.stream, recorded.page_bytes, &recorded.runs);
-        let (total_bytes, share) = (self.device_total_bytes, self.page_sharing());
-        let mut range = Range::reserve(&mut self.device, stream, page, total_bytes, share)?;
+        let (reserve_bytes, share) = (self.reserve_bytes(), self.page_sharing());
+        let mut range = Range::reserve(&mut self.device, stream, page, reserve_bytes, share)?;
         let base = range.addr;
         let mut pieces = Vec::new();
         let mut end = base;

@@ -34,7 +34,7 @@ pub struct BaseRange<'s> {
 pub fn base_ranges(
     base: &BaseState,
     large_page_bytes: u64,
-    device_total_bytes: u64,
+    reserve_bytes: u64,
 ) -> Vec<BaseRange<'_>> {
     let known = base.order.ranges.iter().filter(|range| is_page(range.page_bytes));
     let of = |range: &RangeState| BaseRange {
@@ -54,7 +54,7 @@ pub fn base_ranges(
     for run in runs {
         let behind = ranges.partition_point(|range| range.addr <= run.addr);
         let range = behind.checked_sub(1).map(|at| &mut ranges[at]);
-        match range.filter(|range| range.holds(run, device_total_bytes)) {
+        match range.filter(|range| range.holds(run, reserve_bytes)) {
             Some(range) => range.runs.push(run),
             None => others.push(run),
         }
@@ -63,7 +63,7 @@ pub fn base_ranges(
         // A smaller device: ranges that do not reach their runs are of no use.
         ranges.retain(|range| !range.runs.is_empty());
     }
-    let inferred = group_runs(others, large_page_bytes, device_total_bytes);
+    let inferred = group_runs(others, large_page_bytes, reserve_bytes);
     ranges.extend(inferred.into_iter().map(|runs| BaseRange {
         addr: runs[0].addr,
         page_bytes: if runs[0].is_large { large_page_bytes } else { SMALL_SEGMENT_BYTES },
@@ -77,10 +77,10 @@ pub fn base_ranges(
 
 impl BaseRange<'_> {
     /// Whether a run behind its start can be one of its own.
-    fn holds(&self, run: &SegmentState, device_total_bytes: u64) -> bool {
+    fn holds(&self, run: &SegmentState, reserve_bytes: u64) -> bool {
         let kind = (run.stream, run.pool, run.is_large);
         let offset_bytes = run.addr.0 - self.addr.0;
-        let reach_bytes = Range::reach_bytes(self.page_bytes, device_total_bytes);
+        let reach_bytes = Range::reach_bytes(self.page_bytes, reserve_bytes);
         kind == (self.stream, self.pool, self.is_large)
             && offset_bytes.is_multiple_of(self.page_bytes)
             && run.size_bytes.is_multiple_of(self.page_bytes)
@@ -89,17 +89,17 @@ impl BaseRange<'_> {
 }
 
 /// The mapped runs that one expandable segment can hold, ascending, for each segment of the state. A segment begins at
-/// its lowest run and reaches over 9/8 of the device's memory; its runs begin at whole pages.
+/// its lowest run and reaches over its reserve; its runs begin at whole pages.
 fn group_runs(
     runs: Vec<&SegmentState>,
     large_page_bytes: u64,
-    device_total_bytes: u64,
+    reserve_bytes: u64,
 ) -> Vec<Vec<&SegmentState>> {
     let mut groups: Vec<Vec<&SegmentState>> = Vec::new();
     let mut alike: HashMap<_, Vec<usize>> = HashMap::new();
     for run in runs {
         let page = if run.is_large { large_page_bytes } else { SMALL_SEGMENT_BYTES };
-        let reach_bytes = Range::reach_bytes(page, device_total_bytes);
+        let reach_bytes = Range::reach_bytes(page, reserve_bytes);
         let kind = (run.stream, run.pool, run.is_large, run.addr.0 % page);
         let alike = alike.entry(kind).or_default();
         // Of those that serve the same and have their pages in the same places, one that begins later reaches further:
@@ -147,11 +147,11 @@ mod tests {
     fn expandable_runs(
         segments: &[SegmentState],
         large_page_bytes: u64,
-        device_total_bytes: u64,
+        reserve_bytes: u64,
     ) -> Vec<Vec<&SegmentState>> {
         let mut runs: Vec<_> = segments.iter().collect();
         runs.sort_by_key(|run| run.addr);
-        group_runs(runs, large_page_bytes, device_total_bytes)
+        group_runs(runs, large_page_bytes, reserve_bytes)
     }
 
     /// The same, asking each segment so far.

@@ -82,10 +82,10 @@ pub(crate) fn lines(situation: &Situation) -> Vec<Line> {
         let pieces = segment.blocks.iter().map(piece).collect();
         lines.push(Line { pieces, ..line(situation, segment, segment.size_bytes) });
     }
-    let ranges = base_ranges(base, size::page_bytes(false, config), total_bytes);
+    let reserve_bytes = config.segment_reserve.bytes(total_bytes);
+    let ranges = base_ranges(base, size::page_bytes(false, config), reserve_bytes);
     for range in ranges.iter().filter(|range| !range.runs.is_empty()) {
-        let reach_bytes = total_bytes.saturating_add(total_bytes / 8);
-        let end = range.addr.0.saturating_add(reach_bytes.next_multiple_of(range.page_bytes));
+        let end = range.addr.0.saturating_add(reserve_bytes.next_multiple_of(range.page_bytes));
         let (mut pieces, mut at) = (Vec::new(), range.addr.0);
         for run in &range.runs {
             push_unmapped(&mut pieces, at, run.addr.0);

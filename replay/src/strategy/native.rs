@@ -7,7 +7,7 @@ use std::sync::Arc;
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request, RestoredBlock, Ticket};
 use allocator::size::page_bytes;
 use device::{Device, DeviceCall};
-use settings::{Config, ConfigError};
+use settings::{Config, ConfigError, SegmentReserve};
 use sim_device::SimDevice;
 use trace_format::{
     Addr, BaseState, BlockStatus, Category, Event, PoolId, Record, SegmentState, StackId, Stream,
@@ -241,13 +241,15 @@ impl<R: Witness> Strategy for Native<R> {
     /// Expandable segments reserve addresses by the capacity. As long as none gives its addresses back, each lies above
     /// the one before it, whatever the capacity is. A start that is not empty has addresses of its own.
     fn same_with(&mut self) -> Option<RangeInclusive<u64>> {
-        let is_expandable = self.heap.config().expandable_segments;
+        let config = self.heap.config();
+        let is_expandable = config.expandable_segments || config.stitch.is_some();
+        let has_reserve = config.segment_reserve != SegmentReserve::Default;
         let device = self.heap.device_mut();
         let was_unreserved = device.counts().of(DeviceCall::Unreserve) > 0;
         if !is_expandable {
             return Some(device.peak_used_bytes()..=device.least_refused_bytes() - 1);
         }
-        if was_unreserved || self.has_base {
+        if was_unreserved || self.has_base || has_reserve {
             return None;
         }
         let first = device.peak_used_bytes();

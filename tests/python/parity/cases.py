@@ -6,6 +6,9 @@ TIGHT = {**LAG, "VRAMTAPE_SIM_MEMORY": "700MiB"}
 EXPANDABLE = "expandable_segments:True"
 MANY_SETTINGS = "max_split_size_mb:64,roundup_power2_divisions:[64:8,256:4,>:1]"
 
+# The first PyTorch that knows the settings of a run.
+SINCE = {"streams_reserve": (2, 15)}
+
 # name: (function in workloads.py, PYTORCH_CUDA_ALLOC_CONF, environment of the simulated driver)
 CASES = {
     "train_gpt": ("train_gpt", "", {}),
@@ -13,6 +16,7 @@ CASES = {
     "train_gpt_expandable": ("train_gpt", EXPANDABLE, {}),
     "streams": ("streams", "", LAG),
     "streams_expandable": ("streams", EXPANDABLE, LAG),
+    "streams_reserve": ("streams", f"{EXPANDABLE},expandable_segments_reserve:0.1G", LAG),
     "graphs": ("graphs", "", {}),
     "graphs_expandable": ("graphs", EXPANDABLE, {}),
     "tight": ("tight", "", TIGHT),

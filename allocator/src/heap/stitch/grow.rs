@@ -14,7 +14,7 @@ use crate::ids::{FreeListId, PoolIndex, RangeId};
 use crate::stitch::{PAGE_BYTES, PageId, Run, SlotRef};
 use device::{Device, DeviceError, Result};
 use events::Recorder;
-use settings::StreamSharing;
+use settings::{SegmentReserve, StreamSharing};
 
 /// Occurrences of a request after which a hole no longer serves it.
 const SETTLED_AFTER: usize = 3;
@@ -177,7 +177,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Reserves addresses for one more run; `None` where there are none, or the request exceeds what a run can hold.
     fn open_run(&mut self, params: &AllocParams) -> Result<Option<RangeId>> {
-        let size_bytes = Range::reach_bytes(PAGE_BYTES, self.device_total_bytes);
+        let size_bytes =
+            Range::reach_bytes(PAGE_BYTES, SegmentReserve::Default.bytes(self.device_total_bytes));
         if params.size_bytes > size_bytes {
             return Ok(None);
         }

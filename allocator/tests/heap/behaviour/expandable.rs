@@ -2,7 +2,7 @@
 
 use allocator::heap::AllocError;
 use device::DeviceCall;
-use settings::Config;
+use settings::{Compat, Config};
 use sim_device::Fault;
 use trace_format::{DeviceId, PoolId, StackId};
 
@@ -112,6 +112,24 @@ fn a_refused_first_page_leaves_no_addresses_after_a_flush() {
     assert!(matches!(heap.try_take(5 * MIB), Err(AllocError::OutOfMemory(_))));
     heap.flush();
     assert_eq!(heap.device_mut().check_empty(), Ok(()));
+}
+
+#[test]
+fn a_segment_reserves_what_the_settings_say_and_no_request_spans_two() {
+    let text = "expandable_segments:True,expandable_segments_reserve:0.1G";
+    let config = Config::parse(text, Compat::V2_15).expect("valid settings").config;
+    let mut heap = heap(GIB, config);
+    heap.take(60 * MIB);
+    heap.take(60 * MIB);
+    let segments = heap.segments(PoolId::DEFAULT);
+    assert_eq!(segments.len(), 2, "120 MiB are more than one segment has addresses for");
+    assert_eq!(segments[1].addr.0 - segments[0].addr.0, 120 * MIB, "0.1 GiB in pages of 20 MiB");
+    let error = heap.try_take(130 * MIB).expect_err("no segment is so large").to_string();
+    assert!(
+        error.contains("exceeds the expandable-segment reserve of 102.40 MiB for this stream"),
+        "{error}"
+    );
+    assert!(error.ends_with("so that a segment is at least 130.00 MiB."), "{error}");
 }
 
 #[test]

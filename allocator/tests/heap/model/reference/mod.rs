@@ -237,6 +237,7 @@ impl Reference {
             allocated_bytes,
             private_cached_bytes: cached.map(|at| self.blocks[at].size).sum(),
             reserved_bytes: self.reserved(),
+            exceeded_reserve_bytes: None,
         })))
     }
 
