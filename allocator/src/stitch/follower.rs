@@ -24,6 +24,8 @@ const SKIPPED: u32 = 8;
 const CANDIDATES: usize = 4;
 /// Occurrences of a request after which placements of two steps back are more likely to last.
 const LATE: usize = 3;
+/// Requests to come that a placement keeps clear of.
+const EXPECTED: u32 = 1 << 13;
 /// The base of the rolling hash.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 /// No earlier request.
@@ -195,6 +197,7 @@ impl Follower {
         let matched = self.entry(self.count.wrapping_sub(1)).map_or(NONE, |last| last.matched);
         let end = self.entry(matched).map_or(NONE, |entry| entry.freed_before);
         let end = if end == NONE { self.count.wrapping_sub(1) } else { end };
+        let end = end.min(matched.saturating_add(EXPECTED));
         let range = if matched == NONE { 0..0 } else { matched + 1..end };
         let is_late = self.occurrences() >= LATE;
         range.filter_map(move |at| {
