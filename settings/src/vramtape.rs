@@ -446,7 +446,9 @@ mod tests {
     fn a_mistake_is_named_with_its_place_and_the_way_out() {
         for (text, wrong, at, advice) in [
             ("route:bridges", "route cannot be \"bridges\"", 7, "auto, bridge, pluggable, observe"),
-            ("strategy:stitch", "strategy:stitch is not available yet", 10, "strategy:native"),
+            ("strategy:plan", "strategy:plan is not available yet", 10, "strategy:stitch"),
+            ("address_budget:1", "`1` is no value of address_budget", 16, "from 2 to 64"),
+            ("stream_sharing:often", "no value of stream_sharing", 16, "never|idle|wait"),
             ("stacks:frees", "stacks cannot be \"frees\"", 8, "none, alloc, all"),
             ("stacks_every:64x", "`x` is not a unit", 14, "stacks_every:1MiB"),
             ("stacks_every:0", "cannot be 0", 14, "every call"),

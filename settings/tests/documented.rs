@@ -12,7 +12,7 @@ fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
         .filter(|line| line.starts_with("| `"))
         .map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect())
         .collect();
-    assert_eq!(table.len(), 16, "the keys of VRAMTAPE_CONF");
+    assert_eq!(table.len(), 19, "the keys of VRAMTAPE_CONF");
     for row in &table {
         let key = row[1].trim_matches('`');
         let quoted = |cell: &str| -> Vec<String> {
@@ -20,7 +20,7 @@ fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
         };
         let values = match key {
             "tape" | "oom_dir" => vec![quoted(&row[2]).join("-")],
-            "ring_events" => row[2].split(" to ").map(str::to_owned).collect(),
+            "ring_events" | "address_budget" => row[2].split(" to ").map(str::to_owned).collect(),
             _ => quoted(&row[2]),
         };
         assert!(!values.is_empty(), "{key} has no values");
@@ -35,7 +35,17 @@ fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
         row[3].trim_matches('`').to_owned()
     };
     assert_eq!(default("tape"), TapePath::default().as_str());
-    for key in ["strategy", "record", "ring_events", "stacks", "command", "device"] {
+    for key in [
+        "strategy",
+        "stream_sharing",
+        "address_budget",
+        "placement_memory",
+        "record",
+        "ring_events",
+        "stacks",
+        "command",
+        "device",
+    ] {
         let (settings, _) = Settings::parse(&format!("{key}:{}", default(key))).expect("a default");
         assert_eq!(settings, Settings::default(), "{key}");
     }

@@ -420,6 +420,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// A request where `stitch` serves the default pool.
+    #[cold]
     #[inline(never)]
     fn malloc_under_stitch(&mut self, request: &Request, in_capture: bool) -> Option<Addr> {
         let params = self.params(request, in_capture);
@@ -431,6 +432,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// A free where `stitch` serves the default pool.
+    #[cold]
     #[inline(never)]
     fn finish_free_under_stitch(&mut self, id: BlockId) {
         if self.blocks[id].range.is_some() {
