@@ -9,7 +9,7 @@ use replay::import::RunLimits;
 use replay::report::Report;
 use replay::run::{DeviceTape, Options, run};
 use replay::tape::{Device, Tape};
-use trace_format::{Event, Frame, FrameId, Record, Stream, StringId, Writer};
+use trace_format::{BlockStatus, Event, Frame, FrameId, Record, Stream, StringId, Writer};
 
 /// A program's tape with two stacks: 1 is `train.py:10 forward`, 2 is `train.py:20 log`.
 fn tape(program: &Program) -> Tape {
@@ -274,4 +274,58 @@ fn a_free_is_not_moved_into_a_retry_whose_flush_would_take_it_for_its_own() {
     let at = |is: fn(&Event) -> bool| records.iter().position(|record| is(&record.event)).unwrap();
     let freed = at(|event| matches!(event, Event::Free { .. }));
     assert!(freed < at(|event| matches!(event, Event::DriverRefused { .. })), "{records:?}");
+}
+
+/// Steps by `train.py:10 forward`, each of which leaves a result that the next one frees, on a model that stays.
+fn steps(count: u32) -> Program {
+    let mut program = Program::default();
+    program.call_from(2);
+    program.alloc("model", 64 * MIB, 0);
+    for step in 0..count {
+        program.call_from(1);
+        program.alloc("activation", 30 * MIB, 0);
+        program.call_from(2);
+        program.alloc(&format!("result{step}"), 8 * MIB, 0);
+        program.free_later("activation");
+        program.complete("activation");
+        if step > 0 {
+            program.free(&format!("result{}", step - 1));
+        }
+    }
+    program.call_from(1);
+    program.alloc("last", 2 * MIB, 0);
+    program.free(&format!("result{}", count - 1));
+    program.free("model");
+    program
+}
+
+#[test]
+fn a_repeated_step_frees_what_its_last_repetition_left() {
+    let original = tape(&steps(3));
+    let (edited, summary) = edit(&original, &edits(&["repeat:5:forward"])).unwrap();
+    assert_eq!(summary.repeated_steps, 5);
+    let (before, after) =
+        (report(&original, &options("", None)), report(&edited, &options("", None)));
+    assert_eq!(
+        after.peak_live_bytes, before.peak_live_bytes,
+        "a repetition leaves as much as the step"
+    );
+    let count = |tape: &Tape, is: fn(&Event) -> bool| {
+        tape.devices[0].records.iter().filter(|record| is(&record.event)).count()
+    };
+    let allocs: fn(&Event) -> bool = |event| matches!(event, Event::Alloc { .. });
+    let frees: fn(&Event) -> bool = |event| matches!(event, Event::Free { .. });
+    assert_eq!(count(&edited, allocs), count(&original, allocs) + 5 * 2);
+    assert_eq!(count(&edited, frees), count(&original, frees) + 5 * 2);
+    let segments = segments_after(&[], &edited.devices[0].records).unwrap();
+    let live = segments.iter().flat_map(|segment| &segment.blocks);
+    let live: u64 =
+        live.filter(|block| block.status == BlockStatus::Allocated).map(|b| b.size_bytes).sum();
+    assert_eq!(live, 2 * MIB, "everything but the last block was freed");
+}
+
+#[test]
+fn a_run_without_two_steps_cannot_be_repeated() {
+    let error = edit(&tape(&steps(3)), &edits(&["repeat:5"])).unwrap_err();
+    assert!(matches!(error, EditError::NoStep), "{error}");
 }
