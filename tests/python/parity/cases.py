@@ -16,7 +16,7 @@ CASES = {
     "train_gpt_expandable": ("train_gpt", EXPANDABLE, {}),
     "streams": ("streams", "", LAG),
     "streams_expandable": ("streams", EXPANDABLE, LAG),
-    "streams_reserve": ("streams", f"{EXPANDABLE},expandable_segments_reserve:0.1G", LAG),
+    "streams_reserve": ("streams", f"{EXPANDABLE},expandable_segments_reserve:0.03G", LAG),
     "graphs": ("graphs", "", {}),
     "graphs_expandable": ("graphs", EXPANDABLE, {}),
     "tight": ("tight", "", TIGHT),
