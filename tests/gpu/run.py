@@ -22,7 +22,8 @@ import report
 
 HERE = Path(__file__).resolve().parent
 EXPANDABLE = "expandable_segments:True"
-# Name, route, PyTorch's settings. The first is what the others are compared with.
+STITCH = "strategy:stitch"
+# Name, route, PyTorch's settings or ours. The first is what the others are compared with.
 SESSIONS = (
     ("native", "native", ""),
     ("native, expandable", "native", EXPANDABLE),
@@ -30,6 +31,7 @@ SESSIONS = (
     ("pluggable, expandable", "pluggable", EXPANDABLE),
     ("bridge", "bridge", ""),
     ("bridge, expandable", "bridge", EXPANDABLE),
+    ("bridge, stitch", "bridge", STITCH),
     ("observe", "observe", ""),
     ("observe, expandable", "observe", EXPANDABLE),
 )
@@ -42,7 +44,7 @@ def environment(settings):
     steering = ("VRAMTAPE_CONF", "PYTORCH_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
     if settings:
-        kept["PYTORCH_CUDA_ALLOC_CONF"] = settings
+        kept["VRAMTAPE_CONF" if settings == STITCH else "PYTORCH_CUDA_ALLOC_CONF"] = settings
     if (HERE / "vramtape").is_dir():  # The bundle. In a checkout the caller says where things are.
         kept["VRAMTAPE_PACKAGE"] = str(HERE)
         kept["VRAMTAPE_LIBRARY"] = str(HERE / "vramtape" / "libvramtape.so")
