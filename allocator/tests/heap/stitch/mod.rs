@@ -73,7 +73,7 @@ fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) {
 #[test]
 fn the_invariants_hold_under_random_programs() {
     let seed = seed("stitch");
-    for n in 0..40 {
+    for n in 0..24 {
         let seed = seed.wrapping_add(n);
         let sharing = [StreamSharing::Never, StreamSharing::Idle, StreamSharing::Wait];
         let stitch = StitchConfig {
