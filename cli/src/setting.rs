@@ -11,10 +11,11 @@ use replay::import::RunLimits;
 use replay::report::Report;
 use replay::run::{Addresses, DeviceTape, Options as Setting};
 use replay::start::{Departure, Effects, Start, cold};
-use replay::strategy::{Choice, StrategyError};
+use replay::strategy::Choice;
+use replay::strategy::table::stitch_settings;
 use replay::tape::{Device, Tape};
 use replay::verify::{RecordedRun, recorded_config};
-use settings::{Compat, Config, StitchConfig, parse_bytes_with_unit};
+use settings::{Compat, Config, parse_bytes_with_unit};
 use trace_format::StringId;
 
 use crate::input::TrustFlag;
@@ -359,9 +360,7 @@ impl Chosen {
 
     /// `stitch` with its settings; PyTorch's are the recorded ones unless the text has any.
     fn stitch(&self, text: &str) -> Result<Choice> {
-        let mut stitch = StitchConfig::default();
-        let rest = stitch.take_from(text);
-        let rest = rest.map_err(|(entry, values)| StrategyError::Stitch { entry, values })?;
+        let (stitch, rest) = stitch_settings(text)?;
         let config = if rest.is_empty() {
             recorded_config(&self.tape, self.device(), self.compat)
                 .map_err(|error| anyhow::anyhow!("{error}"))?

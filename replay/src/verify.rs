@@ -295,3 +295,24 @@ pub fn compare_stats(
         .filter(|difference| difference.recorded != difference.replayed)
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tape_is_replayed_under_the_strategy_of_its_recording() {
+        for (strategy, ours, is_expandable, budget) in [
+            ("native", "", false, None),
+            ("expandable", "strategy:expandable", true, None),
+            ("stitch", "strategy:stitch,address_budget:9", false, Some(9)),
+        ] {
+            let mut tape = Tape::default();
+            tape.meta.strategy = Some(strategy.to_owned());
+            tape.meta.vramtape_conf = ours.to_owned();
+            let config = recorded_config(&tape, &Device::default(), Compat::V2_15).unwrap();
+            let found = config.stitch.map(|stitch| stitch.address_budget);
+            assert_eq!((config.expandable_segments, found), (is_expandable, budget), "{strategy}");
+        }
+    }
+}

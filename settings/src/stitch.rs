@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// Whether free pages of one stream may serve another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamSharing {
-    /// Never, except by `empty_cache`. No event is recorded.
+    /// Never, except through `empty_cache`.
     Never,
     /// Once the device has passed the work before the free, by a query of an event.
     Idle,

@@ -17,9 +17,9 @@ use models::memory::Memory;
 use models::model::{Ask, Model, Piece};
 use settings::ConfigError;
 use sim_device::SimDevice;
-use trace_format::{Addr, BaseState, BlockStatus, Event, PoolId, Record, StackId, Stream};
+use trace_format::{Addr, BaseState, Event, PoolId, Record, StackId, Stream};
 
-use super::{ReplayTotals, Start, Starts, Strategy};
+use super::{ReplayTotals, Starts, Strategy, request_anew};
 use crate::drive_error::DriveError;
 
 /// More than any address space holds; PyTorch's limit too (`kMaxRequest`: 1 EB).
@@ -216,27 +216,7 @@ impl<M: Model> Strategy for Hosted<M> {
             }
         }
         self.now_ns = base.time_ns;
-        let mut starts = Vec::new();
-        for segment in &base.segments {
-            for block in segment.blocks.iter().filter(|b| b.status != BlockStatus::Inactive) {
-                let request = Request {
-                    requested_bytes: block.requested_bytes.clamp(1, block.size_bytes.max(1)),
-                    stream: segment.stream,
-                    pool: PoolChoice::Exactly(segment.pool),
-                    stack: block.stack,
-                };
-                let Some(held) = self.malloc(&request).map_err(DriveError::Base)? else {
-                    return Err(DriveError::NoRoom { size_bytes: block.size_bytes });
-                };
-                let start = match block.status {
-                    BlockStatus::PendingFree => Start::Waiting(
-                        self.free_deferred(held, block.stack).map_err(DriveError::Base)?,
-                    ),
-                    _ => Start::Held(held),
-                };
-                starts.push((block.addr, start));
-            }
-        }
+        let starts = request_anew(self, base)?;
         // A pool without users ends with its last block, as at any other time.
         for state in base.pools.iter().filter(|state| state.use_count == 0) {
             if let Some(at) = self.room(state.pool) {

@@ -15,13 +15,15 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::drive_error::Result;
+use crate::drive_error::{DriveError, Result};
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use allocator::heap::{AllocError, HeapError, Request};
+use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
 use settings::ConfigError;
-use trace_format::{Addr, BaseState, Category, Event, PoolId, Record, StackId, Stream};
+use trace_format::{
+    Addr, BaseState, BlockStatus, Category, Event, PoolId, Record, StackId, Stream,
+};
 
 pub use hosted::Hosted;
 pub use native::Native;
@@ -138,6 +140,33 @@ pub trait Strategy {
 
     /// What was reserved and called so far.
     fn totals(&mut self) -> ReplayTotals;
+}
+
+/// Requests everything that was handed out or awaited at the start, in order of address: for strategies that have
+/// memory of their own, of which nothing was there before.
+fn request_anew<S: Strategy>(strategy: &mut S, base: &BaseState) -> Result<Starts<S>> {
+    let mut starts = Vec::new();
+    for segment in &base.segments {
+        for block in segment.blocks.iter().filter(|b| b.status != BlockStatus::Inactive) {
+            let request = Request {
+                requested_bytes: block.requested_bytes.clamp(1, block.size_bytes.max(1)),
+                stream: segment.stream,
+                pool: PoolChoice::Exactly(segment.pool),
+                stack: block.stack,
+            };
+            let Some(held) = strategy.malloc(&request).map_err(DriveError::Base)? else {
+                return Err(DriveError::NoRoom { size_bytes: block.size_bytes });
+            };
+            let start = match block.status {
+                BlockStatus::PendingFree => Start::Waiting(
+                    strategy.free_deferred(held, block.stack).map_err(DriveError::Base)?,
+                ),
+                _ => Start::Held(held),
+            };
+            starts.push((block.addr, start));
+        }
+    }
+    Ok(starts)
 }
 
 /// Peaks and sums of a replay, whatever the tape resets.

@@ -10,10 +10,10 @@ use device::{Device, DeviceCall};
 use settings::{Config, ConfigError, SegmentReserve};
 use sim_device::SimDevice;
 use trace_format::{
-    Addr, BaseState, BlockStatus, Category, Event, PoolId, Record, SegmentState, StackId, Stream,
+    Addr, BaseOrder, BaseState, Category, Event, PoolId, Record, SegmentState, StackId, Stream,
 };
 
-use super::{ReplayTotals, Start, Starts, Strategy};
+use super::{ReplayTotals, Start, Starts, Strategy, request_anew};
 use crate::drive_error::DriveError;
 use crate::timeline::Witness;
 
@@ -47,41 +47,6 @@ impl<R: Witness> Native<R> {
     /// The allocator.
     pub fn heap_mut(&mut self) -> &mut Heap<SimDevice, R> {
         &mut self.heap
-    }
-
-    /// Requests everything that was handed out or awaited, in order of address: no segment of the recording is one of
-    /// `stitch`.
-    fn request_anew(&mut self, base: &BaseState) -> Result<Starts<Self>> {
-        for state in base.pools.iter().filter(|state| state.use_count > 0) {
-            for _ in 0..state.use_count {
-                self.heap
-                    .create_pool(state.pool, None)
-                    .map_err(|error| DriveError::Base(error.into()))?;
-            }
-        }
-        let mut starts = Vec::new();
-        for segment in &base.segments {
-            for block in segment.blocks.iter().filter(|block| block.status != BlockStatus::Inactive)
-            {
-                let request = Request {
-                    requested_bytes: block.requested_bytes.clamp(1, block.size_bytes.max(1)),
-                    stream: segment.stream,
-                    pool: PoolChoice::Exactly(segment.pool),
-                    stack: block.stack,
-                };
-                let Some(addr) = self.malloc(&request).map_err(DriveError::Base)? else {
-                    return Err(DriveError::NoRoom { size_bytes: block.size_bytes });
-                };
-                let start = match block.status {
-                    BlockStatus::PendingFree => Start::Waiting(
-                        self.free_deferred(addr, block.stack).map_err(DriveError::Base)?,
-                    ),
-                    _ => Start::Held(addr),
-                };
-                starts.push((block.addr, start));
-            }
-        }
-        Ok(starts)
     }
 
     fn with_peaks(&self, totals: ReplayTotals) -> ReplayTotals {
@@ -136,7 +101,11 @@ impl<R: Witness> Strategy for Native<R> {
         }
         self.has_base = !base.segments.is_empty();
         if self.heap.config().stitch.is_some() {
-            return self.request_anew(base);
+            // No segment of the recording is one of `stitch`: pools, scopes and settings are taken over alone.
+            let (segments, order) = (Vec::new(), BaseOrder::default());
+            let bare = BaseState { segments, order, ..base.clone() };
+            self.heap.restore(&bare).map_err(DriveError::Base)?;
+            return request_anew(self, base);
         }
         let restored = self.heap.restore(base).map_err(DriveError::Base)?;
         let starts = restored.into_iter().map(|(recorded, block)| match block {
@@ -272,5 +241,70 @@ impl<R: Witness> Strategy for Native<R> {
         let totals = self.with_sums(self.with_peaks(self.before_resets));
         let counts = self.heap.device_mut().counts();
         ReplayTotals { driver_calls: counts.total(), driver_time_ns: counts.price_ns(), ..totals }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::{Compat, StitchConfig};
+    use sim_device::SimConfig;
+    use trace_format::{BlockState, BlockStatus, PoolState, ScopeFilter, ScopeState};
+
+    use super::*;
+    use crate::timeline::Timeline;
+
+    #[test]
+    fn stitch_takes_over_open_scopes_and_pools_that_have_no_users() {
+        let [open, released] = [1, 2].map(|number| PoolId(0, number));
+        let block = |addr| BlockState {
+            addr: Addr(addr),
+            size_bytes: 4 << 20,
+            requested_bytes: 4 << 20,
+            status: BlockStatus::Allocated,
+            stack: StackId::NONE,
+        };
+        let segment = |addr, pool| SegmentState {
+            addr: Addr(addr),
+            size_bytes: 4 << 20,
+            stream: Stream(0),
+            pool,
+            is_large: true,
+            is_expandable: false,
+            stack: StackId::NONE,
+            blocks: vec![block(addr)],
+        };
+        let pool = |pool, use_count| PoolState {
+            pool,
+            use_count,
+            own_source: false,
+            use_on_oom: false,
+            no_split: false,
+        };
+        let base = BaseState {
+            segments: vec![
+                segment(1 << 30, PoolId::DEFAULT),
+                segment(2 << 30, open),
+                segment(3 << 30, released),
+            ],
+            pools: vec![pool(open, 1), pool(released, 0)],
+            scopes: vec![ScopeState { pool: open, filter: ScopeFilter::Unknown }],
+            ..BaseState::default()
+        };
+        let config = Config {
+            compat: Compat::V2_15,
+            stitch: Some(StitchConfig::default()),
+            ..Config::default()
+        };
+        let device = SimDevice::new(SimConfig::with_capacity(1 << 30));
+        let mut native = Native::new(device, config, Timeline::default()).unwrap();
+        let starts = native.restore(&base).unwrap();
+        native.input(&Event::PoolEnd { pool: open }).unwrap();
+        native.input(&Event::PoolRelease { pool: open }).unwrap();
+        for (_, start) in starts {
+            let Start::Held(addr) = start else { panic!("every block is held") };
+            native.free(addr, StackId::NONE).unwrap();
+        }
+        native.empty_cache(PoolId::DEFAULT, StackId::NONE).unwrap();
+        assert_eq!(native.reserved_bytes(), 0, "pools without users return their memory");
     }
 }

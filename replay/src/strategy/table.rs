@@ -202,18 +202,21 @@ impl Choice {
     pub fn parse(text: &str, compat: Compat) -> Result<Self, StrategyError> {
         let (name, settings) = split(text);
         let settings = settings.unwrap_or_default();
-        if name == STITCH.name {
-            return Self::stitch(settings, compat);
-        }
         let row = match name {
             _ if name == NATIVE.name => NATIVE,
             _ if name == EXPANDABLE.name => EXPANDABLE,
+            _ if name == STITCH.name => STITCH,
             _ => return Self::model(name, settings),
         };
         let parse = |text: &str| {
             let parsed = Config::parse(text, compat);
             parsed.map_err(|source| StrategyError::PyTorch { strategy: row.name, source })
         };
+        if row == STITCH {
+            let (stitch, rest) = stitch_settings(settings)?;
+            let (stitch, text) = (Some(stitch), settings.to_owned());
+            return Ok(Config { stitch, text, ..parse(&rest)?.config }.into());
+        }
         let config = parse(settings)?.config;
         if row == EXPANDABLE && !config.expandable_segments {
             let separator = if settings.is_empty() { "" } else { "," };
@@ -225,17 +228,14 @@ impl Choice {
     }
 }
 
-impl Choice {
-    fn stitch(text: &str, compat: Compat) -> Result<Self, StrategyError> {
-        let mut stitch = StitchConfig::default();
-        let rest = stitch.take_from(text);
-        let rest = rest.map_err(|(entry, values)| StrategyError::Stitch { entry, values })?;
-        let parsed = Config::parse(&rest, compat);
-        let parsed =
-            parsed.map_err(|source| StrategyError::PyTorch { strategy: STITCH.name, source })?;
-        let text = text.to_owned();
-        Ok(Config { stitch: Some(stitch), text, ..parsed.config }.into())
-    }
+/// The settings of `stitch` in a text, and the rest of it, which is PyTorch's.
+///
+/// # Errors
+/// When a value is not understood.
+pub fn stitch_settings(text: &str) -> Result<(StitchConfig, String), StrategyError> {
+    let mut stitch = StitchConfig::default();
+    let rest = stitch.take_from(text);
+    Ok((stitch, rest.map_err(|(entry, values)| StrategyError::Stitch { entry, values })?))
 }
 
 /// The name of a strategy, and its settings if any are given.

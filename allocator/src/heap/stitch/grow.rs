@@ -1,4 +1,4 @@
-//! A request that no free bytes can serve: pages at the end of a run.
+//! A request that no free bytes can serve: pages behind the frontier of a run, or in a hole.
 
 use alloc::vec::Vec;
 

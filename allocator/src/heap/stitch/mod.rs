@@ -1,8 +1,9 @@
 //! `stitch`, from top to bottom: an allocation and a free of the default pool. The structures are in `crate::stitch`.
 //!
 //! A request is offered, in this order: the addresses of the same request in earlier steps (`place.rs`), the home bytes
-//! that leave most pages wholly free, a window of home and ghost slots, and at last a growing run (`grow.rs`) with the
-//! pages that became free longest ago and new ones for the rest. Only the last makes driver calls.
+//! that are least in the way of requests to come and leave most pages wholly free, a window of home and ghost slots
+//! (`choose.rs`), and at last mappings (`grow.rs`) of the pages that became free longest ago and of new ones for the
+//! rest. Only the last makes driver calls.
 
 mod check;
 mod choose;

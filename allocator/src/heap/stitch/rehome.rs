@@ -55,11 +55,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn end_homes(&mut self, first: SlotRef, count: usize) {
         let run = self.stitch.run_mut(first.run);
         let (addr, end) = (run.slot_addr(first.slot), run.slot_addr(first.slot + count));
-        let mut from = addr;
         // Wholly free pages side by side are parts of one free block.
-        let id = run.block_at(&self.blocks.arena, from);
-        from = self.blocks[id].end();
-        assert!(from >= end, "pages that move are wholly free");
+        let id = run.block_at(&self.blocks.arena, addr);
+        assert!(self.blocks[id].end() >= end, "pages that move are wholly free");
         let id = self.blocks.isolate(run, id, addr, end);
         self.blocks[id].mapped = false;
         self.blocks.settle_idle(run, id);
