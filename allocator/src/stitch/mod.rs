@@ -25,7 +25,7 @@ use crate::ids::{FreeListId, RangeId};
 use settings::StitchConfig;
 
 pub(crate) use follower::Follower;
-pub(crate) use pages::{Marks, PageId, Pages, SlotRef};
+pub(crate) use pages::{Marks, PageId, Pages, SlotRef, Span};
 pub(crate) use run::{Run, Slot};
 pub(crate) use streams::Streams;
 
@@ -53,7 +53,8 @@ pub(crate) struct Stitch {
     pub(crate) marks: Marks,
     /// Pages that requests to come will probably want.
     pub(crate) expected: Marks,
-    /// Memory for lists of moves, kept so that a request allocates none.
+    /// Memory for the spans of windows and for lists of moves, kept so that a request allocates none.
+    pub(crate) spans: Vec<Span>,
     pub(crate) moves: Vec<(PageId, SlotRef)>,
 }
 
@@ -80,6 +81,11 @@ impl Stitch {
     /// A block's run.
     pub(crate) fn run_mut(&mut self, id: RangeId) -> &mut Run {
         self.runs[id.slot()].as_mut().expect("a block's run exists")
+    }
+
+    /// The page that is mapped at a slot.
+    pub(crate) fn page_at(&self, at: SlotRef) -> Option<PageId> {
+        self.run(at.run).slots[at.slot].page
     }
 
     /// All runs.

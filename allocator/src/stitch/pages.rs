@@ -4,6 +4,9 @@ use alloc::vec::Vec;
 
 use core::num::NonZeroU32;
 
+use events::Addr;
+
+use super::PAGE_BYTES;
 use crate::ids::RangeId;
 use device::{PhysicalHandle, ShareableHandle};
 
@@ -33,6 +36,26 @@ impl SlotRef {
     /// Whether another slot is the next of the same run.
     pub(crate) fn is_before(&self, next: &Self) -> bool {
         (self.run, self.slot + 1) == (next.run, next.slot)
+    }
+}
+
+/// Addresses that may serve a request: a free block, or the ghost of a wholly free page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span {
+    pub(crate) run: RangeId,
+    pub(crate) addr: Addr,
+    pub(crate) end: Addr,
+    /// The page, where it is a ghost.
+    pub(crate) ghost: Option<PageId>,
+}
+
+impl Span {
+    pub(crate) const fn home(run: RangeId, addr: Addr, end: Addr) -> Self {
+        Self { run, addr, end, ghost: None }
+    }
+
+    pub(crate) const fn ghost(run: RangeId, addr: Addr, page: PageId) -> Self {
+        Self { run, addr, end: Addr(addr.0 + PAGE_BYTES), ghost: Some(page) }
     }
 }
 

@@ -256,7 +256,7 @@ def test_ctrl_c_ends_the_work_at_once():
 
 def test_threads_ask_at_once_while_pythons_lock_is_free():
     with tempfile.TemporaryDirectory() as folder:
-        run, counted, stop = large_run(folder, buffers=40_000), [0], threading.Event()
+        run, counted, stop = large_run(folder, buffers=10_000), [0], threading.Event()
 
         def count():
             while not stop.is_set():

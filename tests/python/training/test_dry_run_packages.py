@@ -57,7 +57,8 @@ def check(name):
     command, *peaks = COMMANDS[name]
 
     def run():
-        result = os.path.join(FOLDER.name, "result.json")
+        # Two run at a time.
+        result = os.path.join(FOLDER.name, f"{name}.json")
         options = ["--quiet", "--gpu", "h100", "--steps", str(STEPS), "--json", result]
         line = [sys.executable, "-m", "vramtape", "dry-run", *options, *shlex.split(command)]
         done = subprocess.run(

@@ -49,9 +49,11 @@ def python(*words, code=0, **settings):
 
 def dry_run(program, *words, code=0, **settings):
     """The result, and everything that was printed."""
-    line = ("-m", "vramtape", "dry-run", "--quiet", "--json", "result.json", PROGRAMS / program, *words)
-    said = python(*line, code=code, **settings)
-    return json.loads((FOLDER / "result.json").read_text()), said
+    with tempfile.TemporaryDirectory() as folder:  # Two run at a time.
+        result = Path(folder) / "result.json"
+        line = ("-m", "vramtape", "dry-run", "--quiet", "--json", result, PROGRAMS / program, *words)
+        said = python(*line, code=code, **settings)
+        return json.loads(result.read_text()), said
 
 
 def numbers(said, name):

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use events::{Addr, Event, PoolId, Stream};
 
-use super::choose::Reach;
+use super::windows::Window;
 use crate::arena::{Block, BlockId};
 use crate::cast;
 use crate::expandable::Range;
@@ -89,15 +89,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         {
             return Ok(Some(id));
         }
-        let hole = self.find_window(params, Reach::Holes).expect("the frontier has room");
+        let hole = self.find_hole(params).expect("the frontier has room");
         let plan = self.plan(params, hole);
         self.carry_out(plan, params)
     }
 
     fn plan_behind_frontier(&mut self, params: &AllocParams) -> Result<Option<Plan>> {
-        let mut window = self.find_window(params, Reach::Frontier);
+        let mut window = self.find_frontier_window(params);
         if window.is_none() {
-            window = self.open_run(params)?.map(|id| (id, self.stitch.run(id).addr));
+            self.open_run(params)?;
+            window = self.find_frontier_window(params);
         }
         Ok(window.map(|window| self.plan(params, window)))
     }
@@ -111,7 +112,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// The pages that a request at this place needs.
-    fn plan(&mut self, params: &AllocParams, (run, addr): (RangeId, Addr)) -> Plan {
+    fn plan(&mut self, params: &AllocParams, Window { run, addr, .. }: Window) -> Plan {
         let end = Addr(addr.0 + params.size_bytes);
         let touched = self.stitch.run(run).touched_slots(addr, end);
         let (mut moves, mut missing) = (Vec::new(), Vec::new());
@@ -214,20 +215,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 continue;
             }
             let is_other = list.stream != params.stream;
-            let passed = if is_other { self.stitch.progress.passed(list.stream) } else { u64::MAX };
-            let large = list.iter().rev().map(|id| &self.blocks[id]);
-            for block in large.take_while(|block| block.size_bytes >= PAGE_BYTES) {
-                let id = block.range.expect("a block of stitch has a run");
-                let run = self.stitch.run(id);
-                for slot in run.whole_slots(block.addr, block.end()) {
-                    let ticket = run.slots[slot].ticket;
-                    let page = run.slots[slot].page.expect("a free page is mapped");
-                    let is_kept = id == kept_run && kept.contains(&slot);
-                    if ticket <= passed && !is_kept && !self.stitch.marks.contains(page) {
-                        let is_expected = self.stitch.expected.contains(page);
-                        let slot = SlotRef { run: id, slot };
-                        found.push((is_other, is_expected, is_foreign, ticket, slot));
-                    }
+            for slot in self.free_homes(list, params.stream) {
+                let page = self.stitch.page_at(slot).expect("a home has a page");
+                let is_kept = slot.run == kept_run && kept.contains(&slot.slot);
+                if !is_kept && !self.stitch.marks.contains(page) {
+                    let is_expected = self.stitch.expected.contains(page);
+                    let ticket = self.stitch.run(slot.run).slots[slot.slot].ticket;
+                    found.push((is_other, is_expected, is_foreign, ticket, slot));
                 }
             }
         }
@@ -237,12 +231,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         found.truncate(count);
         // Neighbours move together.
         found.sort_unstable_by_key(|(.., slot)| *slot);
-        let page = |at: SlotRef| self.stitch.run(at.run).slots[at.slot].page;
-        found.into_iter().map(|(.., at)| page(at).expect("a free page is mapped")).collect()
+        found.into_iter().filter_map(|(.., at)| self.stitch.page_at(at)).collect()
     }
 
     /// The free lists whose pages a request may use: those of its stream, and of others as far as streams share.
-    fn lists_for(&self, params: &AllocParams) -> Vec<FreeListId> {
+    pub(super) fn lists_for(&self, params: &AllocParams) -> Vec<FreeListId> {
         let shares = self.stitch.config.sharing != StreamSharing::Never;
         let progress = &self.stitch.progress;
         let streams: Vec<Stream> = match (shares, self.stitch.is_short) {

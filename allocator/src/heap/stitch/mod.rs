@@ -13,6 +13,7 @@ mod rehome;
 mod release;
 mod share;
 mod streams;
+mod windows;
 
 use events::Addr;
 
@@ -20,7 +21,6 @@ use super::Heap;
 use super::hot_path::AllocParams;
 use crate::arena::{Block, BlockId};
 use crate::free_list::ListPlace;
-use choose::Reach;
 use device::Device;
 use events::Recorder;
 
@@ -66,8 +66,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let addr = self.blocks[id].addr;
             return Some(self.take_part(id, addr, params, Some(place)));
         }
-        let (run, addr) = self.find_window(params, Reach::Mapped)?;
-        self.place_at(params, run, addr)
+        let window = self.find_mapped_window(params)?;
+        self.place_at(params, window.run, window.addr)
     }
 
     fn place_large(&mut self, params: &AllocParams) -> Option<BlockId> {
@@ -83,8 +83,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if let Some((id, addr)) = self.best_home(params) {
             return Some(self.take_part(id, addr, params, None));
         }
-        let (run, addr) = self.find_window(params, Reach::Mapped)?;
-        self.place_at(params, run, addr)
+        let window = self.find_mapped_window(params)?;
+        self.place_at(params, window.run, window.addr)
     }
 
     /// Hands out the part of a free block that starts at an address.

@@ -45,12 +45,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let mut free = Vec::new();
         let pools = [true, false].map(|is_small| PoolIndex::new(None, is_small));
         for list in pools.into_iter().flat_map(|pool| self.blocks.lists.of(pool)) {
-            for block in list.iter().map(|id| &self.blocks[id]) {
-                let id = block.range.expect("a block of stitch has a run");
-                let run = self.stitch.run(id);
-                let whole = run.whole_slots(block.addr, block.end());
-                free.extend(whole.map(|slot| (run.slots[slot].ticket, SlotRef { run: id, slot })));
-            }
+            let homes = self.free_homes(list, list.stream);
+            free.extend(homes.map(|at| (self.stitch.run(at.run).slots[at.slot].ticket, at)));
         }
         free
     }

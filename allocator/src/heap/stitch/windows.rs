@@ -1,0 +1,231 @@
+//! Windows: free addresses side by side in a request's runs, long enough for it. The best window uses up the fewest
+//! wholly free pages.
+
+use alloc::vec::Vec;
+
+use events::{Addr, Stream};
+
+use crate::arena::Block;
+use crate::free_list::FreeList;
+use crate::heap::Heap;
+use crate::heap::hot_path::AllocParams;
+use crate::ids::{FreeListId, RangeId};
+use crate::stitch::{PAGE_BYTES, Run, SlotRef, Span};
+use device::Device;
+use events::Recorder;
+
+/// A place for a request.
+#[derive(Clone, Copy)]
+pub(super) struct Window {
+    pub(super) run: RangeId,
+    pub(super) addr: Addr,
+    /// Wholly free pages that it uses up.
+    pages: usize,
+}
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// A window of free home bytes and of ghosts, each of another wholly free page: no driver call is needed.
+    pub(super) fn find_mapped_window(&mut self, params: &AllocParams) -> Option<Window> {
+        let list = self.blocks.lists.find(params.pool, params.stream)?;
+        let mut spans = core::mem::take(&mut self.stitch.spans);
+        let mut marks = core::mem::take(&mut self.stitch.marks);
+        spans.clear();
+        self.collect_ghosts(params, list, &mut spans);
+        if !spans.is_empty() {
+            let homes = self.blocks.lists[list].iter().map(|id| &self.blocks[id]);
+            let run_of = |block: &Block| block.range.expect("a block of stitch has a run");
+            spans.extend(homes.map(|block| Span::home(run_of(block), block.addr, block.end())));
+            spans.sort_unstable();
+        }
+        let mut best = None;
+        for spans in spans.chunk_by(|span, next| span.run == next.run) {
+            let run = self.stitch.run(spans[0].run);
+            let mut scan = Scan::new(run, params.size_bytes);
+            let mut end = spans[0].addr;
+            marks.clear();
+            for span in spans {
+                if span.addr != end {
+                    scan.close(end);
+                    marks.clear();
+                }
+                end = span.end;
+                scan.open(span.addr);
+                for slot in run.whole_slots(span.addr, span.end) {
+                    let page = span.ghost.or(run.slots[slot].page).expect("a home has a page");
+                    if !marks.insert(page) {
+                        // The page is part of the window already.
+                        scan.close(run.slot_addr(slot));
+                        scan.open(run.slot_addr(slot));
+                        marks.clear();
+                        marks.insert(page);
+                    }
+                }
+            }
+            scan.close(end);
+            scan.improve(&mut best, spans[0].run);
+        }
+        self.stitch.spans = spans;
+        self.stitch.marks = marks;
+        best
+    }
+
+    /// The ghosts, in the runs of a free list, of pages that may change their homes for the request. None where the
+    /// free pages are too few to serve it.
+    fn collect_ghosts(&self, params: &AllocParams, list: FreeListId, spans: &mut Vec<Span>) {
+        let mut free_pages = 0;
+        for lender in self.lists_for(params).into_iter().map(|list| &self.blocks.lists[list]) {
+            if self.keeps_small_pages(params) && lender.pool.is_small() {
+                continue;
+            }
+            for home in self.free_homes(lender, params.stream) {
+                free_pages += 1;
+                let page = self.stitch.page_at(home).expect("a home has a page");
+                let ghosts = self.stitch.pages[page].slots.iter().filter(|slot| **slot != home);
+                for ghost in ghosts {
+                    let run = self.stitch.run(ghost.run);
+                    if run.list == list && run.slots[ghost.slot].is_open {
+                        spans.push(Span::ghost(ghost.run, run.slot_addr(ghost.slot), page));
+                    }
+                }
+            }
+        }
+        if free_pages < params.least_pages() {
+            spans.clear();
+        }
+    }
+
+    /// The homes in a list's runs that no byte is used of, and that a request of a stream may take pages of.
+    pub(super) fn free_homes(
+        &self,
+        list: &FreeList,
+        stream: Stream,
+    ) -> impl Iterator<Item = SlotRef> {
+        let is_own = list.stream == stream;
+        let passed = if is_own { u64::MAX } else { self.stitch.progress.passed(list.stream) };
+        let large_first = list.iter().rev().map(|id| &self.blocks[id]);
+        large_first.take_while(|block| block.size_bytes >= PAGE_BYTES).flat_map(move |block| {
+            let id = block.range.expect("a block of stitch has a run");
+            let run = self.stitch.run(id);
+            let slots = run.whole_slots(block.addr, block.end());
+            let done = slots.filter(move |slot| run.slots[*slot].ticket <= passed);
+            done.map(move |slot| SlotRef { run: id, slot })
+        })
+    }
+
+    /// The addresses behind the frontier of a run, and the free bytes before it.
+    pub(super) fn find_frontier_window(&self, params: &AllocParams) -> Option<Window> {
+        let mut best = None;
+        for &id in self.stitch.runs_of(self.blocks.lists.find(params.pool, params.stream)?) {
+            let run = self.stitch.run(id);
+            if run.slots.len() == run.slot_count {
+                continue;
+            }
+            let mut scan = Scan::new(run, params.size_bytes);
+            let rest = &self.blocks[run.block_at(&self.blocks.arena, run.frontier())];
+            let before = rest.prev.map(|id| &self.blocks[id]);
+            match before.filter(|block| block.is_idle() && block.end() == run.frontier()) {
+                Some(block) => scan.open(block.addr),
+                None => scan.open(run.frontier()),
+            }
+            scan.close_behind_frontier(rest.end());
+            scan.improve(&mut best, id);
+        }
+        best
+    }
+
+    /// Any free addresses of a run, and any whose ghosts can be unmapped.
+    pub(super) fn find_hole(&self, params: &AllocParams) -> Option<Window> {
+        let mut best = None;
+        for &id in self.stitch.runs_of(self.blocks.lists.find(params.pool, params.stream)?) {
+            let run = self.stitch.run(id);
+            let frontier = run.frontier();
+            let passed = self.stitch.progress.passed(run.stream);
+            let mut scan = Scan::new(run, params.size_bytes);
+            let mut at = Some(run.first_block());
+            while let Some(block) = at.map(|id| &self.blocks[id]) {
+                at = block.next;
+                if !block.is_idle() {
+                    scan.close(block.addr);
+                } else if block.mapped {
+                    scan.open(block.addr);
+                } else {
+                    for slot in run.whole_slots(block.addr, block.end().min(frontier)) {
+                        let (slot, addr) = (&run.slots[slot], run.slot_addr(slot));
+                        if slot.page.is_none() || slot.ticket <= passed {
+                            scan.open(addr);
+                        } else {
+                            scan.close(addr);
+                        }
+                    }
+                    if block.end() > frontier {
+                        scan.open(block.addr.max(frontier));
+                        scan.close_behind_frontier(block.end());
+                    }
+                }
+            }
+            scan.close(frontier);
+            scan.improve(&mut best, id);
+        }
+        best
+    }
+}
+
+/// The windows of one run, by ascending address.
+struct Scan<'r> {
+    run: &'r Run,
+    size_bytes: u64,
+    /// Where the free bytes begin that end at the slot in question.
+    start: Option<Addr>,
+    /// Wholly free pages of the best window, and its address.
+    best: Option<(usize, Addr)>,
+}
+
+impl<'r> Scan<'r> {
+    const fn new(run: &'r Run, size_bytes: u64) -> Self {
+        Self { run, size_bytes, start: None, best: None }
+    }
+
+    /// Free bytes begin here, unless they began before.
+    fn open(&mut self, addr: Addr) {
+        self.start = self.start.or(Some(addr));
+    }
+
+    /// The free bytes end here.
+    fn close(&mut self, end: Addr) {
+        if let Some(start) = self.start.take()
+            && end.0 - start.0 >= self.size_bytes
+        {
+            self.consider(start, (start, end), false);
+            self.consider(Addr(end.0 - self.size_bytes), (start, end), false);
+        }
+    }
+
+    /// The free bytes end with the run. The window starts where they do, so that the frontier moves least. It is
+    /// preferred to holes that need as many pages: they may become free again as a whole.
+    fn close_behind_frontier(&mut self, end: Addr) {
+        if let Some(start) = self.start.take()
+            && end.0 - start.0 >= self.size_bytes
+        {
+            self.consider(start, (start, end), true);
+        }
+    }
+
+    fn consider(&mut self, addr: Addr, (start, end): (Addr, Addr), wins_ties: bool) {
+        let touched = self.run.touched_slots(addr, Addr(addr.0 + self.size_bytes));
+        let whole = self.run.whole_slots(start, end);
+        let pages = touched.end.min(whole.end).saturating_sub(touched.start.max(whole.start));
+        let is_better = |least: usize| pages < least || (wins_ties && pages == least);
+        if self.best.is_none_or(|(least, _)| is_better(least)) {
+            self.best = Some((pages, addr));
+        }
+    }
+
+    /// Replaces the best window of other runs, if that of this one is better.
+    fn improve(&self, best: &mut Option<Window>, run: RangeId) {
+        if let Some((pages, addr)) = self.best
+            && best.is_none_or(|best| pages < best.pages)
+        {
+            *best = Some(Window { run, addr, pages });
+        }
+    }
+}
