@@ -29,8 +29,10 @@ mod leaks;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod output;
+mod pack;
 mod package;
 mod page;
+mod plan;
 mod process;
 mod progress;
 mod recover;
@@ -96,6 +98,10 @@ enum Verb {
     Fit(fit::Options),
     /// Find the settings under which runs reserve least, and print the line to export
     Tune(tune::Options),
+    /// Plan the placements of runs for the strategy stitch, offline
+    Plan(plan::Options),
+    /// Pack buffers whose lifetimes are known: a problem of minimalloc, or the blocks of a run
+    Pack(pack::Options),
     /// Change a run's requests and write the result as a tape
     Edit(edit::Options),
     /// Write a run as tables for DuckDB, pandas or Polars, or as a PyTorch memory snapshot
@@ -184,6 +190,8 @@ fn dispatch(verb: &Verb) -> Result<Verdict> {
         Verb::View(options) => view::run(options),
         Verb::Fit(options) => fit::run(options),
         Verb::Tune(options) => tune::run(options),
+        Verb::Plan(options) => plan::run(options),
+        Verb::Pack(options) => pack::run(options),
         Verb::Edit(options) => edit::run(options),
         #[cfg(feature = "tables")]
         Verb::Export(options) => export::run(options),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use trace_format::visible;
+use trace_format::{Commit, visible};
 
 use crate::caller;
 
@@ -33,6 +33,17 @@ pub(crate) fn check(output: &Path, force: bool) -> Result<()> {
         bail!("{} exists: use -f to replace it, or name another file", output.display());
     }
     Ok(())
+}
+
+/// Writes a file under a temporary name and renames it; `-` is standard output.
+pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+    if path == Path::new("-") {
+        return Ok(io::stdout().lock().write_all(content)?);
+    }
+    let failed = || format!("cannot write {}", path.display());
+    let (mut file, commit) = Commit::begin(path).with_context(failed)?;
+    file.write_all(content).with_context(failed)?;
+    commit.finish().with_context(failed)
 }
 
 /// Prints text.

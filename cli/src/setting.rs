@@ -347,7 +347,8 @@ impl Chosen {
                 .map_err(|error| anyhow::anyhow!("{error}"))?
         };
         let stitch = config.stitch.filter(|_| flag.is_none());
-        let config = Config { stitch, ..config };
+        let plan = config.plan.clone().filter(|_| stitch.is_some());
+        let config = Config { stitch, plan, ..config };
         let text = text.unwrap_or(&config.text);
         let switch = match flag {
             Some("native") if config.expandable_segments => "expandable_segments:False",
@@ -360,7 +361,7 @@ impl Chosen {
 
     /// `stitch` with its settings; PyTorch's are the recorded ones unless the text has any.
     fn stitch(&self, text: &str) -> Result<Choice> {
-        let (stitch, rest) = stitch_settings(text)?;
+        let (base, rest) = stitch_settings(text)?;
         let config = if rest.is_empty() {
             recorded_config(&self.tape, self.device(), self.compat)
                 .map_err(|error| anyhow::anyhow!("{error}"))?
@@ -368,7 +369,8 @@ impl Chosen {
             self.parse(&rest)?
         };
         Ok(Config {
-            stitch: Some(stitch),
+            stitch: base.stitch,
+            plan: base.plan,
             expandable_segments: false,
             text: text.to_owned(),
             ..config

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use replay::strategy::table::{row, split};
+use replay::strategy::table::{Row, row, split};
 use replay::strategy::{Choice, StrategyError, TABLE};
 use settings::Compat;
 
@@ -27,9 +27,9 @@ impl FromStr for StrategyFlag {
 }
 
 impl StrategyFlag {
-    /// `stitch` with its defaults.
-    pub(crate) fn stitch() -> Self {
-        Self { text: "stitch".to_owned(), model: None }
+    /// A live strategy with its defaults.
+    pub(crate) fn live(row: &Row) -> Self {
+        Self { text: row.name.to_owned(), model: None }
     }
 
     /// The name, and the settings if there are any.

@@ -263,6 +263,59 @@ def edit(
     return query(["edit", *flags, *_runs(run), *given], 1, progress)
 
 
+def plan(
+    runs: Runs,
+    output: Run,
+    device: Optional[int] = None,
+    capacity: Union[int, str, None] = None,
+    progress: Progress = None,
+    *,
+    force: bool = False,
+    time: Optional[float] = None,
+    meta: Optional[Run] = None,
+    compat: Optional[str] = None,
+    empty_cache: bool = True,
+    cold: bool = False,
+    edit: Texts = None,
+    trust_factor: Optional[int] = None,
+) -> dict[str, Any]:
+    """Plans the placements of runs for the strategy ``stitch``, and replays each with and without the plan.
+
+    :param output: the file to write, for ``VRAMTAPE_CONF=strategy:stitch,plan:FILE``
+    :param force: replace the file if it exists
+    :param time: seconds to search for better placements of a stream, at most
+
+    The others are those of :func:`compare`.
+    """
+    machine = _machine(device, capacity, meta, compat, empty_cache, cold, edit, trust_factor)
+    flags = [*_paths("output", output), *_flags("time", time), *_switch("force", force)]
+    return query(["plan", *flags, *machine, *_runs(runs)], 1, progress)
+
+
+def pack(
+    file: Run,
+    output: Optional[Run] = None,
+    progress: Progress = None,
+    *,
+    capacity: Union[int, str, None] = None,
+    time: Optional[float] = None,
+    device: Optional[int] = None,
+    force: bool = False,
+    trust_factor: Optional[int] = None,
+) -> dict[str, Any]:
+    """Packs buffers whose lifetimes are known: a problem of minimalloc, or the blocks of a run.
+
+    :param output: the problem with an offset for each buffer, if wanted
+    :param capacity: fit the buffers into so many bytes, and stop there; without it as low as possible
+    :param time: seconds to search, at most
+    :param device: which device of a run, if it has several
+    :param force: replace the output if it exists
+    """
+    flags = [*_paths("output", output), *_flags("capacity", capacity), *_flags("time", time)]
+    flags += [*_flags("device", device), *_switch("force", force), *_flags("trust-factor", trust_factor)]
+    return query(["pack", *flags, *_runs(file)], 1, progress)
+
+
 def view(
     runs: Runs,
     output: Optional[Run] = None,
@@ -514,7 +567,7 @@ def _machine(
     return [*flags, *_switch("no-empty-cache", not empty_cache)]
 
 
-def _flags(name: str, value: Union[int, Texts]) -> list[Text]:
+def _flags(name: str, value: Union[float, Texts]) -> list[Text]:
     """``--NAME=VALUE``, once for each value."""
     if value is None:
         return []

@@ -2,6 +2,7 @@
 //! the same place, and the same statistics at the end.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use settings::{Compat, Config, ConfigError, Settings, Strategy};
@@ -10,6 +11,7 @@ use trace_format::{DeviceId, Event, Record, SegmentState};
 use crate::driver::{DriveError, Follow, Result};
 use crate::import::{Import, RunLimits};
 use crate::placements;
+use crate::plan;
 use crate::run::{Addresses, DeviceTape, Options, Outcome, run_recording};
 use crate::start::{Departure, Effects, Start};
 use crate::tape::{Device, Tape};
@@ -144,9 +146,16 @@ pub fn recorded_config(
 fn with_strategy(tape: &Tape, compat: Compat) -> Config {
     let strategy = tape.meta.strategy.as_deref();
     let ours = Settings::parse(&tape.meta.vramtape_conf).map(|(settings, _)| settings);
-    let stitch = ours.unwrap_or_default().stitch;
+    let ours = ours.unwrap_or_default();
+    let stitch = ours.stitch;
+    // A plan that is no longer there changes placements, which the replay reports as a difference.
+    let path = ours.plan.filter(|_| strategy == Some(Strategy::Stitch.name()));
+    let rank = tape.meta.rank.map(|rank| rank.to_string());
+    let path = path.and_then(|path| path.expand(rank.as_deref(), 0, 0).ok());
+    let plan = path.and_then(|path| plan::read(Path::new(&path)).ok());
     Config {
         compat,
+        plan,
         expandable_segments: strategy == Some(Strategy::Expandable.name()),
         stitch: (strategy == Some(Strategy::Stitch.name())).then_some(stitch),
         ..Config::default()

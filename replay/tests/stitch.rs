@@ -4,49 +4,21 @@
 
 mod common;
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
 use replay::driver::Follow;
 use replay::edit::{Edit, edit};
 use replay::report::Report;
 use replay::run::{Addresses, DeviceTape, Options, run};
-use replay::start::cold;
 use replay::strategy::Choice;
 use replay::tape::Tape;
 use settings::Compat;
 use trace_format::Event;
 
+use common::recordings::{Recording, recordings};
+
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Recordings with less are too small for whole pages to be a small part.
 const LIVE_LEAST_BYTES: u64 = 5 << 28;
-
-/// A recording from an empty device on.
-struct Recording {
-    name: String,
-    tape: Tape,
-    streams: usize,
-}
-
-fn recordings() -> Vec<Recording> {
-    let mut seen = BTreeSet::new();
-    let load = |path: &Path| {
-        let name = path.file_name().expect("a file").to_string_lossy().replace(".pickle.zst", "");
-        let mut tape = Tape::open(path, &common::known(path)).expect("a snapshot");
-        let device = &mut tape.devices[0];
-        (device.base, device.records) = cold(&device.base, &device.records);
-        let stream = |event: &Event| match event {
-            Event::Alloc { stream, .. } => Some(*stream),
-            _ => None,
-        };
-        let events = device.records.iter().map(|record| &record.event);
-        let streams = events.filter_map(stream).collect::<BTreeSet<_>>().len();
-        Recording { name, tape, streams }
-    };
-    let all: Vec<_> = common::all_traces().iter().map(|path| load(path)).collect();
-    all.into_iter().filter(|recording| seen.insert(recording.name.clone())).collect()
-}
 
 fn replay(tape: &Tape, strategy: &str, capacity_bytes: Option<u64>) -> Report {
     let text = |id| tape.text(id);

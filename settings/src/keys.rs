@@ -72,12 +72,13 @@ const KEYS: [Key; 22] = {
 };
 
 /// The keys of `VRAMTAPE_CONF`, in the order of the documentation.
-pub(super) const OUR_KEYS: [&str; 19] = [
+pub(super) const OUR_KEYS: [&str; 20] = [
     "route",
     "strategy",
     "address_budget",
     "placement_memory",
     "stream_sharing",
+    "plan",
     "compat",
     "record",
     "tape",

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use alloc::string::String;
+use alloc::sync::Arc;
 
 extern crate alloc;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod keys;
 mod limits;
 mod merge;
 mod number;
+mod plan;
 mod pytorch;
 mod reserve;
 mod roundup;
@@ -31,6 +33,7 @@ pub use bytes::{nearest, parse_bytes, parse_bytes_with_unit};
 pub use environment::Environment;
 pub use error::{ConfigError, PyException, TextPosition, Warning};
 pub use merge::merge;
+pub use plan::{Plan, PlanError, PlannedRequest, PlannedSequence};
 pub use pytorch::Parsed;
 pub use reserve::SegmentReserve;
 pub use stacks::{StackMode, StackSettings};
@@ -118,6 +121,8 @@ pub struct Config {
     pub search_after_flush: bool,
     /// Serve the default pool by `stitch`, chosen once at the start.
     pub stitch: Option<StitchConfig>,
+    /// Where `stitch` places the requests of runs that were planned.
+    pub plan: Option<Arc<Plan>>,
     /// The text this was parsed from, as PyTorch shows it in a snapshot's settings.
     pub text: String,
 }
@@ -131,6 +136,7 @@ impl Config {
         }
         Self {
             stitch: None,
+            plan: None,
             expandable_segments: true,
             large_segment_size_bytes: 2 << 20,
             roundup_power2_divisions: [0; ROUNDUP_INTERVALS],
@@ -158,6 +164,7 @@ impl Default for Config {
             shares_expandable_segments: true,
             search_after_flush: false,
             stitch: None,
+            plan: None,
             text: String::new(),
         }
     }

@@ -44,6 +44,18 @@ impl TapePath {
         Ok(Self(format!("{folder}/oom-rank{{rank}}-pid{{pid}}-device{{device}}.vtape")))
     }
 
+    /// The path of a plan.
+    ///
+    /// # Errors
+    /// The fault and its remedy, if it cannot be parsed.
+    pub fn of_plan(path: &str) -> Result<Self, (String, String)> {
+        if path.is_empty() {
+            return Err(("plan has no path".to_owned(), "write plan:run.vplan".to_owned()));
+        }
+        check_placeholders(path, &PLACEHOLDERS[..1], "a plan's path")?;
+        Ok(Self(path.to_owned()))
+    }
+
     /// The path of one process, whose `RANK` is `rank`, and device.
     ///
     /// # Errors
@@ -92,8 +104,13 @@ fn check_placeholders(
             _ => {
                 let message = format!("{:?} is no placeholder of {what}", &rest[open..]);
                 let names: Vec<_> = placeholders.iter().map(|name| format!("{{{name}}}")).collect();
-                let (last, others) = names.split_last().map_or(("", &[][..]), |(l, o)| (l, o));
-                return Err((message, format!("write {} or {last}", others.join(", "))));
+                let advice = match names.split_last() {
+                    Some((last, others)) if !others.is_empty() => {
+                        format!("write {} or {last}", others.join(", "))
+                    }
+                    _ => format!("write {}", names.concat()),
+                };
+                return Err((message, advice));
             }
         }
     }

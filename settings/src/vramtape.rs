@@ -125,6 +125,8 @@ pub struct Settings {
     pub strategy: Strategy,
     /// `address_budget`, `placement_memory` and `stream_sharing` of `stitch`.
     pub stitch: StitchConfig,
+    /// `plan`: the file of placements for `stitch`; none for `auto`, its placement memory alone.
+    pub plan: Option<TapePath>,
     /// `compat`; none means the running PyTorch.
     pub compat: Option<Compat>,
     /// `record`; a `tape` alone means [`RecordMode::File`].
@@ -157,6 +159,7 @@ impl Default for Settings {
             route: Route::default(),
             strategy: Strategy::default(),
             stitch: StitchConfig::default(),
+            plan: None,
             compat: None,
             record: RecordMode::default(),
             tape: TapePath::default(),
@@ -185,6 +188,7 @@ impl Settings {
         let mut tape = None;
         let mut stacks = Written::default();
         let mut stitch = None;
+        let mut plan_at = None;
         for entry in Entries::new(text) {
             let Entry { key, key_at, value, value_at } = entry?;
             let Some(key) = OUR_KEYS.into_iter().find(|known| *known == key) else {
@@ -209,6 +213,10 @@ impl Settings {
                         value.refuse(message, format!("write {key}: and {values}"))
                     })?;
                     stitch = stitch.or(Some((key, key_at)));
+                }
+                "plan" => {
+                    settings.plan = value.plan()?;
+                    plan_at = Some(key_at);
                 }
                 "compat" => {
                     settings.compat =
@@ -254,6 +262,11 @@ impl Settings {
         if let Some((mode, _)) = record {
             settings.record = mode;
         }
+        if let Some(at) = plan_at.filter(|_| !settings.stitch.has_placement_memory) {
+            let message = "plan has no effect with placement_memory:False".to_owned();
+            warnings.push(Warning { message, place: place(text, at) });
+        }
+        stitch = stitch.or(plan_at.map(|at| ("plan", at)));
         if let Some((key, at)) = stitch.filter(|_| settings.strategy != Strategy::Stitch) {
             let message = format!("{key} has no effect without strategy:stitch");
             warnings.push(Warning { message, place: place(text, at) });
@@ -278,7 +291,10 @@ struct Value<'a> {
 
 impl Value<'_> {
     fn strategy(&self) -> Result<Strategy> {
-        self.not_yet(&["plan"], "write strategy:native, strategy:expandable or strategy:stitch")?;
+        if self.written == "plan" {
+            let message = "plan is no strategy of its own".to_owned();
+            return Err(self.refuse(message, "write strategy:stitch,plan:FILE".to_owned()));
+        }
         let strategies = [Strategy::Native, Strategy::Expandable, Strategy::Stitch];
         self.one_of(&strategies.map(|strategy| (strategy.name(), strategy)))
     }
@@ -308,6 +324,15 @@ impl Value<'_> {
 
     fn tape(&self) -> Result<TapePath> {
         TapePath::parse(self.written).map_err(|(message, advice)| self.refuse(message, advice))
+    }
+
+    /// `None` for `auto`.
+    fn plan(&self) -> Result<Option<TapePath>> {
+        if self.written == "auto" {
+            return Ok(None);
+        }
+        let path = TapePath::of_plan(self.written);
+        path.map(Some).map_err(|(message, advice)| self.refuse(message, advice))
     }
 
     fn oom_dir(&self) -> Result<TapePath> {
@@ -350,14 +375,6 @@ impl Value<'_> {
                 let message = format!("{} cannot be {:?}", self.key, self.written);
                 self.refuse(message, format!("write one of: {}", names.join(", ")))
             })
-    }
-
-    fn not_yet(&self, planned: &[&str], advice: &str) -> Result<()> {
-        if !planned.contains(&self.written) {
-            return Ok(());
-        }
-        let message = format!("{}:{} is not available yet", self.key, self.written);
-        Err(self.refuse(message, advice.to_owned()))
     }
 
     fn refuse(&self, message: String, advice: String) -> ConfigError {
@@ -446,7 +463,8 @@ mod tests {
     fn a_mistake_is_named_with_its_place_and_the_way_out() {
         for (text, wrong, at, advice) in [
             ("route:bridges", "route cannot be \"bridges\"", 7, "auto, bridge, pluggable, observe"),
-            ("strategy:plan", "strategy:plan is not available yet", 10, "strategy:stitch"),
+            ("strategy:plan", "plan is no strategy of its own", 10, "strategy:stitch,plan:FILE"),
+            ("plan:{pid}.vplan", "no placeholder of a plan's path", 6, "write {rank}"),
             ("address_budget:1", "`1` is no value of address_budget", 16, "from 2 to 64"),
             ("stream_sharing:often", "no value of stream_sharing", 16, "never|idle|wait"),
             ("stacks:frees", "stacks cannot be \"frees\"", 8, "none, alloc, all"),

@@ -12,7 +12,7 @@ fn every_documented_value_is_accepted_and_every_default_is_the_parsers() {
         .filter(|line| line.starts_with("| `"))
         .map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect())
         .collect();
-    assert_eq!(table.len(), 19, "the keys of VRAMTAPE_CONF");
+    assert_eq!(table.len(), 20, "the keys of VRAMTAPE_CONF");
     for row in &table {
         let key = row[1].trim_matches('`');
         let quoted = |cell: &str| -> Vec<String> {

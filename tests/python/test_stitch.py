@@ -45,6 +45,24 @@ def trains():
     return f"{share:.3f} of native's reserved memory"
 
 
+def follows_a_plan():
+    """A run with the plan of an earlier one reserves less than without, and replays with that plan."""
+    with tempfile.TemporaryDirectory() as folder:
+        first, plan, second = (os.path.join(folder, name) for name in ("first.vtape", "0.vplan", "second.vtape"))
+        learned = last_line(run("train.py", **settings("stitch", tape=first)))
+        line = [COMMAND, "plan", "--json", first, "-o", plan]
+        (planned,) = json.loads(subprocess.check_output(line, text=True))["runs"]
+        named = os.path.join(folder, "{rank}.vplan")
+        followed = last_line(run("train.py", **settings("stitch", tape=second, plan=named)))
+        reserved = followed["reserved_bytes.all.peak"]
+        assert followed["allocated_bytes.all.peak"] == learned["allocated_bytes.all.peak"], (learned, followed)
+        assert reserved < learned["reserved_bytes.all.peak"], (learned, followed)
+        assert reserved == planned["planned"]["peak_reserved_bytes"], (planned, followed)
+        verified = subprocess.run([COMMAND, "verify", second], text=True, capture_output=True)
+        assert verified.returncode == 0 and "the same as recorded" in verified.stdout, verified
+    return f"{reserved / followed['allocated_bytes.all.peak']:.4f} of what is allocated"
+
+
 def script(name, route, **environment):
     def case():
         run(name, **settings("stitch", route=route), **environment)
@@ -56,7 +74,9 @@ def settings_are_checked():
     for conf, words in (
         ("strategy:stitch,address_budget:1", "write address_budget: and a number from 2 to 64"),
         ("strategy:stitch,stream_sharing:often", "never|idle|wait"),
-        ("strategy:plan", "write strategy:native, strategy:expandable or strategy:stitch"),
+        ("strategy:plan", "write strategy:stitch,plan:FILE"),
+        ("strategy:stitch,plan:none.vplan", 'the plan "none.vplan" cannot be used: No such file'),
+        (f"strategy:stitch,plan:{__file__}", "line 1: a plan starts with `vramtape plan 1`"),
     ):
         output = run_python(
             "-c",
@@ -70,6 +90,7 @@ def settings_are_checked():
 run_cases(
     [
         ("stitch.trains", trains),
+        ("stitch.follows_a_plan", follows_a_plan),
         *(script("graphs.py", route, VRAMTAPE_SIM_MEMORY="1GiB") for route in ROUTES),
         script("sharing.py", "bridge"),
         ("stitch.settings_are_checked", settings_are_checked),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Each library and the crates of this workspace that it depends on.
-const WALLS: [(&str, &[&str]); 21] = [
+const WALLS: [(&str, &[&str]); 22] = [
     ("events", &[]),
     ("gpus", &[]),
     ("settings", &[]),
@@ -18,6 +18,7 @@ const WALLS: [(&str, &[&str]); 21] = [
     ("allocator", &["device", "events", "settings"]),
     ("models", &["device", "events", "settings", "sim-device"]),
     ("oom", &["allocator", "device", "events", "settings", "sim-device"]),
+    ("packing", &[]),
     ("recorder", &["events", "trace-format"]),
     ("shared-heap", &["allocator", "device", "events", "recorder"]),
     ("observer", &["allocator", "events", "recorder", "settings", "trace-format"]),
@@ -30,6 +31,7 @@ const WALLS: [(&str, &[&str]); 21] = [
             "models",
             "observer",
             "oom",
+            "packing",
             "recorder",
             "settings",
             "sim-device",
@@ -61,6 +63,7 @@ const WALLS: [(&str, &[&str]); 21] = [
         &[
             "allocator",
             "gpus",
+            "packing",
             "recorder",
             "replay",
             "settings",

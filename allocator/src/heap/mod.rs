@@ -118,7 +118,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             scopes: Vec::new(),
             pending: Pending::default(),
             ranges: Ranges::default(),
-            stitch: Stitch::new(config.stitch),
+            stitch: Stitch::new(config.stitch, config.plan.clone()),
             ipc: IpcMemory::default(),
             peers: Vec::new(),
             device_total_bytes,

@@ -12,6 +12,7 @@ use events::Addr;
 
 use crate::cast;
 use crate::ids::RangeId;
+use settings::PlannedRequest;
 
 /// Lengths of the sequences of sizes, the longest first.
 const LENGTHS: [u32; 3] = [512, 64, 8];
@@ -88,8 +89,8 @@ pub(crate) struct Follower {
     entries: Vec<Entry>,
     count: u32,
     sequences: [Sequences; LENGTHS.len()],
-    /// The request of an earlier step that corresponds to the last one that has any.
-    cursor: u32,
+    /// The request of an earlier step that comes after the one that the last request corresponds to.
+    next: u32,
     /// Requests in a row that are known to correspond.
     followed: u32,
 }
@@ -97,7 +98,7 @@ pub(crate) struct Follower {
 impl Default for Follower {
     fn default() -> Self {
         let sequences = LENGTHS.map(Sequences::new);
-        Self { entries: Vec::new(), count: 0, sequences, cursor: NONE, followed: 0 }
+        Self { entries: Vec::new(), count: 0, sequences, next: NONE, followed: 0 }
     }
 }
 
@@ -110,13 +111,40 @@ impl Follower {
 
     /// A request of this size comes next.
     pub(crate) fn observe(&mut self, size_bytes: u64) {
+        self.make_room();
+        let previous = self.enter(size_bytes);
+        let matched = self.match_next(size_bytes, previous);
+        self.push(Entry { size_bytes, place: None, freed_before: NONE, matched });
+    }
+
+    /// Enters the requests of a planned run. The first one that is entered is expected to come next.
+    pub(crate) fn enter_plan(
+        &mut self,
+        requests: &[PlannedRequest],
+        place: impl Fn(&PlannedRequest) -> Option<(RangeId, Addr)>,
+    ) {
+        let first = self.count;
+        for request in requests {
+            self.make_room();
+            self.enter(request.size_bytes);
+            let freed_before =
+                request.freed_before.map_or(NONE, |count| first.saturating_add(count));
+            let (size_bytes, place) = (request.size_bytes, place(request));
+            self.push(Entry { size_bytes, place, freed_before, matched: NONE });
+        }
+        // As certain as the longest sequence.
+        (self.next, self.followed) = (0, LENGTHS[0]);
+    }
+
+    fn make_room(&mut self) {
         if self.entries.len() == self.count as usize && self.entries.len() < MOST_CAPACITY {
             self.grow();
         }
-        let previous = self.enter(size_bytes);
-        let matched = self.match_next(size_bytes, previous);
+    }
+
+    fn push(&mut self, entry: Entry) {
         let at = self.count as usize % self.entries.len();
-        self.entries[at] = Entry { size_bytes, place: None, freed_before: NONE, matched };
+        self.entries[at] = entry;
         // A request in 4 billion is lost where the count begins anew.
         self.count = if self.count == NONE - 1 { 0 } else { self.count + 1 };
     }
@@ -151,7 +179,7 @@ impl Follower {
     fn match_next(&mut self, size_bytes: u64, previous: [u32; LENGTHS.len()]) -> u32 {
         let is_like =
             |at: &u32| self.entry(*at).is_some_and(|entry| entry.size_bytes == size_bytes);
-        let next = Some(self.cursor.wrapping_add(1)).filter(|_| self.cursor != NONE);
+        let next = Some(self.next).filter(|next| *next != NONE);
         let followed = next.filter(is_like).map(|next| (next, self.followed.saturating_add(1)));
         let known = followed.map_or(0, |(_, followed)| followed);
         // A longer sequence than the one followed counts more.
@@ -168,7 +196,7 @@ impl Follower {
             places.into_iter().find(|at| is_like(at)).map(|at| (at, 0))
         };
         if let Some((at, followed)) = long.or(followed).or_else(skipped).or(short) {
-            (self.cursor, self.followed) = (at, followed);
+            (self.next, self.followed) = (at.wrapping_add(1), followed);
             return at;
         }
         self.followed = 0;

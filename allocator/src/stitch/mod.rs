@@ -15,14 +15,16 @@ mod run;
 mod starts;
 mod streams;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use events::Stream;
+use events::{Addr, Stream};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
+use crate::cast;
 use crate::ids::{FreeListId, RangeId};
-use settings::StitchConfig;
+use settings::{Plan, PlannedRequest, StitchConfig};
 
 pub(crate) use follower::Follower;
 pub(crate) use pages::{Marks, PageId, Pages, SlotRef, Span};
@@ -43,6 +45,8 @@ pub(crate) struct Stitch {
     vacant_runs: Vec<usize>,
     runs_of: HashMap<FreeListId, Vec<RangeId>, FxBuildHasher>,
     followers: HashMap<Stream, Follower, FxBuildHasher>,
+    /// Where the requests of planned runs go.
+    plan: Option<Arc<Plan>>,
     pub(crate) progress: Streams,
     /// Counts frees: the age of the pages that became free.
     pub(crate) ticket: u64,
@@ -59,13 +63,43 @@ pub(crate) struct Stitch {
 }
 
 impl Stitch {
-    pub(crate) fn new(config: Option<StitchConfig>) -> Self {
-        Self { is_on: config.is_some(), config: config.unwrap_or_default(), ..Self::default() }
+    pub(crate) fn new(config: Option<StitchConfig>, plan: Option<Arc<Plan>>) -> Self {
+        let is_on = config.is_some();
+        Self { is_on, config: config.unwrap_or_default(), plan, ..Self::default() }
     }
 
     /// The placement memory of a stream.
     pub(crate) fn follower(&mut self, stream: Stream) -> &mut Follower {
         self.followers.entry(stream).or_default()
+    }
+
+    /// Whether the plan has places for a stream that has made no large request yet.
+    pub(crate) fn awaits_plan(&self, stream: Stream) -> bool {
+        self.plan.is_some() && !self.followers.contains_key(&stream)
+    }
+
+    /// Whether requests may have places of a plan.
+    pub(crate) const fn is_planned(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    /// Fills the placement memory of a stream with its part of the plan, placed in a run.
+    pub(crate) fn begin_plan(&mut self, stream: Stream, run: RangeId) {
+        // The streams but the default one are numbered as they come, from 1.
+        let others = self.followers.keys().filter(|stream| **stream != Stream(0)).count();
+        let number = if stream == Stream(0) { 0 } else { cast::id(others) + 1 };
+        let (base, size_bytes) = (self.run(run).addr, self.run(run).size_bytes());
+        let sequences = self.plan.iter().flat_map(|plan| &plan.sequences);
+        let own = sequences.filter(|sequence| sequence.stream == number);
+        let place = |request: &PlannedRequest| {
+            let end = request.offset_bytes.checked_add(request.size_bytes)?;
+            (end <= size_bytes).then(|| (run, Addr(base.0 + request.offset_bytes)))
+        };
+        let mut follower = Follower::default();
+        for sequence in own {
+            follower.enter_plan(&sequence.requests, place);
+        }
+        self.followers.insert(stream, follower);
     }
 
     /// The run of an id, if there is one.

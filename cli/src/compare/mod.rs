@@ -13,6 +13,7 @@ use replay::driver::DriveError;
 use replay::report::Report;
 use replay::start::Departure;
 use replay::strategy::Choice;
+use replay::strategy::table::STITCH;
 use serde::Serialize;
 use viewer::{PageDevice, StrategiesPlot};
 
@@ -237,7 +238,7 @@ pub(crate) fn choices(
     strategies: &[StrategyFlag],
 ) -> Result<Vec<Choice>> {
     let configs = USUAL_SETTINGS.into_iter().chain(configs.iter().map(String::as_str));
-    let stitch = chosen.choice(Some(&StrategyFlag::stitch()), None)?;
+    let stitch = chosen.choice(Some(&StrategyFlag::live(&STITCH)), None)?;
     let models = models().collect::<Result<Vec<_>, _>>()?;
     choices_of(chosen, configs, [vec![stitch], models].concat(), strategies)
 }

@@ -3,13 +3,11 @@
 mod content;
 mod render;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use serde::Serialize;
-use trace_format::Commit;
 
 use crate::setting::RunFlags;
 use crate::{Verdict, output};
@@ -92,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let content = Content::of(&options.run)?;
     let report = format.render(&content);
     if let Some(path) = file {
-        write(path, report.as_bytes())?;
+        output::write_file(path, report.as_bytes())?;
     }
     if options.json {
         let answer = Answer { content: &content, report: &report, output: file };
@@ -103,12 +101,4 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         output::print(&report)?;
     }
     Ok(Verdict::Good)
-}
-
-/// Writes under a temporary name and renames.
-fn write(path: &Path, report: &[u8]) -> Result<()> {
-    let failed = || format!("cannot write {}", path.display());
-    let (mut file, commit) = Commit::begin(path).with_context(failed)?;
-    file.write_all(report).with_context(failed)?;
-    commit.finish().with_context(failed)
 }

@@ -74,7 +74,7 @@ impl Verb {
 
 /// Flags that a verb cannot do without, or that keep a usual file from taking long, and from this machine's rings.
 fn is_always(id: &str) -> bool {
-    matches!(id, "lines" | "checks" | "output" | "named")
+    matches!(id, "lines" | "checks" | "time" | "output" | "named")
 }
 
 /// Something for an argument, by what the help calls its value.
@@ -118,6 +118,7 @@ fn value(verb: &str, arg: &Arg, rng: &mut Rng, files: &Files<'_>) -> OsString {
         ("NAME[:SETTINGS]", _) => &[
             "native",
             "expandable",
+            "stitch",
             "bfc",
             "async-pool",
             "rmm-pool",
@@ -145,6 +146,7 @@ fn value(verb: &str, arg: &Arg, rng: &mut Rng, files: &Files<'_>) -> OsString {
         }
         ("N", _) => &["0", "1", "2", "200", "65535", "18446744073709551615"],
         ("MOMENT", _) => &["oom", "peak", "last", "0", "7", "99999999", "5ms", "1s", "now"],
+        ("SECONDS", _) => &["0", "0.01"],
         ("VERSION", _) => &["2.11", "2.15"],
         _ => {
             panic!("{verb}: the fuzzer knows no value for {name} of {}: add one here", arg.get_id())

@@ -15,6 +15,7 @@ pub(crate) mod oom;
 pub(crate) mod oom_dir;
 mod oom_lines;
 mod open;
+mod plan;
 pub(crate) mod program;
 mod recording;
 pub(crate) mod signals;
@@ -94,7 +95,8 @@ impl Process {
         }
         fork::register()?;
         exit::register()?;
-        let Environment { config, settings, .. } = environment;
+        let Environment { mut config, settings, .. } = environment;
+        config.plan = plan::read(&settings)?;
         if settings.record != RecordMode::Off {
             stacks::start(&settings.stacks);
         }

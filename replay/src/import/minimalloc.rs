@@ -4,6 +4,7 @@
 //! last moment rather than the first one after. Source: `FromCsv` in google/minimalloc, `src/converter.cc`.
 
 use allocator::size::MAX_REQUEST_BYTES;
+use packing::Buffer;
 use sim_device::SimConfig;
 use trace_format::{Addr, DeviceId, Frame, FrameId, Record, StackId, Stream, StringId, ThreadId};
 
@@ -32,18 +33,22 @@ struct Columns {
     upper_is_last: bool,
     size: Column,
     offset: Option<Column>,
+    alignment: Option<Column>,
 }
 
-/// A buffer's life, by moments in any unit.
-struct Buffer {
-    lower: i64,
-    upper: i64,
-    size_bytes: u64,
-    stack: StackId,
+/// A problem.
+pub(super) struct Problem {
+    /// The names of its buffers.
+    pub(super) names: Vec<String>,
+    /// The buffers, by moments in any unit; some may have no size.
+    pub(super) buffers: Vec<Buffer>,
+    has_gaps: bool,
+    /// The end of the placement in the file, if it has one.
+    top_bytes: Option<u64>,
 }
 
-/// Reads a problem as the requests of one device and one stream.
-pub(super) fn read(bytes: &[u8], rows_max: u64) -> Result<Requests, CsvError> {
+/// Reads a problem.
+pub(super) fn problem(bytes: &[u8], rows_max: u64) -> Result<Problem, CsvError> {
     let mut rows = Rows::new(bytes, rows_max)?;
     let columns = Columns {
         id: rows.need(&ID)?,
@@ -52,15 +57,13 @@ pub(super) fn read(bytes: &[u8], rows_max: u64) -> Result<Requests, CsvError> {
         upper_is_last: rows.column(&UPPER[..1]).is_none(),
         size: rows.need(&SIZE)?,
         offset: rows.column(&["offset"]),
+        alignment: rows.column(&["alignment"]),
     };
-    let left_out: Vec<_> =
-        ["alignment", "gaps"].into_iter().filter(|&name| rows.column(&[name]).is_some()).collect();
-    let mut stacks = Stacks::default();
-    let mut buffers = Vec::new();
-    let mut empty = 0_u64;
-    let mut top_bytes = 0_u64;
+    let (mut names, mut buffers) = (Vec::new(), Vec::new());
+    let has_gaps = rows.column(&["gaps"]).is_some();
+    let mut top_bytes = columns.offset.as_ref().map(|_| 0_u64);
     while let Some(row) = rows.next()? {
-        let name = String::from_utf8_lossy(row.field(&columns.id)?).into_owned();
+        names.push(String::from_utf8_lossy(row.field(&columns.id)?).into_owned());
         let (lower, upper) = lifetime(&row, &columns)?;
         let size_bytes: u64 = row.number(&columns.size)?;
         if size_bytes >= MAX_REQUEST_BYTES {
@@ -68,14 +71,28 @@ pub(super) fn read(bytes: &[u8], rows_max: u64) -> Result<Requests, CsvError> {
         }
         if let Some(offset) = &columns.offset {
             let offset: u64 = row.number(offset)?;
-            top_bytes = top_bytes.max(offset.saturating_add(size_bytes));
+            top_bytes = top_bytes.max(Some(offset.saturating_add(size_bytes)));
         }
-        if size_bytes == 0 {
-            empty += 1;
-            continue;
+        let mut alignment_bytes = 1;
+        if let Some(alignment) = &columns.alignment {
+            alignment_bytes = row.number(alignment)?;
+            if !(1..MAX_REQUEST_BYTES).contains(&alignment_bytes) {
+                return Err(row.wrong(alignment, "an alignment from 1 to 1 EiB"));
+            }
         }
-        buffers.push(Buffer { lower, upper, size_bytes, stack: named(&mut stacks, &name) });
+        buffers.push(Buffer { lower, upper, size_bytes, alignment_bytes });
     }
+    Ok(Problem { names, buffers, has_gaps, top_bytes })
+}
+
+/// Reads a problem as the requests of one device and one stream.
+pub(super) fn read(bytes: &[u8], rows_max: u64) -> Result<Requests, CsvError> {
+    let Problem { names, buffers, has_gaps, top_bytes } = problem(bytes, rows_max)?;
+    let empty = buffers.iter().filter(|buffer| buffer.size_bytes == 0).count();
+    let has_alignment = buffers.iter().any(|buffer| buffer.alignment_bytes != 1);
+    let left_out = [("alignment", has_alignment), ("gaps", has_gaps)];
+    let left_out: Vec<_> =
+        left_out.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
     let mut inferred =
         vec!["minimalloc's times have no unit: only their order counts, frees first".to_owned()];
     if empty > 0 {
@@ -88,13 +105,14 @@ pub(super) fn read(bytes: &[u8], rows_max: u64) -> Result<Requests, CsvError> {
              and a buffer counts for all of its life"
         ));
     }
-    if columns.offset.is_some() {
+    if let Some(top_bytes) = top_bytes {
         inferred.push(format!(
             "the offsets in the file are left out; the placement that they describe needs \
              {top_bytes} bytes"
         ));
     }
-    let records = in_order(&buffers)?;
+    let mut stacks = Stacks::default();
+    let records = in_order(&buffers, |at| named(&mut stacks, &names[at]))?;
     Ok(Requests { devices: [(DeviceId(0), records)].into(), stacks, inferred })
 }
 
@@ -118,9 +136,14 @@ fn named(stacks: &mut Stacks, name: &str) -> StackId {
 }
 
 /// Allocations and frees by time; at one time frees come first, as lifetimes are half-open.
-fn in_order(buffers: &[Buffer]) -> Result<Vec<Record>, CsvError> {
+fn in_order(
+    buffers: &[Buffer],
+    stack_of: impl FnMut(usize) -> StackId,
+) -> Result<Vec<Record>, CsvError> {
+    let stacks: Vec<_> = (0..buffers.len()).map(stack_of).collect();
     let mut moments = Vec::with_capacity(2 * buffers.len());
-    for (at, buffer) in buffers.iter().enumerate() {
+    let sized = buffers.iter().enumerate().filter(|(_, buffer)| buffer.size_bytes > 0);
+    for (at, buffer) in sized {
         moments.push((buffer.lower, true, at));
         moments.push((buffer.upper, false, at));
     }
@@ -128,7 +151,7 @@ fn in_order(buffers: &[Buffer]) -> Result<Vec<Record>, CsvError> {
     let mut live_bytes = 0_u64;
     let mut records = Vec::with_capacity(moments.len());
     for (_, is_alloc, at) in moments {
-        let Buffer { size_bytes, stack, .. } = buffers[at];
+        let (size_bytes, stack) = (buffers[at].size_bytes, stacks[at]);
         let name = Addr(at as u64 + 1);
         let event = if is_alloc {
             live_bytes = live_bytes.saturating_add(size_bytes);

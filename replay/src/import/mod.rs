@@ -23,6 +23,7 @@ mod walk_back;
 
 use std::path::Path;
 
+use packing::Buffer;
 use settings::{Compat, Config, UNLIMITED};
 use thiserror::Error;
 use trace_format::{BaseState, BlockState, DeviceId, Record, SegmentState, StateError};
@@ -185,6 +186,24 @@ pub fn import_bytes(
         .place(origin, known.trust_factor)
         .map_err(|error| ImportError::Place { path: path(), origin, error: Box::new(error) })?;
     placed.checked()
+}
+
+/// Whether a file that begins so is a problem of minimalloc.
+pub(crate) fn is_minimalloc(start: &[u8]) -> bool {
+    Origin::of(start).ok() == Some(Origin::Minimalloc)
+}
+
+/// A problem of minimalloc as it is: the names of the buffers, and the buffers.
+pub(crate) fn minimalloc_problem(
+    input: &Input,
+    path: &Path,
+    known: &RunLimits,
+) -> Result<(Vec<String>, Vec<Buffer>), ImportError> {
+    let limits = Limits::of_file(input.stored_bytes, known.trust_factor);
+    let read = minimalloc::problem(&input.bytes, limits.records);
+    let (path, origin) = (path.display().to_string(), Origin::Minimalloc);
+    let problem = read.map_err(|error| ImportError::Csv { path, origin, error })?;
+    Ok((problem.names, problem.buffers))
 }
 
 fn snapshot_of(

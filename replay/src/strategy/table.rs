@@ -1,5 +1,7 @@
 //! The table of strategies: a row each. [Adding one](../../../docs/adding-a-strategy.md) is a file and a row.
 
+use std::path::Path;
+
 use models::async_pool::AsyncPool;
 use models::bfc::Bfc;
 use models::model::Model;
@@ -7,6 +9,8 @@ use models::model_settings::{self, Key, SettingError, Settings};
 use models::rmm_arena::RmmArena;
 use models::rmm_pool::RmmPool;
 use settings::{Compat, Config, ConfigError, StitchConfig};
+
+use crate::plan::{self, PlanFileError};
 
 /// What the table says of a strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,9 @@ pub enum StrategyError {
         /// The values that it may have.
         values: &'static str,
     },
+    /// The plan of `stitch` cannot be used.
+    #[error("stitch: {0}")]
+    Plan(#[from] PlanFileError),
     /// PyTorch's settings that PyTorch would not take.
     #[error("{strategy}: {source}")]
     PyTorch {
@@ -148,7 +155,8 @@ models! {
     RmmArena: RmmArena,
 }
 
-const NATIVE: Row = Row {
+/// `native`.
+pub const NATIVE: Row = Row {
     name: "native",
     what: "PyTorch's policy, placement for placement, with all its settings",
     is_live: true,
@@ -184,6 +192,11 @@ pub const STITCH: Row = Row {
             what: "free pages serve other streams never, once the device has passed the work before their free, or \
                    also after a wait where memory is short (default)",
         },
+        Key {
+            name: "plan",
+            values: "auto|FILE",
+            what: "offer requests the places of a plan (`vramtape plan`) first",
+        },
     ],
 };
 
@@ -213,9 +226,10 @@ impl Choice {
             parsed.map_err(|source| StrategyError::PyTorch { strategy: row.name, source })
         };
         if row == STITCH {
-            let (stitch, rest) = stitch_settings(settings)?;
-            let (stitch, text) = (Some(stitch), settings.to_owned());
-            return Ok(Config { stitch, text, ..parse(&rest)?.config }.into());
+            let (base, rest) = stitch_settings(settings)?;
+            let text = settings.to_owned();
+            let parsed = parse(&rest)?.config;
+            return Ok(Config { stitch: base.stitch, plan: base.plan, text, ..parsed }.into());
         }
         let config = parse(settings)?.config;
         if row == EXPANDABLE && !config.expandable_segments {
@@ -228,14 +242,21 @@ impl Choice {
     }
 }
 
-/// The settings of `stitch` in a text, and the rest of it, which is PyTorch's.
+/// The settings of `stitch` in a text, its plan included, and the rest of it, which is PyTorch's.
 ///
 /// # Errors
-/// When a value is not understood.
-pub fn stitch_settings(text: &str) -> Result<(StitchConfig, String), StrategyError> {
+/// When a value is not understood, or the plan cannot be read.
+pub fn stitch_settings(text: &str) -> Result<(Config, String), StrategyError> {
     let mut stitch = StitchConfig::default();
     let rest = stitch.take_from(text);
-    Ok((stitch, rest.map_err(|(entry, values)| StrategyError::Stitch { entry, values })?))
+    let rest = rest.map_err(|(entry, values)| StrategyError::Stitch { entry, values })?;
+    let (plans, rest): (Vec<_>, Vec<_>) = rest
+        .split(',')
+        .partition(|entry| entry.split_once(':').is_some_and(|(key, _)| key.trim() == "plan"));
+    let path = plans.last().and_then(|entry| entry.split_once(':')).map(|(_, path)| path.trim());
+    let plan = path.filter(|path| *path != "auto").map(|path| plan::read(Path::new(path)));
+    let config = Config { stitch: Some(stitch), plan: plan.transpose()?, ..Config::default() };
+    Ok((config, rest.join(",")))
 }
 
 /// The name of a strategy, and its settings if any are given.

@@ -3,6 +3,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod explained;
+pub(crate) mod recordings;
 
 use std::fs;
 use std::path::{Path, PathBuf};

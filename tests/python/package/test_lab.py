@@ -98,6 +98,13 @@ def test_every_verb_that_writes_or_compares_is_a_function():
         assert vramtape.edit(ONE_SHOT, "scale:0.5", half)["output"] == str(half)
         assert "exists" in raised(vramtape.Error, lambda: vramtape.edit(ONE_SHOT, ["scale:0.5"], half))
         vramtape.edit(ONE_SHOT, ["scale:0.5"], half, force=True)
+        plan = folder / "run.vplan"
+        (planned,) = vramtape.plan(ONE_SHOT, plan, time=0.5)["runs"]
+        assert planned["planned"]["peak_reserved_bytes"] <= planned["stitch"]["peak_reserved_bytes"], planned
+        assert plan.read_text().startswith("vramtape plan 1\n")
+        assert "exists" in raised(vramtape.Error, lambda: vramtape.plan(ONE_SHOT, plan))
+        packed = vramtape.pack(ONE_SHOT, folder / "packed.csv", capacity="1TiB", time=0.5)
+        assert packed["fits"] and packed["height_bytes"] >= packed["bound_bytes"] > 0, packed
         assert (
             vramtape.verify(ONE_SHOT, against=ONE_SHOT)["same"] and not vramtape.verify(half, against=ONE_SHOT)["same"]
         )

@@ -81,6 +81,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn extend_run(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
         self.poll_streams(params.stream)?;
         self.keep_address_budget(cast::index(params.size_bytes.div_ceil(PAGE_BYTES)) + 1)?;
+        if let Some(window) = self.planned_window(params) {
+            let plan = self.plan(params, window);
+            if let Some(id) = self.carry_out(plan, params)? {
+                return Ok(Some(id));
+            }
+        }
         let Some(behind) = self.plan_behind_frontier(params)? else { return Ok(None) };
         // A hole costs ghosts that repeated requests may need.
         let least = if behind.new_pages() == 0 { 1 } else { SETTLED_AFTER };
@@ -177,7 +183,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Reserves addresses for one more run; `None` where there are none, or the request exceeds what a run can hold.
-    fn open_run(&mut self, params: &AllocParams) -> Result<Option<RangeId>> {
+    pub(super) fn open_run(&mut self, params: &AllocParams) -> Result<Option<RangeId>> {
         let size_bytes =
             Range::reach_bytes(PAGE_BYTES, SegmentReserve::Default.bytes(self.device_total_bytes));
         if params.size_bytes > size_bytes {

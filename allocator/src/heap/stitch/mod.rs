@@ -9,6 +9,7 @@ mod check;
 mod choose;
 mod grow;
 mod place;
+mod planned;
 mod rehome;
 mod release;
 mod share;
@@ -30,6 +31,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     #[inline(never)]
     pub(super) fn malloc_stitched(&mut self, params: &AllocParams) -> Option<Addr> {
         if !params.pool.is_small() && self.stitch.config.has_placement_memory {
+            if self.stitch.awaits_plan(params.stream) {
+                self.begin_plan(params);
+            }
             self.stitch.follower(params.stream).observe(params.size_bytes);
         }
         self.stitch.is_repeated = self.occurrences(params) >= 2;
@@ -80,6 +84,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
         }
         self.expect_requests(params);
+        if self.planned_window(params).is_some() {
+            return None;
+        }
         if let Some((id, addr)) = self.best_home(params) {
             return Some(self.take_part(id, addr, params, None));
         }

@@ -20,7 +20,7 @@ pub(super) struct Window {
     pub(super) run: RangeId,
     pub(super) addr: Addr,
     /// Wholly free pages that it uses up.
-    pages: usize,
+    pub(super) pages: usize,
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {

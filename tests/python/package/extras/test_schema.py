@@ -113,6 +113,9 @@ def of_settings(folder, seen):
     """Options that change the answer."""
     run, half = folder / "run.vtape", folder / "half.vtape"
     seen.check("edit", printed("edit", run, "scale:0.5", "-o", half))
+    seen.check("plan", printed("plan", run, "-o", folder / "run.vplan"))
+    seen.check("pack", printed("pack", run, "--time=1"))
+    seen.check("pack", printed("pack", run, "--time=1", "--capacity=1", "-o", folder / "packed.csv"))
     seen.check("diff", printed("diff", half, run, "--fail-on=peak:+2%"))
     seen.check("verify", printed("verify", half, f"--against={run}"))
     seen.check("import", printed("import", TWO_DEVICES, "-o", folder / "imported.vtape"))

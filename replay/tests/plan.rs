@@ -1,0 +1,167 @@
+//! Plans on every recording: learned whole, learned on one half, and on a run whose sizes differ from it.
+//!
+//! `cargo nextest run -p replay --test plan --no-capture` prints the table of docs/results.
+
+mod common;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use packing::check::check;
+use replay::driver::Follow;
+use replay::report::Report;
+use replay::run::{Addresses, DeviceTape, Options, run};
+use replay::strategy::Choice;
+use replay::tape::Tape;
+use settings::{Compat, Config, Plan};
+use trace_format::{Event, Record};
+
+use common::recordings::{Recording, recordings};
+
+/// Smaller recordings are of few pages, most of them of small requests, which are not planned.
+const LIVE_LEAST_BYTES: u64 = 5 << 28;
+/// Recordings whose steps repeat.
+const REPEATING: [&str; 9] =
+    ["gpt2", "llama", "bert", "vit", "t5", "unet", "whisper", "lora", "mlp"];
+/// The share of requests whose sizes are changed, and by how much at most.
+const CHANGED: f64 = 0.05;
+const BY: f64 = 0.2;
+
+fn options(plan: Option<&Plan>) -> Options {
+    let choice = Choice::parse("stitch", Compat::default()).expect("a strategy");
+    let Choice::Native(config) = choice else { panic!("stitch is the allocator") };
+    let plan = plan.cloned().map(Arc::new);
+    Options {
+        strategy: Choice::Native(Config { plan, ..config }),
+        capacity_bytes: None,
+        memory_fraction: None,
+        addresses: Addresses::Lowest,
+        follow: Follow { settings: false, ..Follow::default() },
+    }
+}
+
+fn with_device<T>(tape: &Tape, records: &[Record], act: impl FnOnce(DeviceTape<'_>) -> T) -> T {
+    let text = |id| tape.text(id);
+    act(DeviceTape { base: &tape.devices[0].base, records, text: &text })
+}
+
+fn replay(tape: &Tape, records: &[Record], plan: Option<&Plan>) -> Report {
+    let run = with_device(tape, records, |device| run(device, &options(plan), |_| {}));
+    run.expect("a consistent recording")
+}
+
+fn plan(tape: &Tape, records: &[Record]) -> Plan {
+    let begin = Instant::now();
+    let is_over = &mut || begin.elapsed().as_secs() >= 2;
+    let planned =
+        with_device(tape, records, |device| replay::plan::plan(device, &options(None), is_over));
+    planned.expect("a consistent recording").0
+}
+
+/// The same run with other sizes of some requests.
+fn changed(records: &[Record], seed: u64) -> Vec<Record> {
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut sizes = HashMap::new();
+    let mut records = records.to_vec();
+    for record in &mut records {
+        match &mut record.event {
+            Event::Alloc { addr, requested_bytes, size_bytes, .. } => {
+                sizes.remove(addr);
+                if rng.f64() < CHANGED {
+                    let factor = 1.0 - BY + 2.0 * BY * rng.f64();
+                    *requested_bytes = ((*requested_bytes as f64 * factor) as u64).max(1);
+                    *size_bytes = requested_bytes.next_multiple_of(512);
+                    sizes.insert(*addr, *requested_bytes);
+                }
+            }
+            Event::Free { addr, requested_bytes, size_bytes, .. }
+            | Event::FreeCompleted { addr, requested_bytes, size_bytes } => {
+                if let Some(bytes) = sizes.get(addr) {
+                    (*requested_bytes, *size_bytes) = (*bytes, bytes.next_multiple_of(512));
+                }
+            }
+            _ => {}
+        }
+    }
+    records
+}
+
+#[test]
+fn a_plan_reserves_what_is_live_and_a_run_that_departs_from_it_loses_little() {
+    println!(
+        "| recording | live GiB | stitch | planned whole | planned from half | changed, stitch | changed, planned | \
+         ms stitch | ms planned |\n|---|---|---|---|---|---|---|---|---|"
+    );
+    for Recording { name, tape, streams } in recordings() {
+        let records = &tape.devices[0].records;
+        let stitch = replay(&tape, records, None);
+        if stitch.peak_live_bytes < LIVE_LEAST_BYTES {
+            continue;
+        }
+        let whole = plan(&tape, records);
+        let planned = replay(&tape, records, Some(&whole));
+        let half = replay(&tape, records, Some(&plan(&tape, &records[..records.len() / 2])));
+        let changed = changed(records, 7);
+        let changed_stitch = replay(&tape, &changed, None);
+        let changed_planned = replay(&tape, &changed, Some(&whole));
+        let of = |report: &Report| format!("{:.4}", report.efficiency);
+        println!(
+            "| {name} | {:.2} | {} | {} | {} | {} | {} | {} | {} |",
+            stitch.peak_live_bytes as f64 / (1_u64 << 30) as f64,
+            of(&stitch),
+            of(&planned),
+            of(&half),
+            of(&changed_stitch),
+            of(&changed_planned),
+            stitch.driver_time_ns / 1_000_000,
+            planned.driver_time_ns / 1_000_000,
+        );
+        assert!(planned.efficiency >= stitch.efficiency, "{name}: {planned:?}");
+        // Requests drawn at random on several streams lose a little more.
+        let most = if name.starts_with("stream_storm") { 0.01 } else { 0.005 };
+        assert!(
+            changed_planned.efficiency >= changed_stitch.efficiency - most,
+            "{name}: {changed_planned:?}"
+        );
+        if REPEATING.iter().any(|repeating| name.starts_with(repeating)) && streams == 1 {
+            assert!(planned.efficiency >= 0.99, "{name}: {planned:?}");
+            assert!(half.efficiency >= 0.985, "{name}: {half:?}");
+        }
+    }
+}
+
+/// Two runs of different shapes: each finds its own part of the plan.
+#[test]
+fn plans_of_several_runs_stand_side_by_side() {
+    let all: Vec<_> =
+        recordings().into_iter().filter(|one| one.name.starts_with("resnet")).collect();
+    let [first, second] = &all[..2] else { panic!("two recordings of one program") };
+    let records = |recording: &Recording| recording.tape.devices[0].records.clone();
+    let mut both = plan(&first.tape, &records(first));
+    both.sequences.extend(plan(&second.tape, &records(second)).sequences);
+    for recording in [first, second] {
+        let stitch = replay(&recording.tape, &records(recording), None);
+        let planned = replay(&recording.tape, &records(recording), Some(&both));
+        assert!(planned.efficiency >= stitch.efficiency - 0.005, "{}", recording.name);
+    }
+}
+
+#[test]
+fn the_blocks_of_recordings_are_packed_to_within_a_hundredth_of_the_bound() {
+    for Recording { name, tape, .. } in recordings() {
+        let problem = replay::pack::blocks(&tape.devices[0]).expect("sizes of a device");
+        let begin = Instant::now();
+        // A second is enough, unless other tests run beside it.
+        let made = packing::pack(&problem.buffers, None, &mut || begin.elapsed().as_secs() >= 3);
+        let seconds = begin.elapsed().as_secs_f64();
+        assert_eq!(check(&problem.buffers, &made.offsets), Ok(()));
+        let above = made.height_bytes as f64 / packing::bound_bytes(&problem.buffers) as f64;
+        println!(
+            "{name}: {} blocks, {above:.4} of the bound in {seconds:.2} s",
+            problem.buffers.len()
+        );
+        assert!(above <= 1.01, "{name}: {above}");
+    }
+}
