@@ -66,6 +66,7 @@ impl Sequences {
     }
 
     /// The last request of the same sequence; from here on it is `at`.
+    #[inline]
     fn replace(&mut self, at: u32) -> u32 {
         let place = self.place(self.hash);
         let (hash, last) = core::mem::replace(&mut self.table[place], (self.hash, at));
@@ -93,20 +94,39 @@ pub(crate) struct Follower {
     next: u32,
     /// Requests in a row that are known to correspond.
     followed: u32,
+    /// Where the last request was placed one step back and two.
+    recent: [Option<(RangeId, Addr)>; 2],
+    /// Whether it occurred in two steps before.
+    is_repeated: bool,
 }
 
 impl Default for Follower {
     fn default() -> Self {
         let sequences = LENGTHS.map(Sequences::new);
-        Self { entries: Vec::new(), count: 0, sequences, next: NONE, followed: 0 }
+        Self {
+            entries: Vec::new(),
+            count: 0,
+            sequences,
+            next: NONE,
+            followed: 0,
+            recent: [None; 2],
+            is_repeated: false,
+        }
     }
 }
 
 impl Follower {
+    #[inline]
     fn entry(&self, at: u32) -> Option<&Entry> {
         let age = self.count.wrapping_sub(at);
         let is_known = at != NONE && age > 0 && age as usize <= self.entries.len();
-        is_known.then(|| &self.entries[at as usize % self.entries.len()])
+        is_known.then(|| &self.entries[self.slot(at)])
+    }
+
+    /// Where a request is in the ring, whose length is a power of two.
+    #[inline]
+    fn slot(&self, at: u32) -> usize {
+        at as usize & (self.entries.len() - 1)
     }
 
     /// A request of this size comes next.
@@ -115,6 +135,11 @@ impl Follower {
         let previous = self.enter(size_bytes);
         let matched = self.match_next(size_bytes, previous);
         self.push(Entry { size_bytes, place: None, freed_before: NONE, matched });
+        let one = self.entry(matched);
+        let two = one.and_then(|one| self.entry(one.matched));
+        let is_repeated = two.is_some();
+        let recent = [one, two].map(|entry| entry.and_then(|entry| entry.place));
+        (self.recent, self.is_repeated) = (recent, is_repeated);
     }
 
     /// Enters the requests of a planned run. The first one that is entered is expected to come next.
@@ -143,7 +168,7 @@ impl Follower {
     }
 
     fn push(&mut self, entry: Entry) {
-        let at = self.count as usize % self.entries.len();
+        let at = self.slot(self.count);
         self.entries[at] = entry;
         // A request in 4 billion is lost where the count begins anew.
         self.count = if self.count == NONE - 1 { 0 } else { self.count + 1 };
@@ -166,7 +191,7 @@ impl Follower {
         let mut previous = [NONE; LENGTHS.len()];
         for (sequences, previous) in self.sequences.iter_mut().zip(&mut previous) {
             let leaving = at.checked_sub(sequences.length).map_or(0, |first| {
-                mix(self.entries[first as usize % self.entries.len()].size_bytes)
+                mix(self.entries[first as usize & (self.entries.len() - 1)].size_bytes)
             });
             let hash = sequences.hash.wrapping_mul(BASE).wrapping_add(mix(size_bytes));
             sequences.hash = hash.wrapping_sub(leaving.wrapping_mul(sequences.power));
@@ -206,7 +231,7 @@ impl Follower {
     /// Where the last request was placed. Returns its number, for [`note_free`](Self::note_free).
     pub(crate) fn remember(&mut self, run: RangeId, addr: Addr) -> u32 {
         let last = self.count.wrapping_sub(1);
-        let at = last as usize % self.entries.len();
+        let at = self.slot(last);
         self.entries[at].place = Some((run, addr));
         last
     }
@@ -214,7 +239,7 @@ impl Follower {
     /// The block of a request was freed.
     pub(crate) fn note_free(&mut self, at: u32) {
         if self.entry(at).is_some() {
-            let place = at as usize % self.entries.len();
+            let place = self.slot(at);
             self.entries[place].freed_before = self.count;
         }
     }
@@ -240,14 +265,22 @@ impl Follower {
         self.before().count()
     }
 
-    /// Where the last request was placed in earlier steps, the most likely first.
-    pub(crate) fn candidates(&self) -> [Option<(RangeId, Addr)>; CANDIDATES] {
-        let mut places = [None; CANDIDATES];
-        for (place, entry) in places.iter_mut().zip(self.before()) {
-            *place = entry.place;
-        }
-        let [one, two, three, four] = places;
-        [two, one, four, three]
+    /// Whether the last request occurred in two steps before.
+    pub(crate) const fn is_repeated(&self) -> bool {
+        self.is_repeated
+    }
+
+    /// Where the last request was placed in the steps before, the most likely first.
+    pub(crate) const fn recent(&self) -> [Option<(RangeId, Addr)>; 2] {
+        let [one, two] = self.recent;
+        [two, one]
+    }
+
+    /// The same three and four steps back.
+    pub(crate) fn older(&self) -> [Option<(RangeId, Addr)>; 2] {
+        let mut before = self.before().skip(2).map(|entry| entry.place);
+        let (three, four) = (before.next().flatten(), before.next().flatten());
+        [four, three]
     }
 
     /// The requests of earlier steps that correspond to the last one, the newest first.

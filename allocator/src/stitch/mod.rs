@@ -10,6 +10,7 @@
 
 mod carve;
 mod follower;
+mod followers;
 mod pages;
 mod run;
 mod starts;
@@ -27,6 +28,7 @@ use crate::ids::{FreeListId, RangeId};
 use settings::{Plan, PlannedRequest, StitchConfig};
 
 pub(crate) use follower::Follower;
+use followers::Followers;
 pub(crate) use pages::{Marks, PageId, Pages, SlotRef, Span};
 pub(crate) use run::{Run, Slot};
 pub(crate) use streams::Streams;
@@ -44,7 +46,7 @@ pub(crate) struct Stitch {
     runs: Vec<Option<Run>>,
     vacant_runs: Vec<usize>,
     runs_of: HashMap<FreeListId, Vec<RangeId>, FxBuildHasher>,
-    followers: HashMap<Stream, Follower, FxBuildHasher>,
+    followers: Followers,
     /// Where the requests of planned runs go.
     plan: Option<Arc<Plan>>,
     pub(crate) progress: Streams,
@@ -69,13 +71,14 @@ impl Stitch {
     }
 
     /// The placement memory of a stream.
+    #[inline]
     pub(crate) fn follower(&mut self, stream: Stream) -> &mut Follower {
-        self.followers.entry(stream).or_default()
+        self.followers.of(stream)
     }
 
     /// Whether the plan has places for a stream that has made no large request yet.
     pub(crate) fn awaits_plan(&self, stream: Stream) -> bool {
-        self.plan.is_some() && !self.followers.contains_key(&stream)
+        self.plan.is_some() && !self.followers.contains(stream)
     }
 
     /// Whether requests may have places of a plan.
@@ -86,7 +89,7 @@ impl Stitch {
     /// Fills the placement memory of a stream with its part of the plan, placed in a run.
     pub(crate) fn begin_plan(&mut self, stream: Stream, run: RangeId) {
         // The streams but the default one are numbered as they come, from 1.
-        let others = self.followers.keys().filter(|stream| **stream != Stream(0)).count();
+        let others = self.followers.streams().filter(|stream| *stream != Stream(0)).count();
         let number = if stream == Stream(0) { 0 } else { cast::id(others) + 1 };
         let (base, size_bytes) = (self.run(run).addr, self.run(run).size_bytes());
         let sequences = self.plan.iter().flat_map(|plan| &plan.sequences);

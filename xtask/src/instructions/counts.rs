@@ -15,7 +15,7 @@ const HEAD: &str = "# Instructions of an allocation and its free; cargo xtask be
 /// One measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Case {
-    /// `record:` of `VRAMTAPE_CONF`.
+    /// `record:` of `VRAMTAPE_CONF`, and what follows it.
     pub(super) record: &'static str,
     /// The size of the allocation.
     pub(super) size_bytes: u64,

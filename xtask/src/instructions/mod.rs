@@ -19,12 +19,14 @@ use crate::{cargo, exec};
 
 use counts::{Case, Committed};
 
-/// The counted cases: without and with a recorder, a small block and a large one.
-const CASES: [Case; 4] = [
+/// The counted cases: without and with a recorder, and under `stitch`, a small block and a large one.
+const CASES: [Case; 6] = [
     Case { record: "off", size_bytes: 512 },
     Case { record: "off", size_bytes: 4 << 20 },
     Case { record: "ring", size_bytes: 512 },
     Case { record: "ring", size_bytes: 4 << 20 },
+    Case { record: "ring,strategy:stitch", size_bytes: 512 },
+    Case { record: "ring,strategy:stitch", size_bytes: 4 << 20 },
 ];
 
 /// Pairs of the shorter program: enough that nothing of the start is in the difference.

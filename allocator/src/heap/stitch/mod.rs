@@ -22,6 +22,7 @@ use super::Heap;
 use super::hot_path::AllocParams;
 use crate::arena::{Block, BlockId};
 use crate::free_list::ListPlace;
+use crate::ids::RangeId;
 use device::Device;
 use events::Recorder;
 
@@ -34,9 +35,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if self.stitch.awaits_plan(params.stream) {
                 self.begin_plan(params);
             }
-            self.stitch.follower(params.stream).observe(params.size_bytes);
+            let follower = self.stitch.follower(params.stream);
+            follower.observe(params.size_bytes);
+            self.stitch.is_repeated = follower.is_repeated();
+        } else {
+            self.stitch.is_repeated = false;
         }
-        self.stitch.is_repeated = self.occurrences(params) >= 2;
         self.place_stitched(params)
     }
 
@@ -76,11 +80,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     fn place_large(&mut self, params: &AllocParams) -> Option<BlockId> {
         if self.stitch.config.has_placement_memory {
-            let candidates = self.stitch.follower(params.stream).candidates();
-            for (run, addr) in candidates.into_iter().flatten() {
-                if let Some(id) = self.place_at(params, run, addr) {
-                    return Some(id);
-                }
+            let recent = self.stitch.follower(params.stream).recent();
+            if let Some(id) = self.place_at_any(params, recent) {
+                return Some(id);
+            }
+            let older = self.stitch.follower(params.stream).older();
+            if let Some(id) = self.place_at_any(params, older) {
+                return Some(id);
             }
         }
         self.expect_requests(params);
@@ -92,6 +98,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let window = self.find_mapped_window(params)?;
         self.place_at(params, window.run, window.addr)
+    }
+
+    #[inline]
+    fn place_at_any(
+        &mut self,
+        params: &AllocParams,
+        places: [Option<(RangeId, Addr)>; 2],
+    ) -> Option<BlockId> {
+        places.into_iter().flatten().find_map(|(run, addr)| self.place_at(params, run, addr))
     }
 
     /// Hands out the part of a free block that starts at an address.

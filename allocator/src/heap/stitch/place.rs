@@ -23,13 +23,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ) -> Option<BlockId> {
         let run = self.stitch.find_run(id)?;
         let end = Addr(addr.0 + params.size_bytes);
-        if addr < run.addr || end > run.frontier() {
+        // The run of an id may be another one than when the place was remembered.
+        if addr < run.addr || end > run.frontier() || run.stream != params.stream {
             return None;
         }
-        let list = self.blocks.lists.find(params.pool, params.stream)?;
         let first = run.block_at(&self.blocks.arena, addr);
         let block = &self.blocks[first];
-        if !block.is_idle() || block.list != list {
+        if !block.is_idle() || self.blocks.lists[block.list].pool != params.pool {
             return None;
         }
         if block.mapped && block.end() >= end {

@@ -25,9 +25,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if !self.stitch.is_planned() || params.pool.is_small() {
             return None;
         }
-        let candidates = self.stitch.follower(params.stream).candidates();
+        let follower = self.stitch.follower(params.stream);
+        let ([two, one], [four, three]) = (follower.recent(), follower.older());
         let list = self.blocks.lists.find(params.pool, params.stream)?;
-        candidates.into_iter().flatten().find_map(|(id, addr)| {
+        [two, one, four, three].into_iter().flatten().find_map(|(id, addr)| {
             let run = self.stitch.find_run(id)?;
             let end = Addr(addr.0 + params.size_bytes);
             if run.list != list || addr < run.addr || end > run.slot_addr(run.slot_count) {
