@@ -29,7 +29,7 @@ use super::rings::Rings;
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Tests of vramtape's side of the interface to PyTorch: run under its default version only, as all take minutes.
-const ONCE: [&str; 9] = [
+const ONCE: [&str; 10] = [
     "test_end",
     "test_explain",
     "test_gpu",
@@ -38,6 +38,7 @@ const ONCE: [&str; 9] = [
     "test_leaks",
     "test_loop",
     "test_owners",
+    "test_recordings",
     "test_view",
 ];
 

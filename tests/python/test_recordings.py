@@ -1,0 +1,60 @@
+"""Programs of kinds that the other recordings lack, recorded and replayed: `stitch` reserves less than `native` and
+`expandable` on each, and a plan little more than what is live. The programs are in `recordings`.
+
+VRAMTAPE_KEEP=FOLDER keeps the tapes.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+
+from harness import COMMAND, PACKAGE, run_cases, run_python
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAMS = (
+    "rl_phases",
+    "graph_ladder",
+    "speculative",
+    "long_context",
+    "experts",
+    "image_sizes",
+    "adapters",
+    "evaluation",
+)
+LEAST_EFFICIENCY = 0.97
+LEAST_PLANNED = 0.99
+# A tape of private pools: they are as in native under every strategy, and their bytes are part of these figures.
+STRATEGIES = ("native", "expandable", "stitch")
+FOLDER = tempfile.TemporaryDirectory()
+
+
+def replay(tape, strategy):
+    line = [COMMAND, "replay", "--json", "--capacity=unlimited", f"--strategy={strategy}", tape]
+    return json.loads(subprocess.check_output(line, text=True, stderr=subprocess.DEVNULL))
+
+
+def check(name):
+    def run():
+        tape = os.path.join(os.environ.get("VRAMTAPE_KEEP", FOLDER.name), f"{name}.vtape")
+        program = os.path.join(HERE, "recordings", f"{name}.py")
+        flags = ("--sim", "-q", "-f", "--conf", "stacks:none", "-o", tape)
+        run_python("-m", "vramtape", "run", *flags, program, **PACKAGE)
+        reports = {strategy: replay(tape, strategy) for strategy in STRATEGIES}
+        stitch = reports["stitch"]
+        plan = os.path.join(FOLDER.name, f"{name}.vplan")
+        line = [COMMAND, "plan", "--json", "--capacity=unlimited", "-o", plan, tape]
+        planned = json.loads(subprocess.check_output(line, text=True, stderr=subprocess.DEVNULL))["runs"][0]["planned"]
+        reports["planned"] = planned
+        assert stitch["peak_live_bytes"] > 5 << 28, stitch
+        assert stitch["efficiency"] >= LEAST_EFFICIENCY, stitch
+        assert all(stitch["efficiency"] > reports[other]["efficiency"] for other in STRATEGIES[:2]), reports
+        assert planned["efficiency"] >= LEAST_PLANNED, (planned, stitch)
+        figures = ", ".join(f"{name} {report['efficiency']:.4f}" for name, report in reports.items())
+        times = ", ".join(f"{name} {report['driver_time_ns'] // 1_000_000}" for name, report in reports.items())
+        return f"{stitch['peak_live_bytes'] / 2**30:.2f} GiB live, {figures}; ms of driver calls: {times}"
+
+    return run
+
+
+run_cases([(f"recordings.{name}", check(name)) for name in PROGRAMS])
