@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use packing::check::check;
 use replay::driver::Follow;
+use replay::edit::edit;
 use replay::report::Report;
 use replay::run::{Addresses, DeviceTape, Options, run};
 use replay::strategy::Choice;
@@ -135,16 +136,17 @@ fn a_plan_reserves_what_is_live_and_a_run_that_departs_from_it_loses_little() {
 /// Two runs of different shapes: each finds its own part of the plan.
 #[test]
 fn plans_of_several_runs_stand_side_by_side() {
-    let all: Vec<_> =
-        recordings().into_iter().filter(|one| one.name.starts_with("resnet")).collect();
-    let [first, second] = &all[..2] else { panic!("two recordings of one program") };
-    let records = |recording: &Recording| recording.tape.devices[0].records.clone();
-    let mut both = plan(&first.tape, &records(first));
-    both.sequences.extend(plan(&second.tape, &records(second)).sequences);
-    for recording in [first, second] {
-        let stitch = replay(&recording.tape, &records(recording), None);
-        let planned = replay(&recording.tape, &records(recording), Some(&both));
-        assert!(planned.efficiency >= stitch.efficiency - 0.005, "{}", recording.name);
+    let all = recordings();
+    let first = &all.iter().find(|one| one.name == "gpt2_train-default").expect("a recording").tape;
+    let (second, _) = edit(first, &["scale:0.7".parse().expect("an edit")]).expect("an edit");
+    let records = |tape: &Tape| tape.devices[0].records.clone();
+    let mut both = plan(first, &records(first));
+    both.sequences.extend(plan(&second, &records(&second)).sequences);
+    for tape in [first, &second] {
+        let stitch = replay(tape, &records(tape), None);
+        let planned = replay(tape, &records(tape), Some(&both));
+        println!("{} with the plan of both, {} without", planned.efficiency, stitch.efficiency);
+        assert!(planned.efficiency >= stitch.efficiency.max(0.99), "{planned:?}");
     }
 }
 
