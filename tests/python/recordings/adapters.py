@@ -1,5 +1,6 @@
 """Fine-tuning by adapters: frozen weights, checkpointed layers, and batches of the length of their longest text."""
 
+import os
 import random
 
 import torch
@@ -8,6 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 random.seed(0)
+BATCH = int(os.environ.get("BATCH", 4))
 
 
 class Adapter(nn.Module):
@@ -40,8 +42,8 @@ model = model.cuda().bfloat16()
 model.words.weight.requires_grad_(True)
 optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-4)
 for _ in range(24):
-    text = tokens(4, 64 * random.randint(2, 20))
-    for part in text.split(2):
+    text = tokens(BATCH, 64 * random.randint(2, 20))
+    for part in text.split(max(1, BATCH // 2)):
         loss_of(model(part[:, :-1]), part[:, 1:]).backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

@@ -1,5 +1,6 @@
 """Training with experts: each token goes to two of eight, so that the experts' batches differ from step to step."""
 
+import os
 import random
 
 import torch
@@ -7,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 random.seed(0)
+BATCH = int(os.environ.get("BATCH", 8))
 
 
 class Experts(nn.Module):
@@ -35,7 +37,7 @@ for _ in range(4):
 model = nn.Sequential(*layers).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
 for _ in range(12):
-    x = torch.randn(8, 512, 1024, device="cuda")
+    x = torch.randn(BATCH, 512, 1024, device="cuda")
     with torch.autocast("cuda", torch.bfloat16):
         loss = model(x).float().square().mean()
     loss.backward()

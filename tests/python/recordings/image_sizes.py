@@ -1,11 +1,13 @@
 """Training on images of many sizes, as detectors do: each batch has the size of its largest image."""
 
+import os
 import random
 
 import torch
 from torch import nn
 
 random.seed(0)
+BATCH = int(os.environ.get("BATCH", 8))
 
 
 def stage(inner, outer):
@@ -20,7 +22,7 @@ heads = nn.ModuleList([nn.Conv2d(width, 64, 1) for width in (64, 128, 256, 512)]
 optimizer = torch.optim.SGD([*stages.parameters(), *heads.parameters()], lr=0.01, momentum=0.9)
 for _ in range(40):
     height, width = (32 * random.randint(8, 32) for _ in range(2))
-    x = torch.randn(8, 3, height, width, device="cuda")
+    x = torch.randn(BATCH, 3, height, width, device="cuda")
     loss = 0
     for one, head in zip(stages, heads):
         x = one(x)
