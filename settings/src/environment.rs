@@ -1,6 +1,7 @@
 //! All settings of a process from its environment, which is passed in.
 
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -55,8 +56,22 @@ impl Environment {
         let (name, text) = found.unwrap_or((PYTORCH_VARIABLES[0], String::new()));
         let parsed = base.parse_variable(&text, name)?;
         warnings.extend(parsed.warnings);
+        if parsed.config.stitch.is_some() {
+            warnings.extend(without_effect(&text, name));
+        }
         Ok(Self { config: parsed.config, settings, warnings })
     }
+}
+
+/// The keys of PyTorch's variable that reduce a fragmentation which `stitch` does not have.
+fn without_effect(text: &str, variable: &'static str) -> impl Iterator<Item = Warning> {
+    let keys = ["expandable_segments:True", "max_split_size_mb", "roundup_power2_divisions"];
+    keys.into_iter().filter_map(move |key| {
+        let at = text[..text.find(key)?].chars().count();
+        let key = key.split(':').next().unwrap_or(key);
+        let message = format!("{key} has no effect with strategy:stitch");
+        Some(Warning { message, place: TextPosition { variable, text: text.to_owned(), at } })
+    })
 }
 
 /// A value other than 0 and 1 has no effect, as in PyTorch.
@@ -141,6 +156,22 @@ mod tests {
         assert!(read(&[]).unwrap().config.search_after_flush);
         let off = ("VRAMTAPE_CONF", "search_after_flush:False");
         assert!(!read(&[off]).unwrap().config.search_after_flush);
+    }
+
+    #[test]
+    fn settings_against_fragmentation_have_no_effect_with_stitch() {
+        let theirs = ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True,max_split_size_mb:64");
+        let warnings = |strategy| read(&[("VRAMTAPE_CONF", strategy), theirs]).unwrap().warnings;
+        assert!(warnings("strategy:native").is_empty());
+        let found = warnings("strategy:stitch");
+        let found: Vec<_> = found.iter().map(|one| (one.message.as_str(), one.place.at)).collect();
+        assert_eq!(
+            found,
+            [
+                ("expandable_segments has no effect with strategy:stitch", 0),
+                ("max_split_size_mb has no effect with strategy:stitch", 25),
+            ]
+        );
     }
 
     #[test]

@@ -23,6 +23,9 @@ const HEADER: &str = "vramtape plan 1";
 /// The last line: a file without it is cut off.
 const END: &str = "end";
 
+/// Sizes and offsets are multiples of this, as blocks are.
+const ALIGNMENT_BYTES: u64 = 512;
+
 /// A request of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedRequest {
@@ -97,7 +100,9 @@ impl Plan {
             } else if missing > 0 {
                 let sequence = plan.sequences.last_mut().expect("a sequence began");
                 sequence.requests.push(request(line).ok_or_else(|| {
-                    wrong("expected a size, an offset, and a number of requests or -")
+                    wrong(
+                        "expected a size and an offset, multiples of 512, and a number of requests or -",
+                    )
                 })?);
                 missing -= 1;
             } else if line == END {
@@ -146,7 +151,9 @@ fn request(line: &str) -> Option<PlannedRequest> {
         count => Some(count.parse().ok()?),
     };
     let is_whole = words.next().is_none() && offset_bytes.checked_add(size_bytes).is_some();
-    (is_whole && size_bytes > 0).then_some(PlannedRequest {
+    let is_aligned =
+        [size_bytes, offset_bytes].iter().all(|bytes| bytes.is_multiple_of(ALIGNMENT_BYTES));
+    (is_whole && is_aligned && size_bytes > 0).then_some(PlannedRequest {
         size_bytes,
         offset_bytes,
         freed_before,
@@ -215,6 +222,8 @@ mod tests {
             ("vramtape plan 1\nsequence 0 1\n1024 18446744073709551615 -\nend", 3, "a size"),
             ("vramtape plan 1\nsequence 0 1\n0 0 -\nend", 3, "a size"),
             ("vramtape plan 1\nsequence 0 1\n1024 0 1 1\nend", 3, "a size"),
+            ("vramtape plan 1\nsequence 0 1\n1024 256 -\nend", 3, "multiples of 512"),
+            ("vramtape plan 1\nsequence 0 1\n1000 0 -\nend", 3, "multiples of 512"),
             ("vramtape plan 1\nsequence 0 131073\n", 2, "at most"),
             ("vramtape plan 1\nend\nend", 3, "may follow"),
             ("vramtape plan 1\n1024 0 -", 2, "expected `sequence"),

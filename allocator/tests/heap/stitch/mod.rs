@@ -4,10 +4,11 @@ mod checker;
 mod rules;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use allocator::heap::AllocError;
 use device::Device;
-use settings::{Config, StitchConfig, StreamSharing};
+use settings::{Config, Plan, PlannedRequest, PlannedSequence, StitchConfig, StreamSharing};
 use trace_format::{Addr, PoolId, StackId, Stream};
 
 use crate::support::{GIB, MIB, Rng, TestHeap, heap, request, seed};
@@ -17,13 +18,30 @@ fn stitched(capacity_bytes: u64, stitch: StitchConfig) -> TestHeap {
     heap(capacity_bytes, Config { stitch: Some(stitch), ..Config::default() })
 }
 
+/// Places for requests of these sizes that another solver might have chosen: some overlap, some lie too high.
+fn any_plan(rng: &mut Rng, sizes: &[u64]) -> Plan {
+    let mut request = |_| PlannedRequest {
+        size_bytes: sizes[rng.below(sizes.len() as u64) as usize].next_multiple_of(512),
+        offset_bytes: if rng.below(50) == 0 { 1 << 50 } else { 512 * rng.below(1 << 18) },
+        freed_before: (rng.below(4) > 0).then(|| rng.below(400) as u32),
+    };
+    let mut sequence = |number: u32| {
+        let requests = (0..200).map(&mut request).collect();
+        PlannedSequence { stream: number % 3, requests }
+    };
+    Plan { sequences: (0..4_u32).map(&mut sequence).collect() }
+}
+
 /// One program: blocks of all sizes on three streams, some used by other streams, a part of them requested in rounds.
 fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) {
     let mut rng = Rng(seed);
-    let mut heap = stitched(capacity_bytes, stitch);
+    let sizes: Vec<u64> = (0..20).map(|_| rng.bytes()).collect();
+    let plan = (rng.below(2) == 0).then(|| Arc::new(any_plan(&mut rng, &sizes)));
+    let has_plan = plan.is_some();
+    let config = Config { stitch: Some(stitch), plan, ..Config::default() };
+    let mut heap = heap(capacity_bytes, config);
     let mut checker = Checker::default();
     let mut live: BTreeMap<Addr, u64> = BTreeMap::new();
-    let sizes: Vec<u64> = (0..20).map(|_| rng.bytes()).collect();
     let streams = [Stream(0), Stream(16), Stream(32)];
     for step in 0..600_u64 {
         let stream = streams[rng.below(3) as usize];
@@ -59,7 +77,8 @@ fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) {
                 }
             }
         }
-        heap.check().unwrap_or_else(|broken| panic!("seed {seed}, step {step}: {broken}"));
+        heap.check()
+            .unwrap_or_else(|broken| panic!("seed {seed}, step {step}, plan {has_plan}: {broken}"));
         checker.check(&mut heap, &live);
         Checker::check_limit(&mut heap, capacity_bytes);
     }
