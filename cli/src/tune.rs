@@ -133,6 +133,13 @@ fn quoted(settings: &str) -> String {
 }
 
 fn text(runs: &[String], bounds: &[&Bound], tuning: &Tuning) -> String {
+    let graphs = tuning.advice.graph_pools.map(|graphs| format!("\n{graphs}"));
+    let graphs = graphs.filter(|graphs| graphs.len() > 1).unwrap_or_default();
+    settings_text(runs, bounds, tuning) + &graphs
+}
+
+/// The settings that help, or that none does.
+fn settings_text(runs: &[String], bounds: &[&Bound], tuning: &Tuning) -> String {
     let table = |proofs: &[(&str, &Proof)]| table(runs, bounds, proofs);
     let advice = &tuning.advice.text;
     let tried = format!(

@@ -203,3 +203,19 @@ fn an_edit_flag_gives_the_results_of_the_edited_tape() {
     assert!(most(&ranks["edited"]) < most(&ranks["rows"]), "{ranks}");
     assert!(good(&several).contains("most, edited"));
 }
+
+#[test]
+fn waste_and_tune_replay_other_pools_for_captured_graphs() {
+    let (snapshot, _) = trace("cudagraph_pools-default");
+    let found = json(&["waste", &snapshot])["advice"]["graph_pools"].clone();
+    let bytes = |name: &str| found[format!("{name}peak_reserved_bytes")].as_u64().unwrap();
+    assert_eq!(found["pools"], 5);
+    assert!(bytes("shared_") < bytes("") && bytes("primed_") < bytes("shared_"), "{found}");
+    assert_eq!(json(&["tune", &snapshot, "--lines", "3"])["advice"]["graph_pools"], found);
+    for verb in ["waste", "tune"] {
+        let text = good(&[verb, &snapshot]);
+        assert!(text.contains("Graphs: pools that begin with one segment of their size"), "{text}");
+    }
+    let (snapshot, _) = trace("gpt2_train-default");
+    assert!(json(&["waste", &snapshot])["advice"]["graph_pools"].is_null());
+}

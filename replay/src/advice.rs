@@ -15,6 +15,7 @@ use crate::candidate::score::Score;
 use crate::candidate::{Member, TuneError};
 use crate::compare::{StrategyRow, USUAL_SETTINGS};
 use crate::driver::{DriveError, Follow, Result};
+use crate::graph_pools::GraphPools;
 use crate::report::Report;
 use crate::run::DeviceTape;
 
@@ -22,7 +23,7 @@ use crate::run::DeviceTape;
 const LIVE_SHARE_MIN: f64 = 0.99;
 
 /// How many replays [`measure`] makes at most.
-pub const REPLAYS_MAX: u64 = USUAL_SETTINGS.len() as u64 + 2;
+pub const REPLAYS_MAX: u64 = USUAL_SETTINGS.len() as u64 + 4;
 
 /// The kind of advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,6 +63,8 @@ pub struct Advice {
     pub after: Option<Figures>,
     /// The most bytes that the worst rank had alive at once.
     pub peak_live_bytes: u64,
+    /// What other pools for captured graphs would reserve, on the worst rank; `None` where no graph was captured.
+    pub graph_pools: Option<GraphPools>,
     /// The same as a sentence without its full stop.
     pub text: String,
 }
@@ -74,6 +77,7 @@ pub struct Measured {
     lines: Vec<(Line, Report)>,
     /// The most bytes that were live or requested at once.
     demand_bytes: u64,
+    graph_pools: Option<GraphPools>,
     capacity_bytes: Option<u64>,
 }
 
@@ -123,7 +127,17 @@ pub fn measure(
     let lines = lines.into_par_iter().filter_map(of_line).collect::<Result<Vec<_>, _>>()?;
     let demand_bytes = demand_bytes(member.tape);
     let capacity_bytes = member.capacity_bytes;
-    Ok(Measured { recorded, before, lines, demand_bytes, capacity_bytes })
+    let graph_pools = GraphPools::of(member.tape.records, before.peak_reserved_bytes, |records| {
+        let text = |id| (member.tape.text)(id);
+        let changed = Member {
+            tape: DeviceTape { base: member.tape.base, records, text: &text },
+            settings: member.settings.clone(),
+            capacity_bytes: member.capacity_bytes,
+            follow: member.follow,
+        };
+        Ok(changed.replay(&config, member.follow, progress)?.peak_reserved_bytes)
+    })?;
+    Ok(Measured { recorded, before, lines, demand_bytes, graph_pools, capacity_bytes })
 }
 
 /// The lines that are tried for a run with these settings: the usual ones, and our search after the last flush where
@@ -186,6 +200,7 @@ pub fn choose(runs: &[Measured]) -> Option<Advice> {
         before: figures(&before),
         after: None,
         peak_live_bytes: live_bytes,
+        graph_pools: worst.graph_pools,
         text: String::new(),
     };
     if let Some((line, after)) = best {

@@ -14,6 +14,7 @@ pub mod ending;
 pub mod explain;
 pub mod export;
 pub mod fit;
+pub mod graph_pools;
 pub mod holders;
 pub mod host_memory;
 pub mod import;

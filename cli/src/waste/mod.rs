@@ -154,7 +154,9 @@ fn text(found: &Found, explanation: &str, next_step: &str) -> String {
     let head = head(waste);
     let parts = parts(waste, held);
     let time = over_time(waste);
-    format!("{head}\n{parts}\n{explanation}\nNext: {next_step}.\n\n{holders}\n{time}")
+    let graphs = found.advice.as_ref().and_then(|advice| advice.graph_pools);
+    let graphs = graphs.map_or_else(String::new, |graphs| graphs.to_string());
+    format!("{head}\n{parts}\n{explanation}\nNext: {next_step}.\n{graphs}\n{holders}\n{time}")
 }
 
 /// The replayed strategy.

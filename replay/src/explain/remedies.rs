@@ -12,10 +12,11 @@ use sim_device::SimConfig;
 use trace_format::{Addr, Event, MarkKind, PoolId, Record};
 
 use super::blocks::{ExplainedBlock, Live, Origins};
-use super::changes::{SharedPool, scaled, with_fraction};
+use super::changes::{scaled, with_fraction};
 use crate::advice::candidates;
 use crate::candidate::line::Line;
 use crate::driver::{DriveError, Driver, Follow, Result};
+use crate::graph_pools::SharedPool;
 use crate::run::{Addresses, DeviceTape, Options, model_driver, native_driver};
 use crate::strategy::table::Visitor;
 use crate::strategy::{Choice, Strategy, TABLE};
