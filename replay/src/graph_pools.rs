@@ -1,5 +1,5 @@
-//! The pools of captured CUDA graphs: what they would reserve together if they shared one, or if each began with a segment
-//! of its size.
+//! The pools of captured CUDA graphs: what they would reserve together if they shared one, or if each began with a
+//! segment of its size.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
