@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use replay::plan::{PlannedStream, plan};
 use replay::report::Report;
 use replay::run::{Options as Setting, run as replay};
@@ -81,6 +81,9 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 
 /// Plans, writes the plan, and replays each run with it.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    if options.json && options.output.output == Path::new("-") {
+        bail!("--json and the plan cannot both go to standard output: give -o a file");
+    }
     options.output.check()?;
     let mut runs = Vec::with_capacity(options.runs.len());
     for path in &options.runs {

@@ -40,6 +40,9 @@ fn a_plan_is_written_and_a_replay_with_it_reserves_less() {
     let (text, code) = vramtape(&["plan", &run, "-o", &plan]);
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("exists: use -f to replace it"), "{text}");
+    let (text, code) = vramtape(&["plan", &run, "-o", "-", "--json"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("give -o a file"), "{text}");
     let text = good(&["plan", &run, "--cold", "-f", "-o", &plan]);
     let text = text.replace(folder.path().to_str().unwrap(), "FOLDER").replace(&run, "RUN");
     golden("plan", &text);

@@ -58,8 +58,25 @@ pub fn pack_loosely(buffers: &[Buffer]) -> Packing {
     first_fit::pack(buffers, &Lives::new(buffers))
 }
 
-/// Packs buffers into `capacity_bytes`, or as low as it can until `is_over`. At least one packing is made.
+/// Packs buffers into `capacity_bytes`, or as low as it can until `is_over`. At least one packing is made. Buffers of no
+/// size are at 0.
 pub fn pack(
+    buffers: &[Buffer],
+    capacity_bytes: Option<u64>,
+    is_over: &mut dyn FnMut() -> bool,
+) -> Packing {
+    let sized: Vec<Buffer> =
+        buffers.iter().copied().filter(|buffer| buffer.size_bytes > 0).collect();
+    let packed = pack_sized(&sized, capacity_bytes, is_over);
+    let mut offsets = packed.offsets.into_iter();
+    let place = |buffer: &Buffer| {
+        let offset = if buffer.size_bytes > 0 { offsets.next() } else { None };
+        offset.unwrap_or(0)
+    };
+    Packing { offsets: buffers.iter().map(place).collect(), height_bytes: packed.height_bytes }
+}
+
+fn pack_sized(
     buffers: &[Buffer],
     capacity_bytes: Option<u64>,
     is_over: &mut dyn FnMut() -> bool,

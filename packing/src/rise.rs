@@ -23,6 +23,7 @@ const ORDERS: [Order; 3] = [
 ];
 /// Steps between two looks at the clock.
 const TIMED_EVERY: u32 = 1024;
+
 fn size(buffer: &Buffer) -> f64 {
     buffer.size_bytes as f64
 }
@@ -44,7 +45,7 @@ pub(crate) fn pack(
     let mut best: Option<Packing> = None;
     for attempt in 0..tries.max(1) {
         let order = ORDERS[attempt % ORDERS.len()];
-        // Up to a tenth, then a quarter, a half and more.
+        // The orders as they are, then changed by up to a tenth, two tenths and so on.
         let spread = 0.1 * (attempt / ORDERS.len()) as f64;
         let mut change = || 1.0 + spread.min(1.0) * chance.f64();
         let keys: Vec<_> =

@@ -53,24 +53,20 @@ pub(crate) fn lower(
     let mut search = Search::new(buffers, lives, is_over);
     let mut least_bytes = goal_bytes;
     let mut branches = buffers.len() as u64;
-    while best.height_bytes > least_bytes {
-        branches *= 2;
-        // The goal itself, and something easier.
-        for capacity_bytes in [least_bytes, least_bytes.midpoint(best.height_bytes)] {
+    while best.height_bytes > least_bytes && !search.timed_out {
+        branches = branches.saturating_mul(2);
+        // The least that is not known to be impossible, and something easier: a proof of that halves what is left.
+        for easier in [false, true] {
+            let middle_bytes = least_bytes.midpoint(best.height_bytes);
+            let capacity_bytes = if easier { middle_bytes } else { least_bytes };
             match search.solve(capacity_bytes, branches) {
-                Outcome::Found => {
-                    *best = Packing::new(buffers, search.found.clone());
-                    break;
-                }
-                Outcome::Impossible => {
-                    least_bytes = capacity_bytes + 1;
-                    break;
-                }
-                Outcome::Stopped => {}
+                Outcome::Found => *best = Packing::new(buffers, search.found.clone()),
+                Outcome::Impossible => least_bytes = capacity_bytes + 1,
+                Outcome::Stopped => continue,
             }
-        }
-        if search.timed_out {
-            return;
+            if best.height_bytes <= least_bytes {
+                break;
+            }
         }
     }
 }

@@ -72,6 +72,45 @@ fn the_search_finds_the_lowest_packing_of_a_few_buffers() {
     }
 }
 
+/// A proof that a height is impossible must not raise the bound by a byte at a time.
+#[test]
+fn the_search_ends_by_itself_where_the_bound_cannot_be_reached() {
+    let mut above = 0;
+    for seed in 0..40 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let small = random(&mut rng, 7);
+        let scaled = |one: &Buffer| Buffer {
+            size_bytes: one.size_bytes << 30,
+            alignment_bytes: one.alignment_bytes << 30,
+            ..*one
+        };
+        let large: Vec<_> = small.iter().map(scaled).collect();
+        let made = pack(&large, None, &mut || false);
+        assert_eq!(made.height_bytes, lowest(&small, &mut Vec::new()) << 30, "seed {seed}");
+        above += u32::from(made.height_bytes > bound_bytes(&large));
+    }
+    assert!(above > 0, "none of the problems is harder than its bound");
+}
+
+#[test]
+fn buffers_of_no_size_do_not_raise_the_height() {
+    for seed in 0..40 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let sized = random(&mut rng, 7);
+        let mut buffers = sized.clone();
+        for (at, other) in random(&mut rng, 3).into_iter().enumerate() {
+            buffers.insert(3 * at, Buffer { size_bytes: 0, ..other });
+        }
+        let made = pack(&buffers, None, &mut || false);
+        assert_eq!(
+            made.height_bytes,
+            pack(&sized, None, &mut || false).height_bytes,
+            "seed {seed}"
+        );
+        assert_eq!(check(&buffers, &made.offsets), Ok(()), "seed {seed}");
+    }
+}
+
 /// The lowest height of all packings: each order of the buffers, each as low as it can be.
 fn lowest(buffers: &[Buffer], order: &mut Vec<usize>) -> u64 {
     if order.len() == buffers.len() {

@@ -10,7 +10,7 @@ use trace_format::{Addr, Event, PoolId, Record, ScopeFilter};
 
 use crate::driver::Result;
 
-/// A gain below this share of what is reserved is not worth a change.
+/// The least gain that is printed, as a share of the reserved bytes.
 const GAIN_SHARE_MIN: f64 = 0.01;
 /// A segment for a pool's first request is a multiple of this.
 const SEGMENT_BYTES: u64 = 2 << 20;

@@ -9,12 +9,10 @@ use events::{Addr, Event, StackId, Stream};
 use super::{AllocError, Heap, HeapError, Miss, Request};
 use crate::arena::{Block, BlockId};
 use crate::blocks::Blocks;
-use crate::cast;
 use crate::free_list::{FreeList, ListPlace};
 use crate::ids::{FreeListId, PoolIndex};
 use crate::size;
 use crate::stats::{PieceMerge, Pieces};
-use crate::stitch::PAGE_BYTES;
 use device::Device;
 use events::Recorder;
 
@@ -31,13 +29,6 @@ pub(super) struct AllocParams {
     pub(super) stitched: bool,
     /// Whether a real graph capture holds back whatever waits or frees.
     pub(super) in_capture: bool,
-}
-
-impl AllocParams {
-    /// Wholly free pages of `stitch` that the request takes at least: it may share its first and its last page.
-    pub(super) fn least_pages(&self) -> usize {
-        cast::index(self.size_bytes.saturating_sub(2 * PAGE_BYTES).div_ceil(PAGE_BYTES))
-    }
 }
 
 /// A free block that serves a request.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use events::{Addr, Stream};
 
 use crate::arena::Block;
+use crate::cast;
 use crate::free_list::FreeList;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
@@ -21,6 +22,13 @@ pub(super) struct Window {
     pub(super) addr: Addr,
     /// Wholly free pages that it uses up.
     pub(super) pages: usize,
+}
+
+impl AllocParams {
+    /// Wholly free pages that the request takes at least: it may share its first and its last page.
+    pub(super) fn least_pages(&self) -> usize {
+        cast::index(self.size_bytes.saturating_sub(2 * PAGE_BYTES).div_ceil(PAGE_BYTES))
+    }
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
