@@ -58,8 +58,8 @@ pub fn pack_loosely(buffers: &[Buffer]) -> Packing {
     first_fit::pack(buffers, &Lives::new(buffers))
 }
 
-/// Packs buffers into `capacity_bytes`, or as low as it can until `is_over`. At least one packing is made. Buffers of no
-/// size are at 0.
+/// Packs buffers into `capacity_bytes`, or as low as it can until `is_over`. At least one packing is made. Buffers of
+/// no size are at 0.
 pub fn pack(
     buffers: &[Buffer],
     capacity_bytes: Option<u64>,
