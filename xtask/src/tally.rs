@@ -59,6 +59,8 @@ impl Group {
 pub(crate) struct Tally {
     total: Counts,
     skipped: u64,
+    /// The names of the groups that failed.
+    failed: Vec<String>,
     is_ci: bool,
 }
 
@@ -83,6 +85,7 @@ impl Tally {
         } else {
             println!("FAIL  {name:<44} {passed:>5} passed, {failed} failed  {seconds:>6.1} s");
             println!("{}", outcome.detail);
+            self.failed.push(name.clone());
         }
         self.total.passed += passed;
         self.total.failed += failed;
@@ -108,10 +111,13 @@ impl Tally {
         self.total
     }
 
-    /// Prints the time, what was skipped and, as the last line, the sum; fails if anything failed, or
-    /// if nothing ran.
+    /// Prints the time, the groups that were skipped or failed and, as the last line, the sum; fails if anything
+    /// failed, or if nothing ran.
     pub(crate) fn finish(self, seconds: u64) -> ExitCode {
         println!("in {seconds} s, {} groups skipped", self.skipped);
+        if !self.failed.is_empty() {
+            println!("failed: {}", self.failed.join(", "));
+        }
         println!("{} passed, {} failed", self.total.passed, self.total.failed);
         if self.total.failed == 0 && self.total.passed > 0 {
             ExitCode::SUCCESS
@@ -131,6 +137,7 @@ mod tests {
         tally.skip("a check", "its tool is missing");
         tally.leave_out("another", "not asked for");
         assert_eq!((tally.total(), tally.skipped), (Counts { passed: 0, failed: 1 }, 1));
+        assert_eq!(tally.failed, ["a check"]);
         let mut tally = Tally::default();
         tally.skip("a check", "its tool is missing");
         assert_eq!((tally.total(), tally.skipped), (Counts::default(), 1));

@@ -1,11 +1,12 @@
 """Children of a fork neither hang nor disturb the parent, while other threads allocate and the parent trains on."""
 
+import ctypes
 import gc
 import os
 import signal
 import threading
 
-from _start import Training, no_errors, stats, torch
+from _start import Training, library, no_errors, stats, torch
 
 training = Training()
 training.step()
@@ -14,11 +15,18 @@ stop = threading.Event()
 
 
 def churn():
+    """Allocates past PyTorch, whose own mutex a fork leaves locked in the child (docs/limits.md)."""
+    device, stream, size = 0, None, ctypes.c_size_t(400_000)
     while not stop.is_set():
-        torch.empty(100_000, device="cuda").record_stream(torch.cuda.default_stream())
+        block = ctypes.c_void_p(library.vramtape_malloc(size, device, stream))
+        library.vramtape_record_stream(block, ctypes.c_void_p(side.cuda_stream))
+        library.vramtape_free(block, size, device, stream)
 
 
-churner = threading.Thread(target=churn)
+library.vramtape_malloc.restype = ctypes.c_void_p
+library.vramtape_record_stream.restype = library.vramtape_free.restype = None
+side = torch.cuda.Stream()
+churner = threading.Thread(target=churn, daemon=True)
 churner.start()
 for _ in range(4):
     child = os.fork()
