@@ -1,6 +1,6 @@
 //! All blocks of a heap: the arena that holds them, the free lists that find them by size, and the table that finds
 //! them by address. Every block is in exactly one of them besides the arena: in a free list (free or unmapped), in the
-//! table (handed out), or in no place (given back, and waiting for other streams).
+//! table (handed out), or in no place (given back and waiting for other streams, or unmapped addresses of `stitch`).
 //!
 //! Best fit, split, hand out, find and put back are in `heap/hot_path.rs`, beside the calls that make an allocation.
 

@@ -10,6 +10,7 @@ pub(crate) const fn index(number: u64) -> usize {
 const _: () = assert!(size_of::<usize>() == size_of::<u64>(), "only 64-bit targets are supported");
 
 /// The number of the next of `count` lists, pools or the like: one that an id holds.
+#[inline]
 pub(crate) fn id(count: usize) -> u32 {
     u32::try_from(count).expect("fewer than 2^32 of a kind")
 }

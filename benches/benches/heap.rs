@@ -4,6 +4,7 @@ use std::hint::black_box;
 
 use benches::{Random, Recording, Subject, mixed_sizes};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use settings::{Config, StitchConfig};
 use trace_format::{DeviceId, Stream};
 
 const DEVICE: DeviceId = DeviceId(0);
@@ -11,14 +12,21 @@ const STREAM: Stream = Stream(0);
 
 /// An allocation and its free, of a size that the cache holds.
 fn pairs(criterion: &mut Criterion) {
-    for recording in Recording::ALL {
-        let mut group = criterion.benchmark_group(format!("pair/{}", recording.name()));
+    let native = Config { search_after_flush: true, ..Config::default() };
+    let stitch = Config { stitch: Some(StitchConfig::default()), ..native.clone() };
+    for (recording, strategy, config) in [
+        (Recording::Off, "", &native),
+        (Recording::Ring, "", &native),
+        (Recording::Ring, "/stitch", &stitch),
+    ] {
+        let mut group = criterion.benchmark_group(format!("pair/{}{strategy}", recording.name()));
         for (name, size) in
             [("512B", 512), ("64KiB", 64 << 10), ("4MiB", 4 << 20), ("64MiB", 64 << 20)]
         {
-            let subject = Subject::new(recording, DEVICE);
+            let subject = Subject::configured(recording, DEVICE, config.clone());
             let addr = subject.malloc(size, STREAM);
             subject.free(addr);
+            let segments = subject.heap.lock().expect("no panic").stats().num_device_alloc;
             group.bench_function(name, |bencher| {
                 bencher.iter(|| {
                     let again = subject.malloc(black_box(size), STREAM);
@@ -26,7 +34,7 @@ fn pairs(criterion: &mut Criterion) {
                     subject.free(again);
                 });
             });
-            subject.expect_idle(1);
+            subject.expect_idle(segments);
         }
     }
 }

@@ -52,6 +52,15 @@ pub struct Subject {
 impl Subject {
     /// A heap of `device`, 80 GiB large.
     pub fn new(recording: Recording, device: DeviceId) -> Self {
+        let config = Config { search_after_flush: true, ..Config::default() };
+        Self::configured(recording, device, config)
+    }
+
+    /// The same with other settings.
+    ///
+    /// # Panics
+    /// Never on the simulated device.
+    pub fn configured(recording: Recording, device: DeviceId, config: Config) -> Self {
         let (recorder, ring) = match recording {
             Recording::Off => (AnyRecorder::Off(Off), None),
             Recording::Ring => {
@@ -61,7 +70,6 @@ impl Subject {
             }
         };
         let sim = SimDevice::new(SimConfig { device, ..SimConfig::default() });
-        let config = Config { search_after_flush: true, ..Config::default() };
         let heap = Heap::new(sim, config, recorder).expect("the simulated device answers");
         Self { heap: SharedHeap::new(heap), ring }
     }

@@ -98,7 +98,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
         }
         for (id, block) in self.blocks.arena.iter() {
-            let expected = block.is_idle().then_some(block.mapped);
+            let is_listed = block.mapped || !(self.stitch.is_on && block.range.is_some());
+            let expected = (block.is_idle() && is_listed).then_some(block.mapped);
             ensure!(
                 listed.get(&id).copied() == expected,
                 "{id:?}: idle {}, mapped {}, listed {:?}",

@@ -356,9 +356,9 @@ impl Blocks {
         Freed { is_small: pool.is_small(), requested_bytes, merge }
     }
 
-    /// [`put_back`](Self::put_back) off the hot path, for blocks whose free pieces are not counted. Returns whether it
-    /// is small, and the bytes that were requested.
-    #[inline(never)]
+    /// [`put_back`](Self::put_back) for blocks whose free pieces are not counted. Returns whether it is small, and the
+    /// bytes that were requested.
+    #[inline]
     pub(super) fn put_back_uncounted(&mut self, id: BlockId) -> (bool, u64) {
         let Freed { is_small, requested_bytes, .. } = self.put_back(id);
         (is_small, requested_bytes)
@@ -411,6 +411,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// [`round`](Self::round) off the hot path.
     #[inline(never)]
     pub(super) fn params(&self, request: &Request, in_capture: bool) -> AllocParams {
+        self.params_inlined(request, in_capture)
+    }
+
+    #[inline(always)]
+    fn params_inlined(&self, request: &Request, in_capture: bool) -> AllocParams {
         let mut params = self.round(request, in_capture);
         if self.stitch.is_on {
             params.expandable = false;
@@ -420,10 +425,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// A request where `stitch` serves the default pool.
-    #[cold]
     #[inline(never)]
     fn malloc_under_stitch(&mut self, request: &Request, in_capture: bool) -> Option<Addr> {
-        let params = self.params(request, in_capture);
+        let params = self.params_inlined(request, in_capture);
         if params.stitched {
             return self.malloc_stitched(&params);
         }
@@ -432,7 +436,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// A free where `stitch` serves the default pool.
-    #[cold]
     #[inline(never)]
     fn finish_free_under_stitch(&mut self, id: BlockId) {
         if self.blocks[id].range.is_some() {
@@ -462,7 +465,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Hands out a block that was taken.
-    #[inline(never)]
+    #[inline]
     pub(super) fn hand_over(&mut self, id: BlockId, params: &AllocParams) -> Addr {
         let block = &self.blocks[id];
         let (addr, size_bytes) = (block.addr, block.size_bytes);

@@ -83,12 +83,17 @@ impl Blocks {
         id
     }
 
+    /// The run's index finds its unmapped blocks: they are in no list.
     fn take_idle(&mut self, id: BlockId) {
-        if self[id].mapped { self.take_free(id) } else { self.take_unmapped(id) }
+        if self[id].mapped {
+            self.take_free(id);
+        }
     }
 
     fn put_idle(&mut self, id: BlockId) {
-        if self[id].mapped { self.put_free(id) } else { self.put_unmapped(id) }
+        if self[id].mapped {
+            self.put_free(id);
+        }
     }
 }
 

@@ -4,6 +4,9 @@
 //! two correspond. Where it is not, the last 512, 64 or 8 sizes find another step. A request is offered the addresses
 //! of the requests two steps back and one step back. Two back comes first, because a result lives until the next
 //! assignment to its name, so its blocks alternate with period two.
+//!
+//! While 512 requests in a row correspond, no sequence can say more, so only the shortest are entered. A longer one that
+//! is found later may be one of many steps ago: each request names the next one that ends the same sequences.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,9 +19,12 @@ use settings::PlannedRequest;
 
 /// Lengths of the sequences of sizes, the longest first.
 const LENGTHS: [u32; 3] = [512, 64, 8];
+const SHORTEST: usize = LENGTHS.len() - 1;
 /// Requests that are remembered at first, and at most.
 const FIRST_CAPACITY: usize = 1 << 6;
 const MOST_CAPACITY: usize = 1 << 17;
+/// Every sequence that still occurs is entered again once in so many requests, before its entry is overwritten.
+const REFRESHED: u32 = 1 << 16;
 /// Requests of the earlier step that a step may lack.
 const SKIPPED: u32 = 8;
 /// Remembered addresses that a request tries.
@@ -27,6 +33,8 @@ const CANDIDATES: usize = 4;
 const LATE: usize = 3;
 /// Requests to come that a placement keeps clear of.
 const EXPECTED: u32 = 1 << 13;
+/// Steps by which a sequence that is found is followed to the newest one, at most.
+const NEWER: usize = 1 << 10;
 /// The base of the rolling hash.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 /// No earlier request.
@@ -41,6 +49,14 @@ struct Entry {
     freed_before: u32,
     /// The request that it corresponds to in an earlier step.
     matched: u32,
+    /// A request of a later step that ends the same sequences, and was not entered into the longer ones.
+    again: u32,
+}
+
+impl Entry {
+    const fn new(size_bytes: u64) -> Self {
+        Self { size_bytes, place: None, freed_before: NONE, matched: NONE, again: NONE }
+    }
 }
 
 /// Sequences of one length by their hash.
@@ -90,6 +106,8 @@ pub(crate) struct Follower {
     entries: Vec<Entry>,
     count: u32,
     sequences: [Sequences; LENGTHS.len()],
+    /// Whether the hashes of all sequences include the last request.
+    is_hashed: bool,
     /// The request of an earlier step that comes after the one that the last request corresponds to.
     next: u32,
     /// Requests in a row that are known to correspond.
@@ -107,6 +125,7 @@ impl Default for Follower {
             entries: Vec::new(),
             count: 0,
             sequences,
+            is_hashed: true,
             next: NONE,
             followed: 0,
             recent: [None; 2],
@@ -130,16 +149,36 @@ impl Follower {
     }
 
     /// A request of this size comes next.
+    #[inline]
     pub(crate) fn observe(&mut self, size_bytes: u64) {
         self.make_room();
-        let previous = self.enter(size_bytes);
-        let matched = self.match_next(size_bytes, previous);
-        self.push(Entry { size_bytes, place: None, freed_before: NONE, matched });
+        let matched = if self.is_certain(size_bytes) {
+            self.enter_into(SHORTEST, size_bytes);
+            self.is_hashed = false;
+            self.followed = self.followed.saturating_add(1);
+            let at = self.slot(self.next);
+            self.entries[at].again = self.count;
+            self.next = self.next.wrapping_add(1);
+            self.next.wrapping_sub(1)
+        } else {
+            let previous = self.enter(size_bytes);
+            self.match_next(size_bytes, previous)
+        };
+        self.push(Entry { matched, ..Entry::new(size_bytes) });
         let one = self.entry(matched);
         let two = one.and_then(|one| self.entry(one.matched));
-        let is_repeated = two.is_some();
-        let recent = [one, two].map(|entry| entry.and_then(|entry| entry.place));
+        let place = |entry: Option<&Entry>| entry.and_then(|entry| entry.place);
+        let (recent, is_repeated) = ([place(one), place(two)], two.is_some());
         (self.recent, self.is_repeated) = (recent, is_repeated);
+    }
+
+    /// Whether a request of this size comes next in the earlier step, and no sequence can say more; nor has one to be
+    /// entered again.
+    #[inline]
+    fn is_certain(&self, size_bytes: u64) -> bool {
+        self.followed >= LENGTHS[0]
+            && self.next / REFRESHED == self.count / REFRESHED
+            && self.entry(self.next).is_some_and(|entry| entry.size_bytes == size_bytes)
     }
 
     /// Enters the requests of a planned run. The first one that is entered is expected to come next.
@@ -155,18 +194,20 @@ impl Follower {
             let freed_before =
                 request.freed_before.map_or(NONE, |count| first.saturating_add(count));
             let (size_bytes, place) = (request.size_bytes, place(request));
-            self.push(Entry { size_bytes, place, freed_before, matched: NONE });
+            self.push(Entry { place, freed_before, ..Entry::new(size_bytes) });
         }
         // As certain as the longest sequence.
         (self.next, self.followed) = (0, LENGTHS[0]);
     }
 
+    #[inline]
     fn make_room(&mut self) {
         if self.entries.len() == self.count as usize && self.entries.len() < MOST_CAPACITY {
             self.grow();
         }
     }
 
+    #[inline]
     fn push(&mut self, entry: Entry) {
         let at = self.slot(self.count);
         self.entries[at] = entry;
@@ -174,30 +215,66 @@ impl Follower {
         self.count = if self.count == NONE - 1 { 0 } else { self.count + 1 };
     }
 
+    #[cold]
     fn grow(&mut self) {
         let capacity = (2 * self.entries.len()).max(FIRST_CAPACITY);
         if !self.entries.is_empty() {
             self.sequences.iter_mut().for_each(Sequences::grow);
         }
-        self.entries.resize(
-            capacity,
-            Entry { size_bytes: 0, place: None, freed_before: NONE, matched: NONE },
-        );
+        self.entries.resize(capacity, Entry::new(0));
     }
 
     /// Enters a size into the sequences; returns the last request that ended each of them before.
     fn enter(&mut self, size_bytes: u64) -> [u32; LENGTHS.len()] {
-        let at = self.count;
+        if !self.is_hashed {
+            self.hash_anew();
+        }
         let mut previous = [NONE; LENGTHS.len()];
-        for (sequences, previous) in self.sequences.iter_mut().zip(&mut previous) {
-            let leaving = at.checked_sub(sequences.length).map_or(0, |first| {
-                mix(self.entries[first as usize & (self.entries.len() - 1)].size_bytes)
-            });
-            let hash = sequences.hash.wrapping_mul(BASE).wrapping_add(mix(size_bytes));
-            sequences.hash = hash.wrapping_sub(leaving.wrapping_mul(sequences.power));
-            *previous = sequences.replace(at);
+        for (sequences, previous) in previous.iter_mut().enumerate() {
+            *previous = self.enter_into(sequences, size_bytes);
         }
         previous
+    }
+
+    /// The same for the sequences of one length.
+    #[inline]
+    fn enter_into(&mut self, sequences: usize, size_bytes: u64) -> u32 {
+        let sequences = &mut self.sequences[sequences];
+        let leaving = self.count.checked_sub(sequences.length).map_or(0, |first| {
+            mix(self.entries[first as usize & (self.entries.len() - 1)].size_bytes)
+        });
+        let hash = sequences.hash.wrapping_mul(BASE).wrapping_add(mix(size_bytes));
+        sequences.hash = hash.wrapping_sub(leaving.wrapping_mul(sequences.power));
+        sequences.replace(self.count)
+    }
+
+    /// Computes the hashes of all but the shortest sequences.
+    #[cold]
+    fn hash_anew(&mut self) {
+        for at in 0..SHORTEST {
+            let length = self.sequences[at].length;
+            let last = (self.count.saturating_sub(length)..self.count).map(|at| self.slot(at));
+            let hash = last.fold(0_u64, |hash, slot| {
+                hash.wrapping_mul(BASE).wrapping_add(mix(self.entries[slot].size_bytes))
+            });
+            self.sequences[at].hash = hash;
+        }
+        self.is_hashed = true;
+    }
+
+    /// The newest request that ends the same sequences as one that was entered into them.
+    fn newest(&self, mut at: u32) -> u32 {
+        for _ in 0..NEWER {
+            match self
+                .entry(at)
+                .map(|entry| entry.again)
+                .filter(|again| self.entry(*again).is_some())
+            {
+                Some(again) => at = again,
+                None => break,
+            }
+        }
+        at
     }
 
     /// The request of an earlier step that corresponds to a request of this size.
@@ -210,9 +287,9 @@ impl Follower {
         // A longer sequence than the one followed counts more.
         let longer =
             LENGTHS.into_iter().zip(previous).find(|(length, at)| *length > known && is_like(at));
-        let longer = longer.map(|(length, at)| (at, length));
+        let longer = longer.map(|(length, at)| (self.newest(at), length));
         let (long, short) = match longer {
-            Some((_, length)) if length == LENGTHS[LENGTHS.len() - 1] => (None, longer),
+            Some((_, length)) if length == LENGTHS[SHORTEST] => (None, longer),
             _ => (longer, None),
         };
         let skipped = || {
@@ -229,6 +306,7 @@ impl Follower {
     }
 
     /// Where the last request was placed. Returns its number, for [`note_free`](Self::note_free).
+    #[inline]
     pub(crate) fn remember(&mut self, run: RangeId, addr: Addr) -> u32 {
         let last = self.count.wrapping_sub(1);
         let at = self.slot(last);
@@ -237,6 +315,7 @@ impl Follower {
     }
 
     /// The block of a request was freed.
+    #[inline]
     pub(crate) fn note_free(&mut self, at: u32) {
         if self.entry(at).is_some() {
             let place = self.slot(at);
@@ -266,11 +345,13 @@ impl Follower {
     }
 
     /// Whether the last request occurred in two steps before.
+    #[inline]
     pub(crate) const fn is_repeated(&self) -> bool {
         self.is_repeated
     }
 
     /// Where the last request was placed in the steps before, the most likely first.
+    #[inline]
     pub(crate) const fn recent(&self) -> [Option<(RangeId, Addr)>; 2] {
         let [one, two] = self.recent;
         [two, one]
@@ -295,4 +376,58 @@ impl Follower {
 const fn mix(size_bytes: u64) -> u64 {
     let mixed = size_bytes.wrapping_mul(0xff51_afd7_ed55_8ccd);
     mixed ^ (mixed >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests of a step, each of a size of its own.
+    const STEP: u32 = 600;
+
+    /// Makes the requests of a step, with the number of the request as its address. Returns the addresses one step
+    /// back.
+    fn run_step(follower: &mut Follower) -> Vec<Option<u64>> {
+        let mut back = Vec::new();
+        for request in 0..STEP {
+            follower.observe(u64::from(request + 1) * 512);
+            back.push(follower.recent()[1].map(|(_, addr)| addr.0));
+            follower.remember(RangeId::new(0), Addr(u64::from(follower.count)));
+        }
+        back
+    }
+
+    #[test]
+    fn a_step_that_is_found_again_is_the_newest_one() {
+        let mut follower = Follower::default();
+        for _ in 0..5 {
+            run_step(&mut follower);
+        }
+        assert!(!follower.is_hashed, "the longer sequences are not entered any more");
+        for _ in 0..20 {
+            follower.observe(1 << 30);
+        }
+        let newest = u64::from(4 * STEP);
+        let back = run_step(&mut follower);
+        let found = back.iter().position(Option::is_some).expect("the step is found again");
+        assert!(found <= LENGTHS[SHORTEST] as usize, "found after {found} requests");
+        for (request, addr) in back.iter().enumerate().skip(found) {
+            assert_eq!(*addr, Some(newest + request as u64 + 1), "request {request}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_that_was_entered_long_ago_leads_to_the_newest_step() {
+        let mut follower = Follower::default();
+        for _ in 0..5 {
+            run_step(&mut follower);
+        }
+        let last = STEP - 1;
+        for request in 0..last {
+            follower.observe(u64::from(request + 1) * 512);
+        }
+        let [longest, ..] = follower.enter(u64::from(STEP) * 512);
+        assert_eq!(longest, last, "the first step was the last that was entered");
+        assert_eq!(follower.newest(longest), 4 * STEP + last);
+    }
 }

@@ -77,6 +77,7 @@ impl Stitch {
     }
 
     /// Whether the plan has places for a stream that has made no large request yet.
+    #[inline]
     pub(crate) fn awaits_plan(&self, stream: Stream) -> bool {
         self.plan.is_some() && !self.followers.contains(stream)
     }
@@ -106,21 +107,25 @@ impl Stitch {
     }
 
     /// The run of an id, if there is one.
+    #[inline]
     pub(crate) fn find_run(&self, id: RangeId) -> Option<&Run> {
         self.runs.get(id.slot())?.as_ref()
     }
 
     /// A block's run.
+    #[inline]
     pub(crate) fn run(&self, id: RangeId) -> &Run {
         self.find_run(id).expect("a block's run exists")
     }
 
     /// A block's run.
+    #[inline]
     pub(crate) fn run_mut(&mut self, id: RangeId) -> &mut Run {
         self.runs[id.slot()].as_mut().expect("a block's run exists")
     }
 
     /// The page that is mapped at a slot.
+    #[inline]
     pub(crate) fn page_at(&self, at: SlotRef) -> Option<PageId> {
         self.run(at.run).slots[at.slot].page
     }

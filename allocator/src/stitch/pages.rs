@@ -20,6 +20,7 @@ impl PageId {
         Self(id.expect("fewer than 2^32 pages"))
     }
 
+    #[inline]
     const fn index(self) -> usize {
         self.0.get() as usize - 1
     }
@@ -34,8 +35,15 @@ pub(crate) struct SlotRef {
 
 impl SlotRef {
     /// Whether another slot is the next of the same run.
+    #[inline]
     pub(crate) fn is_before(&self, next: &Self) -> bool {
-        (self.run, self.slot + 1) == (next.run, next.slot)
+        self.plus(1) == *next
+    }
+
+    /// The slot so many further on.
+    #[inline]
+    pub(crate) const fn plus(&self, count: usize) -> Self {
+        Self { run: self.run, slot: self.slot + count }
     }
 }
 
@@ -138,6 +146,7 @@ impl Marks {
     }
 
     /// Enters a page; false if it was in the set.
+    #[inline]
     pub(crate) fn insert(&mut self, page: PageId) -> bool {
         if self.marks.len() <= page.index() {
             self.marks.resize(page.index() + 1, 0);
@@ -146,6 +155,7 @@ impl Marks {
     }
 
     /// Whether a page is in the set.
+    #[inline]
     pub(crate) fn contains(&self, page: PageId) -> bool {
         self.marks.get(page.index()) == Some(&self.now)
     }
@@ -154,12 +164,14 @@ impl Marks {
 impl core::ops::Index<PageId> for Pages {
     type Output = Page;
 
+    #[inline]
     fn index(&self, id: PageId) -> &Page {
         self.table[id.index()].as_ref().expect("a page exists")
     }
 }
 
 impl core::ops::IndexMut<PageId> for Pages {
+    #[inline]
     fn index_mut(&mut self, id: PageId) -> &mut Page {
         self.table[id.index()].as_mut().expect("a page exists")
     }

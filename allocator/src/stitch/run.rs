@@ -1,6 +1,7 @@
 //! A run: reserved addresses in slots of a page, up to a frontier that grows.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use events::{Addr, Stream};
 
@@ -52,10 +53,12 @@ impl Run {
     }
 
     /// Where the slots end that were ever mapped.
+    #[inline]
     pub(crate) fn frontier(&self) -> Addr {
         self.slot_addr(self.slots.len())
     }
 
+    #[inline]
     pub(crate) const fn slot_addr(&self, slot: usize) -> Addr {
         Addr(self.addr.0 + slot as u64 * PAGE_BYTES)
     }
@@ -67,14 +70,15 @@ impl Run {
     }
 
     /// The slots that lie wholly between two addresses.
-    pub(crate) fn whole_slots(&self, start: Addr, end: Addr) -> core::ops::Range<usize> {
+    #[inline]
+    pub(crate) fn whole_slots(&self, start: Addr, end: Addr) -> Range<usize> {
         let first = cast::index((start.0 - self.addr.0).div_ceil(PAGE_BYTES));
         first..self.slot_of(end).max(first)
     }
 
     /// The slots that a range of addresses touches.
     #[inline]
-    pub(crate) fn touched_slots(&self, start: Addr, end: Addr) -> core::ops::Range<usize> {
+    pub(crate) fn touched_slots(&self, start: Addr, end: Addr) -> Range<usize> {
         self.slot_of(start)..cast::index((end.0 - self.addr.0).div_ceil(PAGE_BYTES))
     }
 
@@ -148,10 +152,11 @@ impl Run {
         id
     }
 
-    /// Whether no byte of a home slot is in use.
-    pub(crate) fn is_wholly_free(&self, arena: &Arena, slot: usize) -> bool {
+    /// The home slots side by side, this one included, that no byte is used of; empty where a byte of this one is.
+    pub(crate) fn free_around(&self, arena: &Arena, slot: usize) -> Range<usize> {
         let block = &arena[self.block_at(arena, self.slot_addr(slot))];
-        block.is_idle() && block.mapped && block.end() >= self.slot_addr(slot + 1)
+        let whole = self.whole_slots(block.addr, block.end());
+        if block.is_idle() && block.mapped && whole.contains(&slot) { whole } else { 0..0 }
     }
 
     /// Notes when the slots of a block were last used.

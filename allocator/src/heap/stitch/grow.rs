@@ -201,7 +201,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let slot_count = cast::index(size_bytes / PAGE_BYTES);
         let run = self.stitch.insert_run(Run::new(addr, slot_count, (list, params.stream), id));
         self.blocks[id].range = Some(run);
-        self.blocks.put_unmapped(id);
         Ok(Some(run))
     }
 

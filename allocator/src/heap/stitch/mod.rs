@@ -55,6 +55,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Makes a block that was taken the caller's.
+    #[inline]
     pub(super) fn hand_over_stitched(&mut self, id: BlockId, params: &AllocParams) -> Addr {
         if !params.pool.is_small() && self.stitch.config.has_placement_memory {
             let block = &self.blocks[id];
@@ -178,31 +179,32 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Makes a block of `stitch` reusable. The pages that it leaves wholly free are not unmapped.
     #[inline(never)]
     pub(super) fn finish_free_stitched(&mut self, id: BlockId) {
-        let block = self.blocks[id];
+        let block = &self.blocks[id];
+        let (start, end) = (block.addr, block.end());
+        let run = block.range.expect("a block of stitch has a run");
+        let (number, list) = (block.search_count_at_free, &self.blocks.lists[block.list]);
         let arena = &self.blocks.arena;
         let is_free = |id: &BlockId| arena[*id].is_idle() && arena[*id].mapped;
         let (prev, next) = (block.prev.filter(is_free), block.next.filter(is_free));
-        let pool = self.blocks.pool_of(id);
-        if !pool.is_small() && self.stitch.config.has_placement_memory {
-            let stream = self.blocks.stream_of(id);
-            self.stitch.follower(stream).note_free(block.search_count_at_free);
+        if !list.pool.is_small() && self.stitch.config.has_placement_memory {
+            self.stitch.follower(list.stream).note_free(number);
         }
         let (is_small, requested_bytes) = self.blocks.put_back_uncounted(id);
 
         self.stitch.ticket += 1;
         let ticket = self.stitch.ticket;
-        let run = self.stitch.run_mut(block.range.expect("a block of stitch has a run"));
-        run.stamp(block.addr, block.end(), ticket);
+        let run = self.stitch.run_mut(run);
+        run.stamp(start, end, ticket);
         let arena = &self.blocks.arena;
         let whole = prev.or(next).unwrap_or(id);
         let behind = arena[whole].next;
         if next.is_some() {
-            run.end(block.end(), arena, behind);
+            run.end(end, arena, behind);
         }
         if prev.is_some() {
-            run.end(block.addr, arena, behind);
+            run.end(start, arena, behind);
         } else {
-            run.begin(block.addr, whole);
+            run.begin(start, whole);
         }
         self.stats.on_free_completed(is_small, requested_bytes);
     }

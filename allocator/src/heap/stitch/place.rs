@@ -1,6 +1,7 @@
 //! Placing a request at a given address, where every byte of it is free or can become so without a driver call.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use events::Addr;
 
@@ -64,6 +65,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let touched = run.touched_slots(addr, end);
         let mut at = Some(run.block_at(&self.blocks.arena, addr));
         let mut is_free = true;
+        let mut lent = FreeHomes { run: id, slots: 0..0 };
         while let Some(block) = at.map(|id| &self.blocks[id]).filter(|block| block.addr < end) {
             at = block.next;
             is_free &= block.is_idle();
@@ -74,10 +76,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             for slot in run.touched_slots(from, to) {
                 let ghost = run.slots[slot].page.filter(|_| run.slots[slot].is_open);
                 let eligible = ghost.filter(|page| {
-                    let home = self.stitch.pages[*page].home;
-                    let is_inside =
-                        home.is_some_and(|home| home.run == id && touched.contains(&home.slot));
-                    !is_inside && self.is_eligible(*page, params) && marks.insert(*page)
+                    let Some(home) = self.stitch.pages[*page].home else { return false };
+                    let is_inside = home.run == id && touched.contains(&home.slot);
+                    // Pages that move have homes side by side, as a rule.
+                    if !lent.contains(home) {
+                        lent = self.lendable(home, params);
+                    }
+                    !is_inside && lent.contains(home) && marks.insert(*page)
                 });
                 match (eligible, &mut missing) {
                     (Some(page), _) => moves.push((page, SlotRef { run: id, slot })),
@@ -96,13 +101,30 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.stitch.is_repeated && !params.pool.is_small()
     }
 
-    /// Whether a page can leave its home for a request: no byte of it is in use, and work of another stream is done.
-    pub(super) fn is_eligible(&self, page: PageId, params: &AllocParams) -> bool {
-        let Some(home) = self.stitch.pages[page].home else { return false };
+    /// The homes around one that pages can leave for a request: no byte of them is in use, and work of another stream
+    /// is done.
+    fn lendable(&self, home: SlotRef, params: &AllocParams) -> FreeHomes {
         let run = self.stitch.run(home.run);
-        !(self.keeps_small_pages(params) && self.blocks.lists[run.list].pool.is_small())
-            && run.is_wholly_free(&self.blocks.arena, home.slot)
-            && (run.stream == params.stream
-                || run.slots[home.slot].ticket <= self.stitch.progress.passed(run.stream))
+        let is_kept = self.keeps_small_pages(params) && self.blocks.lists[run.list].pool.is_small();
+        let mut slots = if is_kept { 0..0 } else { run.free_around(&self.blocks.arena, home.slot) };
+        if run.stream != params.stream && slots.contains(&home.slot) {
+            let is_done = run.slots[home.slot].ticket <= self.stitch.progress.passed(run.stream);
+            slots = home.slot..home.slot + usize::from(is_done);
+        }
+        FreeHomes { run: home.run, slots }
+    }
+}
+
+/// Homes side by side that no byte is used of.
+struct FreeHomes {
+    run: RangeId,
+    slots: Range<usize>,
+}
+
+impl FreeHomes {
+    const fn contains(&self, home: SlotRef) -> bool {
+        home.run.slot() == self.run.slot()
+            && self.slots.start <= home.slot
+            && home.slot < self.slots.end
     }
 }

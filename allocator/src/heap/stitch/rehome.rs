@@ -12,42 +12,26 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Makes the given slots the homes of their pages, which are wholly free or have no home yet. The old homes become
     /// ghosts.
     pub(super) fn move_homes(&mut self, moves: &[(PageId, SlotRef)]) {
-        let mut at = 0;
-        while at < moves.len() {
-            let home = self.stitch.pages[moves[at].0].home;
-            let Some(home) = home else {
-                at += 1;
-                continue;
-            };
-            let length = moves[at..]
-                .iter()
-                .enumerate()
-                .take_while(|(place, (page, _))| {
-                    let next = SlotRef { run: home.run, slot: home.slot + place };
-                    self.stitch.pages[*page].home == Some(next)
-                })
-                .count();
-            self.end_homes(home, length);
-            at += length;
-        }
-        let mut at = 0;
-        while at < moves.len() {
-            let (_, first) = moves[at];
-            let length = moves[at..]
-                .iter()
-                .enumerate()
-                .take_while(|(place, (_, slot))| {
-                    *slot == SlotRef { run: first.run, slot: first.slot + place }
-                })
-                .count();
-            for (page, slot) in &moves[at..at + length] {
-                let old = self.stitch.pages[*page].home.replace(*slot);
-                let ticket = old.map_or(0, |old| self.stitch.run(old.run).slots[old.slot].ticket);
-                let slot = &mut self.stitch.run_mut(slot.run).slots[slot.slot];
-                slot.ticket = slot.ticket.max(ticket);
+        let mut left: Option<(SlotRef, usize)> = None;
+        for (page, slot) in moves {
+            let Some(home) = self.stitch.pages[*page].home.replace(*slot) else { continue };
+            let ticket = self.stitch.run(home.run).slots[home.slot].ticket;
+            let slot = &mut self.stitch.run_mut(slot.run).slots[slot.slot];
+            slot.ticket = slot.ticket.max(ticket);
+            match &mut left {
+                Some((first, count)) if home == first.plus(*count) => *count += 1,
+                _ => {
+                    if let Some((first, count)) = left.replace((home, 1)) {
+                        self.end_homes(first, count);
+                    }
+                }
             }
-            self.begin_homes(first, length);
-            at += length;
+        }
+        if let Some((first, count)) = left {
+            self.end_homes(first, count);
+        }
+        for span in moves.chunk_by(|(_, slot), (_, next)| slot.is_before(next)) {
+            self.begin_homes(span[0].1, span.len());
         }
     }
 

@@ -134,7 +134,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let block = run.first_block();
             self.device.unreserve(addr, size_bytes)?;
             self.stitch.remove_run(id);
-            self.blocks.take_unmapped(block);
             self.ranks.end(self.blocks[block].segment_rank);
             self.blocks.lists.end_segment(list);
             self.blocks.arena.remove(block);
