@@ -5,23 +5,19 @@
 //! of the requests two steps back and one step back. Two back comes first, because a result lives until the next
 //! assignment to its name, so its blocks alternate with period two.
 //!
-//! While 512 requests in a row correspond, no sequence can say more, so only the shortest are entered. A longer one that
-//! is found later may be one of many steps ago: each request names the next one that ends the same sequences.
+//! While 512 requests in a row correspond, no sequence can say more, so only the shortest are entered. A longer one
+//! that is found later may be one of many steps ago: each request names the next one that ends the same sequences.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use events::Addr;
 
-use crate::cast;
+use super::sequences::{LENGTHS, NONE, SHORTEST, Sequences};
 use crate::ids::RangeId;
 use settings::PlannedRequest;
 
-/// Lengths of the sequences of sizes, the longest first.
-const LENGTHS: [u32; 3] = [512, 64, 8];
-const SHORTEST: usize = LENGTHS.len() - 1;
 /// Requests that are remembered at first, and at most.
-const FIRST_CAPACITY: usize = 1 << 6;
+pub(super) const FIRST_CAPACITY: usize = 1 << 6;
 const MOST_CAPACITY: usize = 1 << 17;
 /// Every sequence that still occurs is entered again once in so many requests, before its entry is overwritten.
 const REFRESHED: u32 = 1 << 16;
@@ -35,10 +31,6 @@ const LATE: usize = 3;
 const EXPECTED: u32 = 1 << 13;
 /// Steps by which a sequence that is found is followed to the newest one, at most.
 const NEWER: usize = 1 << 10;
-/// The base of the rolling hash.
-const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
-/// No earlier request.
-const NONE: u32 = u32::MAX;
 
 /// A request, and where it was placed.
 #[derive(Clone, Copy, Debug)]
@@ -56,46 +48,6 @@ struct Entry {
 impl Entry {
     const fn new(size_bytes: u64) -> Self {
         Self { size_bytes, place: None, freed_before: NONE, matched: NONE, again: NONE }
-    }
-}
-
-/// Sequences of one length by their hash.
-#[derive(Clone, Debug)]
-struct Sequences {
-    length: u32,
-    hash: u64,
-    /// The base to the power of the length.
-    power: u64,
-    /// By the hash's upper bits: the hash, and the last request that ended such a sequence.
-    table: Vec<(u64, u32)>,
-}
-
-impl Sequences {
-    fn new(length: u32) -> Self {
-        let power = (0..length).fold(1_u64, |power, _| power.wrapping_mul(BASE));
-        Self { length, hash: 0, power, table: vec![(0, NONE); FIRST_CAPACITY] }
-    }
-
-    fn place(&self, hash: u64) -> usize {
-        let bits = self.table.len().ilog2();
-        cast::index(hash.wrapping_mul(BASE) >> (u64::BITS - bits))
-    }
-
-    /// The last request of the same sequence; from here on it is `at`.
-    #[inline]
-    fn replace(&mut self, at: u32) -> u32 {
-        let place = self.place(self.hash);
-        let (hash, last) = core::mem::replace(&mut self.table[place], (self.hash, at));
-        if hash == self.hash { last } else { NONE }
-    }
-
-    fn grow(&mut self) {
-        let grown = vec![(0, NONE); 2 * self.table.len()];
-        let table = core::mem::replace(&mut self.table, grown);
-        for (hash, last) in table.into_iter().filter(|(_, last)| *last != NONE) {
-            let place = self.place(hash);
-            self.table[place] = (hash, last);
-        }
     }
 }
 
@@ -239,25 +191,21 @@ impl Follower {
     /// The same for the sequences of one length.
     #[inline]
     fn enter_into(&mut self, sequences: usize, size_bytes: u64) -> u32 {
+        let leaving = self.count.checked_sub(LENGTHS[sequences]);
+        let leaving = leaving.map(|first| self.entries[self.slot(first)].size_bytes);
         let sequences = &mut self.sequences[sequences];
-        let leaving = self.count.checked_sub(sequences.length).map_or(0, |first| {
-            mix(self.entries[first as usize & (self.entries.len() - 1)].size_bytes)
-        });
-        let hash = sequences.hash.wrapping_mul(BASE).wrapping_add(mix(size_bytes));
-        sequences.hash = hash.wrapping_sub(leaving.wrapping_mul(sequences.power));
+        sequences.roll(size_bytes, leaving);
         sequences.replace(self.count)
     }
 
     /// Computes the hashes of all but the shortest sequences.
     #[cold]
     fn hash_anew(&mut self) {
-        for at in 0..SHORTEST {
-            let length = self.sequences[at].length;
-            let last = (self.count.saturating_sub(length)..self.count).map(|at| self.slot(at));
-            let hash = last.fold(0_u64, |hash, slot| {
-                hash.wrapping_mul(BASE).wrapping_add(mix(self.entries[slot].size_bytes))
-            });
-            self.sequences[at].hash = hash;
+        let Self { entries, sequences, count, .. } = self;
+        for (length, sequences) in LENGTHS.into_iter().zip(sequences).take(SHORTEST) {
+            let slots =
+                (count.saturating_sub(length)..*count).map(|at| at as usize & (entries.len() - 1));
+            sequences.hash_anew(slots.map(|slot| entries[slot].size_bytes));
         }
         self.is_hashed = true;
     }
@@ -370,12 +318,6 @@ impl Follower {
         let matched = move |entry: &&Entry| self.entry(entry.matched);
         core::iter::successors(last, matched).skip(1).take(CANDIDATES)
     }
-}
-
-/// Spreads a size over all bits.
-const fn mix(size_bytes: u64) -> u64 {
-    let mixed = size_bytes.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    mixed ^ (mixed >> 33)
 }
 
 #[cfg(test)]

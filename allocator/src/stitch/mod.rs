@@ -13,6 +13,7 @@ mod follower;
 mod followers;
 mod pages;
 mod run;
+mod sequences;
 mod starts;
 mod streams;
 

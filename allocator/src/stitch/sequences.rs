@@ -1,0 +1,75 @@
+//! Sequences of sizes, and the last request that ended each: how an earlier step is found again.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::follower::FIRST_CAPACITY;
+use crate::cast;
+
+/// Lengths of the sequences, the longest first.
+pub(super) const LENGTHS: [u32; 3] = [512, 64, 8];
+pub(super) const SHORTEST: usize = LENGTHS.len() - 1;
+/// No earlier request.
+pub(super) const NONE: u32 = u32::MAX;
+/// The base of the rolling hash.
+const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The sequences of one length, by a rolling hash, and where each ended last.
+#[derive(Clone, Debug)]
+pub(super) struct Sequences {
+    hash: u64,
+    /// The base to the power of the length.
+    power: u64,
+    /// By the hash's upper bits: the hash, and the last request that ended such a sequence.
+    table: Vec<(u64, u32)>,
+}
+
+impl Sequences {
+    pub(super) fn new(length: u32) -> Self {
+        let power = (0..length).fold(1_u64, |power, _| power.wrapping_mul(BASE));
+        Self { hash: 0, power, table: vec![(0, NONE); FIRST_CAPACITY] }
+    }
+
+    /// One more size, behind the others; one leaves in front, unless there are fewer than the length.
+    #[inline]
+    pub(super) const fn roll(&mut self, size_bytes: u64, leaving: Option<u64>) {
+        self.hash = self.hash.wrapping_mul(BASE).wrapping_add(mix(size_bytes));
+        if let Some(leaving) = leaving {
+            self.hash = self.hash.wrapping_sub(mix(leaving).wrapping_mul(self.power));
+        }
+    }
+
+    /// Computes the hash of the last sizes, the length at most.
+    pub(super) fn hash_anew(&mut self, sizes: impl Iterator<Item = u64>) {
+        self.hash = 0;
+        sizes.for_each(|size_bytes| self.roll(size_bytes, None));
+    }
+
+    fn place(&self, hash: u64) -> usize {
+        let bits = self.table.len().ilog2();
+        cast::index(hash.wrapping_mul(BASE) >> (u64::BITS - bits))
+    }
+
+    /// The last request of the same sequence; from here on it is `at`.
+    #[inline]
+    pub(super) fn replace(&mut self, at: u32) -> u32 {
+        let place = self.place(self.hash);
+        let (hash, last) = core::mem::replace(&mut self.table[place], (self.hash, at));
+        if hash == self.hash { last } else { NONE }
+    }
+
+    pub(super) fn grow(&mut self) {
+        let grown = vec![(0, NONE); 2 * self.table.len()];
+        let table = core::mem::replace(&mut self.table, grown);
+        for (hash, last) in table.into_iter().filter(|(_, last)| *last != NONE) {
+            let place = self.place(hash);
+            self.table[place] = (hash, last);
+        }
+    }
+}
+
+/// Spreads a size over all bits.
+const fn mix(size_bytes: u64) -> u64 {
+    let mixed = size_bytes.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
+}
