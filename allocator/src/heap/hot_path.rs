@@ -424,7 +424,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         params
     }
 
-    /// A request where `stitch` serves the default pool.
+    /// A request where `stitch` serves the default pool. Cold, so that `native` keeps its registers.
+    #[cold]
     #[inline(never)]
     fn malloc_under_stitch(&mut self, request: &Request, in_capture: bool) -> Option<Addr> {
         let params = self.params_inlined(request, in_capture);
@@ -436,6 +437,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// A free where `stitch` serves the default pool.
+    #[cold]
     #[inline(never)]
     fn finish_free_under_stitch(&mut self, id: BlockId) {
         if self.blocks[id].range.is_some() {

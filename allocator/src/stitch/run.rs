@@ -18,8 +18,6 @@ pub(crate) struct Slot {
     pub(crate) page: Option<PageId>,
     /// Whether the device may use the mapping; false only after a failure.
     pub(crate) is_open: bool,
-    /// When the last block that touched it was freed.
-    pub(crate) ticket: u64,
 }
 
 /// Reserved addresses, of which those before the frontier were mapped at some time.
@@ -31,6 +29,8 @@ pub(crate) struct Run {
     pub(crate) stream: Stream,
     /// The slots before the frontier.
     pub(crate) slots: Vec<Slot>,
+    /// When the last block that touched each slot was freed. Apart, as every free writes them.
+    tickets: Vec<u64>,
     starts: Starts,
 }
 
@@ -45,7 +45,8 @@ impl Run {
         let mut starts = Starts::default();
         starts.grow(1);
         starts.begin(0, 0, block);
-        Self { addr, slot_count, list, stream, slots: Vec::new(), starts }
+        let (slots, tickets) = (Vec::new(), Vec::new());
+        Self { addr, slot_count, list, stream, slots, tickets, starts }
     }
 
     pub(crate) const fn size_bytes(&self) -> u64 {
@@ -86,6 +87,7 @@ impl Run {
     pub(crate) fn extend_to(&mut self, end: usize) {
         if end > self.slots.len() {
             self.slots.resize(end, Slot::default());
+            self.tickets.resize(end, 0);
             // One more: the unmapped rest starts at the frontier.
             self.starts.grow(end + 1);
         }
@@ -96,6 +98,7 @@ impl Run {
         while self.slots.last().is_some_and(|slot| slot.page.is_none()) {
             self.slots.pop();
         }
+        self.tickets.truncate(self.slots.len());
         self.starts.grow(self.slots.len() + 1);
     }
 
@@ -163,8 +166,17 @@ impl Run {
     #[inline]
     pub(crate) fn stamp(&mut self, start: Addr, end: Addr, ticket: u64) {
         let touched = self.touched_slots(start, end);
-        for slot in &mut self.slots[touched] {
-            slot.ticket = ticket;
-        }
+        self.tickets[touched].fill(ticket);
+    }
+
+    /// When the last block that touched a slot was freed.
+    #[inline]
+    pub(crate) fn ticket(&self, slot: usize) -> u64 {
+        self.tickets[slot]
+    }
+
+    /// The page of another slot, which was used last at that time, is used here from now on.
+    pub(crate) fn inherit_ticket(&mut self, slot: usize, ticket: u64) {
+        self.tickets[slot] = self.tickets[slot].max(ticket);
     }
 }

@@ -36,7 +36,7 @@ for _ in range(4):
     layers += [nn.TransformerEncoderLayer(1024, 16, 2048, batch_first=True, norm_first=True), Experts()]
 model = nn.Sequential(*layers).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
-for _ in range(12):
+for _ in range(int(os.environ.get("STEPS", 12))):
     x = torch.randn(BATCH, 512, 1024, device="cuda")
     with torch.autocast("cuda", torch.bfloat16):
         loss = model(x).float().square().mean()

@@ -1,5 +1,6 @@
 """Reinforcement learning by phases: generate answers, score them by two frozen models, train on them."""
 
+import os
 import random
 
 import torch
@@ -22,7 +23,7 @@ def generate(prompts, length):
     return answer
 
 
-for _ in range(6):
+for _ in range(int(os.environ.get("STEPS", 6))):
     answers = [generate(tokens(16, random.randint(64, 256)), random.randint(24, 64)) for _ in range(2)]
     scores = []
     with torch.no_grad():

@@ -225,7 +225,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 let is_kept = slot.run == kept_run && kept.contains(&slot.slot);
                 if !is_kept && !self.stitch.marks.contains(page) {
                     let is_expected = self.stitch.expected.contains(page);
-                    let ticket = self.stitch.run(slot.run).slots[slot.slot].ticket;
+                    let ticket = self.stitch.run(slot.run).ticket(slot.slot);
                     found.push((is_other, is_expected, is_foreign, ticket, slot));
                 }
             }

@@ -119,21 +119,22 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         place: Option<ListPlace>,
     ) -> BlockId {
         let arena = &mut self.blocks.arena;
-        let block = arena[id];
-        let run = self.stitch.run_mut(block.range.expect("a block of stitch has a run"));
+        let block = &arena[id];
         let end = Addr(addr.0 + params.size_bytes);
         debug_assert!(block.is_idle() && block.mapped && block.addr <= addr && end <= block.end());
         let list = &mut self.blocks.lists[block.list];
         let place = place.unwrap_or_else(|| list.find(arena, id));
+        if block.size_bytes == params.size_bytes {
+            list.take(place);
+            let block = &mut arena[id];
+            block.allocated = true;
+            block.requested_bytes = params.requested_bytes;
+            block.stack = self.stack;
+            return id;
+        }
+        let block = *block;
+        let run = self.stitch.run_mut(block.range.expect("a block of stitch has a run"));
         if block.addr == addr {
-            if block.end() == end {
-                list.take(place);
-                let block = &mut arena[id];
-                block.allocated = true;
-                block.requested_bytes = params.requested_bytes;
-                block.stack = self.stack;
-                return id;
-            }
             let handed = (params.requested_bytes, self.stack);
             let front = arena.split(id, params.size_bytes, handed, 0);
             list.settle(arena, place, id);

@@ -108,7 +108,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let is_kept = self.keeps_small_pages(params) && self.blocks.lists[run.list].pool.is_small();
         let mut slots = if is_kept { 0..0 } else { run.free_around(&self.blocks.arena, home.slot) };
         if run.stream != params.stream && slots.contains(&home.slot) {
-            let is_done = run.slots[home.slot].ticket <= self.stitch.progress.passed(run.stream);
+            let is_done = run.ticket(home.slot) <= self.stitch.progress.passed(run.stream);
             slots = home.slot..home.slot + usize::from(is_done);
         }
         FreeHomes { run: home.run, slots }

@@ -15,9 +15,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let mut left: Option<(SlotRef, usize)> = None;
         for (page, slot) in moves {
             let Some(home) = self.stitch.pages[*page].home.replace(*slot) else { continue };
-            let ticket = self.stitch.run(home.run).slots[home.slot].ticket;
-            let slot = &mut self.stitch.run_mut(slot.run).slots[slot.slot];
-            slot.ticket = slot.ticket.max(ticket);
+            let ticket = self.stitch.run(home.run).ticket(home.slot);
+            self.stitch.run_mut(slot.run).inherit_ticket(slot.slot, ticket);
             match &mut left {
                 Some((first, count)) if home == first.plus(*count) => *count += 1,
                 _ => {

@@ -46,7 +46,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let pools = [true, false].map(|is_small| PoolIndex::new(None, is_small));
         for list in pools.into_iter().flat_map(|pool| self.blocks.lists.of(pool)) {
             let homes = self.free_homes(list, list.stream);
-            free.extend(homes.map(|at| (self.stitch.run(at.run).slots[at.slot].ticket, at)));
+            free.extend(homes.map(|at| (self.stitch.run(at.run).ticket(at.slot), at)));
         }
         free
     }
@@ -104,7 +104,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 let is_ghost =
                     mapping.page.is_some_and(|page| self.stitch.pages[page].home != Some(at));
                 if is_ghost {
-                    ghosts.push((mapping.ticket, at));
+                    ghosts.push((run.ticket(slot), at));
                 }
             }
         }

@@ -115,7 +115,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let id = block.range.expect("a block of stitch has a run");
             let run = self.stitch.run(id);
             let slots = run.whole_slots(block.addr, block.end());
-            let done = slots.filter(move |slot| run.slots[*slot].ticket <= passed);
+            let done = slots.filter(move |slot| run.ticket(*slot) <= passed);
             done.map(move |slot| SlotRef { run: id, slot })
         })
     }
@@ -158,8 +158,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     scan.open(block.addr);
                 } else {
                     for slot in run.whole_slots(block.addr, block.end().min(frontier)) {
-                        let (slot, addr) = (&run.slots[slot], run.slot_addr(slot));
-                        if slot.page.is_none() || slot.ticket <= passed {
+                        let addr = run.slot_addr(slot);
+                        if run.slots[slot].page.is_none() || run.ticket(slot) <= passed {
                             scan.open(addr);
                         } else {
                             scan.close(addr);
