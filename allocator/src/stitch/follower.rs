@@ -4,23 +4,18 @@
 //! two correspond. Where it is not, the last 512, 64 or 8 sizes find another step. A request is offered the addresses
 //! of the requests two steps back and one step back. Two back comes first, because a result lives until the next
 //! assignment to its name, so its blocks alternate with period two.
-//!
-//! While 512 requests in a row correspond, no sequence can say more, so only the shortest are entered. A longer one
-//! that is found later may be one of many steps ago: each request names the next one that ends the same sequences.
 
 use alloc::vec::Vec;
 
 use events::Addr;
 
-use super::sequences::{LENGTHS, NONE, SHORTEST, Sequences};
+use super::sequences::{LENGTHS, NONE, SHORTEST, Sequences, mix};
 use crate::ids::RangeId;
 use settings::PlannedRequest;
 
 /// Requests that are remembered at first, and at most.
 pub(super) const FIRST_CAPACITY: usize = 1 << 6;
 const MOST_CAPACITY: usize = 1 << 17;
-/// Every sequence that still occurs is entered again once in so many requests, before its entry is overwritten.
-const REFRESHED: u32 = 1 << 16;
 /// Requests of the earlier step that a step may lack.
 const SKIPPED: u32 = 8;
 /// Remembered addresses that a request tries.
@@ -29,8 +24,6 @@ const CANDIDATES: usize = 4;
 const LATE: usize = 3;
 /// Requests to come that a placement keeps clear of.
 const EXPECTED: u32 = 1 << 13;
-/// Steps by which a sequence that is found is followed to the newest one, at most.
-const NEWER: usize = 1 << 10;
 
 /// A request, and where it was placed.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +34,11 @@ struct Entry {
     freed_before: u32,
     /// The request that it corresponds to in an earlier step.
     matched: u32,
-    /// A request of a later step that ends the same sequences, and was not entered into the longer ones.
-    again: u32,
 }
 
 impl Entry {
     const fn new(size_bytes: u64) -> Self {
-        Self { size_bytes, place: None, freed_before: NONE, matched: NONE, again: NONE }
+        Self { size_bytes, place: None, freed_before: NONE, matched: NONE }
     }
 }
 
@@ -58,8 +49,6 @@ pub(crate) struct Follower {
     entries: Vec<Entry>,
     count: u32,
     sequences: [Sequences; LENGTHS.len()],
-    /// Whether the hashes of all sequences include the last request.
-    is_hashed: bool,
     /// The request of an earlier step that comes after the one that the last request corresponds to.
     next: u32,
     /// Requests in a row that are known to correspond.
@@ -77,7 +66,6 @@ impl Default for Follower {
             entries: Vec::new(),
             count: 0,
             sequences,
-            is_hashed: true,
             next: NONE,
             followed: 0,
             recent: [None; 2],
@@ -104,33 +92,14 @@ impl Follower {
     #[inline]
     pub(crate) fn observe(&mut self, size_bytes: u64) {
         self.make_room();
-        let matched = if self.is_certain(size_bytes) {
-            self.enter_into(SHORTEST, size_bytes);
-            self.is_hashed = false;
-            self.followed = self.followed.saturating_add(1);
-            let at = self.slot(self.next);
-            self.entries[at].again = self.count;
-            self.next = self.next.wrapping_add(1);
-            self.next.wrapping_sub(1)
-        } else {
-            let previous = self.enter(size_bytes);
-            self.match_next(size_bytes, previous)
-        };
+        let previous = self.enter(size_bytes);
+        let matched = self.match_next(size_bytes, previous);
         self.push(Entry { matched, ..Entry::new(size_bytes) });
         let one = self.entry(matched);
         let two = one.and_then(|one| self.entry(one.matched));
         let place = |entry: Option<&Entry>| entry.and_then(|entry| entry.place);
         let (recent, is_repeated) = ([place(one), place(two)], two.is_some());
         (self.recent, self.is_repeated) = (recent, is_repeated);
-    }
-
-    /// Whether a request of this size comes next in the earlier step, and no sequence can say more; nor has one to be
-    /// entered again.
-    #[inline]
-    fn is_certain(&self, size_bytes: u64) -> bool {
-        self.followed >= LENGTHS[0]
-            && self.next / REFRESHED == self.count / REFRESHED
-            && self.entry(self.next).is_some_and(|entry| entry.size_bytes == size_bytes)
     }
 
     /// Enters the requests of a planned run. The first one that is entered is expected to come next.
@@ -178,51 +147,17 @@ impl Follower {
 
     /// Enters a size into the sequences; returns the last request that ended each of them before.
     fn enter(&mut self, size_bytes: u64) -> [u32; LENGTHS.len()] {
-        if !self.is_hashed {
-            self.hash_anew();
-        }
         let mut previous = [NONE; LENGTHS.len()];
-        for (sequences, previous) in previous.iter_mut().enumerate() {
-            *previous = self.enter_into(sequences, size_bytes);
+        let (mixed, mask) = (mix(size_bytes), self.entries.len() - 1);
+        for (at, length) in LENGTHS.into_iter().enumerate() {
+            let leaving = match self.count.checked_sub(length) {
+                Some(first) => mix(self.entries[first as usize & mask].size_bytes),
+                None => 0,
+            };
+            self.sequences[at].roll(mixed, leaving);
+            previous[at] = self.sequences[at].replace(self.count);
         }
         previous
-    }
-
-    /// The same for the sequences of one length.
-    #[inline]
-    fn enter_into(&mut self, sequences: usize, size_bytes: u64) -> u32 {
-        let leaving = self.count.checked_sub(LENGTHS[sequences]);
-        let leaving = leaving.map(|first| self.entries[self.slot(first)].size_bytes);
-        let sequences = &mut self.sequences[sequences];
-        sequences.roll(size_bytes, leaving);
-        sequences.replace(self.count)
-    }
-
-    /// Computes the hashes of all but the shortest sequences.
-    #[cold]
-    fn hash_anew(&mut self) {
-        let Self { entries, sequences, count, .. } = self;
-        for (length, sequences) in LENGTHS.into_iter().zip(sequences).take(SHORTEST) {
-            let slots =
-                (count.saturating_sub(length)..*count).map(|at| at as usize & (entries.len() - 1));
-            sequences.hash_anew(slots.map(|slot| entries[slot].size_bytes));
-        }
-        self.is_hashed = true;
-    }
-
-    /// The newest request that ends the same sequences as one that was entered into them.
-    fn newest(&self, mut at: u32) -> u32 {
-        for _ in 0..NEWER {
-            match self
-                .entry(at)
-                .map(|entry| entry.again)
-                .filter(|again| self.entry(*again).is_some())
-            {
-                Some(again) => at = again,
-                None => break,
-            }
-        }
-        at
     }
 
     /// The request of an earlier step that corresponds to a request of this size.
@@ -235,7 +170,7 @@ impl Follower {
         // A longer sequence than the one followed counts more.
         let longer =
             LENGTHS.into_iter().zip(previous).find(|(length, at)| *length > known && is_like(at));
-        let longer = longer.map(|(length, at)| (self.newest(at), length));
+        let longer = longer.map(|(length, at)| (at, length));
         let (long, short) = match longer {
             Some((_, length)) if length == LENGTHS[SHORTEST] => (None, longer),
             _ => (longer, None),
@@ -345,7 +280,6 @@ mod tests {
         for _ in 0..5 {
             run_step(&mut follower);
         }
-        assert!(!follower.is_hashed, "the longer sequences are not entered any more");
         for _ in 0..20 {
             follower.observe(1 << 30);
         }
@@ -356,20 +290,5 @@ mod tests {
         for (request, addr) in back.iter().enumerate().skip(found) {
             assert_eq!(*addr, Some(newest + request as u64 + 1), "request {request}");
         }
-    }
-
-    #[test]
-    fn a_sequence_that_was_entered_long_ago_leads_to_the_newest_step() {
-        let mut follower = Follower::default();
-        for _ in 0..5 {
-            run_step(&mut follower);
-        }
-        let last = STEP - 1;
-        for request in 0..last {
-            follower.observe(u64::from(request + 1) * 512);
-        }
-        let [longest, ..] = follower.enter(u64::from(STEP) * 512);
-        assert_eq!(longest, last, "the first step was the last that was entered");
-        assert_eq!(follower.newest(longest), 4 * STEP + last);
     }
 }

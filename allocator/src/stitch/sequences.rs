@@ -20,6 +20,8 @@ pub(super) struct Sequences {
     hash: u64,
     /// The base to the power of the length.
     power: u64,
+    /// The hash's bits that are not part of a place.
+    shift: u32,
     /// By the hash's upper bits: the hash, and the last request that ended such a sequence.
     table: Vec<(u64, u32)>,
 }
@@ -27,27 +29,20 @@ pub(super) struct Sequences {
 impl Sequences {
     pub(super) fn new(length: u32) -> Self {
         let power = (0..length).fold(1_u64, |power, _| power.wrapping_mul(BASE));
-        Self { hash: 0, power, table: vec![(0, NONE); FIRST_CAPACITY] }
+        let shift = u64::BITS - FIRST_CAPACITY.ilog2();
+        Self { hash: 0, power, shift, table: vec![(0, NONE); FIRST_CAPACITY] }
     }
 
-    /// One more size, behind the others; one leaves in front, unless there are fewer than the length.
+    /// One more size, [mixed](mix), behind the others; one leaves in front, or 0 where there are fewer than the length.
     #[inline]
-    pub(super) const fn roll(&mut self, size_bytes: u64, leaving: Option<u64>) {
-        self.hash = self.hash.wrapping_mul(BASE).wrapping_add(mix(size_bytes));
-        if let Some(leaving) = leaving {
-            self.hash = self.hash.wrapping_sub(mix(leaving).wrapping_mul(self.power));
-        }
+    pub(super) const fn roll(&mut self, mixed: u64, leaving: u64) {
+        let longer = self.hash.wrapping_mul(BASE).wrapping_add(mixed);
+        self.hash = longer.wrapping_sub(leaving.wrapping_mul(self.power));
     }
 
-    /// Computes the hash of the last sizes, the length at most.
-    pub(super) fn hash_anew(&mut self, sizes: impl Iterator<Item = u64>) {
-        self.hash = 0;
-        sizes.for_each(|size_bytes| self.roll(size_bytes, None));
-    }
-
+    #[inline]
     fn place(&self, hash: u64) -> usize {
-        let bits = self.table.len().ilog2();
-        cast::index(hash.wrapping_mul(BASE) >> (u64::BITS - bits))
+        cast::index(hash.wrapping_mul(BASE) >> self.shift)
     }
 
     /// The last request of the same sequence; from here on it is `at`.
@@ -59,6 +54,7 @@ impl Sequences {
     }
 
     pub(super) fn grow(&mut self) {
+        self.shift -= 1;
         let grown = vec![(0, NONE); 2 * self.table.len()];
         let table = core::mem::replace(&mut self.table, grown);
         for (hash, last) in table.into_iter().filter(|(_, last)| *last != NONE) {
@@ -69,7 +65,8 @@ impl Sequences {
 }
 
 /// Spreads a size over all bits.
-const fn mix(size_bytes: u64) -> u64 {
+#[inline]
+pub(super) const fn mix(size_bytes: u64) -> u64 {
     let mixed = size_bytes.wrapping_mul(0xff51_afd7_ed55_8ccd);
     mixed ^ (mixed >> 33)
 }
