@@ -114,6 +114,7 @@ fn a_strategy_that_passes_the_bound_of_driver_calls_is_a_row_of_compare_with_its
 
     let (text, code) = vramtape(&["compare", run, run]);
     assert!(code == Some(0) && text.contains("run.vtape: async-pool, defaults: record "), "{text}");
+    assert!(text.contains(bound), "{text}");
     let (text, code) = vramtape(&["compare", run, "--edit", "scale:0.9"]);
     assert!(code == Some(0) && text.contains("async-pool, defaults, edited: record "), "{text}");
     let (text, _) = vramtape(&["compare", run, "--trust-factor", "100"]);
