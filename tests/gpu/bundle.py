@@ -1,6 +1,8 @@
 """Puts the GPU suite together, for a machine that has python3 with torch and a GPU, and nothing of ours.
 
-    bundle.py LIBRARY OUT       OUT/vramtape-gpu/ and OUT/vramtape-gpu.tar.gz
+    bundle.py LIBRARY OUT [PLANS]       OUT/vramtape-gpu/ and OUT/vramtape-gpu.tar.gz
+
+PLANS has a plan for each of the recorded programs, PROGRAM.vplan.
 
 Run by a Python with the torch that the bridge is built for.
 """
@@ -17,7 +19,7 @@ ROOT = HERE.parents[1]
 BYTES_MAX = 32 << 20
 
 
-def stage(library, folder):
+def stage(library, folder, plans):
     """The suite, the package with its library, and the bridge built beforehand."""
     if folder.exists():
         shutil.rmtree(folder)
@@ -25,6 +27,9 @@ def stage(library, folder):
     for script in HERE.glob("*.py"):
         if script.name != "bundle.py":
             shutil.copy(script, folder)
+    shutil.copytree(ROOT / "tests/python/recordings", folder / "recordings", ignore=shutil.ignore_patterns("*.pyc"))
+    if plans:
+        shutil.copytree(plans, folder / "plans", ignore=shutil.ignore_patterns("*.vtape"))
     package = folder / "vramtape"
     shutil.copytree(ROOT / "python/vramtape", package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     subprocess.run(["strip", "--strip-debug", "-o", str(package / "libvramtape.so"), str(library)], check=True)
@@ -45,10 +50,10 @@ def prebuild(folder):
 
 
 def main():
-    library, out = map(Path, sys.argv[1:])
+    library, out, *plans = map(Path, sys.argv[1:])
     sys.dont_write_bytecode = True
     folder = out / "vramtape-gpu"
-    stage(library, folder)
+    stage(library, folder, *(plans or [None]))
     archive = folder.with_suffix(".tar.gz")
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(folder, folder.name)

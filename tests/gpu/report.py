@@ -10,7 +10,7 @@ def failures(results):
     found = []
     sessions = results["sessions"]
     reference = sessions.get("native", {}).get("parts", {})
-    for name, session in sessions.items():
+    for name, session in (sessions | results["programs"]).items():
         if "failed" in session:
             found.append(f"{name}: {session['failed']}")
         for part, result in session.get("parts", {}).items():
@@ -27,7 +27,8 @@ def failures(results):
 def markdown(results):
     """The page."""
     sessions = {name: session for name, session in results["sessions"].items() if "parts" in session}
-    first = next(iter(sessions.values()), {})
+    programs = {name: program for name, program in results["programs"].items() if "steps_ms" in program}
+    first = next(iter((sessions | programs).values()), {})
     lines = [
         f"# On a GPU, {results['date']}" if not results["simulated"] else f"# A rehearsal, {results['date']}",
         "",
@@ -39,9 +40,14 @@ def markdown(results):
     ]
     if results["simulated"]:
         lines += ["On the simulated driver: nothing here is a measurement, and values are not compared.", ""]
-    lines += training(sessions) + pairs(sessions) + parts(sessions) + prices(first)
+    if programs:
+        lines += of_programs(programs)
+    if sessions:
+        lines += training(sessions) + pairs(sessions) + parts(sessions)
+        lines += prices(first["parts"]) + pages(first["parts"]) + busy(first["parts"]) + aliases(first["parts"])
     lines += ["## Failures", ""] + [f"- {failure}" for failure in results["failures"] or ["none"]]
-    skipped = [(name, session["skipped"]) for name, session in results["sessions"].items() if "skipped" in session]
+    both = results["sessions"] | results["programs"]
+    skipped = [(name, found["skipped"]) for name, found in both.items() if "skipped" in found]
     lines += [f"- skipped: {name}: {reason}" for name, reason in skipped]
     return "\n".join(lines) + "\n"
 
@@ -88,6 +94,42 @@ def state(result):
     return next((word for word in ("failed", "skipped") if word in result), "ok")
 
 
-def prices(first):
-    calls = first.get("parts", {}).get("price", {}).get("microseconds", {})
+def prices(parts):
+    calls = parts.get("price", {}).get("microseconds", {})
     return ["## Price of the driver's calls, microseconds", "", *table(["call", "median"], calls.items())]
+
+
+def pages(parts):
+    by_count = parts.get("pages", {}).get("microseconds_a_page", {})
+    columns = {f"{count} pages": phases for count, phases in by_count.items()}
+    return ["## Pages of 2 MiB, microseconds a page", "", *phases_table(columns)]
+
+
+def busy(parts):
+    found = parts.get("busy", {})
+    title = "## 64 pages of 2 MiB while the GPU works, microseconds a page"
+    waits = [f"- waits for the work: {call}, {us} us" for call, us in found.get("waits", {}).items()]
+    return [title, "", *phases_table(found.get("microseconds_a_page", {})), *waits, ""]
+
+
+def phases_table(columns):
+    phases = list(dict.fromkeys(phase for phases in columns.values() for phase in phases))
+    rows = [[phase, *(phases.get(phase, "-") for phases in columns.values())] for phase in phases]
+    return table(["phase", *columns], rows)
+
+
+def aliases(parts):
+    checks = parts.get("aliases", {}).get("checks", {})
+    title = "## One page at several addresses: elements that are not as written"
+    return [title, "", *table(["writer and reader", "wrong"], checks.items())]
+
+
+def of_programs(programs):
+    rows = []
+    for name, found in programs.items():
+        times = [found["later_step_ms"] or "-", found["seconds"]]
+        peaks = [found[f"peak_{kind}_bytes"] for kind in ("reserved", "allocated")]
+        rows.append([name, *times, *(f"{peak / GIB:.3f}" for peak in peaks), f"{peaks[1] / peaks[0]:.4f}"])
+    heads = ["", "later step, ms", "whole, s", "peak reserved GiB", "peak allocated GiB", "allocated / reserved"]
+    intro = "The time of a step is the median of the second half; the whole includes the start of every kernel's module."
+    return ["## Programs", "", intro, "", *table(heads, rows)]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The GPU suite: real training in real PyTorch under every route and strategy, compared with PyTorch's own allocator.
 
-    python3 run.py [--out FOLDER] [--minutes 8] [--simulated]
+    python3 run.py [--out FOLDER] [--minutes 8] [--what sessions|programs] [--simulated]
 
 Needs python3 with torch and a GPU; everything else lies beside this file. Writes results.json and results.md to the
 folder, and ends with 1 where something failed that is not skipped with its reason. With --simulated it is a rehearsal
@@ -26,14 +26,26 @@ STITCH = "strategy:stitch"
 # Name, route, PyTorch's settings or ours. The first is what the others are compared with.
 SESSIONS = (
     ("native", "native", ""),
-    ("native, expandable", "native", EXPANDABLE),
-    ("pluggable", "pluggable", ""),
-    ("pluggable, expandable", "pluggable", EXPANDABLE),
-    ("bridge", "bridge", ""),
-    ("bridge, expandable", "bridge", EXPANDABLE),
     ("bridge, stitch", "bridge", STITCH),
+    ("bridge", "bridge", ""),
+    ("native, expandable", "native", EXPANDABLE),
+    ("bridge, expandable", "bridge", EXPANDABLE),
+    ("pluggable", "pluggable", ""),
     ("observe", "observe", ""),
+    ("pluggable, expandable", "pluggable", EXPANDABLE),
     ("observe, expandable", "observe", EXPANDABLE),
+)
+# Programs of `recordings`, and how each is allocated. With a plan: the one that `plans` has for it.
+PROGRAMS = ("image_sizes", "experts", "adapters", "evaluation", "rl_phases", "long_context", "speculative")
+# Those whose history under PyTorch's own allocator is kept too.
+SNAPSHOTS = ("experts", "adapters")
+PLAN = "plan"
+POLICIES = (
+    ("native", "native", ""),
+    ("expandable", "native", EXPANDABLE),
+    ("ours", "bridge", ""),
+    ("stitch", "bridge", STITCH),
+    ("plan", "bridge", PLAN),
 )
 # No session takes longer, unless it hangs.
 SESSION_SECONDS_MAX = 150
@@ -44,42 +56,83 @@ def environment(settings):
     steering = ("VRAMTAPE_CONF", "PYTORCH_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
     if settings:
-        kept["VRAMTAPE_CONF" if settings == STITCH else "PYTORCH_CUDA_ALLOC_CONF"] = settings
+        kept["PYTORCH_CUDA_ALLOC_CONF" if settings == EXPANDABLE else "VRAMTAPE_CONF"] = settings
     if (HERE / "vramtape").is_dir():  # The bundle. In a checkout the caller says where things are.
         kept["VRAMTAPE_PACKAGE"] = str(HERE)
         kept["VRAMTAPE_LIBRARY"] = str(HERE / "vramtape" / "libvramtape.so")
     return kept
 
 
-def session(route, settings, simulated, seconds):
+class Suite:
+    """What was found so far. It is written after every child, so that a run that is cut off leaves what it had."""
+
+    def __init__(self, options):
+        self.options = options
+        self.end = time.monotonic() + 60 * options.minutes
+        self.results = {
+            "date": datetime.date.today().isoformat(),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}",
+            "simulated": options.simulated,
+            "sessions": {},
+            "programs": {},
+        }
+        options.out.mkdir(parents=True, exist_ok=True)
+
+    def run_sessions(self):
+        for name, route, settings in SESSIONS:
+            parts = [argument for part in self.options.part or () for argument in ("--part", part)]
+            self.child("sessions", name, ["session.py", route, *parts], settings)
+
+    def run_programs(self):
+        """Every program under every policy. The tapes of ours go to the folder."""
+        for program in PROGRAMS:
+            for policy, route, settings in POLICIES:
+                plan = HERE / "plans" / f"{program}.vplan"
+                if settings == PLAN and not plan.is_file():
+                    continue
+                if settings == PLAN:
+                    settings = f"{STITCH},plan:{plan}"
+                if route == "bridge":
+                    tape = (self.options.out / f"{program}-{policy}.vtape").absolute()
+                    settings = ",".join(filter(None, (settings, f"record:file,stacks:none,tape:{tape}")))
+                self.child("programs", f"{program}, {policy}", ["program.py", route, program], settings)
+        for program in SNAPSHOTS:
+            snapshot = str((self.options.out / f"{program}.pickle").absolute())
+            arguments = ["program.py", "native", program, "--snapshot", snapshot]
+            self.child("programs", f"{program}, native with history", arguments, "")
+
+    def child(self, kind, name, arguments, settings):
+        """What one process finds in the time that is left, if it is one of those that were asked for."""
+        if self.options.only and name not in self.options.only:
+            return
+        left = self.end - time.monotonic()
+        if left < 5:
+            self.results[kind][name] = {"skipped": f"no time left of {self.options.minutes} minutes"}
+            return
+        print(f"{name} ...", end=" ", flush=True)
+        began = time.monotonic()
+        limit = left if self.options.simulated else min(left, SESSION_SECONDS_MAX)
+        found = run(arguments + ["--simulated"] * self.options.simulated, settings, limit)
+        print(f"{time.monotonic() - began:.0f} s{' FAILED' * ('failed' in found)}", flush=True)
+        self.results[kind][name] = found
+        self.write()
+
+    def write(self):
+        self.results["failures"] = report.failures(self.results)
+        (self.options.out / "results.json").write_text(json.dumps(self.results, indent=1) + "\n")
+        (self.options.out / "results.md").write_text(report.markdown(self.results))
+
+
+def run(arguments, settings, seconds):
     """What one process found; `failed` if it found nothing."""
-    command = [sys.executable, str(HERE / "session.py"), route] + ["--simulated"] * simulated
+    command = [sys.executable, str(HERE / arguments[0]), *arguments[1:]]
     try:
         child = subprocess.run(command, env=environment(settings), capture_output=True, text=True, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return {"failed": f"not done after {seconds:.0f} s"}
+    except subprocess.TimeoutExpired as error:
+        return {"failed": f"not done after {seconds:.0f} s", "output": str(error.stderr)[-4000:]}
     if child.returncode != 0:
         return {"failed": f"ended with {child.returncode}", "output": (child.stdout + child.stderr)[-4000:]}
     return json.loads(child.stdout.splitlines()[-1])
-
-
-def run(names, simulated, minutes):
-    """Every session, while there is time."""
-    end = time.monotonic() + 60 * minutes
-    found = {}
-    for name, route, settings in SESSIONS:
-        if names and name not in names:
-            continue
-        left = end - time.monotonic()
-        if left < 5:
-            found[name] = {"skipped": f"no time left of {minutes} minutes"}
-            continue
-        print(f"{name} ...", end=" ", flush=True)
-        began = time.monotonic()
-        limit = left if simulated else min(left, SESSION_SECONDS_MAX)
-        found[name] = session(route, settings, simulated, limit)
-        print(f"{time.monotonic() - began:.0f} s", flush=True)
-    return found
 
 
 def main():
@@ -87,18 +140,17 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("gpu-results"))
     parser.add_argument("--minutes", type=float, default=8, help="the most that everything may take")
     parser.add_argument("--simulated", action="store_true", help="a rehearsal on the simulated driver")
-    parser.add_argument("--only", action="append", metavar="SESSION", help=", ".join(name for name, _, _ in SESSIONS))
+    parser.add_argument("--what", choices=("sessions", "programs"), help="only these; the default is both")
+    parser.add_argument("--only", action="append", metavar="NAME", help="a session, or a program and its policy")
+    parser.add_argument("--part", action="append", help="of the sessions only this part")
     options = parser.parse_args()
-    results = {
-        "date": datetime.date.today().isoformat(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}",
-        "simulated": options.simulated,
-        "sessions": run(options.only, options.simulated, options.minutes),
-    }
-    results["failures"] = report.failures(results)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    (options.out / "results.md").write_text(report.markdown(results))
+    suite = Suite(options)
+    if options.what != "programs":
+        suite.run_sessions()
+    if options.what != "sessions":
+        suite.run_programs()
+    suite.write()
+    results = suite.results
     for failure in results["failures"]:
         print(f"FAIL {failure}")
     print(f"{len(results['failures'])} failures; {options.out / 'results.md'}")

@@ -1,6 +1,6 @@
 """One process of the GPU suite: one way to be allocated, every part one after the other.
 
-    session.py ROUTE [--simulated]      prints one line of JSON
+    session.py ROUTE [--simulated] [--part PART]      prints one line of JSON
 
 What a part raises is its result; the others still run. The order matters: the last part fills the device.
 """
@@ -16,11 +16,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.environ.get("VRAMTAPE_PACKAGE", HERE)]
 
 ROUTES = ("native", "pluggable", "bridge", "observe")
+# Parts that are about the driver alone.
+DRIVER_PARTS = ("price", "pages", "busy", "aliases")
 
 
-def start(route, simulated):
+def activate(route, simulated):
     """Makes the route active, before anything uses CUDA."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic with it.
     if not simulated:
         os.environ.pop("VRAMTAPE_SIMCUDA", None)
     import vramtape
@@ -41,6 +42,13 @@ def start(route, simulated):
     if route != "native":
         taken = vramtape.install(route=route)
         assert taken == route, f"asked for {route}, got {taken}"
+    return torch
+
+
+def start(route, simulated):
+    """The route, and PyTorch so that the same operations have the same results."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic with it.
+    torch = activate(route, simulated)
     torch.use_deterministic_algorithms(True, warn_only=True)  # Fills what torch.empty gives with NaN, too.
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
@@ -54,6 +62,7 @@ def run(parts, simulated):
     """What each part answered, and how long it took."""
     results = {}
     for name, part in parts:
+        print(f"  {name}", file=sys.stderr, flush=True)
         began = time.monotonic()
         try:
             result = part(simulated)
@@ -67,8 +76,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("route", choices=ROUTES)
     parser.add_argument("--simulated", action="store_true", help="on the simulated driver: small, and no values")
+    parser.add_argument("--part", action="append", help="only this part")
     options = parser.parse_args()
     torch = start(options.route, options.simulated)
+    import aliases
     import capacity
     import graphs
     import pools
@@ -86,10 +97,15 @@ def main():
         ("sharing", lambda simulated: sharing.run(options.route, simulated)),
         ("empty", price.run_empty),
         ("price", price.run_driver),
+        ("pages", price.run_pages),
+        ("busy", price.run_busy),
+        ("aliases", aliases.run),
         ("capacity", capacity.run),
     ]
-    if options.route != "native":  # The driver's price does not depend on its caller.
-        parts = [part for part in parts if part[0] != "price"]
+    if options.route != "native":  # The driver does not depend on its caller.
+        parts = [part for part in parts if part[0] not in DRIVER_PARTS]
+    if options.part:
+        parts = [part for part in parts if part[0] in options.part]
     results = run(parts, options.simulated)
     print(
         json.dumps(

@@ -270,8 +270,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    /// Maps pages at slots, in place of ghosts. All or none; ghosts that made room do not return.
+    /// Maps pages at slots, in place of ghosts that are not in use any more. All or none; ghosts that made room do not
+    /// return.
     fn map_pages(&mut self, slots: &[SlotRef], pages: &[PageId]) -> Result<()> {
+        self.await_last_use(slots)?;
         for slot in slots {
             self.unmap_slot(*slot)?;
         }

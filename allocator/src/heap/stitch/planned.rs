@@ -5,6 +5,7 @@ use events::Addr;
 use super::windows::Window;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
+use crate::stitch::SlotRef;
 use device::Device;
 use events::Recorder;
 
@@ -20,7 +21,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    /// The place that the plan has for the request, if no byte of it is in use.
+    /// The place that the plan has for the request, if no byte of it is in use. It may have ghosts that a kernel still
+    /// uses, unless a capture forbids to wait for that kernel.
     pub(super) fn planned_window(&mut self, params: &AllocParams) -> Option<Window> {
         if !self.stitch.is_planned() || params.pool.is_small() {
             return None;
@@ -32,6 +34,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let run = self.stitch.find_run(id)?;
             let end = Addr(addr.0 + params.size_bytes);
             if run.list != list || addr < run.addr || end > run.slot_addr(run.slot_count) {
+                return None;
+            }
+            let mut ghosts = run.touched_slots(addr, end).map(|slot| SlotRef { run: id, slot });
+            if self.holds_back_flush() && !ghosts.all(|at| self.is_unused(at)) {
                 return None;
             }
             let mut at = Some(run.block_at(&self.blocks.arena, addr));

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use events::Stream;
 
 use crate::heap::Heap;
+use crate::stitch::SlotRef;
 use device::{Device, EventId, Result};
 use events::Recorder;
 use settings::StreamSharing;
@@ -55,15 +56,30 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Waits for the streams of all runs: `cuMemUnmap` does not wait.
     pub(super) fn await_run_streams(&mut self) -> Result<()> {
         let streams = self.stitch.progress.all();
-        self.relaxed(|heap| {
-            for stream in streams {
-                heap.device.stream_synchronize(stream)?;
-                let now = heap.stitch.ticket;
-                heap.stitch.progress.of(stream).expect("a stream with runs").passed = now;
-            }
-            Ok(())
-        })?;
+        self.relaxed(|heap| streams.into_iter().try_for_each(|stream| heap.await_stream(stream)))?;
         self.drop_awaited_events();
+        Ok(())
+    }
+
+    /// Waits until all work is done that used what is mapped at slots of a run.
+    pub(super) fn await_last_use(&mut self, slots: &[SlotRef]) -> Result<()> {
+        let Some(busy) = slots.iter().find(|at| !self.is_unused(**at)) else { return Ok(()) };
+        let stream = self.stitch.run(busy.run).stream;
+        self.relaxed(|heap| heap.await_stream(stream))
+    }
+
+    /// Whether nothing is mapped at a slot, or all work that used it is known to be done.
+    pub(super) fn is_unused(&self, at: SlotRef) -> bool {
+        let run = self.stitch.run(at.run);
+        let passed = self.stitch.progress.passed(run.stream);
+        run.slots.get(at.slot).is_none_or(|slot| slot.page.is_none())
+            || run.ticket(at.slot) <= passed
+    }
+
+    fn await_stream(&mut self, stream: Stream) -> Result<()> {
+        self.device.stream_synchronize(stream)?;
+        let now = self.stitch.ticket;
+        self.stitch.progress.of(stream).expect("a stream with runs").passed = now;
         Ok(())
     }
 

@@ -147,7 +147,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         for &id in self.stitch.runs_of(self.blocks.lists.find(params.pool, params.stream)?) {
             let run = self.stitch.run(id);
             let frontier = run.frontier();
-            let passed = self.stitch.progress.passed(run.stream);
             let mut scan = Scan::new(run, params.size_bytes);
             let mut at = Some(run.first_block());
             while let Some(block) = at.map(|id| &self.blocks[id]) {
@@ -159,7 +158,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 } else {
                     for slot in run.whole_slots(block.addr, block.end().min(frontier)) {
                         let addr = run.slot_addr(slot);
-                        if run.slots[slot].page.is_none() || run.ticket(slot) <= passed {
+                        if self.is_unused(SlotRef { run: id, slot }) {
                             scan.open(addr);
                         } else {
                             scan.close(addr);

@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use device::{Device, DeviceCall, PhysicalHandle};
+use device::{Device, DeviceCall, EventId, PhysicalHandle};
 use events::{BlockState, BlockStatus, SegmentState};
 use trace_format::{Addr, DeviceId, PoolId, Stream};
 
 use crate::support::{MIB, TestHeap};
 
 const PAGE_BYTES: u64 = 2 * MIB;
+/// The streams that a program requests memory on.
+pub(super) const STREAMS: [Stream; 3] = [Stream(0), Stream(16), Stream(32)];
 
 /// A page, as far as it is seen from outside.
 #[derive(Clone, Copy, Debug)]
@@ -27,35 +29,46 @@ pub(super) struct Checker {
     done: HashMap<Stream, u64>,
     /// For each page, the number of the last call that freed a block in it.
     freed: HashMap<PhysicalHandle, u64>,
+    /// For each slot of a block that was freed, its page, the stream, and the number of the last such call.
+    used: HashMap<Addr, (PhysicalHandle, Stream, u64)>,
     call: u64,
-    /// Waits for streams that the device saw.
-    waits: u64,
+    /// An event of each stream behind the call before, which is done if the device has waited for the stream since.
+    marks: HashMap<Stream, EventId>,
 }
 
 impl Checker {
-    /// All work of a stream is done.
-    pub(super) fn passes(&mut self, stream: Stream) {
-        self.done.insert(stream, self.call);
-    }
-
-    /// A block is about to be freed.
-    pub(super) fn frees(&mut self, heap: &mut TestHeap, addr: Addr, size_bytes: u64) {
+    /// A block of a stream is about to be freed.
+    pub(super) fn frees(
+        &mut self,
+        heap: &mut TestHeap,
+        addr: Addr,
+        size_bytes: u64,
+        stream: Stream,
+    ) {
         let call = self.call;
-        for page in pages_of(heap, addr, size_bytes) {
+        for (slot, page) in pages_of(heap, addr, size_bytes) {
             self.freed.insert(page, call);
+            self.used.insert(slot, (page, stream, call));
         }
     }
 
     /// Fails where an invariant is broken after a call; `live` are the program's blocks with their sizes.
     pub(super) fn check(&mut self, heap: &mut TestHeap, live: &BTreeMap<Addr, u64>) {
-        let waits = heap.device_mut().counts().of(DeviceCall::StreamSynchronize);
-        if waits > self.waits {
-            // A heap that waits for a stream waits for all of them.
-            self.waits = waits;
-            for stream in [0, 16, 32] {
-                self.passes(Stream(stream));
+        for (&stream, &event) in &self.marks {
+            if heap.device_mut().event_query(event).expect("it is recorded") {
+                self.done.insert(stream, self.call);
             }
         }
+        // 5: what is unmapped was used last by work that is done.
+        self.used.retain(|slot, (page, stream, call)| {
+            let is_mapped = heap.device_mut().mapped_at(*slot) == Some(*page);
+            let is_done = *call < self.done.get(stream).copied().unwrap_or(0);
+            assert!(
+                is_mapped || is_done,
+                "{slot} was unmapped before {stream:?} had passed its last use"
+            );
+            is_mapped
+        });
         self.call += 1;
         let segments: Vec<SegmentState> = heap.segments(PoolId::DEFAULT);
         let (runs, plain): (Vec<_>, Vec<_>) = segments.iter().partition(|one| one.is_expandable);
@@ -136,6 +149,15 @@ impl Checker {
         let mapped = heap.device_mut().mapping_count() as u64;
         assert!(mapped >= homes.len() as u64, "{mapped} mappings");
         self.homes = homes;
+        self.release_marks(heap);
+        for stream in STREAMS {
+            let event = heap.device_mut().event_record(stream).expect("it is not captured");
+            self.marks.insert(stream, event);
+        }
+    }
+
+    pub(super) fn release_marks(&mut self, heap: &mut TestHeap) {
+        self.marks.drain().for_each(|(_, event)| heap.device_mut().event_release(event));
     }
 
     /// 11: the limits hold.
@@ -146,7 +168,9 @@ impl Checker {
     }
 }
 
-fn pages_of(heap: &mut TestHeap, addr: Addr, size_bytes: u64) -> Vec<PhysicalHandle> {
+/// The slots that a block touches, with the pages there.
+fn pages_of(heap: &mut TestHeap, addr: Addr, size_bytes: u64) -> Vec<(Addr, PhysicalHandle)> {
     let slots = addr.0 / PAGE_BYTES..(addr.0 + size_bytes).div_ceil(PAGE_BYTES);
-    slots.filter_map(|slot| heap.device_mut().mapped_at(Addr(slot * PAGE_BYTES))).collect()
+    let slots = slots.map(|slot| Addr(slot * PAGE_BYTES));
+    slots.filter_map(|slot| Some((slot, heap.device_mut().mapped_at(slot)?))).collect()
 }

@@ -12,7 +12,7 @@ use settings::{Config, Plan, PlannedRequest, PlannedSequence, StitchConfig, Stre
 use trace_format::{Addr, PoolId, StackId, Stream};
 
 use crate::support::{GIB, MIB, Rng, TestHeap, heap, request, seed};
-use checker::Checker;
+use checker::{Checker, STREAMS};
 
 fn stitched(capacity_bytes: u64, stitch: StitchConfig) -> TestHeap {
     heap(capacity_bytes, Config { stitch: Some(stitch), ..Config::default() })
@@ -42,13 +42,11 @@ fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) {
     let mut heap = heap(capacity_bytes, config);
     let mut checker = Checker::default();
     let mut live: BTreeMap<Addr, u64> = BTreeMap::new();
-    let streams = [Stream(0), Stream(16), Stream(32)];
     for step in 0..600_u64 {
-        let stream = streams[rng.below(3) as usize];
+        let stream = STREAMS[rng.below(3) as usize];
         match rng.below(20) {
             0 => {
                 heap.device_mut().stream_synchronize(stream).expect("it is not captured");
-                checker.passes(stream);
             }
             1 => {
                 heap.empty_cache(PoolId::DEFAULT, StackId::NONE).expect("a flush");
@@ -58,7 +56,8 @@ fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) {
                 let Some((addr, size_bytes)) = live.iter().nth(at).map(|(a, s)| (*a, *s)) else {
                     continue;
                 };
-                checker.frees(&mut heap, addr, size_bytes);
+                let stream = heap.allocation(addr).expect("it is live").stream;
+                checker.frees(&mut heap, addr, size_bytes, stream);
                 live.remove(&addr);
                 if rng.below(5) == 0 {
                     heap.record_stream(addr, Stream(48)).expect("it is live");
@@ -86,6 +85,7 @@ fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) {
         heap.free(addr, StackId::NONE).expect("it is live");
     }
     heap.empty_cache(PoolId::DEFAULT, StackId::NONE).expect("a flush");
+    checker.release_marks(&mut heap);
     assert_eq!(heap.device_mut().check_empty(), Ok(()), "seed {seed}");
 }
 
