@@ -24,9 +24,10 @@ impl Price {
 
 /// The price of each call.
 ///
-/// The default list is **estimated**, not measured: orders of magnitude for a data-centre GPU from what users report
-/// (`cudaMalloc` and `cudaFree` around 0.1 to 1 ms, 256 pages of 2 MiB mapped in 20.4 ms (antgroup/glake#22), events
-/// around 1 us). Use it to rank policies, not to predict seconds; put a measured list in its place where there is one.
+/// The default list is that of an H100 with driver 580, measured in `docs/results/2026-11-26-gpu.md`: calls for many
+/// pages of 2 MiB in a row, and the part per MiB from calls of 1 GiB. While kernels run, the calls for pages take up to
+/// twice as long. Export, import, peers and captures were not measured: these are estimates. Use the list to rank
+/// policies, not to predict seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceList {
     prices: [Price; CALLS],
@@ -49,23 +50,23 @@ impl Default for PriceList {
         use DeviceCall as Call;
         let mut list = Self { prices: [Price::default(); CALLS] };
         for (call, fixed_ns, per_mib_ns) in [
-            (Call::MemoryInfo, 10_000, 0),
-            (Call::Malloc, 100_000, 500),
-            (Call::Free, 100_000, 200),
-            (Call::Reserve, 5_000, 0),
-            (Call::Unreserve, 5_000, 0),
-            (Call::Create, 20_000, 2_000),
-            (Call::Release, 10_000, 1_000),
-            (Call::Map, 30_000, 0),
-            (Call::Unmap, 10_000, 1_000),
-            (Call::SetAccess, 50_000, 0),
+            (Call::MemoryInfo, 6_500, 0),
+            (Call::Malloc, 36_000, 50),
+            (Call::Free, 30_000, 280),
+            (Call::Reserve, 2_000, 0),
+            (Call::Unreserve, 1_500, 0),
+            (Call::Create, 12_000, 9),
+            (Call::Release, 13_000, 260),
+            (Call::Map, 3_000, 0),
+            (Call::Unmap, 20_000, 12),
+            (Call::SetAccess, 25_000, 32),
             (Call::Export, 5_000, 0),
             (Call::Import, 20_000, 0),
             (Call::CanAccessPeer, 1_000, 0),
-            (Call::EventRecord, 1_500, 0),
-            (Call::EventQuery, 500, 0),
+            (Call::EventRecord, 1_400, 0),
+            (Call::EventQuery, 950, 0),
             (Call::EventSynchronize, 2_000, 0),
-            (Call::StreamSynchronize, 2_000, 0),
+            (Call::StreamSynchronize, 1_200, 0),
             (Call::DeviceSynchronize, 5_000, 0),
             (Call::Capture, 200, 0),
             (Call::Dependencies, 300, 0),

@@ -3,6 +3,7 @@ of the stream, by copies, by matrix products, by another stream after an event, 
 """
 
 import torch
+
 from driver import PAGE_BYTES, Driver, Pages
 
 COUNT = 16

@@ -5,6 +5,7 @@ import statistics
 import time
 
 import torch
+
 from driver import MIB, PAGE_BYTES, Driver
 
 BUSY_CYCLES = 200_000_000  # A tenth of a second.
@@ -146,8 +147,11 @@ def multiply():
 def segment_round():
     """Microseconds of a segment's calls behind a long kernel."""
     watch, address = Stopwatch(), ctypes.c_uint64()
-    for name, *arguments in (("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(16 * MIB)), ("cuMemFree_v2", address)):
-        torch.cuda.synchronize()
-        sleep()
-        watch.driver.call(name, *arguments)
+    driver = watch.driver
+    torch.cuda.synchronize()
+    sleep()
+    driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(16 * MIB))
+    torch.cuda.synchronize()
+    sleep()
+    driver.call("cuMemFree_v2", address)
     return watch.medians()

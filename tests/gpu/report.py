@@ -1,6 +1,8 @@
 """What the sessions say together: what failed, and a page for docs/results."""
 
 GIB = 1 << 30
+# Of what failed, the rest is in the JSON file.
+LENGTH_MAX = 80
 # Parts whose values must be the same in every session.
 DIGESTS = (("training", "digest"), ("capacity", "digest_afterwards"))
 
@@ -15,7 +17,7 @@ def failures(results):
             found.append(f"{name}: {session['failed']}")
         for part, result in session.get("parts", {}).items():
             if "failed" in result:
-                found.append(f"{name}: {part}: {result['failed'].splitlines()[0]}")
+                found.append(f"{name}: {part}: {result['failed'].splitlines()[0].split('. ')[0][:LENGTH_MAX]}")
         for part, key in DIGESTS:
             expected = reference.get(part, {}).get(key)
             got = session.get("parts", {}).get(part, {}).get(key)
@@ -34,7 +36,7 @@ def markdown(results):
         "",
         (
             f"{first.get('device', 'no device')}; PyTorch {first.get('torch', '?')}, CUDA {first.get('cuda', '?')}; "
-            f"{results['machine']}. `cargo xtask gpu` makes this page."
+            f"{results['machine']}.\n`cargo xtask gpu` makes this page."
         ),
         "",
     ]
@@ -131,5 +133,5 @@ def of_programs(programs):
         peaks = [found[f"peak_{kind}_bytes"] for kind in ("reserved", "allocated")]
         rows.append([name, *times, *(f"{peak / GIB:.3f}" for peak in peaks), f"{peaks[1] / peaks[0]:.4f}"])
     heads = ["", "later step, ms", "whole, s", "peak reserved GiB", "peak allocated GiB", "allocated / reserved"]
-    intro = "The time of a step is the median of the second half; the whole includes the start of every kernel's module."
+    intro = "The time of a step is the median of the second half. The whole includes the start of the kernels' modules."
     return ["## Programs", "", intro, "", *table(heads, rows)]

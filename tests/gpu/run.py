@@ -23,10 +23,12 @@ import report
 HERE = Path(__file__).resolve().parent
 EXPANDABLE = "expandable_segments:True"
 STITCH = "strategy:stitch"
+PLAN = "plan"  # Stitch with the plan that `plans.py` made, where there is one.
 # Name, route, PyTorch's settings or ours. The first is what the others are compared with.
 SESSIONS = (
     ("native", "native", ""),
     ("bridge, stitch", "bridge", STITCH),
+    ("bridge, plan", "bridge", PLAN),
     ("bridge", "bridge", ""),
     ("native, expandable", "native", EXPANDABLE),
     ("bridge, expandable", "bridge", EXPANDABLE),
@@ -35,11 +37,10 @@ SESSIONS = (
     ("pluggable, expandable", "pluggable", EXPANDABLE),
     ("observe, expandable", "observe", EXPANDABLE),
 )
-# Programs of `recordings`, and how each is allocated. With a plan: the one that `plans` has for it.
+# Programs of `recordings`, and how each is allocated.
 PROGRAMS = ("image_sizes", "experts", "adapters", "evaluation", "rl_phases", "long_context", "speculative")
 # Those whose history under PyTorch's own allocator is kept too.
-SNAPSHOTS = ("experts", "adapters")
-PLAN = "plan"
+SNAPSHOTS = ("image_sizes", "experts")
 POLICIES = (
     ("native", "native", ""),
     ("expandable", "native", EXPANDABLE),
@@ -63,6 +64,12 @@ def environment(settings):
     return kept
 
 
+def planned(name):
+    """The settings for a plan; None without it."""
+    plan = HERE / "plans" / f"{name}.vplan"
+    return f"{STITCH},plan:{plan}" if plan.is_file() else None
+
+
 class Suite:
     """What was found so far. It is written after every child, so that a run that is cut off leaves what it had."""
 
@@ -71,15 +78,22 @@ class Suite:
         self.end = time.monotonic() + 60 * options.minutes
         self.results = {
             "date": datetime.date.today().isoformat(),
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}",
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}",
             "simulated": options.simulated,
             "sessions": {},
             "programs": {},
         }
         options.out.mkdir(parents=True, exist_ok=True)
+        if options.add:
+            before = json.loads((options.out / "results.json").read_text())
+            self.results.update({kind: before[kind] for kind in ("sessions", "programs")})
 
     def run_sessions(self):
         for name, route, settings in SESSIONS:
+            if settings == PLAN:
+                settings = planned("training")
+            if settings is None:
+                continue
             parts = [argument for part in self.options.part or () for argument in ("--part", part)]
             self.child("sessions", name, ["session.py", route, *parts], settings)
 
@@ -87,11 +101,10 @@ class Suite:
         """Every program under every policy. The tapes of ours go to the folder."""
         for program in PROGRAMS:
             for policy, route, settings in POLICIES:
-                plan = HERE / "plans" / f"{program}.vplan"
-                if settings == PLAN and not plan.is_file():
-                    continue
                 if settings == PLAN:
-                    settings = f"{STITCH},plan:{plan}"
+                    settings = planned(program)
+                if settings is None:
+                    continue
                 if route == "bridge":
                     tape = (self.options.out / f"{program}-{policy}.vtape").absolute()
                     settings = ",".join(filter(None, (settings, f"record:file,stacks:none,tape:{tape}")))
@@ -142,6 +155,7 @@ def main():
     parser.add_argument("--simulated", action="store_true", help="a rehearsal on the simulated driver")
     parser.add_argument("--what", choices=("sessions", "programs"), help="only these; the default is both")
     parser.add_argument("--only", action="append", metavar="NAME", help="a session, or a program and its policy")
+    parser.add_argument("--add", action="store_true", help="add to the results in the folder, and replace")
     parser.add_argument("--part", action="append", help="of the sessions only this part")
     options = parser.parse_args()
     suite = Suite(options)

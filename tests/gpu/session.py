@@ -17,7 +17,7 @@ sys.path[:0] = [HERE, os.environ.get("VRAMTAPE_PACKAGE", HERE)]
 
 ROUTES = ("native", "pluggable", "bridge", "observe")
 # Parts that are about the driver alone.
-DRIVER_PARTS = ("price", "pages", "busy", "aliases")
+DRIVER_PARTS = ("device", "price", "pages", "busy", "aliases")
 
 
 def activate(route, simulated):
@@ -47,14 +47,21 @@ def activate(route, simulated):
 
 def start(route, simulated):
     """The route, and PyTorch so that the same operations have the same results."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic with it.
-    torch = activate(route, simulated)
-    torch.use_deterministic_algorithms(True, warn_only=True)  # Fills what torch.empty gives with NaN, too.
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = False
+    activate(route, simulated)
+    torch = be_deterministic()
     if simulated:
         torch.backends.cudnn.enabled = False
     torch.cuda.init()
+    return torch
+
+
+def be_deterministic():
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic with it.
+    import torch
+
+    torch.use_deterministic_algorithms(True, warn_only=True)  # Fills what torch.empty gives with NaN, too.
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
     return torch
 
 
@@ -81,6 +88,7 @@ def main():
     torch = start(options.route, options.simulated)
     import aliases
     import capacity
+    import device
     import graphs
     import pools
     import price
@@ -96,6 +104,7 @@ def main():
         ("pools", pools.run),
         ("sharing", lambda simulated: sharing.run(options.route, simulated)),
         ("empty", price.run_empty),
+        ("device", device.run),
         ("price", price.run_driver),
         ("pages", price.run_pages),
         ("busy", price.run_busy),

@@ -12,24 +12,27 @@ from harness import LIBRARY, ROOT, SIMCUDA, clean_environment, run_cases
 
 SUITE = Path(ROOT, "tests/gpu/run.py")
 SESSIONS = ("native", "native, expandable", "pluggable", "bridge", "bridge, expandable", "bridge, stitch", "observe")
+PROGRAMS = ("image_sizes, native", "image_sizes, ours", "image_sizes, stitch", "image_sizes, native with history")
+DRIVER_PARTS = {"device", "price", "pages", "busy", "aliases"}
 MINUTES = "9"  # A session takes ten seconds on an idle machine.
 
 
 def rehearsal():
     package = os.path.join(ROOT, "python")
     settings = {"VRAMTAPE_LIBRARY": LIBRARY, "VRAMTAPE_SIMCUDA": SIMCUDA, "VRAMTAPE_PACKAGE": package}
-    names = () if os.environ.get("VRAMTAPE_EVERY_ROUTE") else SESSIONS
+    names = () if os.environ.get("VRAMTAPE_EVERY_ROUTE") else SESSIONS + PROGRAMS
     only = [argument for name in names for argument in ("--only", name)]
     command = [sys.executable, str(SUITE), "--simulated", "--minutes", MINUTES, "--out", "gpu", *only]
     run = subprocess.run(command, env=clean_environment(**settings), capture_output=True, text=True)
     if run.returncode != 0:
         raise AssertionError(f"{run.stdout}{run.stderr}")
     with open("gpu/results.json") as file:
-        sessions = json.load(file)["sessions"]
+        results = json.load(file)
+    sessions, programs = results["sessions"], results["programs"]
     assert sessions.keys() >= set(SESSIONS), sessions
     for name, session in sessions.items():
         parts = session["parts"]
-        assert len(parts.keys() - {"price"}) == 8, (name, list(parts))
+        assert len(parts.keys() - DRIVER_PARTS) == 8, (name, list(parts))
         if session["route"] != "pluggable":
             assert [parts["sharing"][kind] for kind in ("segment", "pages")] == ["ok", "ok"], (name, parts["sharing"])
         if name.endswith("stitch"):  # It reserves less, and in other places.
@@ -39,8 +42,12 @@ def rehearsal():
         for part, numbers in parts.items():
             for key in numbers.keys() & {"peak_reserved_bytes", "peak_allocated_bytes", "num_ooms", "segments_left"}:
                 assert numbers[key] == native[part][key], (name, part, key, numbers, native[part])
+    native, ours, stitch, history = (programs[name] for name in PROGRAMS)
+    assert all(ours[key] == history[key] == native[key] for key in native if key.startswith("peak")), programs
+    assert stitch["peak_reserved_bytes"] < native["peak_reserved_bytes"] / 2, programs
+    assert os.path.getsize("gpu/image_sizes.pickle") > 0 and os.path.getsize("gpu/image_sizes-stitch.vtape") > 0
     assert Path("gpu/results.md").read_text().count("| ok |") > 0
-    return f"({len(sessions)} sessions)"
+    return f"({len(sessions)} sessions, {len(programs)} programs)"
 
 
 run_cases([("gpu.rehearsal", rehearsal)])

@@ -27,9 +27,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     venv.ensure_cuda_headers()?;
     let artefacts = Artefacts::build()?;
     let target = cargo::target()?;
-    let script = cargo::root()?.join("tests/gpu/bundle.py");
+    let scripts = cargo::root()?.join("tests/gpu");
+    let plans = target.join("vramtape-gpu-plans");
+    println!("recording and planning the programs on the simulated driver (some minutes)");
+    let mut planner = Command::new(venv.python());
+    planner.arg(scripts.join("plans.py")).arg(&artefacts.vramtape).arg(&plans);
+    artefacts.announce(&mut planner);
+    if !planner.status().context("cannot start the environment's python")?.success() {
+        bail!("the programs were not planned; the error is above");
+    }
     let mut bundle = Command::new(venv.python());
-    let status = bundle.arg(&script).arg(&artefacts.library).arg(&target).status();
+    bundle.arg(scripts.join("bundle.py")).arg(&artefacts.library).arg(&target).arg(&plans);
+    let status = bundle.status();
     if !status.context("cannot start the environment's python")?.success() {
         bail!("the bundle was not made; the error is above");
     }

@@ -173,7 +173,7 @@ const EXPANDABLE: Row = Row {
 /// `stitch`.
 pub const STITCH: Row = Row {
     name: "stitch",
-    what: "pages of 2 MiB apart from addresses, and a memory of placements; not yet run on a GPU",
+    what: "pages of 2 MiB apart from addresses, and a memory of placements",
     is_live: true,
     keys: &[
         Key {
