@@ -233,6 +233,11 @@ impl Follower {
         self.is_repeated
     }
 
+    /// Whether as many requests in a row correspond to an earlier step as the longest sequence has.
+    pub(crate) const fn is_certain(&self) -> bool {
+        self.followed >= LENGTHS[0]
+    }
+
     /// Where the last request was placed in the steps before, the most likely first.
     #[inline]
     pub(crate) const fn recent(&self) -> [Option<(RangeId, Addr)>; 2] {

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use events::{Addr, Event, PoolId, Stream};
 
+use super::holes::Hole;
 use super::windows::Window;
 use crate::arena::{Block, BlockId};
 use crate::cast;
@@ -18,6 +19,8 @@ use settings::{SegmentReserve, StreamSharing};
 
 /// Occurrences of a request after which a hole no longer serves it.
 const SETTLED_AFTER: usize = 3;
+/// A hole is cheap with so many times fewer driver calls than new addresses.
+const CHEAP: usize = 3;
 
 /// A place for a request, and what it needs.
 struct Plan {
@@ -90,13 +93,37 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let Some(behind) = self.plan_behind_frontier(params)? else { return Ok(None) };
         // A hole costs ghosts that repeated requests may need.
         let least = if behind.new_pages() == 0 { 1 } else { SETTLED_AFTER };
-        if self.occurrences(params) >= least
-            && let Some(id) = self.carry_out(behind, params)?
-        {
-            return Ok(Some(id));
+        if self.occurrences(params) >= least {
+            if let Some(id) = self.fill_cheap_hole(params, &behind)? {
+                return Ok(Some(id));
+            }
+            if let Some(id) = self.carry_out(behind, params)? {
+                return Ok(Some(id));
+            }
         }
-        let hole = self.find_hole(params).expect("the frontier has room");
-        let plan = self.plan(params, hole);
+        let hole = self.find_hole(params, Hole::by_pages).expect("the frontier has room");
+        let plan = self.plan(params, hole.window);
+        self.carry_out(plan, params)
+    }
+
+    /// Serves a request of a step that is not like an earlier one by a hole, where that takes far fewer driver calls
+    /// than new addresses. The ghosts that it costs are not part of a step that is about to be repeated.
+    fn fill_cheap_hole(
+        &mut self,
+        params: &AllocParams,
+        behind: &Plan,
+    ) -> Result<Option<BlockId>, AllocError> {
+        if self.stitch.follower(params.stream).is_certain() {
+            return Ok(None);
+        }
+        let hole = self.find_hole(params, Hole::by_calls).expect("the frontier has room");
+        if hole.calls * CHEAP > behind.missing.len() {
+            return Ok(None);
+        }
+        let plan = self.plan(params, hole.window);
+        if plan.new_pages() > behind.new_pages() {
+            return Ok(None);
+        }
         self.carry_out(plan, params)
     }
 

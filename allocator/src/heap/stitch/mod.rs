@@ -8,6 +8,7 @@
 mod check;
 mod choose;
 mod grow;
+mod holes;
 mod place;
 mod planned;
 mod rehome;

@@ -123,8 +123,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// The addresses behind the frontier of a run, and the free bytes before it.
     pub(super) fn find_frontier_window(&self, params: &AllocParams) -> Option<Window> {
         let mut best = None;
-        for &id in self.stitch.runs_of(self.blocks.lists.find(params.pool, params.stream)?) {
-            let run = self.stitch.run(id);
+        let list = self.blocks.lists.find(params.pool, params.stream)?;
+        for (id, run) in self.stitch.open_runs(list) {
             if run.slots.len() == run.slot_count {
                 continue;
             }
@@ -136,41 +136,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 None => scan.open(run.frontier()),
             }
             scan.close_behind_frontier(rest.end());
-            scan.improve(&mut best, id);
-        }
-        best
-    }
-
-    /// Any free addresses of a run, and any whose ghosts can be unmapped.
-    pub(super) fn find_hole(&self, params: &AllocParams) -> Option<Window> {
-        let mut best = None;
-        for &id in self.stitch.runs_of(self.blocks.lists.find(params.pool, params.stream)?) {
-            let run = self.stitch.run(id);
-            let frontier = run.frontier();
-            let mut scan = Scan::new(run, params.size_bytes);
-            let mut at = Some(run.first_block());
-            while let Some(block) = at.map(|id| &self.blocks[id]) {
-                at = block.next;
-                if !block.is_idle() {
-                    scan.close(block.addr);
-                } else if block.mapped {
-                    scan.open(block.addr);
-                } else {
-                    for slot in run.whole_slots(block.addr, block.end().min(frontier)) {
-                        let addr = run.slot_addr(slot);
-                        if self.is_unused(SlotRef { run: id, slot }) {
-                            scan.open(addr);
-                        } else {
-                            scan.close(addr);
-                        }
-                    }
-                    if block.end() > frontier {
-                        scan.open(block.addr.max(frontier));
-                        scan.close_behind_frontier(block.end());
-                    }
-                }
-            }
-            scan.close(frontier);
             scan.improve(&mut best, id);
         }
         best

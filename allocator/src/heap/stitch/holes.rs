@@ -1,0 +1,171 @@
+//! Holes: free addresses side by side of which some are not mapped. What a hole takes is the wholly free pages that it
+//! uses up, and driver calls: one for a page that is mapped, and one for a ghost that makes room for it.
+
+use alloc::vec::Vec;
+
+use events::Addr;
+
+use super::windows::Window;
+use crate::heap::Heap;
+use crate::heap::hot_path::AllocParams;
+use crate::ids::RangeId;
+use crate::stitch::{Run, Slot, SlotRef};
+use device::Device;
+use events::Recorder;
+
+/// A place for a request that is to be mapped, as far as it is not.
+#[derive(Clone, Copy)]
+pub(super) struct Hole {
+    pub(super) window: Window,
+    pub(super) calls: usize,
+}
+
+/// How holes are ranked, the best first.
+pub(super) type Rank = fn(&Hole) -> (usize, usize);
+
+impl Hole {
+    pub(super) const fn by_pages(&self) -> (usize, usize) {
+        (self.window.pages, self.calls)
+    }
+
+    pub(super) const fn by_calls(&self) -> (usize, usize) {
+        (self.calls, self.window.pages)
+    }
+}
+
+impl<D: Device, R: Recorder> Heap<D, R> {
+    /// The best of all free addresses: of homes, of nothing, of ghosts that can move, and of ghosts that can be
+    /// unmapped.
+    pub(super) fn find_hole(&mut self, params: &AllocParams, rank: Rank) -> Option<Hole> {
+        let list = self.blocks.lists.find(params.pool, params.stream)?;
+        self.mark_free_pages(params);
+        let mut best: Option<Hole> = None;
+        for (id, run) in self.stitch.open_runs(list) {
+            let (calls, start) = (self.calls_before_slots(id), None);
+            let mut scan =
+                Scan { id, run, size_bytes: params.size_bytes, rank, calls, start, best };
+            let mut at = Some(run.first_block());
+            while let Some(block) = at.map(|id| &self.blocks[id]) {
+                at = block.next;
+                if !block.is_idle() {
+                    scan.close(block.addr);
+                } else if block.mapped {
+                    scan.open(block.addr);
+                } else {
+                    scan.pass_unmapped(block.addr, block.end(), |slot| {
+                        let at = SlotRef { run: id, slot };
+                        self.may_move(at) || self.is_unused(at)
+                    });
+                }
+            }
+            scan.close(Addr(run.addr.0 + run.size_bytes()));
+            best = scan.best;
+        }
+        best
+    }
+
+    /// Marks the pages that may change their homes for a request.
+    fn mark_free_pages(&mut self, params: &AllocParams) {
+        let mut marks = core::mem::take(&mut self.stitch.marks);
+        marks.clear();
+        for lender in self.lists_for(params).into_iter().map(|list| &self.blocks.lists[list]) {
+            if self.keeps_small_pages(params) && lender.pool.is_small() {
+                continue;
+            }
+            for home in self.free_homes(lender, params.stream) {
+                marks.insert(self.stitch.page_at(home).expect("a home has a page"));
+            }
+        }
+        self.stitch.marks = marks;
+    }
+
+    /// Whether a slot has a ghost of a marked page.
+    fn may_move(&self, at: SlotRef) -> bool {
+        let slot = &self.stitch.run(at.run).slots[at.slot];
+        slot.is_open && slot.page.is_some_and(|page| self.stitch.marks.contains(page))
+    }
+
+    /// The driver calls that make all slots before one homes, for each slot of a run and the frontier.
+    fn calls_before_slots(&self, id: RangeId) -> Vec<usize> {
+        let calls = |(slot, mapping): (usize, &Slot)| {
+            let at = SlotRef { run: id, slot };
+            let home = mapping.page.map(|page| self.stitch.pages[page].home);
+            match home {
+                None => 1,
+                Some(home) if home == Some(at) || self.may_move(at) => 0,
+                Some(_) => 2,
+            }
+        };
+        let slots = &self.stitch.run(id).slots;
+        let mut before = Vec::with_capacity(slots.len() + 1);
+        before.push(0);
+        for slot in slots.iter().enumerate() {
+            before.push(before[before.len() - 1] + calls(slot));
+        }
+        before
+    }
+}
+
+/// The holes of one run, by ascending address.
+struct Scan<'r> {
+    id: RangeId,
+    run: &'r Run,
+    size_bytes: u64,
+    rank: Rank,
+    calls: Vec<usize>,
+    /// Where the free addresses begin that end at the slot in question.
+    start: Option<Addr>,
+    best: Option<Hole>,
+}
+
+impl Scan<'_> {
+    /// Free addresses begin here, unless they began before.
+    fn open(&mut self, addr: Addr) {
+        self.start = self.start.or(Some(addr));
+    }
+
+    /// Addresses at which nothing has its home.
+    fn pass_unmapped(&mut self, start: Addr, end: Addr, is_free: impl Fn(usize) -> bool) {
+        for slot in self.run.whole_slots(start, end.min(self.run.frontier())) {
+            let addr = self.run.slot_addr(slot);
+            if is_free(slot) { self.open(addr) } else { self.close(addr) }
+        }
+        if end > self.run.frontier() {
+            self.open(start.max(self.run.frontier()));
+        }
+    }
+
+    /// The free addresses end here. A hole starts at the frontier at the latest, so that it moves least.
+    fn close(&mut self, end: Addr) {
+        let Some(start) = self.start.take() else { return };
+        let Some(last) = end.0.checked_sub(self.size_bytes).filter(|last| *last >= start.0) else {
+            return;
+        };
+        let last = Addr(last).min(self.run.frontier().max(start));
+        self.consider(start, (start, end));
+        let slots = self.run.whole_slots(start, last);
+        for slot in slots.start..=slots.end {
+            let addr = self.run.slot_addr(slot);
+            if start < addr && addr < last {
+                self.consider(addr, (start, end));
+            }
+        }
+        self.consider(last, (start, end));
+    }
+
+    fn consider(&mut self, addr: Addr, (start, end): (Addr, Addr)) {
+        let touched = self.run.touched_slots(addr, Addr(addr.0 + self.size_bytes));
+        let whole = self.run.whole_slots(start, end);
+        let pages = touched.end.min(whole.end).saturating_sub(touched.start.max(whole.start));
+        let calls = self.calls_before(touched.end) - self.calls_before(touched.start);
+        let hole = Hole { window: Window { run: self.id, addr, pages }, calls };
+        if self.best.as_ref().is_none_or(|best| (self.rank)(&hole) < (self.rank)(best)) {
+            self.best = Some(hole);
+        }
+    }
+
+    fn calls_before(&self, slot: usize) -> usize {
+        let frontier = self.calls.len() - 1;
+        self.calls[slot.min(frontier)] + slot.saturating_sub(frontier)
+    }
+}
