@@ -48,6 +48,9 @@ pub(crate) struct Follower {
     /// A ring, by the number of the request.
     entries: Vec<Entry>,
     count: u32,
+    /// The requests before this one are those of a plan. A step that is not like one of them has no use for their
+    /// places: they leave gaps between those of the requests that differ.
+    planned: u32,
     sequences: [Sequences; LENGTHS.len()],
     /// The request of an earlier step that comes after the one that the last request corresponds to.
     next: u32,
@@ -65,6 +68,7 @@ impl Default for Follower {
         Self {
             entries: Vec::new(),
             count: 0,
+            planned: 0,
             sequences,
             next: NONE,
             followed: 0,
@@ -82,6 +86,12 @@ impl Follower {
         is_known.then(|| &self.entries[self.slot(at)])
     }
 
+    /// Where a request was placed.
+    #[inline]
+    fn place(&self, at: u32, entry: Option<&Entry>) -> Option<(RangeId, Addr)> {
+        entry.filter(|_| at >= self.planned || self.is_certain()).and_then(|entry| entry.place)
+    }
+
     /// Where a request is in the ring, whose length is a power of two.
     #[inline]
     fn slot(&self, at: u32) -> usize {
@@ -97,9 +107,9 @@ impl Follower {
         self.push(Entry { matched, ..Entry::new(size_bytes) });
         let one = self.entry(matched);
         let two = one.and_then(|one| self.entry(one.matched));
-        let place = |entry: Option<&Entry>| entry.and_then(|entry| entry.place);
-        let (recent, is_repeated) = ([place(one), place(two)], two.is_some());
-        (self.recent, self.is_repeated) = (recent, is_repeated);
+        let before = one.map_or(NONE, |one| one.matched);
+        let recent = [self.place(matched, one), self.place(before, two)];
+        (self.recent, self.is_repeated) = (recent, two.is_some());
     }
 
     /// Enters the requests of a planned run. The first one that is entered is expected to come next.
@@ -117,6 +127,7 @@ impl Follower {
             let (size_bytes, place) = (request.size_bytes, place(request));
             self.push(Entry { place, freed_before, ..Entry::new(size_bytes) });
         }
+        self.planned = self.count;
         // As certain as the longest sequence.
         (self.next, self.followed) = (0, LENGTHS[0]);
     }
@@ -247,15 +258,16 @@ impl Follower {
 
     /// The same three and four steps back.
     pub(crate) fn older(&self) -> [Option<(RangeId, Addr)>; 2] {
-        let mut before = self.before().skip(2).map(|entry| entry.place);
+        let mut before = self.before().skip(2).map(|(at, entry)| self.place(at, Some(entry)));
         let (three, four) = (before.next().flatten(), before.next().flatten());
         [four, three]
     }
 
-    /// The requests of earlier steps that correspond to the last one, the newest first.
-    fn before(&self) -> impl Iterator<Item = &Entry> {
-        let last = self.entry(self.count.wrapping_sub(1));
-        let matched = move |entry: &&Entry| self.entry(entry.matched);
+    /// The requests of earlier steps that correspond to the last one, the newest first, with their numbers.
+    fn before(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        let numbered = move |at: u32| self.entry(at).map(|entry| (at, entry));
+        let last = numbered(self.count.wrapping_sub(1));
+        let matched = move |(_, entry): &(u32, &Entry)| numbered(entry.matched);
         core::iter::successors(last, matched).skip(1).take(CANDIDATES)
     }
 }

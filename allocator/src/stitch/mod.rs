@@ -93,7 +93,6 @@ impl Stitch {
         // The streams but the default one are numbered as they come, from 1.
         let others = self.followers.streams().filter(|stream| *stream != Stream(0)).count();
         let number = if stream == Stream(0) { 0 } else { cast::id(others) + 1 };
-        self.run_mut(run).is_planned = true;
         let (base, size_bytes) = (self.run(run).addr, self.run(run).size_bytes());
         let sequences = self.plan.iter().flat_map(|plan| &plan.sequences);
         let own = sequences.filter(|sequence| sequence.stream == number);
@@ -161,12 +160,6 @@ impl Stitch {
         if of_list.is_empty() {
             self.runs_of.remove(&run.list);
         }
-    }
-
-    /// The runs of a free list in which a request may have addresses that nothing is mapped at.
-    pub(crate) fn open_runs(&self, list: FreeListId) -> impl Iterator<Item = (RangeId, &Run)> {
-        let runs = self.runs_of(list).iter().map(|id| (*id, self.run(*id)));
-        runs.filter(|(_, run)| !run.is_planned)
     }
 
     /// The runs of a free list.

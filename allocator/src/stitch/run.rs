@@ -27,8 +27,6 @@ pub(crate) struct Run {
     pub(crate) slot_count: usize,
     pub(crate) list: FreeListId,
     pub(crate) stream: Stream,
-    /// Whether its addresses are those of a plan. Other requests have them only where pages are mapped.
-    pub(crate) is_planned: bool,
     /// The slots before the frontier.
     pub(crate) slots: Vec<Slot>,
     /// When the last block that touched each slot was freed. Apart, as every free writes them.
@@ -47,8 +45,8 @@ impl Run {
         let mut starts = Starts::default();
         starts.grow(1);
         starts.begin(0, 0, block);
-        let (slots, tickets, is_planned) = (Vec::new(), Vec::new(), false);
-        Self { addr, slot_count, list, stream, is_planned, slots, tickets, starts }
+        let (slots, tickets) = (Vec::new(), Vec::new());
+        Self { addr, slot_count, list, stream, slots, tickets, starts }
     }
 
     pub(crate) const fn size_bytes(&self) -> u64 {

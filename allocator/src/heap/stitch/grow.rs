@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use events::{Addr, Event, PoolId, Stream};
 
-use super::holes::Hole;
 use super::windows::Window;
 use crate::arena::{Block, BlockId};
 use crate::cast;
@@ -101,7 +100,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 return Ok(Some(id));
             }
         }
-        let hole = self.find_hole(params, Hole::by_pages).expect("the frontier has room");
+        let hole = self.find_hole(params).expect("the frontier has room");
         let plan = self.plan(params, hole.window);
         self.carry_out(plan, params)
     }
@@ -116,7 +115,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.stitch.follower(params.stream).is_certain() {
             return Ok(None);
         }
-        let hole = self.find_hole(params, Hole::by_calls).expect("the frontier has room");
+        let hole = self.find_hole(params).expect("the frontier has room");
         if hole.calls * CHEAP > behind.missing.len() {
             return Ok(None);
         }

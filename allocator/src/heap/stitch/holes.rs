@@ -20,30 +20,23 @@ pub(super) struct Hole {
     pub(super) calls: usize,
 }
 
-/// How holes are ranked, the best first.
-pub(super) type Rank = fn(&Hole) -> (usize, usize);
-
 impl Hole {
-    pub(super) const fn by_pages(&self) -> (usize, usize) {
+    /// The best hole uses up the fewest pages, and then takes the fewest calls.
+    const fn cost(&self) -> (usize, usize) {
         (self.window.pages, self.calls)
-    }
-
-    pub(super) const fn by_calls(&self) -> (usize, usize) {
-        (self.calls, self.window.pages)
     }
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// The best of all free addresses: of homes, of nothing, of ghosts that can move, and of ghosts that can be
     /// unmapped.
-    pub(super) fn find_hole(&mut self, params: &AllocParams, rank: Rank) -> Option<Hole> {
+    pub(super) fn find_hole(&mut self, params: &AllocParams) -> Option<Hole> {
         let list = self.blocks.lists.find(params.pool, params.stream)?;
         self.mark_free_pages(params);
         let mut best: Option<Hole> = None;
-        for (id, run) in self.stitch.open_runs(list) {
-            let (calls, start) = (self.calls_before_slots(id), None);
-            let mut scan =
-                Scan { id, run, size_bytes: params.size_bytes, rank, calls, start, best };
+        for &id in self.stitch.runs_of(list) {
+            let (calls, run, start) = (self.calls_before_slots(id), self.stitch.run(id), None);
+            let mut scan = Scan { id, run, size_bytes: params.size_bytes, calls, start, best };
             let mut at = Some(run.first_block());
             while let Some(block) = at.map(|id| &self.blocks[id]) {
                 at = block.next;
@@ -111,7 +104,6 @@ struct Scan<'r> {
     id: RangeId,
     run: &'r Run,
     size_bytes: u64,
-    rank: Rank,
     calls: Vec<usize>,
     /// Where the free addresses begin that end at the slot in question.
     start: Option<Addr>,
@@ -159,7 +151,7 @@ impl Scan<'_> {
         let pages = touched.end.min(whole.end).saturating_sub(touched.start.max(whole.start));
         let calls = self.calls_before(touched.end) - self.calls_before(touched.start);
         let hole = Hole { window: Window { run: self.id, addr, pages }, calls };
-        if self.best.as_ref().is_none_or(|best| (self.rank)(&hole) < (self.rank)(best)) {
+        if self.best.as_ref().is_none_or(|best| hole.cost() < best.cost()) {
             self.best = Some(hole);
         }
     }

@@ -28,6 +28,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return None;
         }
         let follower = self.stitch.follower(params.stream);
+        if !follower.is_certain() {
+            return None;
+        }
         let ([two, one], [four, three]) = (follower.recent(), follower.older());
         let list = self.blocks.lists.find(params.pool, params.stream)?;
         [two, one, four, three].into_iter().flatten().find_map(|(id, addr)| {

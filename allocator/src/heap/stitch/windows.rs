@@ -123,8 +123,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// The addresses behind the frontier of a run, and the free bytes before it.
     pub(super) fn find_frontier_window(&self, params: &AllocParams) -> Option<Window> {
         let mut best = None;
-        let list = self.blocks.lists.find(params.pool, params.stream)?;
-        for (id, run) in self.stitch.open_runs(list) {
+        for &id in self.stitch.runs_of(self.blocks.lists.find(params.pool, params.stream)?) {
+            let run = self.stitch.run(id);
             if run.slots.len() == run.slot_count {
                 continue;
             }
