@@ -107,9 +107,13 @@ impl Follower {
         self.push(Entry { matched, ..Entry::new(size_bytes) });
         let one = self.entry(matched);
         let two = one.and_then(|one| self.entry(one.matched));
-        let before = one.map_or(NONE, |one| one.matched);
-        let recent = [self.place(matched, one), self.place(before, two)];
-        (self.recent, self.is_repeated) = (recent, two.is_some());
+        let place = |entry: Option<&Entry>| entry.and_then(|entry| entry.place);
+        let (mut recent, is_repeated) = ([place(one), place(two)], two.is_some());
+        if self.planned > 0 {
+            let before = one.map_or(NONE, |one| one.matched);
+            recent = [self.place(matched, one), self.place(before, two)];
+        }
+        (self.recent, self.is_repeated) = (recent, is_repeated);
     }
 
     /// Enters the requests of a planned run. The first one that is entered is expected to come next.
