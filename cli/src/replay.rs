@@ -153,10 +153,11 @@ fn text(report: &Report, bound: &Bound) -> String {
         (
             "device calls",
             format!(
-                "{} allocations, {} frees; {} driver calls in all, about {:.1} ms",
+                "{} allocations, {} frees; {} driver calls in all, {} of them mappings, about {:.1} ms",
                 report.device_allocs,
                 report.device_frees,
                 report.driver_calls,
+                report.driver_maps,
                 report.driver_time_ns as f64 / 1e6
             ),
         ),

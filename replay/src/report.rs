@@ -28,6 +28,8 @@ pub struct Report {
     pub device_frees: i64,
     /// All driver calls: those, and reserving, mapping, releasing, events and waiting.
     pub driver_calls: u64,
+    /// Those of them that map physical memory (`cuMemMap`).
+    pub driver_maps: u64,
     /// Estimated time of all driver calls, from the simulated device's price table.
     pub driver_time_ns: u64,
     /// Times the cache was flushed because the device had no memory.
@@ -67,6 +69,7 @@ impl Report {
             device_allocs: totals.device_allocs,
             device_frees: totals.device_frees,
             driver_calls: totals.driver_calls,
+            driver_maps: totals.driver_maps,
             driver_time_ns: totals.driver_time_ns,
             num_alloc_retries: totals.retries,
             num_ooms: totals.ooms,

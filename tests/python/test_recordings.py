@@ -52,7 +52,8 @@ def check(name):
         assert planned["efficiency"] >= LEAST_PLANNED, (planned, stitch)
         figures = ", ".join(f"{name} {report['efficiency']:.4f}" for name, report in reports.items())
         times = ", ".join(f"{name} {report['driver_time_ns'] // 1_000_000}" for name, report in reports.items())
-        return f"{stitch['peak_live_bytes'] / 2**30:.2f} GiB live, {figures}; ms of driver calls: {times}"
+        live = f"{stitch['peak_live_bytes'] / 2**30:.2f} GiB live"
+        return f"{live}, {figures}; ms of driver calls: {times}; stitch maps {stitch['driver_maps']} pages"
 
     return run
 

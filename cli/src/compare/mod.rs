@@ -280,6 +280,7 @@ pub(crate) fn settings(report: &Report) -> &str {
 /// The same, of a strategy's name and its settings.
 pub(crate) fn settings_of<'r>(name: &str, config: &'r str) -> &'r str {
     match (config, strategy::is_proven(name)) {
+        ("", _) if name == "stitch" => "defaults (run on one GPU so far)",
         ("", true) => "PyTorch's defaults",
         ("", false) => "defaults",
         (text, _) => text,

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use allocator::heap::{AllocError, HeapError, PoolChoice, Request};
+use device::DeviceCall;
 use models::memory::Memory;
 use models::model::{Ask, Model, Piece};
 use settings::ConfigError;
@@ -341,6 +342,7 @@ impl<M: Model> Strategy for Hosted<M> {
             device_allocs,
             device_frees,
             driver_calls: counts.total(),
+            driver_maps: counts.of(DeviceCall::Map),
             driver_time_ns: self.memory.price_ns(),
             ..self.totals
         }

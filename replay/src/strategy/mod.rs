@@ -182,6 +182,8 @@ pub struct ReplayTotals {
     pub device_frees: i64,
     /// All driver calls.
     pub driver_calls: u64,
+    /// Those of them that map physical memory.
+    pub driver_maps: u64,
     /// Their estimated time, by the simulated device's [`PriceList`](sim_device::PriceList).
     pub driver_time_ns: u64,
     /// Times everything was waited for because memory was out.

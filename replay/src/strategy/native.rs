@@ -240,7 +240,12 @@ impl<R: Witness> Strategy for Native<R> {
     fn totals(&mut self) -> ReplayTotals {
         let totals = self.with_sums(self.with_peaks(self.before_resets));
         let counts = self.heap.device_mut().counts();
-        ReplayTotals { driver_calls: counts.total(), driver_time_ns: counts.price_ns(), ..totals }
+        ReplayTotals {
+            driver_calls: counts.total(),
+            driver_maps: counts.of(DeviceCall::Map),
+            driver_time_ns: counts.price_ns(),
+            ..totals
+        }
     }
 }
 

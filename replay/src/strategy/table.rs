@@ -173,7 +173,7 @@ const EXPANDABLE: Row = Row {
 /// `stitch`.
 pub const STITCH: Row = Row {
     name: "stitch",
-    what: "pages of 2 MiB apart from addresses, and a memory of placements",
+    what: "pages of 2 MiB apart from addresses, and a memory of placements; run on one GPU so far",
     is_live: true,
     keys: &[
         Key {
