@@ -1,6 +1,7 @@
 """What the device says of itself: what `gpus` and the simulated driver have to say too."""
 
 import ctypes
+import json
 
 import torch
 
@@ -22,5 +23,26 @@ def run(simulated):
         "total_bytes": total_bytes,
         "outside_bytes": total_bytes - free_bytes - torch.cuda.memory_reserved(),
         "cudnn": torch.backends.cudnn.version(),
+        "cudnn_properties": "skipped" if simulated else cudnn_properties(),
         "is_simulated": simulated,
     }
+
+
+def cudnn_properties():
+    """The device in cuDNN's own words, as its heuristics read it: JSON, or the call that failed."""
+    library, handle, properties = ctypes.CDLL("libcudnn.so.9"), ctypes.c_void_p(), ctypes.c_void_p()
+    count, text = ctypes.c_int64(), ctypes.create_string_buffer(1 << 16)
+    size = ctypes.c_int64(len(text))
+    # cudnnBackendDescriptorType_t, then attribute names with their types, of cudnn_backend.h.
+    calls = (
+        ("cudnnCreate", ctypes.byref(handle)),
+        ("cudnnBackendCreateDescriptor", ctypes.c_int(38), ctypes.byref(properties)),
+        ("cudnnBackendSetAttribute", properties, 2701, 0, ctypes.c_int64(1), ctypes.byref(handle)),
+        ("cudnnBackendFinalize", properties),
+        ("cudnnBackendGetAttribute", properties, 2702, 20, size, ctypes.byref(count), text),
+    )
+    for name, *arguments in calls:
+        code = getattr(library, name)(*arguments)
+        if code != 0:
+            return f"{name} answered {code}"
+    return json.loads(text.value)
