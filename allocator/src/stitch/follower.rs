@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use events::Addr;
 
 use super::sequences::{LENGTHS, NONE, SHORTEST, Sequences, mix};
+use crate::cast;
 use crate::ids::RangeId;
 use settings::PlannedRequest;
 
@@ -52,6 +53,9 @@ pub(crate) struct Follower {
     /// places: they leave gaps between those of the requests that differ.
     planned: u32,
     sequences: [Sequences; LENGTHS.len()],
+    /// Requests since the last that was entered into the sequences. While it is certain what comes next, no sequence is
+    /// looked up, and entering them would be most of what a request costs.
+    unentered: u32,
     /// The request of an earlier step that comes after the one that the last request corresponds to.
     next: u32,
     /// Requests in a row that are known to correspond.
@@ -70,6 +74,7 @@ impl Default for Follower {
             count: 0,
             planned: 0,
             sequences,
+            unentered: 0,
             next: NONE,
             followed: 0,
             recent: [None; 2],
@@ -102,8 +107,16 @@ impl Follower {
     #[inline]
     pub(crate) fn observe(&mut self, size_bytes: u64) {
         self.make_room();
-        let previous = self.enter(size_bytes);
-        let matched = self.match_next(size_bytes, previous);
+        let next = Some(self.next).filter(|_| self.is_certain());
+        let matched = if let Some(at) = next.filter(|at| self.is_like(*at, size_bytes)) {
+            (self.next, self.followed) = (at.wrapping_add(1), self.followed.saturating_add(1));
+            self.unentered = self.unentered.saturating_add(1);
+            at
+        } else {
+            self.enter_the_rest();
+            let previous = self.enter(self.count, size_bytes);
+            self.match_next(size_bytes, previous)
+        };
         self.push(Entry { matched, ..Entry::new(size_bytes) });
         let one = self.entry(matched);
         let two = one.and_then(|one| self.entry(one.matched));
@@ -125,7 +138,7 @@ impl Follower {
         let first = self.count;
         for request in requests {
             self.make_room();
-            self.enter(request.size_bytes);
+            self.enter(self.count, request.size_bytes);
             let freed_before =
                 request.freed_before.map_or(NONE, |count| first.saturating_add(count));
             let (size_bytes, place) = (request.size_bytes, place(request));
@@ -160,25 +173,58 @@ impl Follower {
         self.entries.resize(capacity, Entry::new(0));
     }
 
-    /// Enters a size into the sequences; returns the last request that ended each of them before.
-    fn enter(&mut self, size_bytes: u64) -> [u32; LENGTHS.len()] {
+    /// Enters the size of a request into the sequences; returns the last request that ended each of them before.
+    fn enter(&mut self, at: u32, size_bytes: u64) -> [u32; LENGTHS.len()] {
         let mut previous = [NONE; LENGTHS.len()];
         let (mixed, mask) = (mix(size_bytes), self.entries.len() - 1);
-        for (at, length) in LENGTHS.into_iter().enumerate() {
-            let leaving = match self.count.checked_sub(length) {
+        for ((sequences, length), previous) in
+            self.sequences.iter_mut().zip(LENGTHS).zip(&mut previous)
+        {
+            let leaving = match at.checked_sub(length) {
                 Some(first) => mix(self.entries[first as usize & mask].size_bytes),
                 None => 0,
             };
-            self.sequences[at].roll(mixed, leaving);
-            previous[at] = self.sequences[at].replace(self.count);
+            sequences.roll(mixed, leaving);
+            *previous = sequences.replace(at);
         }
         previous
     }
 
+    /// Enters the requests that were not, as far as none after them ends the same sequences: those of one step.
+    fn enter_the_rest(&mut self) {
+        if self.unentered > 0 {
+            self.enter_last(self.unentered);
+            self.unentered = 0;
+        }
+    }
+
+    #[cold]
+    fn enter_last(&mut self, most: u32) {
+        let step = self.count.wrapping_sub(self.next).saturating_add(LENGTHS[0]);
+        let forgotten = self.count.saturating_sub(cast::id(self.entries.len()));
+        let oldest = if forgotten > 0 { forgotten + LENGTHS[0] } else { 0 };
+        let first = self.count.saturating_sub(most.min(step)).max(oldest);
+        let mask = self.entries.len() - 1;
+        for (sequences, length) in self.sequences.iter_mut().zip(LENGTHS) {
+            sequences.restart();
+            for at in first.saturating_sub(length)..first {
+                sequences.roll(mix(self.entries[at as usize & mask].size_bytes), 0);
+            }
+        }
+        for at in first..self.count {
+            self.enter(at, self.entries[self.slot(at)].size_bytes);
+        }
+    }
+
+    /// Whether a request is of this size.
+    #[inline]
+    fn is_like(&self, at: u32, size_bytes: u64) -> bool {
+        self.entry(at).is_some_and(|entry| entry.size_bytes == size_bytes)
+    }
+
     /// The request of an earlier step that corresponds to a request of this size.
     fn match_next(&mut self, size_bytes: u64, previous: [u32; LENGTHS.len()]) -> u32 {
-        let is_like =
-            |at: &u32| self.entry(*at).is_some_and(|entry| entry.size_bytes == size_bytes);
+        let is_like = |at: &u32| self.is_like(*at, size_bytes);
         let next = Some(self.next).filter(|next| *next != NONE);
         let followed = next.filter(is_like).map(|next| (next, self.followed.saturating_add(1)));
         let known = followed.map_or(0, |(_, followed)| followed);

@@ -33,6 +33,11 @@ impl Sequences {
         Self { hash: 0, power, shift, table: vec![(0, NONE); FIRST_CAPACITY] }
     }
 
+    /// No sizes yet, as before the first one.
+    pub(super) const fn restart(&mut self) {
+        self.hash = 0;
+    }
+
     /// One more size, [mixed](mix), behind the others; one leaves in front, or 0 where there are fewer than the length.
     #[inline]
     pub(super) const fn roll(&mut self, mixed: u64, leaving: u64) {
