@@ -31,6 +31,7 @@ def main():
     programs = {name: [str(recordings / f"{name}.py")] for name in PROGRAMS}
     programs["training"] = ["-c", TRAINING, str(HERE)]
     for name, program in programs.items():
+        print(f"{name} ...", flush=True)
         tape, plan = folder / f"{name}.vtape", folder / f"{name}.vplan"
         flags = [f"--sim={(gpu or ['h100'])[0]}", "-q", "-f", "--conf", "stacks:none", "-o", str(tape)]
         subprocess.run([sys.executable, "-m", "vramtape", "run", *flags, *program], check=True)
