@@ -18,7 +18,7 @@ class Range:
 
 
 class Aliases:
-    """The same pages in two orders, and what the second says in the order of the first."""
+    """The same pages in two orders of addresses: `first[n]` and `second[n]` are views of one page."""
 
     def __init__(self, pages):
         order = list(range(COUNT))

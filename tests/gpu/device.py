@@ -1,4 +1,4 @@
-"""What the device says of itself: what `gpus` and the simulated driver have to say too."""
+"""The attributes of the device, to compare with those of `gpus` and of the simulated driver."""
 
 import ctypes
 import json

@@ -30,7 +30,7 @@ READ_AND_WRITE = Access(location=1, device=0, flags=3)
 
 
 class Driver:
-    """The driver of this process. `watch(name, call)` makes each call, for one who measures."""
+    """The driver of this process. `watch(name, call)` makes each call and may measure it."""
 
     def __init__(self, watch=lambda _, call: call()):
         self.library = ctypes.CDLL("libcuda.so.1")

@@ -28,7 +28,7 @@ def run_empty(simulated):
 
 
 class Stopwatch:
-    """Microseconds of the driver's calls, by name and a label that says what is measured."""
+    """Microseconds of the driver's calls, by name and label."""
 
     def __init__(self):
         self.label, self.times = "", {}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The GPU suite: real training in real PyTorch under every route and strategy, compared with PyTorch's own allocator.
 
-    python3 run.py [--out FOLDER] [--minutes 8] [--what sessions|programs] [--simulated]
+    python3 run.py [--out FOLDER] [--minutes 16] [--what sessions|programs] [--simulated]
 
 Needs python3 with torch and a GPU; everything else lies beside this file. Writes results.json and results.md to the
 folder, and ends with 1 where something failed that is not skipped with its reason. With --simulated it is a rehearsal
@@ -71,7 +71,7 @@ def planned(name):
 
 
 class Suite:
-    """What was found so far. It is written after every child, so that a run that is cut off leaves what it had."""
+    """The results so far, written after every child: a run that is cut off leaves them."""
 
     def __init__(self, options):
         self.options = options
@@ -115,7 +115,7 @@ class Suite:
             self.child("programs", f"{program}, native with history", arguments, "")
 
     def child(self, kind, name, arguments, settings):
-        """What one process finds in the time that is left, if it is one of those that were asked for."""
+        """Adds the result of one process, in the time that is left, unless others were asked for."""
         if self.options.only and name not in self.options.only:
             return
         left = self.end - time.monotonic()
@@ -151,7 +151,7 @@ def run(arguments, settings, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("gpu-results"))
-    parser.add_argument("--minutes", type=float, default=8, help="the most that everything may take")
+    parser.add_argument("--minutes", type=float, default=16, help="the most that everything may take")
     parser.add_argument("--simulated", action="store_true", help="a rehearsal on the simulated driver")
     parser.add_argument("--what", choices=("sessions", "programs"), help="only these; the default is both")
     parser.add_argument("--only", action="append", metavar="NAME", help="a session, or a program and its policy")

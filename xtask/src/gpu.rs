@@ -17,7 +17,7 @@ pub(crate) struct Options {
     #[arg(long)]
     simulated: bool,
     /// The most that the run may take
-    #[arg(long, default_value_t = 8.0, value_name = "MINUTES")]
+    #[arg(long, default_value_t = 16.0, value_name = "MINUTES")]
     minutes: f64,
 }
 

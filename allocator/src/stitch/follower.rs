@@ -91,7 +91,7 @@ impl Follower {
         is_known.then(|| &self.entries[self.slot(at)])
     }
 
-    /// Where a request was placed.
+    /// Where a request was placed; of a plan, only while the steps are like it.
     #[inline]
     fn place(&self, at: u32, entry: Option<&Entry>) -> Option<(RangeId, Addr)> {
         entry.filter(|_| at >= self.planned || self.is_certain()).and_then(|entry| entry.place)
@@ -120,13 +120,9 @@ impl Follower {
         self.push(Entry { matched, ..Entry::new(size_bytes) });
         let one = self.entry(matched);
         let two = one.and_then(|one| self.entry(one.matched));
-        let place = |entry: Option<&Entry>| entry.and_then(|entry| entry.place);
-        let (mut recent, is_repeated) = ([place(one), place(two)], two.is_some());
-        if self.planned > 0 {
-            let before = one.map_or(NONE, |one| one.matched);
-            recent = [self.place(matched, one), self.place(before, two)];
-        }
-        (self.recent, self.is_repeated) = (recent, is_repeated);
+        let before = one.map_or(NONE, |one| one.matched);
+        let recent = [self.place(matched, one), self.place(before, two)];
+        (self.recent, self.is_repeated) = (recent, two.is_some());
     }
 
     /// Enters the requests of a planned run. The first one that is entered is expected to come next.
@@ -357,5 +353,28 @@ mod tests {
         for (request, addr) in back.iter().enumerate().skip(found) {
             assert_eq!(*addr, Some(newest + request as u64 + 1), "request {request}");
         }
+    }
+
+    /// A request that the plan does not have ends the use of its places, also for requests that it has.
+    #[test]
+    fn places_of_a_plan_are_for_steps_like_it() {
+        let planned = |request: u32| PlannedRequest {
+            size_bytes: u64::from(request + 1) * 512,
+            offset_bytes: u64::from(request),
+            freed_before: None,
+        };
+        let requests: Vec<PlannedRequest> = (0..STEP).map(planned).collect();
+        let mut follower = Follower::default();
+        follower
+            .enter_plan(&requests, |request| Some((RangeId::new(0), Addr(request.offset_bytes))));
+        let mut has_place = |size_bytes: u64| {
+            follower.observe(size_bytes);
+            follower.recent().iter().flatten().count() > 0
+        };
+        assert!(requests[..100].iter().all(|request| has_place(request.size_bytes)));
+        assert!(!has_place(1 << 30), "the plan does not have it");
+        assert!(!requests[100..].iter().any(|request| has_place(request.size_bytes)));
+        let again = requests.iter().filter(|request| has_place(request.size_bytes)).count();
+        assert!(again > 0, "a whole step like the plan has its places again");
     }
 }

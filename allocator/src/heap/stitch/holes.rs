@@ -1,5 +1,5 @@
-//! Holes: free addresses side by side of which some are not mapped. What a hole takes is the wholly free pages that it
-//! uses up, and driver calls: one for a page that is mapped, and one for a ghost that makes room for it.
+//! Holes: free addresses side by side of which some are not mapped. A hole costs the wholly free pages that it uses up,
+//! and driver calls: one for each page that is mapped, and one for each ghost that is unmapped for it.
 
 use alloc::vec::Vec;
 
@@ -36,7 +36,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let mut best: Option<Hole> = None;
         for &id in self.stitch.runs_of(list) {
             let (calls, run, start) = (self.calls_before_slots(id), self.stitch.run(id), None);
-            let mut scan = Scan { id, run, size_bytes: params.size_bytes, calls, start, best };
+            let mut scan = HoleScan { id, run, size_bytes: params.size_bytes, calls, start, best };
             let mut at = Some(run.first_block());
             while let Some(block) = at.map(|id| &self.blocks[id]) {
                 at = block.next;
@@ -61,13 +61,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn mark_free_pages(&mut self, params: &AllocParams) {
         let mut marks = core::mem::take(&mut self.stitch.marks);
         marks.clear();
-        for lender in self.lists_for(params).into_iter().map(|list| &self.blocks.lists[list]) {
-            if self.keeps_small_pages(params) && lender.pool.is_small() {
-                continue;
-            }
-            for home in self.free_homes(lender, params.stream) {
-                marks.insert(self.stitch.page_at(home).expect("a home has a page"));
-            }
+        for home in self.movable_homes(params) {
+            marks.insert(self.stitch.page_at(home).expect("a home has a page"));
         }
         self.stitch.marks = marks;
     }
@@ -100,7 +95,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 }
 
 /// The holes of one run, by ascending address.
-struct Scan<'r> {
+struct HoleScan<'r> {
     id: RangeId,
     run: &'r Run,
     size_bytes: u64,
@@ -110,7 +105,7 @@ struct Scan<'r> {
     best: Option<Hole>,
 }
 
-impl Scan<'_> {
+impl HoleScan<'_> {
     /// Free addresses begin here, unless they began before.
     fn open(&mut self, addr: Addr) {
         self.start = self.start.or(Some(addr));

@@ -81,25 +81,29 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// free pages are too few to serve it.
     fn collect_ghosts(&self, params: &AllocParams, list: FreeListId, spans: &mut Vec<Span>) {
         let mut free_pages = 0;
-        for lender in self.lists_for(params).into_iter().map(|list| &self.blocks.lists[list]) {
-            if self.keeps_small_pages(params) && lender.pool.is_small() {
-                continue;
-            }
-            for home in self.free_homes(lender, params.stream) {
-                free_pages += 1;
-                let page = self.stitch.page_at(home).expect("a home has a page");
-                let ghosts = self.stitch.pages[page].slots.iter().filter(|slot| **slot != home);
-                for ghost in ghosts {
-                    let run = self.stitch.run(ghost.run);
-                    if run.list == list && run.slots[ghost.slot].is_open {
-                        spans.push(Span::ghost(ghost.run, run.slot_addr(ghost.slot), page));
-                    }
+        for home in self.movable_homes(params) {
+            free_pages += 1;
+            let page = self.stitch.page_at(home).expect("a home has a page");
+            let ghosts = self.stitch.pages[page].slots.iter().filter(|slot| **slot != home);
+            for ghost in ghosts {
+                let run = self.stitch.run(ghost.run);
+                if run.list == list && run.slots[ghost.slot].is_open {
+                    spans.push(Span::ghost(ghost.run, run.slot_addr(ghost.slot), page));
                 }
             }
         }
         if free_pages < params.least_pages() {
             spans.clear();
         }
+    }
+
+    /// The homes of pages that may change them for a request.
+    pub(super) fn movable_homes(&self, params: &AllocParams) -> impl Iterator<Item = SlotRef> {
+        let keeps_small = self.keeps_small_pages(params);
+        let lists = self.lists_for(params).into_iter().map(|list| &self.blocks.lists[list]);
+        let lenders = lists.filter(move |list| !(keeps_small && list.pool.is_small()));
+        let stream = params.stream;
+        lenders.flat_map(move |list| self.free_homes(list, stream))
     }
 
     /// The homes in a list's runs that no byte is used of, and that a request of a stream may take pages of.
@@ -167,27 +171,25 @@ impl<'r> Scan<'r> {
         if let Some(start) = self.start.take()
             && end.0 - start.0 >= self.size_bytes
         {
-            self.consider(start, (start, end), false);
-            self.consider(Addr(end.0 - self.size_bytes), (start, end), false);
+            self.consider(start, (start, end));
+            self.consider(Addr(end.0 - self.size_bytes), (start, end));
         }
     }
 
-    /// The free bytes end with the run. The window starts where they do, so that the frontier moves least. It is
-    /// preferred to holes that need as many pages: they may become free again as a whole.
+    /// The free bytes end with the run. The window starts where they do, so that the frontier moves least.
     fn close_behind_frontier(&mut self, end: Addr) {
         if let Some(start) = self.start.take()
             && end.0 - start.0 >= self.size_bytes
         {
-            self.consider(start, (start, end), true);
+            self.consider(start, (start, end));
         }
     }
 
-    fn consider(&mut self, addr: Addr, (start, end): (Addr, Addr), wins_ties: bool) {
+    fn consider(&mut self, addr: Addr, (start, end): (Addr, Addr)) {
         let touched = self.run.touched_slots(addr, Addr(addr.0 + self.size_bytes));
         let whole = self.run.whole_slots(start, end);
         let pages = touched.end.min(whole.end).saturating_sub(touched.start.max(whole.start));
-        let is_better = |least: usize| pages < least || (wins_ties && pages == least);
-        if self.best.is_none_or(|(least, _)| is_better(least)) {
+        if self.best.is_none_or(|(least, _)| pages < least) {
             self.best = Some((pages, addr));
         }
     }

@@ -59,7 +59,7 @@ impl Checker {
                 self.done.insert(stream, self.call);
             }
         }
-        // 5: what is unmapped was used last by work that is done.
+        // 5: a slot is unmapped only after all work that used it is done.
         self.used.retain(|slot, (page, stream, call)| {
             let is_mapped = heap.device_mut().mapped_at(*slot) == Some(*page);
             let is_done = *call < self.done.get(stream).copied().unwrap_or(0);
