@@ -310,6 +310,13 @@ pub enum Event {
         /// Its category.
         category: Category,
     },
+    /// I: the device answered that it has done all work of a stream up to a moment.
+    StreamPassed {
+        /// The stream.
+        stream: Stream,
+        /// Frees of the default pool that became reusable since that moment, of all streams.
+        frees: u64,
+    },
     /// E: this many records are missing here.
     Lost {
         /// How many.
@@ -347,6 +354,7 @@ impl Event {
             Self::Snapshot { .. } => "snapshot",
             Self::Mark { .. } => "mark",
             Self::Category { .. } => "category",
+            Self::StreamPassed { .. } => "stream_passed",
             Self::Lost { .. } => "lost",
         }
     }

@@ -7,8 +7,8 @@ use allocator::size;
 use events::Off;
 use models::model::Model;
 use settings::Config;
-use sim_device::{AddressOrder, SimConfig, SimDevice};
-use trace_format::{Addr, BaseState, PoolId, Record, SegmentState, StringId};
+use sim_device::{AddressOrder, EventPolicy, SimConfig, SimDevice};
+use trace_format::{Addr, BaseState, Event, PoolId, Record, SegmentState, StringId};
 
 use crate::driver::{DriveError, Driver, Follow, Result};
 use crate::report::Report;
@@ -249,7 +249,7 @@ pub(crate) fn model_driver<M: Model>(
     options: &Options,
     settings: &M::Settings,
 ) -> Result<Driver<Hosted<M>>> {
-    let device = empty_device(SimConfig::GRANULARITY_BYTES, options);
+    let device = empty_device(SimConfig::GRANULARITY_BYTES, options, EventPolicy::AtOnce);
     let mut model = Hosted::<M>::new(device, settings.clone())?;
     if let Some(fraction) = options.memory_fraction {
         model.limit(fraction)?;
@@ -318,9 +318,20 @@ pub(crate) fn scripted_device(
     // Addresses that no device has do not move the others.
     let lowest = script.lowest().map_or(granularity, |addr| addr.0.min(ADDRESS_SPACE_BYTES));
     let lowest = lowest / granularity * granularity;
-    let mut device = empty_device(lowest.max(granularity), options);
+    let mut device = empty_device(lowest.max(granularity), options, events(tape, options, config));
     script.give_to(&mut device);
     device
+}
+
+/// When events are done: as the device of the recording answered, if it was asked at the same moments.
+fn events(tape: DeviceTape<'_>, options: &Options, config: &Config) -> EventPolicy {
+    let is_answer = |record: &Record| matches!(record.event, Event::StreamPassed { .. });
+    let asks_alike = options.follow.settings && config.stitch.is_some();
+    if asks_alike && tape.records.iter().any(is_answer) {
+        EventPolicy::OnRequest
+    } else {
+        EventPolicy::AtOnce
+    }
 }
 
 /// Memory of the device; no more than of the largest device, whatever was requested or recorded.
@@ -329,7 +340,7 @@ fn capacity_bytes(options: &Options) -> u64 {
     options.capacity_bytes.map_or(unlimited_bytes, |bytes| bytes.min(unlimited_bytes))
 }
 
-fn empty_device(lowest: u64, options: &Options) -> SimDevice {
+fn empty_device(lowest: u64, options: &Options, events: EventPolicy) -> SimDevice {
     SimDevice::new(SimConfig {
         base: Addr(lowest),
         length_bytes: ADDRESS_SPACE_BYTES,
@@ -338,6 +349,7 @@ fn empty_device(lowest: u64, options: &Options) -> SimDevice {
             Addresses::Highest => AddressOrder::Highest,
             Addresses::Scattered { seed } => AddressOrder::Scattered { seed },
         },
+        events,
         ..SimConfig::with_capacity(capacity_bytes(options))
     })
 }

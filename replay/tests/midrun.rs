@@ -13,7 +13,7 @@ use replay::driver::Follow;
 use replay::placements::{Run, compare};
 use replay::run::{Addresses, DeviceTape, Options, Outcome, run_recording};
 use replay::tape::Tape;
-use settings::{Compat, Config};
+use settings::{Compat, Config, StitchConfig};
 use sim_device::{EventPolicy, SimConfig, SimDevice};
 use trace_format::{
     Addr, BaseState, DeviceId, Meta, PoolId, Record, ScopeFilter, SegmentState, StackId, Stream,
@@ -190,15 +190,12 @@ fn replayed(tape: &Tape, config: Config, capacity_bytes: u64) -> Outcome {
     run_recording(part, &options, |_| {}).expect("it replays")
 }
 
+fn config(text: &str, compat: Compat) -> Config {
+    Config::parse(text, compat).expect("known settings").config
+}
+
 /// Where the recording from a call on and its replay part; `None` where they are the same.
-fn difference(
-    calls: &[Call],
-    cut: usize,
-    capacity_bytes: u64,
-    text: &str,
-    compat: Compat,
-) -> Option<String> {
-    let config = Config::parse(text, compat).expect("known settings").config;
+fn difference(calls: &[Call], cut: usize, capacity_bytes: u64, config: Config) -> Option<String> {
     let mut world = World::new(capacity_bytes, config);
     calls[..cut].iter().for_each(|call| world.make(call));
     let (base, config) = (world.heap.base_state(), world.heap.config().clone());
@@ -248,7 +245,8 @@ fn addresses_that_were_reserved_in_vain_move_no_later_segment() {
     ];
     for compat in [Compat::V2_11, Compat::V2_15] {
         for cut in 0..calls.len() {
-            assert_eq!(difference(&calls, cut, 96 * MIB, "expandable_segments:True", compat), None);
+            let config = config("expandable_segments:True", compat);
+            assert_eq!(difference(&calls, cut, 96 * MIB, config), None);
         }
     }
 }
@@ -267,9 +265,22 @@ proptest! {
     ) {
         let capacity_bytes = capacity_mib * MIB;
         // About one whole tape in 1,000 does not replay exactly (docs/limits.md); a cut loses nothing more.
-        if difference(&calls, 0, capacity_bytes, text, compat).is_none() {
+        if difference(&calls, 0, capacity_bytes, config(text, compat)).is_none() {
             let cut = cut % calls.len();
-            prop_assert_eq!(difference(&calls, cut, capacity_bytes, text, compat), None);
+            prop_assert_eq!(difference(&calls, cut, capacity_bytes, config(text, compat)), None);
         }
+    }
+
+    /// Under `stitch` the device's answers decide which pages may move, and the device of the recording answers late.
+    #[test]
+    fn a_tape_of_stitch_replays_as_recorded(
+        mut calls in calls(),
+        capacity_mib in prop::sample::select(&[96_u64, 256, 1024, 1 << 16][..]),
+    ) {
+        // A tape does not have which pool borrowed a block (docs/limits.md).
+        calls.retain(|call| !matches!(call, Call::UseOnOom(..)));
+        let stitch = Some(StitchConfig::default());
+        let config = Config { stitch, ..Config::default() };
+        prop_assert_eq!(difference(&calls, 0, capacity_mib * MIB, config), None);
     }
 }

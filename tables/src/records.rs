@@ -132,6 +132,9 @@ fn fields<'t>(read: &Record, stacks: &'t Stacks) -> RecordRow<'t> {
             row.device_free_bytes = Some(device_free_bytes);
         }
         Event::DriverRefused { size_bytes } => row.size_bytes = Some(size_bytes),
+        Event::StreamPassed { stream, frees } => {
+            (row.stream, row.count) = (Some(stream), Some(frees));
+        }
         Event::Snapshot { active_bytes } => row.size_bytes = Some(active_bytes),
         Event::EmptyCache { pool, inferred } => {
             (row.pool, row.is_inferred) = (Some(pool), Some(inferred));

@@ -26,12 +26,12 @@ def last_line(output):
 
 
 def trains():
-    """The peak that PyTorch reports is close to the live bytes, below `native`'s, and the replay's."""
+    """The peak that PyTorch reports is close to the live bytes, below `native`'s, and the replay's; events are late."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for strategy in ("native", "stitch"):
             tape = os.path.join(folder, f"{strategy}.vtape")
-            found[strategy] = last_line(run("train.py", **settings(strategy, tape=tape)))
+            found[strategy] = last_line(run("train.py", **settings(strategy, tape=tape), VRAMTAPE_SIM_EVENT_LAG="3"))
         stitch = found["stitch"]
         reserved = stitch["reserved_bytes.all.peak"]
         assert reserved <= 1.04 * stitch["allocated_bytes.all.peak"] + 4 * MIB, found

@@ -7,8 +7,10 @@ use events::DeviceId;
 /// First bytes of every tape. The high bit, the line ends and the end-of-file mark show damage done by transfers
 /// that take it for text, as in PNG.
 pub const MAGIC: [u8; 8] = [0x89, b'V', b'T', b'P', 0x0d, 0x0a, 0x1a, 0x0a];
-/// The version of the format that this crate writes and reads. Version 1 was never released.
-pub const VERSION: u32 = 2;
+/// The version of the format that this crate writes.
+pub const VERSION: u32 = 3;
+/// The oldest version that it reads. Version 1 was never released.
+pub const FIRST_VERSION: u32 = 2;
 /// Bytes of the file header.
 pub const FILE_HEADER_BYTES: usize = 16;
 /// Bytes of a chunk header.
@@ -180,7 +182,7 @@ mod tests {
     #[test]
     fn headers_lie_as_the_specification_draws_them() {
         let file = file_header();
-        assert_eq!(file[..12], *b"\x89VTP\r\n\x1a\n\x02\0\0\0");
+        assert_eq!(file[..12], *b"\x89VTP\r\n\x1a\n\x03\0\0\0");
         let header = ChunkHeader {
             kind: ChunkKind::Events,
             packing: Some(Packing::Zstd),

@@ -63,7 +63,7 @@ pub use events::{
 };
 pub use host_memory::{HostCall, HostReading};
 pub use index::{Index, IndexEntry};
-pub use layout::{CHUNK_HEADER_BYTES, ChunkKind, FILE_HEADER_BYTES, MAGIC, VERSION};
+pub use layout::{CHUNK_HEADER_BYTES, ChunkKind, FILE_HEADER_BYTES, FIRST_VERSION, MAGIC, VERSION};
 pub use meta::{DeviceMeta, EndKind, Meta, ProgramEnd, Source};
 pub use read::{Item, Place, ReadCause, ReadError, Reader, Recovery, Torn};
 pub use tables::{BACKWARD_FILE, Frame, FrameText, THREAD_FILE, Tables};

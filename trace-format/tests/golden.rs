@@ -1,11 +1,12 @@
-//! Tapes of every released version stay readable, down to each field of each event. There is one: 2.
+//! Tapes of every released version stay readable, down to each field of each event.
 
 use std::path::PathBuf;
 
 use trace_format::{
     Addr, BaseOrder, BaseState, BlockState, BlockStatus, Category, DeviceId, DeviceMeta, Event,
-    Frame, FrameText, Index, Item, MarkKind, Meta, PoolId, PoolState, Reader, Record, ScopeFilter,
-    ScopeState, SegmentState, Source, StackId, Stream, StringId, ThreadId, VERSION, Writer,
+    FIRST_VERSION, Frame, FrameText, Index, Item, MarkKind, Meta, PoolId, PoolState, Reader,
+    Record, ScopeFilter, ScopeState, SegmentState, Source, StackId, Stream, StringId, ThreadId,
+    VERSION, Writer,
 };
 
 const GPU: DeviceId = DeviceId(0);
@@ -13,8 +14,8 @@ const OTHER_GPU: DeviceId = DeviceId(3);
 const POOL: PoolId = PoolId(0, 7);
 const SEGMENT: Addr = Addr(0x7f00_0020_0000);
 
-fn path() -> PathBuf {
-    let name = format!("tests/golden/v{VERSION}.vtape");
+fn path(version: u32) -> PathBuf {
+    let name = format!("tests/golden/v{version}.vtape");
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
@@ -85,8 +86,8 @@ fn base() -> BaseState {
     }
 }
 
-/// Each event, and each of its flags both ways.
-fn events() -> Vec<Event> {
+/// Each event of a version, and each of its flags both ways.
+fn events(version: u32) -> Vec<Event> {
     let (addr, stream, pool) = (Addr(SEGMENT.0 + 4096), Stream(9), POOL);
     let (requested_bytes, size_bytes, is_large) = (1000, 1024, true);
     let mut events = vec![
@@ -124,12 +125,15 @@ fn events() -> Vec<Event> {
     }
     events.extend(MarkKind::ALL.map(|kind| Event::Mark { kind, name: StringId(4) }));
     events.extend(Category::ALL.map(|category| Event::Category { addr, category }));
+    if version >= 3 {
+        events.push(Event::StreamPassed { stream, frees: 300 });
+    }
     events
 }
 
-fn records() -> Vec<Record> {
+fn records(version: u32) -> Vec<Record> {
     let times = (0..).map(|n: u64| 1_800_000_000_000_000_000 + n * n * 1000);
-    let numbered = events().into_iter().zip(times).zip(0u32..);
+    let numbered = events(version).into_iter().zip(times).zip(0u32..);
     let record = |((event, time_ns), n): (_, u32)| Record {
         time_ns,
         thread: ThreadId(100 + n / 8),
@@ -140,11 +144,11 @@ fn records() -> Vec<Record> {
 }
 
 /// The content of the golden tape, in order.
-fn items() -> Vec<Item> {
+fn items(version: u32) -> Vec<Item> {
     let mut items = vec![Item::Base(GPU, Box::new(base()))];
-    items.extend(records().into_iter().map(|record| Item::Event(GPU, record)));
+    items.extend(records(version).into_iter().map(|record| Item::Event(GPU, record)));
     items.push(Item::Meta(Box::new(Meta { rank: Some(3), ..meta() })));
-    items.extend(records().into_iter().map(|record| Item::Event(OTHER_GPU, record)));
+    items.extend(records(version).into_iter().map(|record| Item::Event(OTHER_GPU, record)));
     items
 }
 
@@ -154,7 +158,7 @@ fn write(mut writer: Writer<impl std::io::Write>) {
     let frame = |line| Frame { name, filename, line };
     assert_eq!(writer.stack(&[frame(7)]).unwrap(), StackId(1));
     assert_eq!(writer.stack(&[frame(8), frame(7)]).unwrap(), StackId(2));
-    for item in items() {
+    for item in items(VERSION) {
         match item {
             Item::Base(device, base) => writer.base(device, &base).unwrap(),
             Item::Meta(meta) => {
@@ -180,25 +184,31 @@ fn todays_version_is_read() {
     let path = folder.path().join("today.vtape");
     write(Writer::create(&path, &meta()).unwrap());
     let read: Vec<Item> = Reader::open(&path).unwrap().map(|item| item.unwrap()).collect();
-    assert_eq!(read, items());
+    assert_eq!(read, items(VERSION));
 }
 
 /// Made the golden file; a released version's file is never made again.
 #[test]
 #[ignore = "writes the golden file of a new version"]
 fn write_the_golden_file() {
-    let path = path();
+    let path = path(VERSION);
     assert!(!path.exists(), "{} is there and stays as it is", path.display());
     write(Writer::create(&path, &meta()).unwrap());
 }
 
 #[test]
-fn the_released_version_is_read() {
-    let path = path();
+fn released_versions_are_read() {
+    for version in FIRST_VERSION..=VERSION {
+        check_golden(version);
+    }
+}
+
+fn check_golden(version: u32) {
+    let path = path(version);
     let mut reader = Reader::open(&path).unwrap();
     assert_eq!(reader.meta(), &meta());
     let read: Vec<Item> = reader.by_ref().map(|item| item.unwrap()).collect();
-    let expected = items();
+    let expected = items(version);
     for (read, expected) in read.iter().zip(&expected) {
         assert_eq!(read, expected);
     }
@@ -216,5 +226,5 @@ fn the_released_version_is_read() {
         .filter(|entry| entry.kind == trace_format::ChunkKind::Events)
         .map(|entry| entry.items)
         .sum();
-    assert_eq!(records_indexed as usize, 2 * records().len());
+    assert_eq!(records_indexed as usize, 2 * records(version).len());
 }

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use exercise::{chunk, exercise, file_header, read, tape_with};
 use trace_format::{
-    Addr, DeviceId, Event, Item, Malformed, Meta, PoolId, ReadCause, Reader, Record, StackId,
-    Stream, ThreadId, TooMuch, VERSION, Writer,
+    Addr, DeviceId, Event, FIRST_VERSION, Item, Malformed, Meta, PoolId, ReadCause, Reader, Record,
+    StackId, Stream, ThreadId, TooMuch, VERSION, Writer,
 };
 
 /// Rounds over all chunks of the golden tape; about three seconds unoptimised.
@@ -211,7 +211,7 @@ fn each_fault_has_its_own_error_with_a_remedy() {
         tape[12..16].copy_from_slice(&crc);
         tape
     };
-    let (earlier, later) = (of_version(VERSION - 1), of_version(VERSION + 1));
+    let (earlier, later) = (of_version(FIRST_VERSION - 1), of_version(VERSION + 1));
     let mut header = whole.clone();
     header[9] = 1;
     let mut text = whole.clone();
@@ -224,8 +224,12 @@ fn each_fault_has_its_own_error_with_a_remedy() {
     let mut gap = file_header();
     gap.extend(chunk(1, 0, 0, 2, 1, b"{}"));
     gap.extend(chunk(2, 0, 2, 2, 1, b"\0\x01a"));
-    let version = |found| format!("has version {found}, and this program reads version {VERSION};");
-    let too_old = version(VERSION - 1) + " no release wrote it: record again";
+    let version = |found| {
+        format!(
+            "has version {found}, and this program reads versions {FIRST_VERSION} to {VERSION};"
+        )
+    };
+    let too_old = version(FIRST_VERSION - 1) + " no release wrote it: record again";
     let too_new = version(VERSION + 1) + " use a newer vramtape";
     let packed = [tape_with(8, 0, b""), chunk(4, 9, 4, 1, 1, b"x")].concat();
     let cases: [(&[u8], &str); 12] = [

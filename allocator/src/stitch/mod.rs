@@ -139,7 +139,7 @@ impl Stitch {
 
     /// Enters a run.
     pub(crate) fn insert_run(&mut self, run: Run) -> RangeId {
-        self.progress.add_run(run.stream);
+        self.progress.add_run(run.stream, self.ticket);
         let list = run.list;
         let at = self.vacant_runs.pop().unwrap_or_else(|| {
             self.runs.push(None);

@@ -19,6 +19,8 @@ pub(crate) struct StreamProgress {
     pub(crate) passed: u64,
     /// An event behind all work before a ticket.
     pub(crate) awaited: Option<(EventId, u64)>,
+    /// What the tape that is replayed knows to be passed: the answer to events before this ticket.
+    pub(crate) replayed: u64,
     runs: u32,
 }
 
@@ -32,9 +34,11 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn add_run(&mut self, stream: Stream) {
+    /// Adds a run to its stream. Nothing that a new stream did is outstanding.
+    pub(super) fn add_run(&mut self, stream: Stream, now: u64) {
+        let new = StreamProgress { stream, passed: now, awaited: None, replayed: 0, runs: 0 };
         let place = *self.places.entry(stream).or_insert_with(|| {
-            self.progress.push(StreamProgress { stream, passed: 0, awaited: None, runs: 0 });
+            self.progress.push(new);
             self.progress.len() - 1
         });
         self.progress[place].runs += 1;

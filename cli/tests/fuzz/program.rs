@@ -113,6 +113,10 @@ impl Program {
                 Event::Oom { requested_bytes, size_bytes, device_free_bytes, stream, pool }
             }
             62 => Event::Mark { kind: *rng.pick(&MarkKind::ALL), name },
+            63 => {
+                let (stream, frees) = (self.stream(rng), self.or(rng, 40));
+                Event::StreamPassed { stream, frees }
+            }
             _ if rng.once_in(8) => Event::Lost { count: self.or(rng, 3) },
             _ => Event::Snapshot { active_bytes: self.size(rng) },
         }

@@ -45,6 +45,7 @@ const LOST: u8 = 26;
 const CATEGORY: u8 = 27;
 /// A mark of a module: a detail has no room for all kinds of marks.
 const MODULE_MARK: u8 = 28;
+const STREAM_PASSED: u8 = 29;
 /// The first kind of mark of a module.
 const FIRST_MODULE_MARK: u8 = MarkKind::ModuleBegin as u8;
 /// Not an event: words for the one that follows.
@@ -123,6 +124,9 @@ pub(super) fn pack(event: &Event) -> Packed {
             (kind, detail, None, [u64::from(name.0), 0, 0])
         }
         Event::Category { addr, category } => (CATEGORY, category as u8, None, [addr.0, 0, 0]),
+        Event::StreamPassed { stream, frees } => {
+            (STREAM_PASSED, 0, Some((stream, PoolId::DEFAULT)), [frees, 0, 0])
+        }
         Event::Lost { count } => (LOST, 0, None, [count, 0, 0]),
     };
     Packed { kind, detail, place, args }
@@ -182,6 +186,7 @@ pub(super) fn unpack(
             let category = *Category::ALL.get(usize::from(detail))?;
             Event::Category { addr, category }
         }
+        STREAM_PASSED => Event::StreamPassed { stream, frees: a },
         LOST => Event::Lost { count: a },
         _ => return None,
     })
@@ -195,13 +200,14 @@ pub(super) mod tests {
     /// Whatever `unpack` accepts is an event, so any numbers reach every event there is.
     pub(in crate::ring) fn events() -> impl Strategy<Value = Event> {
         let any_or_id = prop_oneof![any::<u64>(), any::<u32>().prop_map(u64::from)];
-        (1..=MODULE_MARK, 0..5_u8, any::<[u64; 3]>(), any_or_id, any::<[u64; 2]>()).prop_filter_map(
-            "detail or number of another kind",
-            |(kind, detail, [stream, major, minor], any, [number, size])| {
-                let place = (Stream(stream), PoolId(major, minor));
-                unpack(kind, detail, place, [any, number, size])
-            },
-        )
+        (1..=STREAM_PASSED, 0..5_u8, any::<[u64; 3]>(), any_or_id, any::<[u64; 2]>())
+            .prop_filter_map(
+                "detail or number of another kind",
+                |(kind, detail, [stream, major, minor], any, [number, size])| {
+                    let place = (Stream(stream), PoolId(major, minor));
+                    unpack(kind, detail, place, [any, number, size])
+                },
+            )
     }
 
     proptest! {

@@ -370,6 +370,7 @@ fn changes_tables(event: &Event) -> bool {
             | Event::Snapshot { .. }
             | Event::Mark { .. }
             | Event::Category { .. }
+            | Event::StreamPassed { .. }
             | Event::Lost { .. }
             | Event::Alloc { .. }
             | Event::Free { .. }

@@ -209,8 +209,8 @@ fn record_anew(
         follow: Follow { trust_factor: tape.trust_factor, ..Follow::default() },
     };
     let text = |id| tape.text(id);
-    let start = DeviceTape { base: &device.base, records: &[], text: &text };
-    let sim = scripted_device(start, &options, config);
+    let recorded = DeviceTape { base: &device.base, records: requests, text: &text };
+    let sim = scripted_device(recorded, &options, config);
     let timeline = Timeline::default();
     let mut driver = Driver::new(sim, config.clone(), timeline, &device.base, options.follow)?;
     let placed = driver.heap().base_state();

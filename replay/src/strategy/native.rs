@@ -186,6 +186,10 @@ impl<R: Witness> Strategy for Native<R> {
             }
             Event::CaptureBegin { pool } => heap.capture_begin(pool),
             Event::CaptureEnd { pool } => heap.capture_end(pool),
+            Event::StreamPassed { stream, frees } => {
+                heap.pass_stream(stream, frees);
+                Ok(())
+            }
             Event::MemoryFraction { fraction } => heap.set_memory_fraction(fraction),
             Event::ResetPeak => {
                 self.before_resets = self.with_peaks(self.before_resets);

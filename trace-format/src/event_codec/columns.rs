@@ -110,6 +110,9 @@ impl Columns<'_> {
                 let category = kinds::category_of(self.cursors[ARGS].byte()?)?;
                 Event::Category { addr, category }
             }
+            kinds::STREAM_PASSED => {
+                Event::StreamPassed { stream: Stream(self.arg()?), frees: self.arg()? }
+            }
             kinds::LOST => Event::Lost { count: self.arg()? },
             _ => return Err(Malformed::Code),
         })

@@ -167,6 +167,9 @@ impl EventsEncoder {
                 self.addr(addr);
                 self.args([kinds::category_code(category).into()], kinds::CATEGORY)
             }
+            Event::StreamPassed { stream, frees } => {
+                self.args([stream.0, frees], kinds::STREAM_PASSED)
+            }
             Event::Lost { count } => self.args([count], kinds::LOST),
         }
     }

@@ -39,6 +39,7 @@ pub(super) const SNAPSHOT: u8 = 24;
 pub(super) const MARK: u8 = 25;
 pub(super) const LOST: u8 = 26;
 pub(super) const CATEGORY: u8 = 27;
+pub(super) const STREAM_PASSED: u8 = 28;
 
 /// The code of a scope's filter, in events and base states.
 pub(crate) const fn filter_code(filter: ScopeFilter) -> u8 {

@@ -4,8 +4,8 @@ use std::io::{self, Read};
 
 use super::{ReadCause, Recovery, Torn};
 use crate::layout::{
-    CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, FILE_HEADER_BYTES, MAGIC, Packing, VERSION,
-    file_header, u32_at,
+    CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, FILE_HEADER_BYTES, FIRST_VERSION, MAGIC, Packing,
+    VERSION, file_header, u32_at,
 };
 
 /// Bytes looked through at a time behind a damaged chunk.
@@ -156,7 +156,7 @@ fn check_file_header(bytes: &[u8]) -> Result<(), ReadCause> {
         return Err(ReadCause::HeaderDamaged);
     }
     match u32_at(bytes, 8) {
-        VERSION => Ok(()),
+        FIRST_VERSION..=VERSION => Ok(()),
         version => Err(ReadCause::Version(version)),
     }
 }

@@ -2,7 +2,12 @@
 
 use std::{fmt, io};
 
-use crate::{Problem, bounds::TooMuch, layout::VERSION, varint::Malformed};
+use crate::{
+    Problem,
+    bounds::TooMuch,
+    layout::{FIRST_VERSION, VERSION},
+    varint::Malformed,
+};
 
 /// A tape that cannot be read, or not beyond some byte. Earlier items stay valid.
 #[derive(Debug)]
@@ -34,7 +39,9 @@ pub enum ReadCause {
     #[error("the file header is damaged")]
     HeaderDamaged,
     /// The file has a version that this program does not read: a later one, or the unreleased version 1.
-    #[error("the tape has version {0}, and this program reads version {VERSION}")]
+    #[error(
+        "the tape has version {0}, and this program reads versions {FIRST_VERSION} to {VERSION}"
+    )]
     Version(u32),
     /// The first chunk is not there, or not whole.
     #[error("the recording ended before its first chunk was written")]
@@ -86,7 +93,7 @@ impl fmt::Display for ReadError {
             ),
             ReadCause::CopiedAsText => f.write_str("copy it again in binary mode"),
             ReadCause::HeaderDamaged => f.write_str("take another copy of the file"),
-            ReadCause::Version(..VERSION) => f.write_str("no release wrote it: record again"),
+            ReadCause::Version(..FIRST_VERSION) => f.write_str("no release wrote it: record again"),
             ReadCause::Version(_) | ReadCause::Packing => f.write_str("use a newer vramtape"),
             ReadCause::Empty => f.write_str("nothing can be recovered: record again"),
             ReadCause::Damaged { .. }

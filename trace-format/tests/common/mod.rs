@@ -108,7 +108,8 @@ fn others() -> impl Strategy<Value = Event> {
         4 => Event::DriverRefused { size_bytes: a },
         5 => Event::Oom { requested_bytes: a, size_bytes: b, device_free_bytes: c, stream, pool },
         6 => Event::Mark { kind, name: StringId(string) },
-        _ if a % 2 == 0 => Event::Snapshot { active_bytes: a },
+        _ if a % 3 == 0 => Event::Snapshot { active_bytes: a },
+        _ if a % 3 == 1 => Event::StreamPassed { stream, frees: b },
         _ => Event::Lost { count: a },
     })
 }

@@ -224,6 +224,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let segment_rank = self.next_segment_rank(addr);
         let block = Block { segment_rank, mapped: false, ..Block::new(addr, size_bytes, list) };
         let id = self.blocks.arena.insert(block);
+        if self.stitch.progress.of(params.stream).is_none() {
+            self.note_passed(params.stream, self.stitch.ticket);
+        }
         let slot_count = cast::index(size_bytes / PAGE_BYTES);
         let run = self.stitch.insert_run(Run::new(addr, slot_count, (list, params.stream), id));
         self.blocks[id].range = Some(run);

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use events::Stream;
+use events::{Event, Stream};
 
 use crate::heap::Heap;
 use crate::stitch::SlotRef;
@@ -40,11 +40,30 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn query_stream(&mut self, stream: Stream) -> Result<()> {
         let Some(progress) = self.stitch.progress.of(stream) else { return Ok(()) };
         let Some((event, ticket)) = progress.awaited else { return Ok(()) };
-        if self.device.event_query(event)? {
+        if progress.replayed >= ticket || self.device.event_query(event)? {
             self.device.event_release(event);
-            (progress.awaited, progress.passed) = (None, ticket);
+            progress.awaited = None;
+            if progress.passed < ticket {
+                progress.passed = ticket;
+                self.note_passed(stream, ticket);
+            }
         }
         Ok(())
+    }
+
+    /// Records that a stream has passed a ticket.
+    pub(super) fn note_passed(&mut self, stream: Stream, ticket: u64) {
+        let frees = self.stitch.ticket - ticket;
+        self.record(Event::StreamPassed { stream, frees });
+    }
+
+    /// Repeats an answer of the device that a tape has: all work of a stream before the last so many frees is done. The
+    /// next request that asks learns of it, as in the recording.
+    pub fn pass_stream(&mut self, stream: Stream, frees: u64) {
+        let ticket = self.stitch.ticket.saturating_sub(frees);
+        if let Some(progress) = self.stitch.progress.of(stream) {
+            progress.replayed = ticket;
+        }
     }
 
     /// Waits for the streams with free pages, where memory that is short may.
