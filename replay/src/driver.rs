@@ -18,8 +18,8 @@ use crate::timeline::Witness;
 /// Which inputs of the tape are followed besides allocations and frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follow {
-    /// Run-time changes of the settings, and how far the device had come with each stream; off where the settings are the
-    /// question.
+    /// Run-time changes of the settings, and how far the device had come with each stream; off where the settings are
+    /// the question.
     pub settings: bool,
     /// Cache flushes that an importer inferred from segments that went away.
     pub inferred_empty_cache: bool,
