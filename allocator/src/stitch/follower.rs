@@ -49,8 +49,8 @@ pub(crate) struct Follower {
     /// A ring, by the number of the request.
     entries: Vec<Entry>,
     count: u32,
-    /// The requests before this one are those of a plan. A step that is not like one of them has no use for their
-    /// places: they leave gaps between those of the requests that differ.
+    /// The requests before this one are those of a plan. A step that is not like the plan does not follow it: the places
+    /// leave gaps between those of the requests that differ, and the step may be like an earlier one of this run.
     planned: u32,
     sequences: [Sequences; LENGTHS.len()],
     /// Requests since the last that was entered into the sequences. While it is certain what comes next, no sequence is
@@ -91,12 +91,6 @@ impl Follower {
         is_known.then(|| &self.entries[self.slot(at)])
     }
 
-    /// Where a request was placed; of a plan, only while the steps are like it.
-    #[inline]
-    fn place(&self, at: u32, entry: Option<&Entry>) -> Option<(RangeId, Addr)> {
-        entry.filter(|_| at >= self.planned || self.is_certain()).and_then(|entry| entry.place)
-    }
-
     /// Where a request is in the ring, whose length is a power of two.
     #[inline]
     fn slot(&self, at: u32) -> usize {
@@ -120,8 +114,7 @@ impl Follower {
         self.push(Entry { matched, ..Entry::new(size_bytes) });
         let one = self.entry(matched);
         let two = one.and_then(|one| self.entry(one.matched));
-        let before = one.map_or(NONE, |one| one.matched);
-        let recent = [self.place(matched, one), self.place(before, two)];
+        let recent = [one, two].map(|entry| entry.and_then(|entry| entry.place));
         (self.recent, self.is_repeated) = (recent, two.is_some());
     }
 
@@ -224,16 +217,17 @@ impl Follower {
         let next = Some(self.next).filter(|next| *next != NONE);
         let followed = next.filter(is_like).map(|next| (next, self.followed.saturating_add(1)));
         let known = followed.map_or(0, |(_, followed)| followed);
-        // A longer sequence than the one followed counts more.
-        let longer =
-            LENGTHS.into_iter().zip(previous).find(|(length, at)| *length > known && is_like(at));
+        // A longer sequence than the one followed counts more. In a plan only the longest does.
+        let longer = LENGTHS.into_iter().zip(previous).find(|(length, at)| {
+            *length > known && is_like(at) && (*at >= self.planned || *length == LENGTHS[0])
+        });
         let longer = longer.map(|(length, at)| (at, length));
         let (long, short) = match longer {
             Some((_, length)) if length == LENGTHS[SHORTEST] => (None, longer),
             _ => (longer, None),
         };
         let skipped = || {
-            let first = next?.wrapping_add(1);
+            let first = next.filter(|next| *next >= self.planned)?.wrapping_add(1);
             let places = (0..SKIPPED).map(|skipped| first.wrapping_add(skipped));
             places.into_iter().find(|at| is_like(at)).map(|at| (at, 0))
         };
@@ -304,16 +298,15 @@ impl Follower {
 
     /// The same three and four steps back.
     pub(crate) fn older(&self) -> [Option<(RangeId, Addr)>; 2] {
-        let mut before = self.before().skip(2).map(|(at, entry)| self.place(at, Some(entry)));
+        let mut before = self.before().skip(2).map(|entry| entry.place);
         let (three, four) = (before.next().flatten(), before.next().flatten());
         [four, three]
     }
 
-    /// The requests of earlier steps that correspond to the last one, the newest first, with their numbers.
-    fn before(&self) -> impl Iterator<Item = (u32, &Entry)> {
-        let numbered = move |at: u32| self.entry(at).map(|entry| (at, entry));
-        let last = numbered(self.count.wrapping_sub(1));
-        let matched = move |(_, entry): &(u32, &Entry)| numbered(entry.matched);
+    /// The requests of earlier steps that correspond to the last one, the newest first.
+    fn before(&self) -> impl Iterator<Item = &Entry> {
+        let last = self.entry(self.count.wrapping_sub(1));
+        let matched = |entry: &&Entry| self.entry(entry.matched);
         core::iter::successors(last, matched).skip(1).take(CANDIDATES)
     }
 }
@@ -355,7 +348,7 @@ mod tests {
         }
     }
 
-    /// A request that the plan does not have ends the use of its places, also for requests that it has.
+    /// A request of another size than planned ends the use of the plan's places, also for requests that it has.
     #[test]
     fn places_of_a_plan_are_for_steps_like_it() {
         let planned = |request: u32| PlannedRequest {
@@ -373,7 +366,7 @@ mod tests {
         };
         assert!(requests[..100].iter().all(|request| has_place(request.size_bytes)));
         assert!(!has_place(1 << 30), "the plan does not have it");
-        assert!(!requests[100..].iter().any(|request| has_place(request.size_bytes)));
+        assert!(!requests[101..].iter().any(|request| has_place(request.size_bytes)));
         let again = requests.iter().filter(|request| has_place(request.size_bytes)).count();
         assert!(again > 0, "a whole step like the plan has its places again");
     }
