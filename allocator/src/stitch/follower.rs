@@ -49,8 +49,9 @@ pub(crate) struct Follower {
     /// A ring, by the number of the request.
     entries: Vec<Entry>,
     count: u32,
-    /// The requests before this one are those of a plan. A step that is not like the plan does not follow it: the places
-    /// leave gaps between those of the requests that differ, and the step may be like an earlier one of this run.
+    /// The requests before this one are those of a plan. A step that is not like the plan does not follow it: the
+    /// places leave gaps between those of the requests that differ, and the step may be like an earlier one of this
+    /// run.
     planned: u32,
     sequences: [Sequences; LENGTHS.len()],
     /// Requests since the last that was entered into the sequences. While it is certain what comes next, no sequence is
