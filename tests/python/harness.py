@@ -5,14 +5,20 @@
 """
 
 import ctypes
+import json
 import os
+import queue
 import runpy
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILT = os.path.join(ROOT, "target", "release")
 LIBRARY = os.environ.get("VRAMTAPE_LIBRARY", os.path.join(BUILT, "libvramtape.so"))
 SIMCUDA = os.environ.get("VRAMTAPE_SIMCUDA", os.path.join(BUILT, "simcuda"))
@@ -27,16 +33,21 @@ PACKAGE = {
     "VRAMTAPE_SIMCUDA": SIMCUDA,
 }
 
+# What `load_simcuda` loaded, here or in the server that this process is a fork of.
+_LOADED = []
+
 
 def load_simcuda():
     """Puts the simulated driver where PyTorch will find it, and returns what it loaded. Comes before `import torch`.
 
     The process ends without an abort of PyTorch's, also where a script does not use the package, which sees to it.
     """
+    if _LOADED:
+        return _LOADED
     assert "torch" not in sys.modules, "the simulated driver has to be loaded before torch"
-    libraries = [ctypes.CDLL(os.path.join(SIMCUDA, name), mode=ctypes.RTLD_GLOBAL) for name in SIMCUDA_NAMES]
+    _LOADED.extend(ctypes.CDLL(os.path.join(SIMCUDA, name), mode=ctypes.RTLD_GLOBAL) for name in SIMCUDA_NAMES)
     runpy.run_path(os.path.join(ROOT, "python", "vramtape", "_autograd_shutdown.py"))["watch"]()
-    return libraries
+    return _LOADED
 
 
 def use_vramtape():
@@ -57,8 +68,59 @@ def clean_environment(**settings):
 
 def run_child(script, *arguments, timeout=300, **settings):
     """Runs a Python script beside this one in a clean environment; its output is shown only if it fails."""
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), script)
-    return run_python(script, *arguments, timeout=timeout, **settings)
+    return run_python(os.path.join(HERE, script), *arguments, timeout=timeout, **settings)
+
+
+class Server:
+    """A process that runs scripts in forks of itself (`serve.py`), one at a time."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "serve.py")],
+            env=clean_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, job, timeout):
+        """The exit code of a script. The server of one that takes too long is killed with it."""
+        killer = threading.Timer(timeout, os.killpg, (self.process.pid, signal.SIGKILL))
+        killer.start()
+        try:
+            print(json.dumps(job), file=self.process.stdin, flush=True)
+            return int(self.process.stdout.readline() or self.process.wait())
+        finally:
+            killer.cancel()
+
+
+_IDLE_SERVERS = queue.SimpleQueue()
+
+
+def run_served(script, *arguments, timeout=300, **settings):
+    """The same for a script that starts with `load_simcuda`, in a fork of a process that has imported torch: most of
+    the time of a short script. Settings that torch reads when it is imported need a process of their own.
+    """
+    if any(name.startswith(("PYTORCH_", "TORCH_")) for name in settings):
+        return run_child(script, *arguments, timeout=timeout, **settings)
+    try:
+        server = _IDLE_SERVERS.get_nowait()
+    except queue.Empty:
+        server = Server()
+    with tempfile.NamedTemporaryFile("r", errors="replace") as output:
+        job = {
+            "script": os.path.join(HERE, script),
+            "arguments": list(map(os.fspath, arguments)),
+            "environment": clean_environment(**settings),
+            "output": output.name,
+        }
+        code = server.run(job, timeout)
+        if server.process.poll() is None:
+            _IDLE_SERVERS.put(server)
+        text = output.read()
+    check(code, [script, *arguments], text)
+    return text
 
 
 def run_python(*arguments, timeout=300, **settings):
@@ -71,10 +133,15 @@ def run_python(*arguments, timeout=300, **settings):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    if child.returncode != 0:
-        command = " ".join([os.path.basename(arguments[0]), *arguments[1:]])
-        raise AssertionError(f"{command} ended with {child.returncode}:\n{child.stdout}")
+    check(child.returncode, arguments, child.stdout)
     return child.stdout
+
+
+def check(code, arguments, output):
+    """Fails with its output where a script ended with another code than 0."""
+    if code != 0:
+        command = " ".join([os.path.basename(arguments[0]), *arguments[1:]])
+        raise AssertionError(f"{command} ended with {code}:\n{output}")
 
 
 def run_cases(cases):

@@ -3,7 +3,7 @@
 import json
 import os
 
-from harness import LIBRARY, ROOT, SIMCUDA, run_cases, run_child
+from harness import LIBRARY, ROOT, SIMCUDA, run_cases, run_child, run_served
 
 PACKAGE = {"PYTHONPATH": os.path.join(ROOT, "python"), "VRAMTAPE_LIBRARY": LIBRARY, "VRAMTAPE_SIMCUDA": SIMCUDA}
 # Functions of bridge/scenarios.py that return what PyTorch says; those of one row in one process, which costs less.
@@ -28,7 +28,7 @@ PLUGGABLE_SCENARIOS = (({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "uncached env")
 
 def results(allocator, scenarios, settings):
     """The scenarios' results under the allocator: the last JSON, after which PyTorch may warn of shared memory."""
-    said = run_child("bridge/scenarios.py", allocator, *scenarios, **PACKAGE, **settings)
+    said = run_served("bridge/scenarios.py", allocator, *scenarios, **PACKAGE, **settings)
     return json.loads([line for line in said.splitlines() if line.startswith("{")][-1])
 
 

@@ -4,12 +4,10 @@ every route, and what it says would have helped is done: the program is then ser
 
 import json
 import os
-import queue
 import re
 import subprocess
-import sys
 
-from harness import COMMAND, PACKAGE, ROOT, clean_environment, run_cases
+from harness import COMMAND, PACKAGE, ROOT, run_cases, run_served
 
 FOLDER = os.path.join(ROOT, "tests", "python", "explain")
 ROUTES = ("native", "observe", "pluggable", "bridge")
@@ -82,29 +80,11 @@ with open(os.path.join(FOLDER, "programs.py")) as file:
     HELD_LINES = {number for number, line in enumerate(file, 1) if "run.hold(" in line}
 
 
-class Server:
-    """A process that runs programs."""
-
-    def __init__(self):
-        self.process = subprocess.Popen(
-            [sys.executable, os.path.join(FOLDER, "serve.py")],
-            env=clean_environment(**PACKAGE),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def run(self, job):
-        """Whether the last request of a job is served."""
-        self.process.stdin.write(json.dumps(job) + "\n")
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline() or '{"error": "the server ended"}')
-        assert "error" not in answer, (job, answer["error"])
-        return answer["served"]
-
-
-SERVERS = queue.Queue()
+def is_served(job):
+    """Whether the last request of a job is served."""
+    lines = run_served("explain/run.py", json.dumps(job), **PACKAGE, **job["sim"]).splitlines()
+    assert "served" in lines or "out of memory" in lines, lines
+    return "served" in lines
 
 
 def job_of(program, route):
@@ -157,34 +137,28 @@ def changed(job, remedy):
 
 def explained(program, route):
     job = job_of(program, route)
-    server = SERVERS.get()
-    try:
-        assert not server.run(job), "the program is served as it is"
-        run = subprocess.run([COMMAND, "explain", job["output"], "--json"], text=True, capture_output=True)
-        assert run.returncode == 0, run.stderr
-        oom = json.loads(run.stdout)["oom"]
-        assert oom, "no out of memory is explained"
-        expected = OTHER_VERDICTS.get(route, {}).get(program, VERDICTS[program])
-        assert oom["verdict"] == expected, (oom["verdict"], oom["why"])
-        kinds = [remedy["kind"] for remedy in oom["remedies"]]
-        # Under `observe` a mark stands before the free that it follows, so that emptying there returns too little.
-        is_late = route == "observe" and HELPS.get(program) == "empty_cache"
-        assert oom["verdict"] == "unknown" or is_late or HELPS.get(program, kinds[0]) in kinds, kinds
-        remedies = oom["remedies"]
-        if route in BRIEF:
-            remedies = list({remedy["kind"]: remedy for remedy in reversed(remedies)}.values())
-        jobs = [(changed(job, remedy), remedy["text"]) for remedy in remedies]
-        done = [(job, text) for job, text in jobs if job]
-        failed = [text for job, text in done if not server.run(job)]
-        assert not failed, f"does not help: {failed}"
-    finally:
-        SERVERS.put(server)
+    assert not is_served(job), "the program is served as it is"
+    run = subprocess.run([COMMAND, "explain", job["output"], "--json"], text=True, capture_output=True)
+    assert run.returncode == 0, run.stderr
+    oom = json.loads(run.stdout)["oom"]
+    assert oom, "no out of memory is explained"
+    expected = OTHER_VERDICTS.get(route, {}).get(program, VERDICTS[program])
+    assert oom["verdict"] == expected, (oom["verdict"], oom["why"])
+    kinds = [remedy["kind"] for remedy in oom["remedies"]]
+    # Under `observe` a mark stands before the free that it follows, so that emptying there returns too little.
+    is_late = route == "observe" and HELPS.get(program) == "empty_cache"
+    assert oom["verdict"] == "unknown" or is_late or HELPS.get(program, kinds[0]) in kinds, kinds
+    remedies = oom["remedies"]
+    if route in BRIEF:
+        remedies = list({remedy["kind"]: remedy for remedy in reversed(remedies)}.values())
+    jobs = [(changed(job, remedy), remedy["text"]) for remedy in remedies]
+    done = [(job, text) for job, text in jobs if job]
+    failed = [text for job, text in done if not is_served(job)]
+    assert not failed, f"does not help: {failed}"
     return f"{oom['verdict']}, {len(done)} of {len(jobs)} changes made"
 
 
 if __name__ == "__main__":
-    for _ in range(min(4, os.cpu_count() or 1)):
-        SERVERS.put(Server())
     run_cases(
         [
             (f"explain.{route}.{program}", lambda program=program, route=route: explained(program, route))

@@ -1,6 +1,6 @@
 """The C ABI inside a real PyTorch, set up with the two functions of PyTorch's documentation and nothing else."""
 
-from harness import run_cases, run_child
+from harness import run_cases, run_served
 
 LAG = {"VRAMTAPE_SIM_EVENT_LAG": "3"}  # How many queries of a finished event still say "not ready".
 SMALL = {"VRAMTAPE_SIM_MEMORY": "1GiB"}
@@ -8,7 +8,7 @@ SMALL = {"VRAMTAPE_SIM_MEMORY": "1GiB"}
 
 def case(script, *arguments, **settings):
     name = " ".join([script, *arguments])
-    return (f"ffi.{name}", lambda: run_child(f"ffi/{script}.py", *arguments, **settings) and None)
+    return (f"ffi.{name}", lambda: run_served(f"ffi/{script}.py", *arguments, **settings) and None)
 
 
 run_cases(

@@ -38,7 +38,7 @@ def info(path):
 def imported(name, folder):
     settings, notes = SCENARIOS[name]
     path = folder / f"{name}.pickle"
-    stats = json.loads(harness.run_child("snapshot/dump.py", name, path, **settings).splitlines()[-1])
+    stats = json.loads(harness.run_served("snapshot/dump.py", name, path, **settings).splitlines()[-1])
     found = info(path)
     for device in found["devices"]:
         counted = stats[device["id"]]

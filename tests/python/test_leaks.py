@@ -3,7 +3,7 @@
 import json
 import os
 
-from harness import PACKAGE, ROOT, run_cases, run_child
+from harness import PACKAGE, ROOT, run_cases, run_served
 
 SCRIPT = os.path.join(ROOT, "tests", "python", "leaks", "plant.py")
 # The line that allocates, and the parts of the chain that holds its blocks.
@@ -28,7 +28,7 @@ def line_of(mark):
 
 def leaks(kind):
     conf = "stacks:alloc,marks:modules"
-    printed = run_child("leaks/plant.py", kind, VRAMTAPE_CONF=conf, **PACKAGE)
+    printed = run_served("leaks/plant.py", kind, VRAMTAPE_CONF=conf, **PACKAGE)
     return json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
 
 

@@ -11,7 +11,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from harness import COMMAND, PACKAGE, ROOT, run_cases, run_child, run_python
+from harness import COMMAND, PACKAGE, ROOT, run_cases, run_python, run_served
 from parity.cases import CASES, EXPANDABLE, LAG
 
 NAMES = ("train_gpt_expandable", "streams", "graphs", "tight", "tight_expandable", "out_of_memory", "limited")
@@ -33,7 +33,7 @@ def observed(name):
     snapshot, tape, report = (os.path.abspath(f"{name}.{kind}") for kind in ("pickle", "vtape", "json"))
     settings = {**sim, **({"PYTORCH_CUDA_ALLOC_CONF": config} if config else {})}
     conf = f'record:file,tape_replace:True,tape:"{tape}"'
-    run_child("observe/run.py", function, snapshot, report, **settings, VRAMTAPE_CONF=conf)
+    run_served("observe/run.py", function, snapshot, report, **settings, VRAMTAPE_CONF=conf)
     with open(report) as file:
         run = json.load(file)
     difference = json.loads(command("verify", tape, "--against", snapshot, "--json"))

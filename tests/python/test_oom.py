@@ -3,7 +3,7 @@
 import os
 import tempfile
 
-from harness import PACKAGE, run_cases, run_child
+from harness import PACKAGE, run_cases, run_served
 
 SMALL = {"VRAMTAPE_SIM_MEMORY": "1GiB"}
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
@@ -11,21 +11,21 @@ EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 def lines(route, **settings):
     def run():
-        run_child("oom/lines.py", route, **PACKAGE, **SMALL, **settings)
+        run_served("oom/lines.py", route, **PACKAGE, **SMALL, **settings)
 
     return (" ".join(["oom.lines", route, *settings.values()]), run)
 
 
 def full_ring(name, **settings):
     """No limit of time is asserted: the machine may be busy."""
-    return (f"oom.full_ring {name}", lambda: f"({run_child('oom/full_ring.py', **SMALL, **settings).strip()})")
+    return (f"oom.full_ring {name}", lambda: f"({run_served('oom/full_ring.py', **SMALL, **settings).strip()})")
 
 
 def saved(route, how):
     def run():
         with tempfile.TemporaryDirectory() as folder:
             where = os.path.join("/proc/nowhere" if how == "broken" else folder, "ooms", "new")
-            said = run_child("oom/saved.py", route, how, where, **PACKAGE, **SMALL)
+            said = run_served("oom/saved.py", route, how, where, **PACKAGE, **SMALL)
         assert said.count("the out of memory is not saved") == (how == "broken"), said
         # At the end of a process without a tape of its own, the line about it names the saved one.
         is_saved = route != "pytorch" and how != "broken"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from importlib import metadata
 
-from harness import COMMAND, run_cases, run_child
+from harness import COMMAND, run_cases, run_served
 from parity.cases import CASES, SINCE
 
 
@@ -18,9 +18,9 @@ def parity(name):
     function, config, sim = CASES[name]
     snapshot, tape = os.path.abspath(f"{name}.pickle"), os.path.abspath(f"{name}.vtape")
     settings = {**sim, **({"PYTORCH_CUDA_ALLOC_CONF": config} if config else {})}
-    run_child("parity/record.py", function, "native", snapshot, **settings)
+    run_served("parity/record.py", function, "native", snapshot, **settings)
     conf = f'record:file,tape_replace:True,tape:"{tape}"'
-    run_child("parity/record.py", function, "vramtape", **settings, VRAMTAPE_CONF=conf)
+    run_served("parity/record.py", function, "vramtape", **settings, VRAMTAPE_CONF=conf)
     line = [COMMAND, "verify", tape, "--against", snapshot, "--json"]
     compared = subprocess.run(line, text=True, capture_output=True)
     if compared.returncode != 0:

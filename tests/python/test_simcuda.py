@@ -2,7 +2,7 @@
 
 import sys
 
-from harness import run_cases, run_child
+from harness import run_cases, run_served
 
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 LAG = {"VRAMTAPE_SIM_EVENT_LAG": "5"}
@@ -42,7 +42,7 @@ CASES = {
 
 def run(name):
     program, settings = CASES[name]
-    output = run_child(f"simcuda/{program}.py", **settings)
+    output = run_served(f"simcuda/{program}.py", **settings)
     assert "Could not load symbol" not in output, output  # cuDNN, of a driver function that does not exist.
     return output.strip() if output.startswith("skipped") else ""
 

@@ -6,7 +6,7 @@ import re
 import subprocess
 import tempfile
 
-from harness import COMMAND, LIBRARY, ROOT, run_cases, run_child
+from harness import COMMAND, LIBRARY, ROOT, run_cases, run_child, run_served
 
 SCRIPT = os.path.join(ROOT, "tests", "python", "stacks", "run.py")
 MIB = 1 << 20
@@ -21,7 +21,7 @@ def recorded(mode, settings):
     """The tape of a run, as a snapshot."""
     with tempfile.TemporaryDirectory() as folder:
         tape, snapshot = os.path.join(folder, "run.vtape"), os.path.join(folder, "run.pickle")
-        run_child("stacks/run.py", mode, VRAMTAPE_CONF=f"{settings},tape:{tape}")
+        run_served("stacks/run.py", mode, VRAMTAPE_CONF=f"{settings},tape:{tape}")
         subprocess.run([COMMAND, "replay", tape, "--snapshot", snapshot], check=True, stdout=subprocess.DEVNULL)
         with open(snapshot, "rb") as file:
             return pickle.load(file)
