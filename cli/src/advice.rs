@@ -3,8 +3,6 @@
 use anyhow::Result;
 use replay::advice::{Measured, measure};
 use replay::compare::StrategyRow;
-use replay::run::run;
-use replay::strategy::table::STITCH;
 use replay::tune::{Member, TuneError};
 
 use crate::setting::Chosen;
@@ -19,22 +17,15 @@ pub(crate) fn measured(
 ) -> Result<Measured> {
     let mut follow = chosen.follow;
     follow.settings &= settings.is_none();
-    let recorded = chosen.setting(None, None)?;
-    let is_stitched = settings.is_none() && recorded.strategy.name() == STITCH.name;
+    let stitched = if settings.is_none() { chosen.recorded_stitch()? } else { None };
     let settings = settings.unwrap_or(&chosen.tape().meta.alloc_conf).to_owned();
-    let measured: Result<Measured> = chosen.with_device(|tape| {
+    chosen.with_device(|tape| {
         let capacity_bytes = chosen.capacity_bytes;
-        let member = Member { tape, settings, capacity_bytes, follow };
+        let member = Member { tape, settings, stitched, capacity_bytes, follow };
         measure(&member, chosen.compat(), known, progress).map_err(|error| match error {
             // Of several runs those that cannot be replayed may be left out, which this error type decides.
             TuneError::Drive(error) => error.into(),
             error => error.into(),
         })
-    });
-    let measured = measured?;
-    if !is_stitched {
-        return Ok(measured);
-    }
-    let before = chosen.with_device(|tape| run(tape, &recorded, |_| {}))?;
-    Ok(measured.recorded_as(before))
+    })
 }

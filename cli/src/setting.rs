@@ -257,6 +257,12 @@ impl Chosen {
         config.map_or_else(|_| self.tape.meta.alloc_conf.clone(), |config| config.text)
     }
 
+    /// The whole configuration that it was recorded with, if that was under `stitch`.
+    pub(crate) fn recorded_stitch(&self) -> Result<Option<Config>> {
+        let Choice::Native(config) = self.choice(None, None)? else { return Ok(None) };
+        Ok(config.stitch.is_some().then_some(config))
+    }
+
     /// The chosen device.
     pub(crate) fn device(&self) -> &Device {
         &self.tape.devices[self.device]

@@ -64,8 +64,8 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         );
     }
     let texts: Vec<_> = chosen.iter().map(|chosen| |id: StringId| chosen.tape().text(id)).collect();
-    let members: Vec<_> =
-        chosen.iter().zip(&texts).map(|(chosen, text)| member(chosen, text)).collect();
+    let members = chosen.iter().zip(&texts).map(|(chosen, text)| member(chosen, text));
+    let members: Vec<_> = members.collect::<Result<_>>()?;
 
     let records: u64 = chosen.iter().map(|chosen| chosen.device().records.len() as u64).sum();
     let each = records / chosen.len() as u64;
@@ -104,14 +104,18 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     Ok(Verdict::Good)
 }
 
-fn member<'t>(chosen: &'t Chosen, text: &'t (dyn Fn(StringId) -> &'t str + Sync)) -> Member<'t> {
+fn member<'t>(
+    chosen: &'t Chosen,
+    text: &'t (dyn Fn(StringId) -> &'t str + Sync),
+) -> Result<Member<'t>> {
     let device = chosen.device();
-    Member {
+    Ok(Member {
         tape: DeviceTape { base: &device.base, records: &device.records, text },
         settings: chosen.recorded_settings(),
+        stitched: chosen.recorded_stitch()?,
         capacity_bytes: chosen.capacity_bytes,
         follow: chosen.follow,
-    }
+    })
 }
 
 /// The line to put into the environment.
@@ -138,6 +142,10 @@ fn text(runs: &[String], bounds: &[&Bound], tuning: &Tuning) -> String {
     settings_text(runs, bounds, tuning) + &graphs
 }
 
+/// Printed below a table with a row of `stitch`.
+const STITCH_NOTE: &str =
+    "stitch: VRAMTAPE_CONF=strategy:stitch, for comparison; it has run on one GPU so far\n";
+
 /// The settings that help, or that none does.
 fn settings_text(runs: &[String], bounds: &[&Bound], tuning: &Tuning) -> String {
     let table = |proofs: &[(&str, &Proof)]| table(runs, bounds, proofs);
@@ -149,16 +157,21 @@ fn settings_text(runs: &[String], bounds: &[&Bound], tuning: &Tuning) -> String 
         if runs.len() == 1 { "" } else { "s" },
         if tuning.stopped_early { "; stopped there, --lines takes more" } else { "" }
     );
+    let stitch = tuning.stitch.as_ref().map(|proof| ("stitch", proof));
+    let note = if stitch.is_some() { STITCH_NOTE } else { "" };
     let Some(best) = &tuning.best else {
-        let table = table(&[("before", &tuning.before)]);
-        return format!("nothing to gain: {advice}\n{tried}\n{table}");
+        let rows = [Some(("before", &tuning.before)), stitch];
+        let table = table(&rows.into_iter().flatten().collect::<Vec<_>>());
+        return format!("nothing to gain: {advice}\n{tried}\n{table}{note}");
     };
     let lines = export(best).join("\n");
     let mut text = match tuning.advice.kind {
         Kind::Settings => format!("{lines}\n\n{advice}\n{tried}\n"),
         _ => format!("{lines}\n\n{advice}; a longer search found this line\n{tried}\n"),
     };
-    text.push_str(&table(&[("before", &tuning.before), ("after", best)]));
+    let rows = [Some(("before", &tuning.before)), Some(("after", best)), stitch];
+    text.push_str(&table(&rows.into_iter().flatten().collect::<Vec<_>>()));
+    text.push_str(note);
     if let Some(further) = &tuning.further {
         let lines = export(further).join("\n");
         text.push_str(

@@ -7,7 +7,7 @@
 use allocator::stats::ByteSize;
 use rayon::prelude::*;
 use serde::Serialize;
-use settings::{Compat, Config};
+use settings::Compat;
 use trace_format::{BlockStatus, Event};
 
 use crate::candidate::line::Line;
@@ -81,14 +81,6 @@ pub struct Measured {
     capacity_bytes: Option<u64>,
 }
 
-impl Measured {
-    /// The same, where the run was recorded under a strategy that settings do not name.
-    #[must_use]
-    pub fn recorded_as(self, before: Report) -> Self {
-        Self { before, ..self }
-    }
-}
-
 /// Replays a run under its own settings and under each candidate. Of the `known` rows, which are without recorded
 /// changes of settings, those that fit are taken instead. A candidate that passes the bound of driver calls is left
 /// out. `progress` is called after each replay.
@@ -102,12 +94,12 @@ pub fn measure(
     progress: &(dyn Fn() + Sync),
 ) -> Result<Measured, TuneError> {
     let recorded = Line::read(&member.settings);
-    let unreadable = |_| TuneError::Settings { text: member.settings.clone() };
-    let config = Config::parse(&member.settings, compat).map_err(unreadable)?.config;
+    let config = member.recorded_config(compat)?;
     let changes = |event: &Event| matches!(event, Event::Settings { .. });
     let has_changes =
         member.follow.settings && member.tape.records.iter().any(|record| changes(&record.event));
-    let known_before = known_row(known, &recorded).filter(|_| !has_changes);
+    let is_other = has_changes || member.stitched.is_some();
+    let known_before = known_row(known, &recorded).filter(|_| !is_other);
     let before = match known_before.and_then(StrategyRow::report) {
         Some(report) => report.clone(),
         None => member.replay(&config, member.follow, progress)?,
@@ -132,6 +124,7 @@ pub fn measure(
         let changed = Member {
             tape: DeviceTape { base: member.tape.base, records, text: &text },
             settings: member.settings.clone(),
+            stitched: member.stitched.clone(),
             capacity_bytes: member.capacity_bytes,
             follow: member.follow,
         };

@@ -138,6 +138,7 @@ fn tuned(tape: &Tape) -> Tuning {
         let member = Member {
             tape: device,
             settings: tape.meta.alloc_conf.clone(),
+            stitched: None,
             capacity_bytes: tape.meta.devices[0].capacity_bytes,
             follow: Follow::default(),
         };

@@ -19,6 +19,7 @@ fn tuned(runs: &[(&Program, &str, Option<u64>)], lines: usize) -> Result<Tuning,
         .map(|(program, settings, capacity_bytes)| Member {
             tape: replay::run::DeviceTape { base: &base, records: &program.records, text: &|_| "" },
             settings: (*settings).to_owned(),
+            stitched: None,
             capacity_bytes: *capacity_bytes,
             follow: FOLLOW,
         })
@@ -52,7 +53,8 @@ fn a_recommendation_matches_its_replay() {
             };
             let capacity_bytes = tape.meta.devices[0].capacity_bytes;
             let settings = tape.meta.alloc_conf.clone();
-            let member = Member { tape: device, settings, capacity_bytes, follow: FOLLOW };
+            let member =
+                Member { tape: device, settings, stitched: None, capacity_bytes, follow: FOLLOW };
             let found = tune(&[member], tape.compat(), 40, &|| {}).unwrap();
             assert!(found.lines > 1 && found.lines <= 48, "{found:?}");
             let before = &found.before.runs[0];
@@ -126,6 +128,27 @@ fn no_run_runs_out_of_memory_for_the_good_of_another() {
     assert_eq!(found.before.runs[1].num_ooms, 0, "{found:?}");
     if let Some(best) = &found.best {
         assert_eq!(best.runs[1].num_ooms, 0, "{best:?}");
+    }
+}
+
+/// A run of `stitch` begins with what it reserved there, not with what `native` would have.
+#[test]
+fn stitch_is_listed_and_a_run_recorded_under_it_is_compared_with_it() {
+    let program = fragmenting();
+    let base = trace_format::BaseState::default();
+    let tape = replay::run::DeviceTape { base: &base, records: &program.records, text: &|_| "" };
+    let config =
+        settings::Config { stitch: Some(Default::default()), ..settings::Config::default() };
+    let options = Options { strategy: config.clone().into(), ..options("", None) };
+    let peak_bytes = run(tape, &options, |_| {}).unwrap().peak_reserved_bytes;
+    for stitched in [None, Some(config)] {
+        let is_stitched = stitched.is_some();
+        let settings = String::new();
+        let member = Member { tape, settings, stitched, capacity_bytes: None, follow: FOLLOW };
+        let found = tune(&[member], Compat::V2_15, 40, &|| {}).unwrap();
+        let listed = found.stitch.expect("it can be replayed").runs[0].peak_reserved_bytes;
+        assert_eq!(listed, peak_bytes);
+        assert_eq!(found.before.runs[0].peak_reserved_bytes == peak_bytes, is_stitched);
     }
 }
 

@@ -3,7 +3,7 @@
 pub(crate) mod line;
 pub(crate) mod score;
 
-use settings::Config;
+use settings::{Compat, Config};
 
 use crate::driver::{DriveError, Follow, Result};
 use crate::report::Report;
@@ -16,6 +16,8 @@ pub struct Member<'t> {
     pub tape: DeviceTape<'t>,
     /// The settings it was recorded with.
     pub settings: String,
+    /// The whole configuration, where it was recorded under `stitch`: settings do not name it.
+    pub stitched: Option<Config>,
     /// Memory of its device; `None` is no limit.
     pub capacity_bytes: Option<u64>,
     /// Which of its inputs count.
@@ -53,6 +55,15 @@ pub enum TuneError {
 }
 
 impl Member<'_> {
+    /// The configuration that it was recorded with.
+    pub(crate) fn recorded_config(&self, compat: Compat) -> std::result::Result<Config, TuneError> {
+        if let Some(config) = &self.stitched {
+            return Ok(config.clone());
+        }
+        let unreadable = |_| TuneError::Settings { text: self.settings.clone() };
+        Ok(Config::parse(&self.settings, compat).map_err(unreadable)?.config)
+    }
+
     /// Replays the run under a configuration, on its own device. `progress` is called afterwards.
     pub(crate) fn replay(
         &self,

@@ -62,6 +62,8 @@ pub struct Tuning {
     pub further: Option<Proof>,
     /// The best line that makes no more device calls than before, where the best one does and this is a gain too.
     pub best_without_more_calls: Option<Proof>,
+    /// The runs under `stitch`, for comparison: it ran on one GPU so far. `None` where it cannot be replayed.
+    pub stitch: Option<Proof>,
     /// Lines that were replayed.
     pub lines: usize,
     /// Whether the search stopped at its limit rather than where nothing helped any more.
@@ -125,6 +127,7 @@ pub fn tune(
         best: best.map(|line| tuner.replayed_proof(&line)).transpose()?,
         further: further.map(|line| tuner.replayed_proof(&line)).transpose()?,
         best_without_more_calls: frugal.map(|line| tuner.replayed_proof(&line)).transpose()?,
+        stitch: tuner.stitched_proof(&recorded)?,
         lines: tuner.seen.values().flatten().count(),
         stopped_early: tuner.is_full(),
     })

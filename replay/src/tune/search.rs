@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
-use settings::{Compat, Config};
+use settings::{Compat, Config, StitchConfig};
 use trace_format::Event;
 
 use super::{Outcome, Proof};
@@ -30,12 +30,8 @@ pub(super) struct Tuner<'a, 't> {
 impl Tuner<'_, '_> {
     /// The runs as they were recorded, each with its own settings and their changes.
     pub(super) fn before(&self) -> Result<(Vec<Config>, Vec<Report>), TuneError> {
-        let parse = |member: &Member<'_>| {
-            let parsed = Config::parse(&member.settings, self.compat);
-            let text = member.settings.clone();
-            Ok(parsed.map_err(|_| TuneError::Settings { text })?.config)
-        };
-        let configs = self.members.iter().map(parse).collect::<Result<Vec<_>, TuneError>>()?;
+        let recorded = |member: &Member<'_>| member.recorded_config(self.compat);
+        let configs = self.members.iter().map(recorded).collect::<Result<Vec<_>, TuneError>>()?;
         let both: Vec<_> = self.members.iter().zip(&configs).collect();
         let replay = |(member, config): &(&Member<'_>, &Config)| {
             member.replay(config, Follow { settings: true, ..member.follow }, self.progress)
@@ -216,6 +212,23 @@ impl Tuner<'_, '_> {
 
     pub(super) fn replayed_proof(&self, line: &Line) -> Result<Proof, TuneError> {
         let config = line.config(self.compat).expect("a line that was replayed");
+        self.proof_under(line, config)
+    }
+
+    /// Every run under `stitch`; `None` where one takes too many driver calls, or the rest of the recorded settings
+    /// cannot be set.
+    pub(super) fn stitched_proof(&self, recorded: &Line) -> Result<Option<Proof>, TuneError> {
+        let line = recorded.bare();
+        let Some(config) = line.config(self.compat) else { return Ok(None) };
+        let config = Config { stitch: Some(StitchConfig::default()), ..config };
+        match self.proof_under(&line, config) {
+            Ok(proof) => Ok(Some(proof)),
+            Err(TuneError::Drive(DriveError::TooMuch { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn proof_under(&self, line: &Line, config: Config) -> Result<Proof, TuneError> {
         let replay = |member: &Member<'_>| {
             member.replay(&config, Follow { settings: false, ..member.follow }, self.progress)
         };
