@@ -7,7 +7,7 @@ use replay::driver::Follow;
 use replay::run::{Options, run};
 use replay::tape::Tape;
 use replay::tune::{Member, TuneError, Tuning, tune};
-use settings::Compat;
+use settings::{Compat, StitchConfig};
 
 const FOLLOW: Follow = Follow { settings: true, inferred_empty_cache: true, trust_factor: 1 };
 
@@ -137,8 +137,7 @@ fn stitch_is_listed_and_a_run_recorded_under_it_is_compared_with_it() {
     let program = fragmenting();
     let base = trace_format::BaseState::default();
     let tape = replay::run::DeviceTape { base: &base, records: &program.records, text: &|_| "" };
-    let config =
-        settings::Config { stitch: Some(Default::default()), ..settings::Config::default() };
+    let config = settings::Config { stitch: Some(StitchConfig::default()), ..Default::default() };
     let options = Options { strategy: config.clone().into(), ..options("", None) };
     let peak_bytes = run(tape, &options, |_| {}).unwrap().peak_reserved_bytes;
     for stitched in [None, Some(config)] {
