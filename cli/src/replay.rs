@@ -142,6 +142,10 @@ fn range_line(range: ReservedRange) -> String {
 
 fn text(report: &Report, bound: &Bound) -> String {
     let peak = |size_bytes: u64| bound.number(bytes::show(size_bytes));
+    // Of expandable segments it is what is reserved.
+    let mapped_bytes = report.peak_mapped_bytes;
+    let mapped = (mapped_bytes > report.peak_reserved_bytes)
+        .then(|| ("peak mapped", format!("{} of addresses", peak(mapped_bytes))));
     let rows = [
         ("strategy", report.strategy.clone()),
         ("settings", settings(report).to_owned()),
@@ -165,6 +169,7 @@ fn text(report: &Report, bound: &Bound) -> String {
         ("out of memory", report.num_ooms.to_string()),
         ("events", format!("{} in {:.3} s", report.events, report.elapsed_s)),
     ];
-    let lines = rows.map(|(name, value)| format!("{name:<15} {value}"));
+    let rows = rows.into_iter().chain(mapped);
+    let lines: Vec<_> = rows.map(|(name, value)| format!("{name:<15} {value}")).collect();
     lines.join("\n") + "\n"
 }

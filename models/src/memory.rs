@@ -114,7 +114,12 @@ impl Memory {
         self.device.counts()
     }
 
-    /// The price of them.
+    /// The most bytes of addresses at which memory was mapped at once.
+    pub fn peak_mapped_bytes(&self) -> u64 {
+        self.device.peak_mapped_bytes()
+    }
+
+    /// The price of all calls.
     pub fn price_ns(&self) -> u64 {
         self.device.counts().price_ns() + self.open_ns
     }

@@ -20,6 +20,9 @@ pub struct Report {
     pub peak_allocated_bytes: u64,
     /// The most bytes held from the device at once.
     pub peak_reserved_bytes: u64,
+    /// The most bytes of addresses at which memory was mapped at once. Under `stitch` a page may be mapped at several;
+    /// memory of `cudaMalloc` does not count.
+    pub peak_mapped_bytes: u64,
     /// `peak_live_bytes / peak_reserved_bytes`.
     pub efficiency: f64,
     /// Calls that obtained device memory: `cudaMalloc` and mappings.
@@ -65,6 +68,7 @@ impl Report {
             peak_live_bytes,
             peak_allocated_bytes: totals.peak_allocated_bytes,
             peak_reserved_bytes,
+            peak_mapped_bytes: totals.peak_mapped_bytes,
             efficiency,
             device_allocs: totals.device_allocs,
             device_frees: totals.device_frees,

@@ -168,6 +168,12 @@ impl SimDevice {
         self.memory.mapping_count()
     }
 
+    /// The most bytes of addresses at which memory was mapped at once. A page that is mapped twice counts twice, and
+    /// memory of `malloc` does not count.
+    pub fn peak_mapped_bytes(&self) -> u64 {
+        self.memory.peak_mapped_bytes()
+    }
+
     /// Whether `addr` lies in this device's part of the address space, allocated or not.
     pub fn owns(&self, addr: Addr) -> bool {
         self.memory.owns(addr)

@@ -27,12 +27,15 @@ pub(super) struct Mappings {
     /// By the first granule.
     starts: DenseMap<Mapping>,
     sets: DeviceSets,
+    /// The most granules that were mapped at once.
+    peak_granules: usize,
 }
 
 impl Mappings {
     pub(super) fn new(granularity_bytes: u64) -> Self {
         let (mapped, starts) = (DenseMap::default(), DenseMap::default());
-        Self { granularity_bytes, mapped, starts, sets: DeviceSets::default() }
+        let sets = DeviceSets::default();
+        Self { granularity_bytes, mapped, starts, sets, peak_granules: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -44,6 +47,12 @@ impl Mappings {
         let granules = self.granules(start, size_bytes);
         self.starts.insert(granules.start, Mapping { handle: handle.0, access: 0 });
         self.mapped.insert_run(granules, ());
+        self.peak_granules = self.peak_granules.max(self.mapped.len());
+    }
+
+    /// The most bytes of addresses that had memory at once.
+    pub(super) fn peak_bytes(&self) -> u64 {
+        self.peak_granules as u64 * self.granularity_bytes
     }
 
     /// Unmaps a range of [whole](Self::is_whole) mappings. `unmapped` gets the start and the chunk of each.

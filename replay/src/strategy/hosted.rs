@@ -339,6 +339,7 @@ impl<M: Model> Strategy for Hosted<M> {
         let counts = self.memory.counts();
         ReplayTotals {
             peak_reserved_bytes: self.memory.peak_reserved_bytes(),
+            peak_mapped_bytes: self.memory.peak_mapped_bytes(),
             device_allocs,
             device_frees,
             driver_calls: counts.total(),

@@ -176,6 +176,8 @@ pub struct ReplayTotals {
     pub peak_allocated_bytes: u64,
     /// The most bytes held from the device at once.
     pub peak_reserved_bytes: u64,
+    /// The most bytes of addresses at which memory was mapped at once.
+    pub peak_mapped_bytes: u64,
     /// Calls that obtained device memory.
     pub device_allocs: i64,
     /// Calls that returned it.

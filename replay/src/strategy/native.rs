@@ -243,8 +243,10 @@ impl<R: Witness> Strategy for Native<R> {
 
     fn totals(&mut self) -> ReplayTotals {
         let totals = self.with_sums(self.with_peaks(self.before_resets));
-        let counts = self.heap.device_mut().counts();
+        let device = self.heap.device_mut();
+        let (counts, peak_mapped_bytes) = (device.counts(), device.peak_mapped_bytes());
         ReplayTotals {
+            peak_mapped_bytes,
             driver_calls: counts.total(),
             driver_maps: counts.of(DeviceCall::Map),
             driver_time_ns: counts.price_ns(),

@@ -132,6 +132,10 @@ impl Memory {
         self.mappings.len()
     }
 
+    pub(super) fn peak_mapped_bytes(&self) -> u64 {
+        self.mappings.peak_bytes()
+    }
+
     pub(super) fn owns(&self, addr: Addr) -> bool {
         addr.0 >= self.base && addr.0 - self.base < self.length_bytes
     }
