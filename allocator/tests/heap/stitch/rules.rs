@@ -1,11 +1,13 @@
 //! The rules of `stitch`, one by one.
 
-use device::{Device, DeviceCall};
-use settings::StitchConfig;
-use trace_format::{Addr, Stream};
+use std::sync::Arc;
+
+use device::{CaptureMode, Device, DeviceCall};
+use settings::{Config, Plan, PlannedRequest, PlannedSequence, StitchConfig};
+use trace_format::{Addr, PoolId, ScopeFilter, Stream};
 
 use super::stitched;
-use crate::support::{Calls, GIB, KIB, MIB, TestHeap};
+use crate::support::{Calls, GIB, KIB, MIB, TestHeap, heap};
 
 fn calls(heap: &mut TestHeap) -> u64 {
     let counts = heap.device_mut().counts();
@@ -121,5 +123,35 @@ fn mapped_addresses_stay_within_the_budget() {
         heap.give(addr);
         let pages = heap.reserved_bytes() / (2 * MIB);
         assert!(heap.device_mut().mapping_count() as u64 <= 2 * pages, "after request {n}");
+    }
+}
+
+/// The ghosts of the place are unmapped after a wait for the kernels that may use them. While a graph is captured, no
+/// stream is waited for.
+#[test]
+fn a_planned_place_with_busy_ghosts_is_left_out_while_a_graph_is_captured() {
+    let size_bytes = 20 * MIB;
+    let planned =
+        |offset_bytes, freed_before| PlannedRequest { size_bytes, offset_bytes, freed_before };
+    let requests = vec![planned(0, Some(1)), planned(2 * size_bytes, None), planned(0, None)];
+    let plan = Arc::new(Plan { sequences: vec![PlannedSequence { stream: 0, requests }] });
+    for is_captured in [false, true] {
+        let (stitch, plan) = (Some(StitchConfig::default()), Some(Arc::clone(&plan)));
+        let mut heap = heap(GIB, Config { stitch, plan, ..Config::default() });
+        let first = heap.take(size_bytes);
+        heap.give(first);
+        // Its pages move to the second place.
+        let second = heap.take(size_bytes);
+        assert_eq!((second.0 - first.0, heap.reserved_bytes()), (2 * size_bytes, size_bytes));
+        if is_captured {
+            let other = Arc::new(|stream: Stream| stream == Stream(16));
+            heap.begin_pool(PoolId(1, 0), ScopeFilter::Capture, other).expect("a new pool");
+            heap.device_mut().begin_capture(Stream(16), CaptureMode::Global).expect("a capture");
+        }
+        let waits =
+            |heap: &mut TestHeap| heap.device_mut().counts().of(DeviceCall::StreamSynchronize);
+        let before = waits(&mut heap);
+        let third = heap.take(size_bytes);
+        assert_eq!((third == first, waits(&mut heap) > before), (!is_captured, !is_captured));
     }
 }
