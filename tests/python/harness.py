@@ -140,7 +140,7 @@ def run_python(*arguments, timeout=300, **settings):
 def check(code, arguments, output):
     """Fails with its output where a script ended with another code than 0."""
     if code != 0:
-        command = " ".join([os.path.basename(arguments[0]), *arguments[1:]])
+        command = " ".join([os.path.basename(arguments[0]), *map(str, arguments[1:])])
         raise AssertionError(f"{command} ended with {code}:\n{output}")
 
 

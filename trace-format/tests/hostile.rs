@@ -17,7 +17,8 @@ use trace_format::{
 const ROUNDS: u64 = 1500;
 
 fn golden() -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v2.vtape");
+    let name = format!("tests/golden/v{VERSION}.vtape");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name);
     std::fs::read(path).unwrap()
 }
 

@@ -349,7 +349,8 @@ mod tests {
         }
     }
 
-    /// A request of another size than planned ends the use of the plan's places, also for requests that it has.
+    /// A request that the plan lacks is passed over. One of another size than planned ends the use of the plan's
+    /// places, also for requests that it has.
     #[test]
     fn places_of_a_plan_are_for_steps_like_it() {
         let planned = |request: u32| PlannedRequest {
@@ -366,8 +367,10 @@ mod tests {
             follower.recent().iter().flatten().count() > 0
         };
         assert!(requests[..100].iter().all(|request| has_place(request.size_bytes)));
-        assert!(!has_place(1 << 30), "the plan does not have it");
-        assert!(!requests[101..].iter().any(|request| has_place(request.size_bytes)));
+        assert!(!has_place(1 << 30), "the plan lacks it");
+        assert!(requests[100..200].iter().all(|request| has_place(request.size_bytes)));
+        assert!(!has_place(1 << 30), "in the place of another");
+        assert!(!requests[201..].iter().any(|request| has_place(request.size_bytes)));
         let again = requests.iter().filter(|request| has_place(request.size_bytes)).count();
         assert!(again > 0, "a whole step like the plan has its places again");
     }

@@ -224,6 +224,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let segment_rank = self.next_segment_rank(addr);
         let block = Block { segment_rank, mapped: false, ..Block::new(addr, size_bytes, list) };
         let id = self.blocks.arena.insert(block);
+        // A tape has an answer for each stream from its first run on, also where the device is late.
         if self.stitch.progress.of(params.stream).is_none() {
             self.note_passed(params.stream, self.stitch.ticket);
         }

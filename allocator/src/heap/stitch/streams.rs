@@ -57,8 +57,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.record(Event::StreamPassed { stream, frees });
     }
 
-    /// Repeats an answer of the device that a tape has: all work of a stream before the last so many frees is done. The
-    /// next request that asks learns of it, as in the recording.
+    /// Repeats an answer of the device that a tape has: all work of a stream before the last so many frees is done. It
+    /// takes effect at the next query, as in the recording.
     pub fn pass_stream(&mut self, stream: Stream, frees: u64) {
         let ticket = self.stitch.ticket.saturating_sub(frees);
         if let Some(progress) = self.stitch.progress.of(stream) {
