@@ -23,7 +23,7 @@ training.run(False)
 def main():
     command, folder, *gpu = sys.argv[1:]
     sys.dont_write_bytecode = True
-    from run import PROGRAMS
+    from children import PROGRAMS
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

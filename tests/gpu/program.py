@@ -1,8 +1,9 @@
 """One program of `recordings` in one process, under one route and strategy: its steps' times and its peaks.
 
-    program.py ROUTE PROGRAM [--simulated] [--snapshot FILE]      prints one line of JSON
+    program.py ROUTE PROGRAM [--simulated] [--limit BYTES] [--snapshot FILE]      prints one line of JSON
 
-A step ends with an optimizer's step; programs without one have the time of the whole.
+A step ends with an optimizer's step; programs without one have the time of the whole. The variables of the program,
+such as BATCH, come from the environment.
 """
 
 import argparse
@@ -27,6 +28,7 @@ def main():
     parser.add_argument("route", choices=ROUTES)
     parser.add_argument("program")
     parser.add_argument("--simulated", action="store_true", help="on the simulated driver")
+    parser.add_argument("--limit", type=int, help="bytes that the allocator may take, by the memory fraction")
     parser.add_argument("--snapshot", help="write PyTorch's own snapshot with its history to this file")
     options = parser.parse_args()
     torch = activate(options.route, options.simulated)
@@ -34,6 +36,8 @@ def main():
 
     torch.cuda.init()
     free_bytes, total_bytes = torch.cuda.mem_get_info()
+    if options.limit:
+        torch.cuda.set_per_process_memory_fraction(options.limit / total_bytes)
     if options.snapshot:
         torch.cuda.memory._record_memory_history(context=None, max_entries=1_000_000)
     ends = []
@@ -46,7 +50,11 @@ def main():
     torch.manual_seed(0)
     sys.path.insert(0, PROGRAMS)
     began = time.perf_counter()
-    runpy.run_path(f"{PROGRAMS}/{options.program}.py", run_name="__main__")
+    try:
+        runpy.run_path(f"{PROGRAMS}/{options.program}.py", run_name="__main__")
+        out_of_memory = None
+    except torch.OutOfMemoryError as error:
+        out_of_memory = str(error)
     torch.cuda.synchronize()
     seconds = time.perf_counter() - began
     if options.snapshot:
@@ -59,6 +67,8 @@ def main():
         "device": torch.cuda.get_device_name(),
         "free_bytes_at_start": free_bytes,
         "total_bytes": total_bytes,
+        "limit_bytes": options.limit,
+        "out_of_memory": out_of_memory,
         "seconds": round(seconds, 3),
         "steps_ms": [round(step, 2) for step in steps],
         "later_step_ms": round(statistics.median(later), 2) if later else None,

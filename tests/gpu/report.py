@@ -4,7 +4,7 @@ GIB = 1 << 30
 # Of what failed, the rest is in the JSON file.
 LENGTH_MAX = 80
 # Parts whose values must be the same in every session.
-DIGESTS = (("training", "digest"), ("capacity", "digest_afterwards"))
+DIGESTS = (("training", "digest"), ("collectives", "digest"), ("capacity", "digest_afterwards"))
 
 
 def failures(results):
@@ -12,7 +12,7 @@ def failures(results):
     found = []
     sessions = results["sessions"]
     reference = sessions.get("native", {}).get("parts", {})
-    for name, session in (sessions | results["programs"]).items():
+    for name, session in (sessions | results["programs"] | results["limits"] | results["batches"]).items():
         if "failed" in session:
             found.append(f"{name}: {session['failed']}")
         for part, result in session.get("parts", {}).items():
@@ -44,9 +44,11 @@ def markdown(results):
         lines += ["On the simulated driver: nothing here is a measurement, and values are not compared.", ""]
     if programs:
         lines += of_programs(programs)
+    lines += of_limits(results["limits"]) + of_batches(results["batches"])
     if sessions:
         lines += training(sessions) + pairs(sessions) + parts(sessions)
         lines += prices(first["parts"]) + pages(first["parts"]) + busy(first["parts"]) + aliases(first["parts"])
+        lines += persistent(first["parts"])
     lines += ["## Failures", ""] + [f"- {failure}" for failure in results["failures"] or ["none"]]
     both = results["sessions"] | results["programs"]
     skipped = [(name, found["skipped"]) for name, found in both.items() if "skipped" in found]
@@ -126,12 +128,63 @@ def aliases(parts):
     return [title, "", *table(["writer and reader", "wrong"], checks.items())]
 
 
+def persistent(parts):
+    """Whether a kernel that stays sees its pages, whatever the host maps meanwhile."""
+    found = parts.get("persistent", {})
+    if "wrong_inside_one_kernel" not in found:
+        return []
+    rows = [*found["wrong_inside_one_kernel"].items()]
+    rows.append((f"{found['pages_mapped_meanwhile']} pages mapped and unmapped meanwhile", found["wrong_while_mapped"]))
+    title = "## One kernel that stays: elements that are not as written"
+    intro = "The first four write through one address of a page and read through another, in one kernel."
+    return [title, "", intro, "", *table(["reader", "wrong"], rows)]
+
+
 def of_programs(programs):
     rows = []
     for name, found in programs.items():
-        times = [found["later_step_ms"] or "-", found["seconds"]]
+        rounds = found.get("rounds_ms", [found["later_step_ms"]])
+        times = [" ".join(str(step or "-") for step in rounds), found["seconds"]]
         peaks = [found[f"peak_{kind}_bytes"] for kind in ("reserved", "allocated")]
         rows.append([name, *times, *(f"{peak / GIB:.3f}" for peak in peaks), f"{peaks[1] / peaks[0]:.4f}"])
     heads = ["", "later step, ms", "whole, s", "peak reserved GiB", "peak allocated GiB", "allocated / reserved"]
-    intro = "The time of a step is the median of the second half. The whole includes the start of the kernels' modules."
+    intro = (
+        "The time of a step is the median of the second half, of each round. "
+        "The whole includes the start of the kernels' modules."
+    )
     return ["## Programs", "", intro, "", *table(heads, rows)]
+
+
+def of_limits(found):
+    """Which programs end well with 2 % more than their tensors take."""
+    if not found:
+        return []
+    rows = [[name, f"{one['limit_bytes'] / GIB:.3f}", *outcome(one)] for name, one in with_steps(found)]
+    intro = "Each may take 1.02 of the bytes that were allocated at the peak under PyTorch's own allocator."
+    heads = ["", "limit GiB", "", "retries", "later step, ms"]
+    return ["## With hardly more memory than the tensors take", "", intro, "", *table(heads, rows)]
+
+
+def of_batches(found):
+    """Whether the largest batches are those of the dry run."""
+    if not found:
+        return []
+    rows = []
+    for name, one in with_steps(found):
+        peaks = [f"{one[f'peak_{kind}_bytes'] / GIB:.3f}" for kind in ("reserved", "allocated")]
+        rows.append([name, *peaks, *outcome(one)])
+    intro = (
+        "On the whole device: the largest batch of the dry run, one more, and the largest of PyTorch's own allocator."
+    )
+    heads = ["program, policy, batch", "peak reserved GiB", "peak allocated GiB", "", "retries", "later step, ms"]
+    return ["## The largest batch", "", intro, "", *table(heads, rows)]
+
+
+def with_steps(found):
+    return [(name, one) for name, one in found.items() if "steps_ms" in one]
+
+
+def outcome(one):
+    """How a program ended that may be out of memory."""
+    ended = "out of memory" if one["out_of_memory"] else "completes"
+    return [ended, one["num_alloc_retries"], one["later_step_ms"] or "-"]

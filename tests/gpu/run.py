@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The GPU suite: real training in real PyTorch under every route and strategy, compared with PyTorch's own allocator.
 
-    python3 run.py [--out FOLDER] [--minutes 16] [--what sessions|programs] [--simulated]
+    python3 run.py [--out FOLDER] [--minutes 16] [--what KIND] [--simulated]
 
 Needs python3 with torch and a GPU; everything else lies beside this file. Writes results.json and results.md to the
 folder, and ends with 1 where something failed that is not skipped with its reason. With --simulated it is a rehearsal
@@ -15,59 +15,28 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import report
+from children import EXPANDABLE, HERE, KINDS
 
-HERE = Path(__file__).resolve().parent
-EXPANDABLE = "expandable_segments:True"
-STITCH = "strategy:stitch"
-PLAN = "plan"  # Stitch with the plan that `plans.py` made, where there is one.
-# Name, route, PyTorch's settings or ours. The first is what the others are compared with.
-SESSIONS = (
-    ("native", "native", ""),
-    ("bridge, stitch", "bridge", STITCH),
-    ("bridge, plan", "bridge", PLAN),
-    ("bridge", "bridge", ""),
-    ("native, expandable", "native", EXPANDABLE),
-    ("bridge, expandable", "bridge", EXPANDABLE),
-    ("pluggable", "pluggable", ""),
-    ("observe", "observe", ""),
-    ("pluggable, expandable", "pluggable", EXPANDABLE),
-    ("observe, expandable", "observe", EXPANDABLE),
-)
-# Programs of `recordings`, and how each is allocated.
-PROGRAMS = ("image_sizes", "experts", "adapters", "evaluation", "rl_phases", "long_context", "speculative")
-# Those whose history under PyTorch's own allocator is kept too.
-SNAPSHOTS = ("image_sizes", "experts")
-POLICIES = (
-    ("native", "native", ""),
-    ("expandable", "native", EXPANDABLE),
-    ("ours", "bridge", ""),
-    ("stitch", "bridge", STITCH),
-    ("plan", "bridge", PLAN),
-)
-# No session takes longer, unless it hangs.
-SESSION_SECONDS_MAX = 150
+# No process takes longer, unless it hangs.
+CHILD_SECONDS_MAX = 150
 
 
-def environment(settings):
+def environment(child):
     """This process's, without what would steer an allocator, and with what lies beside this file."""
     steering = ("VRAMTAPE_CONF", "PYTORCH_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
-    if settings:
-        kept["PYTORCH_CUDA_ALLOC_CONF" if settings == EXPANDABLE else "VRAMTAPE_CONF"] = settings
+    if child.settings:
+        kept["PYTORCH_CUDA_ALLOC_CONF" if child.settings == EXPANDABLE else "VRAMTAPE_CONF"] = child.settings
     if (HERE / "vramtape").is_dir():  # The bundle. In a checkout the caller says where things are.
         kept["VRAMTAPE_PACKAGE"] = str(HERE)
         kept["VRAMTAPE_LIBRARY"] = str(HERE / "vramtape" / "libvramtape.so")
-    return kept
-
-
-def planned(name):
-    """The settings for a plan; None without it."""
-    plan = HERE / "plans" / f"{name}.vplan"
-    return f"{STITCH},plan:{plan}" if plan.is_file() else None
+    return kept | child.variables
 
 
 class Suite:
@@ -76,59 +45,52 @@ class Suite:
     def __init__(self, options):
         self.options = options
         self.end = time.monotonic() + 60 * options.minutes
+        self.lock = threading.Lock()
         self.results = {
             "date": datetime.date.today().isoformat(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}",
             "simulated": options.simulated,
-            "sessions": {},
-            "programs": {},
+            **{kind: {} for kind in KINDS},
         }
         options.out.mkdir(parents=True, exist_ok=True)
         if options.add:
             before = json.loads((options.out / "results.json").read_text())
-            self.results.update({kind: before[kind] for kind in ("sessions", "programs")})
+            self.results.update({kind: before[kind] for kind in KINDS})
 
-    def run_sessions(self):
-        for name, route, settings in SESSIONS:
-            if settings == PLAN:
-                settings = planned("training")
-            if settings is None:
-                continue
-            parts = [argument for part in self.options.part or () for argument in ("--part", part)]
-            self.child("sessions", name, ["session.py", route, *parts], settings)
+    def run(self, kind):
+        """All children of a kind that are asked for, some at a time. Each round runs every one once."""
+        only = self.options.only
+        wanted = [child for child in KINDS[kind](self.options, self.results) if not only or child.name in only]
+        with ThreadPoolExecutor(self.options.jobs) as pool:
+            for _ in range(self.options.rounds):
+                list(pool.map(self.child, wanted))
 
-    def run_programs(self):
-        """Every program under every policy. The tapes of ours go to the folder."""
-        for program in PROGRAMS:
-            for policy, route, settings in POLICIES:
-                if settings == PLAN:
-                    settings = planned(program)
-                if settings is None:
-                    continue
-                if route == "bridge":
-                    tape = (self.options.out / f"{program}-{policy}.vtape").absolute()
-                    settings = ",".join(filter(None, (settings, f"record:file,stacks:none,tape:{tape}")))
-                self.child("programs", f"{program}, {policy}", ["program.py", route, program], settings)
-        for program in SNAPSHOTS:
-            snapshot = str((self.options.out / f"{program}.pickle").absolute())
-            arguments = ["program.py", "native", program, "--snapshot", snapshot]
-            self.child("programs", f"{program}, native with history", arguments, "")
-
-    def child(self, kind, name, arguments, settings):
-        """Adds the result of one process, in the time that is left, unless others were asked for."""
-        if self.options.only and name not in self.options.only:
-            return
+    def child(self, child):
+        """Adds the result of one process, in the time that is left."""
         left = self.end - time.monotonic()
         if left < 5:
-            self.results[kind][name] = {"skipped": f"no time left of {self.options.minutes} minutes"}
+            found = {"skipped": f"no time left of {self.options.minutes} minutes"}
+        else:
+            began = time.monotonic()
+            limit = left if self.options.simulated else min(left, CHILD_SECONDS_MAX)
+            found = run(child, self.options.simulated, limit)
+            print(f"{child.name} {time.monotonic() - began:.0f} s{' FAILED' * ('failed' in found)}", flush=True)
+        with self.lock:
+            self.add(self.results[child.kind], child.name, found)
+            self.write()
+
+    @staticmethod
+    def add(results, name, found):
+        """Adds parts of a session, and the time of another round. A failure of a process stays."""
+        before = results.setdefault(name, found)
+        if before is found or "failed" in before or "skipped" in found:
             return
-        print(f"{name} ...", end=" ", flush=True)
-        began = time.monotonic()
-        limit = left if self.options.simulated else min(left, SESSION_SECONDS_MAX)
-        found = run(arguments + ["--simulated"] * self.options.simulated, settings, limit)
-        print(f"{time.monotonic() - began:.0f} s{' FAILED' * ('failed' in found)}", flush=True)
-        self.results[kind][name] = found
-        self.write()
+        if "parts" in before and "parts" in found:
+            before["parts"].update(found["parts"])
+        elif before.get("later_step_ms") and found.get("later_step_ms"):
+            before.setdefault("rounds_ms", [before["later_step_ms"]]).append(found["later_step_ms"])
+        else:
+            results[name] = found
 
     def write(self):
         self.results["failures"] = report.failures(self.results)
@@ -136,16 +98,17 @@ class Suite:
         (self.options.out / "results.md").write_text(report.markdown(self.results))
 
 
-def run(arguments, settings, seconds):
+def run(child, simulated, seconds):
     """What one process found; `failed` if it found nothing."""
-    command = [sys.executable, str(HERE / arguments[0]), *arguments[1:]]
+    script, *arguments = child.arguments
+    command = [sys.executable, str(HERE / script), *arguments, *["--simulated"] * simulated]
     try:
-        child = subprocess.run(command, env=environment(settings), capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(command, env=environment(child), capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired as error:
         return {"failed": f"not done after {seconds:.0f} s", "output": str(error.stderr)[-4000:]}
-    if child.returncode != 0:
-        return {"failed": f"ended with {child.returncode}", "output": (child.stdout + child.stderr)[-4000:]}
-    return json.loads(child.stdout.splitlines()[-1])
+    if done.returncode != 0:
+        return {"failed": f"ended with {done.returncode}", "output": (done.stdout + done.stderr)[-4000:]}
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main():
@@ -153,16 +116,16 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("gpu-results"))
     parser.add_argument("--minutes", type=float, default=16, help="the most that everything may take")
     parser.add_argument("--simulated", action="store_true", help="a rehearsal on the simulated driver")
-    parser.add_argument("--what", choices=("sessions", "programs"), help="only these; the default is both")
+    parser.add_argument("--what", action="append", choices=KINDS, help="only this kind; may be repeated")
     parser.add_argument("--only", action="append", metavar="NAME", help="a session, or a program and its policy")
-    parser.add_argument("--add", action="store_true", help="add to the results in the folder, and replace")
+    parser.add_argument("--add", action="store_true", help="add to the results in the folder")
     parser.add_argument("--part", action="append", help="of the sessions only this part")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time, where times do not matter")
+    parser.add_argument("--rounds", type=int, default=1, help="run all programs this often, one round after another")
     options = parser.parse_args()
     suite = Suite(options)
-    if options.what != "programs":
-        suite.run_sessions()
-    if options.what != "sessions":
-        suite.run_programs()
+    for kind in options.what or KINDS:
+        suite.run(kind)
     suite.write()
     results = suite.results
     for failure in results["failures"]:

@@ -17,7 +17,7 @@ sys.path[:0] = [HERE, os.environ.get("VRAMTAPE_PACKAGE", HERE)]
 
 ROUTES = ("native", "pluggable", "bridge", "observe")
 # Parts that are about the driver alone.
-DRIVER_PARTS = ("device", "price", "pages", "busy", "aliases")
+DRIVER_PARTS = ("device", "price", "pages", "busy", "aliases", "persistent")
 
 
 def activate(route, simulated):
@@ -88,8 +88,10 @@ def main():
     torch = start(options.route, options.simulated)
     import aliases
     import capacity
+    import collectives
     import device
     import graphs
+    import persistent
     import pools
     import price
     import sharing
@@ -103,12 +105,14 @@ def main():
         ("compiled", graphs.run_compiled),
         ("pools", pools.run),
         ("sharing", lambda simulated: sharing.run(options.route, simulated)),
+        ("collectives", lambda simulated: collectives.run(options.route, simulated)),
         ("empty", price.run_empty),
         ("device", device.run),
         ("price", price.run_driver),
         ("pages", price.run_pages),
         ("busy", price.run_busy),
         ("aliases", aliases.run),
+        ("persistent", persistent.run),
         ("capacity", capacity.run),
     ]
     if options.route != "native":  # The driver does not depend on its caller.

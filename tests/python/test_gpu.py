@@ -13,7 +13,7 @@ from harness import LIBRARY, ROOT, SIMCUDA, clean_environment, run_cases
 SUITE = Path(ROOT, "tests/gpu/run.py")
 SESSIONS = ("native", "native, expandable", "pluggable", "bridge", "bridge, expandable", "bridge, stitch", "observe")
 PROGRAMS = ("image_sizes, native", "image_sizes, ours", "image_sizes, stitch", "image_sizes, native with history")
-DRIVER_PARTS = {"device", "price", "pages", "busy", "aliases"}
+DRIVER_PARTS = {"device", "price", "pages", "busy", "aliases", "persistent"}
 MINUTES = "9"  # A session takes ten seconds on an idle machine.
 
 
@@ -32,7 +32,7 @@ def rehearsal():
     assert sessions.keys() >= set(SESSIONS), sessions
     for name, session in sessions.items():
         parts = session["parts"]
-        assert len(parts.keys() - DRIVER_PARTS) == 8, (name, list(parts))
+        assert len(parts.keys() - DRIVER_PARTS) == 9, (name, list(parts))
         if session["route"] != "pluggable":
             assert [parts["sharing"][kind] for kind in ("segment", "pages")] == ["ok", "ok"], (name, parts["sharing"])
         if name.endswith("stitch"):  # It reserves less, and in other places.
@@ -45,6 +45,10 @@ def rehearsal():
     native, ours, stitch, history = (programs[name] for name in PROGRAMS)
     assert all(ours[key] == history[key] == native[key] for key in native if key.startswith("peak")), programs
     assert stitch["peak_reserved_bytes"] < native["peak_reserved_bytes"] / 2, programs
+    limited = {
+        name: results["limits"][name]["out_of_memory"] for name in ("image_sizes, native", "image_sizes, stitch")
+    }
+    assert limited["image_sizes, native"] and limited["image_sizes, stitch"] is None, limited
     assert os.path.getsize("gpu/image_sizes.pickle") > 0 and os.path.getsize("gpu/image_sizes-stitch.vtape") > 0
     assert Path("gpu/results.md").read_text().count("| ok |") > 0
     return f"({len(sessions)} sessions, {len(programs)} programs)"

@@ -30,12 +30,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let scripts = cargo::root()?.join("tests/gpu");
     let plans = target.join("vramtape-gpu-plans");
     println!("recording and planning the programs on the simulated driver (some minutes)");
-    let mut planner = Command::new(venv.python());
-    planner.arg(scripts.join("plans.py")).arg(&artefacts.vramtape).arg(&plans);
-    artefacts.announce(&mut planner);
-    if !planner.status().context("cannot start the environment's python")?.success() {
-        bail!("the programs were not planned; the error is above");
-    }
+    let planned = |script: &str, arguments: [&Path; 2]| -> Result<()> {
+        let mut planner = Command::new(venv.python());
+        planner.arg(scripts.join(script)).args(arguments);
+        artefacts.announce(&mut planner);
+        if !planner.status().context("cannot start the environment's python")?.success() {
+            bail!("{script} failed; the error is above");
+        }
+        Ok(())
+    };
+    planned("plans.py", [artefacts.vramtape.as_path(), &plans])?;
+    println!("searching for the largest batches on the simulated driver (ten minutes)");
+    planned("batches.py", [&plans.join("batches.json"), Path::new("h100")])?;
     let mut bundle = Command::new(venv.python());
     bundle.arg(scripts.join("bundle.py")).arg(&artefacts.library).arg(&target).arg(&plans);
     let status = bundle.status();
