@@ -13,11 +13,13 @@ mod viewer;
 mod workflow;
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
 
+use crate::artefacts::Artefacts;
 use crate::cargo;
 use crate::tally::Tally;
 use parallel::Parallel;
@@ -41,20 +43,25 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     style::run(&mut tally);
     workflow::run(&mut tally);
     rust::check(&mut tally);
-    without_pytorch(&mut tally);
+    let built = OnceLock::new();
+    without_pytorch(&mut tally, (!options.quick).then_some(&built));
     if options.quick {
         tally.leave_out("real PyTorch", "left out by --quick");
-    } else {
-        scripts::run(&mut tally)?;
+    } else if let Some(artefacts) = built.get() {
+        scripts::run(&mut tally, artefacts)?;
     }
     Ok(tally.finish(started.elapsed().as_secs()))
 }
 
-/// Everything else that needs no PyTorch, side by side: one test program after another keeps one processor busy.
-fn without_pytorch(tally: &mut Tally) {
+/// Everything else that needs no PyTorch, and the release build, side by side: one test program after another keeps one
+/// processor busy.
+fn without_pytorch(tally: &mut Tally, release: Option<&OnceLock<Artefacts>>) {
     let mut parallel = Parallel::default();
     rust::add(&mut parallel);
     asan::add(&mut parallel, tally);
+    if let Some(built) = release {
+        scripts::add_build(&mut parallel, built);
+    }
     viewer::add(&mut parallel, tally);
     browser::add(&mut parallel, tally);
     rust::add_doctests(&mut parallel);

@@ -1,4 +1,5 @@
-//! Groups of tests side by side: most of a script's time is one thread's.
+//! Groups of tests side by side, one more than there are processors: most of a script's time is one thread's, and it
+//! waits for other processes.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +9,7 @@ use anyhow::Result;
 
 use crate::tally::{Group, Outcome, Tally};
 
-/// How many groups run at once, on a machine with that many processors.
+/// How many groups run at once, on a machine with fewer processors one more than those.
 const THREADS_MAX: usize = 4;
 
 /// The work of a group.
@@ -28,7 +29,10 @@ impl<'a> Parallel<'a> {
 
     /// Runs the groups, started in the order in which they were added, and reports each when it ends.
     pub(super) fn run(self, tally: &mut Tally) {
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let threads = thread::available_parallelism()
+            .map_or(1, usize::from)
+            .saturating_add(1)
+            .min(THREADS_MAX);
         let waiting = Mutex::new(self.groups);
         let tally = Mutex::new(tally);
         thread::scope(|scope| {

@@ -10,6 +10,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -42,19 +43,22 @@ const ONCE: [&str; 10] = [
     "test_view",
 ];
 
-/// Runs every script under every PyTorch that it is for.
-pub(super) fn run(tally: &mut Tally) -> Result<()> {
-    let folder = cargo::root()?.join("tests/python");
-    let scripts = find(&folder)?;
-    let mut artefacts = None;
-    tally.group("release build", || {
-        artefacts = Some(Artefacts::build_for_tests()?);
+/// Adds the build of everything that the scripts use.
+pub(super) fn add_build<'a>(parallel: &mut Parallel<'a>, built: &'a OnceLock<Artefacts>) {
+    parallel.add("release build".to_owned(), move || {
+        let artefacts = Artefacts::build_for_tests()?;
+        built.get_or_init(|| artefacts);
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });
-    let Some(artefacts) = artefacts else { return Ok(()) };
+}
+
+/// Runs every script under every PyTorch that it is for.
+pub(super) fn run(tally: &mut Tally, artefacts: &Artefacts) -> Result<()> {
+    let folder = cargo::root()?.join("tests/python");
+    let scripts = find(&folder)?;
     let mut parallel = Parallel::default();
-    package::add(&mut parallel, tally, &artefacts)?;
-    instructions::test(tally, &artefacts);
+    package::add(&mut parallel, tally, artefacts)?;
+    instructions::test(tally, artefacts);
     let with_bridges = package::with_bridges(tally);
     // Beside that of `training`, whose scripts use it.
     let _ = environment(tally, "deepspeed", &torch::DEEPSPEED);
@@ -62,7 +66,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     for requirements in [&TABLES, &torch::TRAINING, &torch::CI] {
         let Some(venv) = environment(tally, requirements.name, requirements) else { continue };
         let scripts = find(&folder.join(requirements.name))?;
-        add(&mut parallel, scripts, requirements.name, || of_checkout(&venv, &artefacts));
+        add(&mut parallel, scripts, requirements.name, || of_checkout(&venv, artefacts));
     }
     for torch in &torch::ALL {
         let with = format!("torch {}", torch.version);
@@ -70,7 +74,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         if torch.has_peers {
             for (what, flags) in [("round", &[][..]), ("replay", &["--replays"])] {
                 let name = format!("a {what} beside its allocator ({with})");
-                let (venv, artefacts) = (venv.clone(), &artefacts);
+                let venv = venv.clone();
                 parallel.add(name.clone(), move || peers::test(&name, flags, &venv, artefacts));
             }
         }
@@ -79,7 +83,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         };
         let is_wanted = |script: &&PathBuf| torch.version == torch::DEFAULT || !is_once(script);
         let scripts: Vec<_> = scripts.iter().filter(is_wanted).cloned().collect();
-        add(&mut parallel, scripts, &with, || of_checkout(&venv, &artefacts));
+        add(&mut parallel, scripts, &with, || of_checkout(&venv, artefacts));
         if let Some(package) = &with_bridges {
             let python = || {
                 let mut python = Command::new(venv.python());
