@@ -1,12 +1,13 @@
 """Runs PyTorch's own tests of its allocator under its own allocator and under a route of ours, and compares.
 
-    upstream.py PATH/TO/pytorch/test/test_cuda.py [--route bridge] [--only REGEX] [--json FILE] [--logs FOLDER]
+    upstream.py PATH/TO/pytorch/test/test_cuda.py [--route bridge] [--strategy stitch] [--only REGEX] [--json FILE]
+                [--logs FOLDER]
 
 The file is PyTorch's, of the version that runs, and is not part of this repository; it needs expecttest and
 hypothesis. Each test has a process of its own, forked before CUDA begins from one that has read PyTorch's testing
 library. Assertions that do not hold are noted by their lines, and the test goes on. Those that do not hold under
 PyTorch's own allocator are the machine's doing (simcuda computes no values); whatever else does not under ours, or
-does, is a difference. Ends with 1 where one has no reason in `KNOWN`.
+does, is a difference. Ends with 1 where one has no reason below.
 """
 
 import argparse
@@ -37,6 +38,10 @@ KNOWN = {
     "test_allocator_backend": (None, "asks for backend:cudaMallocAsync, whose place vramtape takes"),
     "test_mempool_expandable": ("failed", "PyTorch 2.7 refuses a MemPool with expandable segments, vramtape does not"),
 }
+# The same for `--strategy stitch`.
+KNOWN_OF_STITCH = {
+    "test_allocator_settings": (None, "roundup_power2_divisions has no effect: stitch places requests as they are"),
+}
 SECONDS_MAX = 120
 
 
@@ -45,7 +50,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as both:
         routes = ("native", options.route)
         native, ours = both.map(lambda route: serve(options, route, folder), routes)
-    rows = [row(test, native.get(test), ours.get(test)) for test in {**native, **ours}]
+    reasons = KNOWN | (KNOWN_OF_STITCH if options.strategy == "stitch" else {})
+    rows = [row(test, native.get(test), ours.get(test), reasons) for test in {**native, **ours}]
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)
@@ -57,6 +63,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", help="test_cuda.py of PyTorch's sources")
     parser.add_argument("--route", default="bridge", choices=("bridge", "pluggable", "observe"))
+    parser.add_argument("--strategy", default="native", choices=("native", "stitch"), help="how ours places")
     parser.add_argument("--only", default="", metavar="REGEX", help="the tests whose CLASS.name has this in it")
     parser.add_argument("--json", metavar="FILE", help="where the table goes")
     parser.add_argument("--logs", metavar="FOLDER", help="where each test's output goes")
@@ -81,7 +88,8 @@ def serve(options, route, folder):
         path.insert(0, folder)
     else:
         run = ("run", "--route", route) if route != "observe" else ("record",)
-        arguments = ["-m", "vramtape", *run, "-q", "--conf", "record:ring,ring_events:16384", *arguments]
+        conf = f"strategy:{options.strategy},record:ring,ring_events:16384"
+        arguments = ["-m", "vramtape", *run, "-q", "--conf", conf, *arguments]
     # Asking NVML whether there is a GPU leaves CUDA alone, and with it the way to fork.
     settings = {"PYTHONPATH": os.pathsep.join(filter(None, path)), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
     environment = harness.clean_environment(**{**harness.PACKAGE, **settings})
@@ -220,11 +228,11 @@ def in_the_child(body, writer, log):
         os._exit(0)  # The interpreter's end is not what is tested.
 
 
-def row(test, native, ours):
+def row(test, native, ours, reasons):
     """One line of the table."""
     native, ours = native or ["absent", ""], ours or ["absent", ""]
     same = native == ours
-    under, known = KNOWN.get(test.split(".")[1], (None, ""))
+    under, known = reasons.get(test.split(".")[1], (None, ""))
     reason = known if not same and under in (None, native[0]) else ""
     return {"test": test, "native": native, "ours": ours, "same": same, "known": reason}
 
