@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use replay::import::RunLimits;
 use replay::tape::{Device, Tape};
-use replay::verify::RecordedRun;
+use replay::verify::{RecordedRun, recorded_plan};
 use trace_format::{EndKind, utc};
 
 use crate::caller;
@@ -67,6 +67,15 @@ pub(crate) fn warn_of(path: &Path, tape: &Tape) {
     let is_gap = |device: &&Device| failed.is_none() || device.left_out > 0;
     for gap in tape.devices.iter().filter(is_gap).filter_map(gap) {
         caller::warn(&format!("{}: {gap}", path.display()));
+    }
+}
+
+/// Warns where a replay under the recorded settings lacks the run's plan.
+pub(crate) fn warn_of_plan(tape: &Tape) {
+    if let Some(Err(error)) = recorded_plan(tape) {
+        caller::warn(&format!(
+            "{error}; the run followed it, and its replay has other placements until the plan is there"
+        ));
     }
 }
 

@@ -349,6 +349,7 @@ impl Chosen {
         let config = if text.is_some() {
             config
         } else {
+            input::warn_of_plan(&self.tape);
             recorded_config(&self.tape, self.device(), self.compat)
                 .map_err(|error| anyhow::anyhow!("{error}"))?
         };

@@ -77,6 +77,7 @@ fn verifications(
         && let Some(tape) = Tape::open_recorded(run, known.trust_factor)?
     {
         input::warn_of(run, &tape);
+        input::warn_of_plan(&tape);
         return Ok(verify_tape(&tape, recorded)?);
     }
     let import = import_file(run, known).context(

@@ -10,6 +10,7 @@ use crate::report::Report;
 use crate::run::{Addresses, DeviceTape, Options, run, run_over_time};
 use crate::series::Point;
 use crate::strategy::Choice;
+use crate::strategy::table::STITCH;
 
 /// The settings of PyTorch that people reach for first, beside the recorded ones.
 pub const USUAL_SETTINGS: [&str; 6] = [
@@ -81,7 +82,8 @@ impl StrategyRow {
 
 /// Replays a tape under each strategy, on a device of the given capacity, from the state the tape starts with; several
 /// at once, as many as the machine has cores. The rows come in the order of `choices`, each with what it held over time
-/// at no more than `points` points. `progress` receives the number of records done in all, from any thread.
+/// at no more than `points` points. The first choice is the recorded settings if `follow.settings`. `progress` receives
+/// the number of records done in all, from any thread.
 ///
 /// # Errors
 /// When the tape contradicts itself, its start does not fit the capacity, or a strategy cannot start.
@@ -94,14 +96,16 @@ pub fn compare(
     progress: impl Fn(u64) + Sync,
 ) -> Result<Vec<StrategyRow>> {
     let done = AtomicU64::new(0);
-    let replay = |choice: &Choice| {
+    let replay = |(at, choice): (usize, &Choice)| {
+        // Only with the device's answers and its own runs, `stitch` does as recorded.
+        let is_recorded_stitch = at == 0 && choice.name() == STITCH.name;
         let options = Options {
             strategy: choice.clone(),
             capacity_bytes,
             memory_fraction: None,
             addresses: Addresses::Lowest,
             // The tape's own changes of settings would undo the ones in question.
-            follow: Follow { settings: false, ..follow },
+            follow: Follow { settings: follow.settings && is_recorded_stitch, ..follow },
         };
         let mut reported = 0;
         let at = |records| {
@@ -123,5 +127,5 @@ pub fn compare(
             Err(error) => Err(error),
         }
     };
-    choices.par_iter().map(replay).collect()
+    choices.par_iter().enumerate().map(replay).collect()
 }

@@ -83,7 +83,8 @@ impl<R: Witness> Driver<Native<R>> {
         base: &BaseState,
         follow: Follow,
     ) -> Result<Self> {
-        Self::start(Native::new(device, config, recorder)?, base, follow)
+        let native = Native::new(device, config, recorder)?;
+        Self::start(native.as_recorded(follow.settings), base, follow)
     }
 
     /// Limits the allocator to a fraction of the device, as if set at the start.

@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use settings::{Compat, Config, ConfigError, Settings, Strategy};
+use settings::{Compat, Config, ConfigError, Plan, Settings, Strategy};
 use trace_format::{DeviceId, Event, Record, SegmentState};
 
 use crate::driver::{DriveError, Follow, Result};
 use crate::import::{Import, RunLimits};
 use crate::placements;
-use crate::plan;
+use crate::plan::{self, PlanFileError};
 use crate::run::{Addresses, DeviceTape, Options, Outcome, run_recording};
 use crate::start::{Departure, Effects, Start};
 use crate::tape::{Device, Tape};
@@ -142,24 +143,34 @@ pub fn recorded_config(
     Ok(config.reparse(changed)?.config)
 }
 
+/// The plan that the run followed; `None` where it followed none. A tape has its path only.
+///
+/// # Errors
+/// When the file cannot be read any more: a replay under the recorded settings then has other placements.
+pub fn recorded_plan(tape: &Tape) -> Option<Result<Arc<Plan>, PlanFileError>> {
+    let path = own_settings(tape).plan.filter(|_| is_under(tape, Strategy::Stitch))?;
+    let rank = tape.meta.rank.map(|rank| rank.to_string());
+    Some(plan::read(Path::new(&path.expand(rank.as_deref(), 0, 0).ok()?)))
+}
+
 /// The defaults under the strategy that the run was recorded with.
 fn with_strategy(tape: &Tape, compat: Compat) -> Config {
-    let strategy = tape.meta.strategy.as_deref();
-    let ours = Settings::parse(&tape.meta.vramtape_conf).map(|(settings, _)| settings);
-    let ours = ours.unwrap_or_default();
-    let stitch = ours.stitch;
-    // A plan that is no longer there changes placements, which the replay reports as a difference.
-    let path = ours.plan.filter(|_| strategy == Some(Strategy::Stitch.name()));
-    let rank = tape.meta.rank.map(|rank| rank.to_string());
-    let path = path.and_then(|path| path.expand(rank.as_deref(), 0, 0).ok());
-    let plan = path.and_then(|path| plan::read(Path::new(&path)).ok());
     Config {
         compat,
-        plan,
-        expandable_segments: strategy == Some(Strategy::Expandable.name()),
-        stitch: (strategy == Some(Strategy::Stitch.name())).then_some(stitch),
+        plan: recorded_plan(tape).and_then(Result::ok),
+        expandable_segments: is_under(tape, Strategy::Expandable),
+        stitch: is_under(tape, Strategy::Stitch).then(|| own_settings(tape).stitch),
         ..Config::default()
     }
+}
+
+/// The `VRAMTAPE_CONF` of the run.
+fn own_settings(tape: &Tape) -> Settings {
+    Settings::parse(&tape.meta.vramtape_conf).map(|(settings, _)| settings).unwrap_or_default()
+}
+
+fn is_under(tape: &Tape, strategy: Strategy) -> bool {
+    tape.meta.strategy.as_deref() == Some(strategy.name())
 }
 
 /// Replays a device and compares each step; what it ended with is left to compare.

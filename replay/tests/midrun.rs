@@ -16,8 +16,8 @@ use replay::tape::Tape;
 use settings::{Compat, Config, StitchConfig};
 use sim_device::{EventPolicy, SimConfig, SimDevice};
 use trace_format::{
-    Addr, BaseState, DeviceId, Meta, PoolId, Record, ScopeFilter, SegmentState, StackId, Stream,
-    ThreadId, Writer,
+    Addr, BaseState, DeviceId, Event, Meta, PoolId, Record, ScopeFilter, SegmentState, StackId,
+    Stream, ThreadId, Writer,
 };
 
 const MIB: u64 = 1 << 20;
@@ -194,6 +194,18 @@ fn config(text: &str, compat: Compat) -> Config {
     Config::parse(text, compat).expect("known settings").config
 }
 
+/// The segments and blocks of a state, without addresses.
+fn shapes(segments: &[SegmentState]) -> Vec<String> {
+    let shape = |segment: &SegmentState| {
+        let blocks = segment.blocks.iter();
+        let blocks: Vec<_> = blocks.map(|block| (block.size_bytes, block.status)).collect();
+        format!("{} {} {blocks:?}", segment.stream, segment.pool)
+    };
+    let mut shapes: Vec<_> = segments.iter().map(shape).collect();
+    shapes.sort();
+    shapes
+}
+
 /// Where the recording from a call on and its replay part; `None` where they are the same.
 fn difference(calls: &[Call], cut: usize, capacity_bytes: u64, config: Config) -> Option<String> {
     let mut world = World::new(capacity_bytes, config);
@@ -211,16 +223,6 @@ fn difference(calls: &[Call], cut: usize, capacity_bytes: u64, config: Config) -
     let found =
         compare(Run { base: segments, events: recorded }, Run { base: segments, events: actual });
     // Addresses of segments may differ: a failed attempt reserves addresses that no record has.
-    let shapes = |segments: &[SegmentState]| -> Vec<_> {
-        let shape = |segment: &SegmentState| {
-            let blocks = segment.blocks.iter();
-            let blocks: Vec<_> = blocks.map(|block| (block.size_bytes, block.status)).collect();
-            format!("{} {} {blocks:?}", segment.stream, segment.pool)
-        };
-        let mut shapes: Vec<_> = segments.iter().map(shape).collect();
-        shapes.sort();
-        shapes
-    };
     let (recorded, replayed) = (shapes(&end), shapes(&outcome.segments));
     let end = (recorded != replayed).then(|| format!("{replayed:?} in place of {recorded:?}"));
     found.difference.map(|difference| difference.to_string()).or(end)
@@ -282,5 +284,31 @@ proptest! {
         let stitch = Some(StitchConfig::default());
         let config = Config { stitch, ..Config::default() };
         prop_assert_eq!(difference(&calls, 0, capacity_mib * MIB, config), None);
+    }
+
+    /// Cut anywhere it starts with the recorded memory, and the rest can be replayed; ghosts and earlier placements are
+    /// not part of the start.
+    #[test]
+    fn a_tape_of_stitch_cut_anywhere_starts_as_recorded(
+        mut calls in calls(),
+        cut in any::<usize>(),
+        capacity_mib in prop::sample::select(&[256_u64, 1024, 1 << 16][..]),
+    ) {
+        // When a released pool is gone, and may be made anew, depends on placements. PyTorch makes none anew.
+        calls.retain(|call| !matches!(call, Call::UseOnOom(..) | Call::ReleasePool(_)));
+        let stitch = Some(StitchConfig::default());
+        let mut world = World::new(capacity_mib * MIB, Config { stitch, ..Config::default() });
+        let cut = cut % calls.len();
+        calls[..cut].iter().for_each(|call| world.make(call));
+        let (base, config) = (world.heap.base_state(), world.heap.config().clone());
+        let first = world.events();
+        let start = world.tape_from(&base, first);
+        let started = replayed(&start, config.clone(), capacity_mib * MIB);
+        prop_assert_eq!(shapes(&started.segments), shapes(&base.segments));
+        let is_fraction = |record: &Record| matches!(record.event, Event::MemoryFraction { .. });
+        prop_assert!(started.records.iter().all(is_fraction), "{:?}", started.records);
+        calls[cut..].iter().for_each(|call| world.make(call));
+        let whole = world.tape_from(&base, first);
+        replayed(&whole, config, capacity_mib * MIB);
     }
 }

@@ -3,9 +3,10 @@
 import json
 import os
 import subprocess
+import sys
 import tempfile
 
-from harness import COMMAND, PACKAGE, run_cases, run_python
+from harness import COMMAND, PACKAGE, clean_environment, run_cases, run_python
 
 MIB = 1 << 20
 ROUTES = ("bridge", "pluggable")
@@ -60,7 +61,30 @@ def follows_a_plan():
         assert reserved == planned["planned"]["peak_reserved_bytes"], (planned, followed)
         verified = subprocess.run([COMMAND, "verify", second], text=True, capture_output=True)
         assert verified.returncode == 0 and "the same as recorded" in verified.stdout, verified
+        os.remove(plan)  # A tape has the path only: without the file it cannot be replayed.
+        for verb in ("verify", "replay"):
+            without = subprocess.run([COMMAND, verb, second], text=True, capture_output=True)
+            assert f"the plan {plan}: No such file" in without.stderr, (verb, without)
     return f"{reserved / followed['allocated_bytes.all.peak']:.4f} of what is allocated"
+
+
+def a_killed_run_is_replayed():
+    """The ring of a killed run begins in the middle. Its replay starts with the recorded memory, under any strategy."""
+    killed = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stitch", "killed.py")
+    environment = clean_environment(**settings("stitch", record="ring", ring_events=4096))
+    found = last_line(subprocess.run([sys.executable, killed], env=environment, capture_output=True, text=True).stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        tape = os.path.join(folder, "killed.vtape")
+        subprocess.run([COMMAND, "recover", str(found["pid"]), "-o", tape], check=True, capture_output=True)
+        for verb in ("explain", "waste", "tune", "fit"):
+            done = subprocess.run([COMMAND, verb, tape], text=True, capture_output=True)
+            assert done.returncode == 0 and "starts mid-run" in done.stdout, (verb, done)
+        report = json.loads(subprocess.check_output([COMMAND, "compare", "--json", tape], text=True))
+        rows = {row["strategy"]: row["peak_reserved_bytes"] for row in reversed(report["rows"])}
+    reserved = found["reserved_bytes"]
+    assert abs(rows["stitch"] / reserved - 1) < 0.02, (rows, found)
+    assert rows["native"] > 1.2 * reserved, (rows, found)
+    return f"{rows['stitch'] / reserved:.4f} of the recorded memory"
 
 
 def script(name, route, **environment):
@@ -91,6 +115,7 @@ run_cases(
     [
         ("stitch.trains", trains),
         ("stitch.follows_a_plan", follows_a_plan),
+        ("stitch.a_killed_run_is_replayed", a_killed_run_is_replayed),
         *(script("graphs.py", route, VRAMTAPE_SIM_MEMORY="1GiB") for route in ROUTES),
         script("sharing.py", "bridge"),
         ("stitch.settings_are_checked", settings_are_checked),

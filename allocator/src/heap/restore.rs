@@ -33,7 +33,7 @@ pub enum RestoredBlock {
 pub type Restored = Vec<(Addr, RestoredBlock)>;
 
 /// What is known of a state's orders by address, and what was restored so far.
-struct Restoring {
+pub(super) struct Restoring {
     /// Places in the order of creation, from 1.
     ranks: FxHashMap<Addr, u32>,
     /// Ages of free blocks.
@@ -81,7 +81,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let large_page_bytes = self.config.large_segment_size_bytes;
         for range in base_ranges(base, large_page_bytes, self.reserve_bytes()) {
-            self.restore_range(&range, &mut restoring)?;
+            if self.stitch.is_on && range.pool.is_default() {
+                self.restore_run(&range, &mut restoring)?;
+            } else {
+                self.restore_range(&range, &mut restoring)?;
+            }
         }
         let restored = restoring.restored;
         self.restore_flush_order(base, &restored);
@@ -155,7 +159,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    fn pool_for(&mut self, pool: PoolId, is_large: bool) -> PoolIndex {
+    pub(super) fn pool_for(&mut self, pool: PoolId, is_large: bool) -> PoolIndex {
         let private = (!pool.is_default()).then(|| {
             let known = self.pools.find(pool);
             known.unwrap_or_else(|| self.pools.insert(pool, None, &mut self.blocks.lists))
@@ -163,7 +167,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         PoolIndex::new(private, !is_large)
     }
 
-    fn count_run(&mut self, run: &SegmentState) {
+    pub(super) fn count_run(&mut self, run: &SegmentState) {
         self.reserved_bytes += run.size_bytes;
         self.stats.on_reserve(run.pool, !run.is_large, run.size_bytes);
     }
@@ -271,7 +275,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Gives a chained block its recorded status.
-    fn adopt(&mut self, id: BlockId, state: &BlockState, restoring: &mut Restoring) {
+    pub(super) fn adopt(&mut self, id: BlockId, state: &BlockState, restoring: &mut Restoring) {
         let block = &mut self.blocks[id];
         block.requested_bytes = state.requested_bytes;
         block.stack = state.stack;

@@ -11,6 +11,7 @@ use events::{Addr, BaseState, PoolId, RangeState, SegmentState, Stream};
 use super::order::is_page;
 use crate::expandable::Range;
 use crate::size::SMALL_SEGMENT_BYTES;
+use crate::stitch::PAGE_BYTES;
 
 /// An expandable segment of a state: the addresses it reserved, and its mapped runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +64,7 @@ pub fn base_ranges(
         // A smaller device: ranges that do not reach their runs are of no use.
         ranges.retain(|range| !range.runs.is_empty());
     }
+    let large_page_bytes = inferred_page_bytes(&others, large_page_bytes);
     let inferred = group_runs(others, large_page_bytes, reserve_bytes);
     ranges.extend(inferred.into_iter().map(|runs| BaseRange {
         addr: runs[0].addr,
@@ -73,6 +75,14 @@ pub fn base_ranges(
         runs,
     }));
     ranges
+}
+
+/// The pages of large runs whose ranges are not known: those of the settings if all can be made of them, else the
+/// smaller ones that `stitch` has for all runs.
+fn inferred_page_bytes(runs: &[&SegmentState], usual_bytes: u64) -> u64 {
+    let is_whole =
+        |run: &&SegmentState| !run.is_large || run.size_bytes.is_multiple_of(usual_bytes);
+    if runs.iter().all(is_whole) { usual_bytes } else { PAGE_BYTES }
 }
 
 impl BaseRange<'_> {
@@ -194,6 +204,14 @@ mod tests {
             let found = starts(&expandable_runs(&backwards, large_page, total_bytes));
             prop_assert_eq!(found.iter().flatten().count(), backwards.len());
         }
+    }
+
+    #[test]
+    fn large_runs_of_stitch_are_made_of_its_pages() {
+        let [whole, odd, small] =
+            [run(0, 20 * PAGE, 0, true), run(0, 7 * PAGE, 0, true), run(0, 7 * PAGE, 0, false)];
+        assert_eq!(inferred_page_bytes(&[&whole, &small], 10 * PAGE), 10 * PAGE);
+        assert_eq!(inferred_page_bytes(&[&whole, &odd], 10 * PAGE), PAGE_BYTES);
     }
 
     /// Asking each segment for each run, as this once did, would take 10^11 steps.

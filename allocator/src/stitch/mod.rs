@@ -32,6 +32,7 @@ pub(crate) use follower::Follower;
 use followers::Followers;
 pub(crate) use pages::{Marks, PageId, Pages, SlotRef, Span};
 pub(crate) use run::{Run, Slot};
+pub(crate) use sequences::NONE as NO_REQUEST;
 pub(crate) use streams::Streams;
 
 /// Bytes of a physical page and of a slot.

@@ -10,7 +10,7 @@ use crate::cast;
 pub(super) const LENGTHS: [u32; 3] = [512, 64, 8];
 pub(super) const SHORTEST: usize = LENGTHS.len() - 1;
 /// No earlier request.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 /// The base of the rolling hash.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 

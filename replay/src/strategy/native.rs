@@ -27,6 +27,8 @@ pub struct Native<R> {
     waits_seen: i64,
     /// Whether the start held segments.
     has_base: bool,
+    /// Whether the settings are those of the recording: `stitch` takes over its own runs then.
+    is_as_recorded: bool,
 }
 
 impl<R: Witness> Native<R> {
@@ -36,7 +38,14 @@ impl<R: Witness> Native<R> {
     /// When the device cannot say how much memory it has.
     pub fn new(device: SimDevice, config: Config, recorder: R) -> Result<Self> {
         let heap = Heap::new(device, config, recorder)?;
-        Ok(Self { heap, before_resets: ReplayTotals::default(), waits_seen: 0, has_base: false })
+        let before_resets = ReplayTotals::default();
+        Ok(Self { heap, before_resets, waits_seen: 0, has_base: false, is_as_recorded: false })
+    }
+
+    /// The same, where the settings are those of the recording.
+    #[must_use]
+    pub fn as_recorded(self, is_as_recorded: bool) -> Self {
+        Self { is_as_recorded, ..self }
     }
 
     /// The allocator.
@@ -73,9 +82,11 @@ impl<R: Witness> Native<R> {
     }
 }
 
-/// Whether a mapped run is one that pages of this size can make.
+/// Whether a mapped run is one that pages of these settings can make, or the smaller ones that `stitch` has for
+/// all runs.
 fn is_whole_pages(run: &SegmentState, config: &Config) -> bool {
-    !run.is_expandable || run.size_bytes.is_multiple_of(page_bytes(!run.is_large, config))
+    let pages = [page_bytes(!run.is_large, config), page_bytes(true, config)];
+    !run.is_expandable || pages.iter().any(|page_bytes| run.size_bytes.is_multiple_of(*page_bytes))
 }
 
 impl<R: Witness> Strategy for Native<R> {
@@ -100,7 +111,10 @@ impl<R: Witness> Strategy for Native<R> {
             return Err(DriveError::Contradiction { index: 0, reason });
         }
         self.has_base = !base.segments.is_empty();
-        if self.heap.config().stitch.is_some() {
+        let are_runs =
+            |pool: PoolId| base.segments.iter().all(|one| one.pool != pool || one.is_expandable);
+        let is_own = self.is_as_recorded && are_runs(PoolId::DEFAULT);
+        if self.heap.config().stitch.is_some() && !is_own {
             // No segment of the recording is one of `stitch`: pools, scopes and settings are taken over alone.
             let (segments, order) = (Vec::new(), BaseOrder::default());
             let bare = BaseState { segments, order, ..base.clone() };

@@ -186,7 +186,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Maps pages at slots, with new ones for those that are missing. False when the device has no memory.
-    fn fill(&mut self, pages: &mut Vec<PageId>, slots: &[SlotRef]) -> Result<bool> {
+    pub(super) fn fill(&mut self, pages: &mut Vec<PageId>, slots: &[SlotRef]) -> Result<bool> {
         let reused = pages.len();
         let created = self.create_pages(slots.len() - reused, pages);
         let mapped = created.and_then(|()| self.map_pages(slots, pages));
@@ -210,6 +210,17 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Reserves addresses for one more run; `None` where there are none, or the request exceeds what a run can hold.
     pub(super) fn open_run(&mut self, params: &AllocParams) -> Result<Option<RangeId>> {
+        let is_first = self.stitch.progress.of(params.stream).is_none();
+        let run = self.reserve_run(params)?;
+        // A tape has an answer for each stream from its first run on, also where the device is late.
+        if is_first && run.is_some() {
+            self.note_passed(params.stream, self.stitch.ticket);
+        }
+        Ok(run)
+    }
+
+    /// The same without a record.
+    pub(super) fn reserve_run(&mut self, params: &AllocParams) -> Result<Option<RangeId>> {
         let size_bytes =
             Range::reach_bytes(PAGE_BYTES, SegmentReserve::Default.bytes(self.device_total_bytes));
         if params.size_bytes > size_bytes {
@@ -224,10 +235,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let segment_rank = self.next_segment_rank(addr);
         let block = Block { segment_rank, mapped: false, ..Block::new(addr, size_bytes, list) };
         let id = self.blocks.arena.insert(block);
-        // A tape has an answer for each stream from its first run on, also where the device is late.
-        if self.stitch.progress.of(params.stream).is_none() {
-            self.note_passed(params.stream, self.stitch.ticket);
-        }
         let slot_count = cast::index(size_bytes / PAGE_BYTES);
         let run = self.stitch.insert_run(Run::new(addr, slot_count, (list, params.stream), id));
         self.blocks[id].range = Some(run);

@@ -13,6 +13,7 @@ mod place;
 mod planned;
 mod rehome;
 mod release;
+mod restore;
 mod share;
 mod streams;
 mod windows;

@@ -47,8 +47,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.note_homes(first.run, addr, count, false);
     }
 
-    /// Enters the bytes of slots that became homes as free.
+    /// Enters the bytes of slots that became homes as free, and records them.
     fn begin_homes(&mut self, first: SlotRef, count: usize) {
+        self.enter_homes(first, count);
+        let addr = self.stitch.run(first.run).slot_addr(first.slot);
+        self.note_homes(first.run, addr, count, true);
+    }
+
+    /// Enters the bytes of slots that became homes as free.
+    pub(super) fn enter_homes(&mut self, first: SlotRef, count: usize) {
         let stack = self.stack;
         let run = self.stitch.run_mut(first.run);
         let (addr, end) = (run.slot_addr(first.slot), run.slot_addr(first.slot + count));
@@ -60,7 +67,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             block.segment_stack = stack;
         }
         self.blocks.settle_idle(run, id);
-        self.note_homes(first.run, addr, count, true);
     }
 
     /// Counts and records slots that became homes, or ceased to be.

@@ -8,7 +8,7 @@ mod garbage;
 mod misuse;
 mod oom;
 mod pools;
-mod restore;
+pub(crate) mod restore;
 mod retry;
 mod share;
 mod statistics;

@@ -36,7 +36,7 @@ fn lived_in() -> (TestHeap, Vec<Addr>) {
 }
 
 /// A state without its addresses: for each segment in a fixed order, its blocks.
-fn shape(segments: &[SegmentState]) -> Vec<String> {
+pub(crate) fn shape(segments: &[SegmentState]) -> Vec<String> {
     let mut shapes: Vec<_> = segments
         .iter()
         .map(|segment| {

@@ -1,6 +1,7 @@
 //! `stitch`: its invariants under random programs, and each of its rules.
 
 mod checker;
+mod restore;
 mod rules;
 
 use std::collections::BTreeMap;
