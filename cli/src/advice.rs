@@ -16,7 +16,7 @@ pub(crate) fn measured(
     progress: &(dyn Fn() + Sync),
 ) -> Result<Measured> {
     let mut follow = chosen.follow;
-    follow.settings &= settings.is_none();
+    follow.is_as_recorded &= settings.is_none();
     let stitched = if settings.is_none() { chosen.recorded_stitch()? } else { None };
     let settings = settings.unwrap_or(&chosen.tape().meta.alloc_conf).to_owned();
     chosen.with_device(|tape| {

@@ -314,7 +314,7 @@ impl Chosen {
                 Addresses::Lowest
             },
             // Recorded changes would undo the settings in question.
-            follow: Follow { settings: is_as_recorded, ..self.follow },
+            follow: Follow { is_as_recorded, ..self.follow },
         })
     }
 

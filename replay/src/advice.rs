@@ -96,8 +96,8 @@ pub fn measure(
     let recorded = Line::read(&member.settings);
     let config = member.recorded_config(compat)?;
     let changes = |event: &Event| matches!(event, Event::Settings { .. });
-    let has_changes =
-        member.follow.settings && member.tape.records.iter().any(|record| changes(&record.event));
+    let has_changes = member.follow.is_as_recorded
+        && member.tape.records.iter().any(|record| changes(&record.event));
     let is_other = has_changes || member.stitched.is_some();
     let known_before = known_row(known, &recorded).filter(|_| !is_other);
     let before = match known_before.and_then(StrategyRow::report) {
@@ -110,7 +110,7 @@ pub fn measure(
             return row.report().map(|report| Ok((line, report.clone())));
         }
         let config = line.config(compat)?;
-        let follow = Follow { settings: false, ..member.follow };
+        let follow = Follow { is_as_recorded: false, ..member.follow };
         match member.replay(&config, follow, progress) {
             Err(DriveError::TooMuch { .. }) => None,
             replayed => Some(replayed.map(|report| (line, report))),

@@ -82,7 +82,7 @@ impl StrategyRow {
 
 /// Replays a tape under each strategy, on a device of the given capacity, from the state the tape starts with; several
 /// at once, as many as the machine has cores. The rows come in the order of `choices`, each with what it held over time
-/// at no more than `points` points. The first choice is the recorded settings if `follow.settings`. `progress` receives
+/// at no more than `points` points. The first choice is the recorded settings if `follow.is_as_recorded`. `progress` receives
 /// the number of records done in all, from any thread.
 ///
 /// # Errors
@@ -105,7 +105,10 @@ pub fn compare(
             memory_fraction: None,
             addresses: Addresses::Lowest,
             // The tape's own changes of settings would undo the ones in question.
-            follow: Follow { settings: follow.settings && is_recorded_stitch, ..follow },
+            follow: Follow {
+                is_as_recorded: follow.is_as_recorded && is_recorded_stitch,
+                ..follow
+            },
         };
         let mut reported = 0;
         let at = |records| {

@@ -18,9 +18,9 @@ use crate::timeline::Witness;
 /// Which inputs of the tape are followed besides allocations and frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follow {
-    /// Run-time changes of the settings, and how far the device had come with each stream; off where the settings are
-    /// the question.
-    pub settings: bool,
+    /// Run-time changes of the settings, how far the device had come with each stream, and the runs of `stitch` at the
+    /// start; off where the settings are in question.
+    pub is_as_recorded: bool,
     /// Cache flushes that an importer inferred from segments that went away.
     pub inferred_empty_cache: bool,
     /// How many times the usual driver calls ([`Bound::DRIVER_CALLS`]) the replay may make; 0 and 1 are the usual ones.
@@ -29,7 +29,7 @@ pub struct Follow {
 
 impl Default for Follow {
     fn default() -> Self {
-        Self { settings: true, inferred_empty_cache: true, trust_factor: 1 }
+        Self { is_as_recorded: true, inferred_empty_cache: true, trust_factor: 1 }
     }
 }
 
@@ -84,7 +84,7 @@ impl<R: Witness> Driver<Native<R>> {
         follow: Follow,
     ) -> Result<Self> {
         let native = Native::new(device, config, recorder)?;
-        Self::start(native.as_recorded(follow.settings), base, follow)
+        Self::start(native.as_recorded(follow.is_as_recorded), base, follow)
     }
 
     /// Limits the allocator to a fraction of the device, as if set at the start.
@@ -353,7 +353,7 @@ impl<S: Strategy> Driver<S> {
     }
 
     fn settings(&mut self, text: &str) -> Result<()> {
-        if self.follow.settings {
+        if self.follow.is_as_recorded {
             let index = self.steps - 1;
             let changed = self.strategy.settings(text);
             changed.map_err(|source| DriveError::Settings { index, source })?;

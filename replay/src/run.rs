@@ -326,7 +326,7 @@ pub(crate) fn scripted_device(
 /// When events are done: as the device of the recording answered, if it was asked at the same moments.
 fn events(tape: DeviceTape<'_>, options: &Options, config: &Config) -> EventPolicy {
     let is_answer = |record: &Record| matches!(record.event, Event::StreamPassed { .. });
-    let asks_alike = options.follow.settings && config.stitch.is_some();
+    let asks_alike = options.follow.is_as_recorded && config.stitch.is_some();
     if asks_alike && tape.records.iter().any(is_answer) {
         EventPolicy::OnRequest
     } else {

@@ -14,7 +14,7 @@ use settings::{Compat, Config};
 use trace_format::Event;
 
 const SEARCH: Search = Search {
-    follow: Follow { settings: false, inferred_empty_cache: true, trust_factor: 1 },
+    follow: Follow { is_as_recorded: false, inferred_empty_cache: true, trust_factor: 1 },
     checks: 16,
     device_bytes: None,
 };

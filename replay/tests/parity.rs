@@ -115,7 +115,7 @@ fn every_snapshot_replays_under_every_policy_and_never_below_its_live_bytes() {
                     capacity_bytes: None,
                     memory_fraction: None,
                     addresses: Addresses::Lowest,
-                    follow: Follow { settings: false, ..Follow::default() },
+                    follow: Follow { is_as_recorded: false, ..Follow::default() },
                 };
                 let report = replay(device, &options).report;
                 assert!(report.peak_reserved_bytes >= report.peak_live_bytes, "{name}: {report:?}");

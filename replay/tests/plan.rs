@@ -38,7 +38,7 @@ fn options(plan: Option<&Plan>) -> Options {
         capacity_bytes: None,
         memory_fraction: None,
         addresses: Addresses::Lowest,
-        follow: Follow { settings: false, ..Follow::default() },
+        follow: Follow { is_as_recorded: false, ..Follow::default() },
     }
 }
 

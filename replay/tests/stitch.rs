@@ -28,7 +28,7 @@ fn replay(tape: &Tape, strategy: &str, capacity_bytes: Option<u64>) -> Report {
         capacity_bytes,
         memory_fraction: None,
         addresses: Addresses::Lowest,
-        follow: Follow { settings: false, ..Follow::default() },
+        follow: Follow { is_as_recorded: false, ..Follow::default() },
     };
     let device = DeviceTape { base: &device.base, records: &device.records, text: &text };
     run(device, &options, |_| {}).expect("a consistent recording")

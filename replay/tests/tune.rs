@@ -9,7 +9,7 @@ use replay::tape::Tape;
 use replay::tune::{Member, TuneError, Tuning, tune};
 use settings::{Compat, StitchConfig};
 
-const FOLLOW: Follow = Follow { settings: true, inferred_empty_cache: true, trust_factor: 1 };
+const FOLLOW: Follow = Follow { is_as_recorded: true, inferred_empty_cache: true, trust_factor: 1 };
 
 /// Tunes programs together, each recorded with its settings on its device.
 fn tuned(runs: &[(&Program, &str, Option<u64>)], lines: usize) -> Result<Tuning, TuneError> {

@@ -162,7 +162,7 @@ impl<'t> Prefix<'t> {
 
     /// The options with another strategy.
     fn under(&self, strategy: Choice) -> Options {
-        let follow = Follow { settings: false, ..self.options.follow };
+        let follow = Follow { is_as_recorded: false, ..self.options.follow };
         Options { strategy, addresses: Addresses::Lowest, follow, ..self.options.clone() }
     }
 

@@ -314,7 +314,7 @@ impl<'a, 't> Searcher<'a, 't> {
             capacity_bytes,
             memory_fraction: None,
             addresses: Addresses::Lowest,
-            follow: Follow { settings: false, ..self.search.follow },
+            follow: Follow { is_as_recorded: false, ..self.search.follow },
         };
         self.replays += 1;
         let probe = probe(self.tape, &options, until_oom);

@@ -34,7 +34,7 @@ impl Tuner<'_, '_> {
         let configs = self.members.iter().map(recorded).collect::<Result<Vec<_>, TuneError>>()?;
         let both: Vec<_> = self.members.iter().zip(&configs).collect();
         let replay = |(member, config): &(&Member<'_>, &Config)| {
-            member.replay(config, Follow { settings: true, ..member.follow }, self.progress)
+            member.replay(config, Follow { is_as_recorded: true, ..member.follow }, self.progress)
         };
         let reports = both.par_iter().map(replay).collect::<Result<_, _>>()?;
         Ok((configs, reports))
@@ -122,7 +122,7 @@ impl Tuner<'_, '_> {
             .collect();
         let reports: Mutex<HashMap<usize, Vec<(usize, Report)>>> = Mutex::default();
         jobs.par_iter().enumerate().try_for_each(|(job, (at, config, member))| {
-            let follow = Follow { settings: false, ..member.follow };
+            let follow = Follow { is_as_recorded: false, ..member.follow };
             let report = member.replay(config, follow, self.progress)?;
             let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
             reports.entry(*at).or_default().push((job, report));
@@ -230,7 +230,7 @@ impl Tuner<'_, '_> {
 
     fn proof_under(&self, line: &Line, config: Config) -> Result<Proof, TuneError> {
         let replay = |member: &Member<'_>| {
-            member.replay(&config, Follow { settings: false, ..member.follow }, self.progress)
+            member.replay(&config, Follow { is_as_recorded: false, ..member.follow }, self.progress)
         };
         let reports = self.members.par_iter().map(replay).collect::<Result<Vec<_>, _>>()?;
         let configs = vec![config; self.members.len()];

@@ -115,7 +115,7 @@ pub(crate) fn options(config: &str, capacity_bytes: Option<u64>) -> Options {
         capacity_bytes,
         memory_fraction: None,
         addresses: Addresses::Lowest,
-        follow: Follow { settings: false, ..Follow::default() },
+        follow: Follow { is_as_recorded: false, ..Follow::default() },
     }
 }
 
