@@ -82,8 +82,8 @@ impl StrategyRow {
 
 /// Replays a tape under each strategy, on a device of the given capacity, from the state the tape starts with; several
 /// at once, as many as the machine has cores. The rows come in the order of `choices`, each with what it held over time
-/// at no more than `points` points. The first choice is the recorded settings if `follow.is_as_recorded`. `progress` receives
-/// the number of records done in all, from any thread.
+/// at no more than `points` points. The first choice is the recorded settings if `follow.is_as_recorded`. `progress`
+/// receives the number of records done in all, from any thread.
 ///
 /// # Errors
 /// When the tape contradicts itself, its start does not fit the capacity, or a strategy cannot start.

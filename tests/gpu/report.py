@@ -26,6 +26,27 @@ def failures(results):
     return found
 
 
+# What `stitch` relies on, besides its own sessions and programs.
+RELIED_ON = ("native: aliases", "native: persistent")
+
+
+def verdict(results):
+    """Whether this GPU may use `stitch`: off by name where a check failed that PyTorch's own allocator passes."""
+    failures = results["failures"]
+    ours = [name for kind in ("sessions", "programs") for name in results[kind] if name.endswith((" stitch", " plan"))]
+    its_own = [
+        one
+        for one in failures
+        if one.startswith(tuple(f"{name}:" for name in ours)) and f"native: {one.split(': ', 1)[1]}" not in failures
+    ]
+    against = [one for one in failures if one.startswith(RELIED_ON)] + its_own
+    if results["simulated"] or not ours:
+        return []
+    if against:
+        return [f"**`stitch` is off for this GPU**, use `strategy:native`: {'; '.join(against)}.", ""]
+    return ["`stitch` passed every check that ran on this GPU.", ""]
+
+
 def markdown(results):
     """The page."""
     sessions = {name: session for name, session in results["sessions"].items() if "parts" in session}
@@ -42,6 +63,7 @@ def markdown(results):
     ]
     if results["simulated"]:
         lines += ["On the simulated driver: nothing here is a measurement, and values are not compared.", ""]
+    lines += verdict(results)
     if programs:
         lines += of_programs(programs)
     lines += of_limits(results["limits"]) + of_batches(results["batches"])

@@ -54,4 +54,23 @@ def rehearsal():
     return f"({len(sessions)} sessions, {len(programs)} programs)"
 
 
-run_cases([("gpu.rehearsal", rehearsal)])
+def verdict():
+    """A check that fails under `stitch` alone, or of what it relies on, turns it off; any other does not."""
+    sys.path.insert(0, str(SUITE.parent))
+    import report
+
+    def judged(**failed):
+        sessions = {
+            name: {"parts": {"training": {}, **{part: {"failed": "wrong"} for part in failed.get(kind, ())}}}
+            for kind, name in (("native", "native"), ("ours", "bridge, stitch"))
+        }
+        results = {"simulated": False, "sessions": sessions, "programs": {}, "limits": {}, "batches": {}}
+        (line, _) = report.verdict(results | {"failures": report.failures(results)})
+        return line
+
+    assert "passed" in judged() and "passed" in judged(native=("graphs",), ours=("graphs",))
+    assert judged(ours=("graphs",)).endswith("bridge, stitch: graphs: wrong.")
+    assert "is off for this GPU" in judged(native=("aliases",))
+
+
+run_cases([("gpu.rehearsal", rehearsal), ("gpu.verdict", verdict)])
