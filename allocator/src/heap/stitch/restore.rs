@@ -86,7 +86,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let id = self.stitch.run(run).block_at(&self.blocks.arena, addr);
         let block = &self.blocks[id];
         let end = addr.0.saturating_add(state.size_bytes);
-        if !block.is_idle() || !block.mapped || end > block.end().0 {
+        if state.size_bytes == 0 || !block.is_idle() || !block.mapped || end > block.end().0 {
             return Err(no_room(state.size_bytes));
         }
         let params = AllocParams { size_bytes: state.size_bytes, ..*params };
