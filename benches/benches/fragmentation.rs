@@ -66,7 +66,8 @@ fn replays(trace: &Trace, runs: usize) -> Vec<Report> {
         .collect();
     let text = |id| trace.tape.text(id);
     let once = || {
-        let rows = compare(trace.device(&text), &choices, None, Follow::default(), 0, |_| {});
+        let follow = Follow { is_as_recorded: false, ..Follow::default() };
+        let rows = compare(trace.device(&text), &choices, None, follow, 0, |_| {});
         let rows = rows.expect("a consistent recording").into_iter();
         rows.map(|row| row.report().expect("a whole replay").clone()).collect::<Vec<_>>()
     };

@@ -74,7 +74,7 @@ pub(crate) fn warn_of(path: &Path, tape: &Tape) {
 pub(crate) fn warn_of_plan(tape: &Tape) {
     if let Some(Err(error)) = recorded_plan(tape) {
         caller::warn(&format!(
-            "{error}; the run followed it, and its replay has other placements until the plan is there"
+            "{error}; the run followed it: put the plan there, else its replay has other placements"
         ));
     }
 }

@@ -10,7 +10,6 @@ use crate::report::Report;
 use crate::run::{Addresses, DeviceTape, Options, run, run_over_time};
 use crate::series::Point;
 use crate::strategy::Choice;
-use crate::strategy::table::STITCH;
 
 /// The settings of PyTorch that people reach for first, beside the recorded ones.
 pub const USUAL_SETTINGS: [&str; 6] = [
@@ -97,18 +96,13 @@ pub fn compare(
 ) -> Result<Vec<StrategyRow>> {
     let done = AtomicU64::new(0);
     let replay = |(at, choice): (usize, &Choice)| {
-        // Only with the device's answers and its own runs, `stitch` does as recorded.
-        let is_recorded_stitch = at == 0 && choice.name() == STITCH.name;
         let options = Options {
             strategy: choice.clone(),
             capacity_bytes,
             memory_fraction: None,
             addresses: Addresses::Lowest,
             // The tape's own changes of settings would undo the ones in question.
-            follow: Follow {
-                is_as_recorded: follow.is_as_recorded && is_recorded_stitch,
-                ..follow
-            },
+            follow: Follow { is_as_recorded: follow.is_as_recorded && at == 0, ..follow },
         };
         let mut reported = 0;
         let at = |records| {

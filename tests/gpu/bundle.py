@@ -2,7 +2,7 @@
 
     bundle.py LIBRARY OUT [PLANS]       OUT/vramtape-gpu/ and OUT/vramtape-gpu.tar.gz
 
-PLANS has a plan for each of the recorded programs, PROGRAM.vplan.
+PLANS has a plan for each of the recorded programs, PROGRAM.vplan, and batches.json of `batches.py`.
 
 Run by a Python with the torch that the bridge is built for.
 """

@@ -7,7 +7,8 @@ The file is PyTorch's, of the version that runs, and is not part of this reposit
 hypothesis. Each test has a process of its own, forked before CUDA begins from one that has read PyTorch's testing
 library. Assertions that do not hold are noted by their lines, and the test goes on. Those that do not hold under
 PyTorch's own allocator are the machine's doing (simcuda computes no values); whatever else does not under ours, or
-does, is a difference. Ends with 1 where one has no reason below.
+does, is a difference. Ends with 1 where one has no reason in `KNOWN` and
+`KNOWN_OF_STITCH`.
 """
 
 import argparse

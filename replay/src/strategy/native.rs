@@ -111,9 +111,8 @@ impl<R: Witness> Strategy for Native<R> {
             return Err(DriveError::Contradiction { index: 0, reason });
         }
         self.has_base = !base.segments.is_empty();
-        let are_runs =
-            |pool: PoolId| base.segments.iter().all(|one| one.pool != pool || one.is_expandable);
-        let is_own = self.is_as_recorded && are_runs(PoolId::DEFAULT);
+        let is_run = |segment: &SegmentState| segment.is_expandable || !segment.pool.is_default();
+        let is_own = self.is_as_recorded && base.segments.iter().all(is_run);
         if self.heap.config().stitch.is_some() && !is_own {
             // No segment of the recording is one of `stitch`: pools, scopes and settings are taken over alone.
             let (segments, order) = (Vec::new(), BaseOrder::default());

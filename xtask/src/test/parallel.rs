@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::tally::{Group, Outcome, Tally};
 
-/// How many groups run at once, on a machine with fewer processors one more than those.
+/// The most groups that run at once.
 const THREADS_MAX: usize = 4;
 
 /// The work of a group.

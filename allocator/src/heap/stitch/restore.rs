@@ -54,7 +54,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let of = self.stitch.run(run);
         let end = addr.0.saturating_add(part.size_bytes);
         let are_pages = [addr.0 - of.addr.0, part.size_bytes].iter().all(|n| n % PAGE_BYTES == 0);
-        if !are_pages || end > of.addr.0 + of.size_bytes() || addr < of.frontier() {
+        if part.size_bytes == 0
+            || !are_pages
+            || end > of.addr.0 + of.size_bytes()
+            || addr < of.frontier()
+        {
             return Err(no_room(part.size_bytes));
         }
         let touched = of.touched_slots(addr, Addr(end));

@@ -102,4 +102,10 @@ fn a_state_with_impossible_blocks_is_an_error() {
     block.status = BlockStatus::Allocated;
     let mut copy = stitched(GIB, StitchConfig::default());
     assert!(copy.restore(&base).is_err());
+
+    let mut base = original.base_state();
+    let run = base.segments.iter_mut().find(|run| run.is_expandable).expect("a run");
+    (run.size_bytes, run.blocks) = (0, Vec::new());
+    let mut copy = stitched(GIB, StitchConfig::default());
+    assert!(copy.restore(&base).is_err());
 }
