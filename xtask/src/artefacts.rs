@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo;
+use crate::{cargo, exec};
 
 /// The packages of the libraries, which are those of the wheel. Whatever is built beside them is asked for together
 /// with them: then both share what they depend on, which has one set of features.
@@ -95,7 +95,7 @@ impl Artefacts {
 fn run(args: &[&str], more: &[&str]) -> Result<()> {
     cargo::require_compiler()?;
     let mut build = cargo::command(args)?;
-    let status = build.args(more).status().context("cannot start cargo")?;
+    let status = exec::status(build.args(more)).context("cannot start cargo")?;
     if !status.success() {
         bail!("the build failed; its errors are above");
     }

@@ -1,19 +1,31 @@
 //! Runs other programs: shows their last line while they run, keeps everything in a log.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::param::clock_ticks_per_second;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::progress::Step;
 
 /// How many lines of a failed program are shown.
 const TAIL_LINES: usize = 40;
+
+thread_local! {
+    static PROCESSOR_TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Processor time of the programs that this thread has run, their children included.
+pub(crate) fn processor_time() -> Duration {
+    PROCESSOR_TIME.get()
+}
 
 /// The result of a program.
 pub(crate) struct Output {
@@ -81,8 +93,31 @@ pub(crate) fn run(
     if !in_time {
         child.kill().with_context(|| format!("cannot stop {program}"))?;
     }
-    let status = child.wait().with_context(|| format!("waiting for {program}"))?;
+    let status = wait(&mut child).with_context(|| format!("waiting for {program}"))?;
     Ok(Output { status: in_time.then_some(status), text, log })
+}
+
+/// Runs a program whose output is shown as it comes.
+pub(crate) fn status(command: &mut Command) -> std::io::Result<ExitStatus> {
+    wait(&mut command.spawn()?)
+}
+
+/// Waits for a program, and adds its processor time to this thread's.
+fn wait(child: &mut Child) -> std::io::Result<ExitStatus> {
+    // Before its status is taken, an ended process still has its times.
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(Pid::from_child(child)), ended)?;
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id()))?;
+    PROCESSOR_TIME.set(PROCESSOR_TIME.get() + times(&stat).unwrap_or_default());
+    child.wait()
+}
+
+/// User and system time of a process and of its children that ended, from its `/proc/PID/stat`.
+fn times(stat: &str) -> Option<Duration> {
+    // Fields 14 to 17. The second is the program's name, in parentheses and with any character in it.
+    let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+    let ticks = fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
+    Some(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
 }
 
 /// As [`run`], for a program that has to succeed; `advice` says what to do if it does not.
@@ -124,6 +159,16 @@ mod tests {
         assert_eq!(output.text, "one\ntwo\n");
         assert_eq!(output.status.and_then(|status| status.code()), Some(3));
         assert!(output.tail().contains("exec-streams.log"), "{}", output.tail());
+    }
+
+    #[test]
+    fn the_processor_time_of_a_program_and_its_children_is_added_up() {
+        let before = processor_time();
+        let busy = "timeout 0.3 sh -c 'while :; do :; done'; true";
+        assert!(shell("exec-times", busy, Duration::from_secs(60)).success());
+        let used = processor_time().saturating_sub(before);
+        assert!(used > Duration::from_millis(50), "{used:?}");
+        assert_eq!(times("1 (a ) b) S 0 0 0 0 0 0 0 0 0 0 x"), None);
     }
 
     #[test]

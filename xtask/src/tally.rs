@@ -2,9 +2,11 @@
 
 use std::env;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+
+use crate::exec;
 
 /// Tests passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,18 +36,22 @@ pub(crate) struct Outcome {
 pub(crate) struct Group {
     name: String,
     outcome: Outcome,
-    seconds: f64,
+    elapsed: Duration,
+    /// Processor time of the programs that it ran.
+    processor: Duration,
 }
 
 impl Group {
     /// Runs it. An error counts as one failed test.
     pub(crate) fn run(name: &str, run: impl FnOnce() -> Result<Outcome>) -> Self {
-        let started = Instant::now();
+        let (started, before) = (Instant::now(), exec::processor_time());
         let outcome = run().unwrap_or_else(|error| Outcome {
             counts: Counts::one(false),
             detail: format!("{error:#}"),
         });
-        Self { name: name.to_owned(), outcome, seconds: started.elapsed().as_secs_f64() }
+        let (elapsed, processor) =
+            (started.elapsed(), exec::processor_time().saturating_sub(before));
+        Self { name: name.to_owned(), outcome, elapsed, processor }
     }
 
     /// Whether a test of it failed.
@@ -78,12 +84,14 @@ impl Tally {
 
     /// Prints and counts a group that has run.
     pub(crate) fn record(&mut self, group: &Group) {
-        let Group { name, outcome, seconds } = group;
+        let Group { name, outcome, elapsed, processor } = group;
         let Counts { passed, failed } = outcome.counts;
+        let [elapsed, processor] = [elapsed, processor].map(Duration::as_secs_f64);
+        let times = format!("{elapsed:>6.1} s {processor:>6.1} s of processor time");
         if failed == 0 {
-            println!("PASS  {name:<44} {passed:>5} passed  {seconds:>6.1} s");
+            println!("PASS  {name:<44} {passed:>5} passed  {times}");
         } else {
-            println!("FAIL  {name:<44} {passed:>5} passed, {failed} failed  {seconds:>6.1} s");
+            println!("FAIL  {name:<44} {passed:>5} passed, {failed} failed  {times}");
             println!("{}", outcome.detail);
             self.failed.push(name.clone());
         }
