@@ -240,7 +240,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     #[inline(always)]
     fn finish_free_natively(&mut self, id: BlockId) {
-        let Freed { is_small, requested_bytes, merge } = self.blocks.put_back(id);
+        let Freed { is_small, requested_bytes, merge, .. } = self.blocks.put_back(id);
         if let Some(merge) = merge {
             self.stats.on_pieces_merged(is_small, merge);
         }
@@ -249,9 +249,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 }
 
 /// A block that became reusable.
-struct Freed {
-    is_small: bool,
-    requested_bytes: u64,
+pub(super) struct Freed {
+    pub(super) is_small: bool,
+    pub(super) requested_bytes: u64,
+    /// The free neighbours that it was merged with.
+    pub(super) merged: [Option<BlockId>; 2],
     /// What became of the free pieces of its segment; `None` where they are not counted.
     merge: Option<PieceMerge>,
 }
@@ -260,7 +262,7 @@ struct Freed {
 impl Blocks {
     /// Takes all of a free block out of its list and hands it out.
     #[inline(always)]
-    fn take_whole(
+    pub(super) fn take_whole(
         &mut self,
         candidate: Candidate,
         params: &AllocParams,
@@ -300,7 +302,7 @@ impl Blocks {
     /// Enters a block into its free list, merged with its free neighbours. A neighbour is what remains, so that the
     /// list has nothing to do unless the order changes.
     #[inline(always)]
-    fn put_back(&mut self, id: BlockId) -> Freed {
+    pub(super) fn put_back(&mut self, id: BlockId) -> Freed {
         let Self { arena, lists, addresses } = self;
         let block = &arena[id];
         assert!(block.is_idle(), "a reusable block is idle");
@@ -353,15 +355,8 @@ impl Blocks {
             let added = if is_piece { Pieces::one(whole.size_bytes) } else { Pieces::default() };
             PieceMerge { added, removed }
         });
-        Freed { is_small: pool.is_small(), requested_bytes, merge }
-    }
-
-    /// [`put_back`](Self::put_back) for blocks whose free pieces are not counted. Returns whether it is small, and the
-    /// bytes that were requested.
-    #[inline]
-    pub(super) fn put_back_uncounted(&mut self, id: BlockId) -> (bool, u64) {
-        let Freed { is_small, requested_bytes, .. } = self.put_back(id);
-        (is_small, requested_bytes)
+        let merged = [prev, next];
+        Freed { is_small: pool.is_small(), requested_bytes, merged, merge }
     }
 
     /// The best fit where the first is part of an expandable segment. A call, so that the path without them keeps its

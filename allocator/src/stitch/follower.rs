@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use events::Addr;
 
 use super::sequences::{LENGTHS, NONE, SHORTEST, Sequences, mix};
+use crate::arena::BlockId;
 use crate::cast;
 use crate::ids::RangeId;
 use settings::PlannedRequest;
@@ -26,11 +27,20 @@ const LATE: usize = 3;
 /// Requests to come that a placement keeps clear of.
 const EXPECTED: u32 = 1 << 13;
 
+/// Where a request was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placement {
+    pub(crate) run: RangeId,
+    /// The block that it got; `None` for a place of a plan.
+    pub(crate) block: Option<BlockId>,
+    pub(crate) addr: Addr,
+}
+
 /// A request, and where it was placed.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     size_bytes: u64,
-    place: Option<(RangeId, Addr)>,
+    place: Option<Placement>,
     /// The number of the next request when the block was freed; [`NONE`] while it is live.
     freed_before: u32,
     /// The request that it corresponds to in an earlier step.
@@ -62,7 +72,7 @@ pub(crate) struct Follower {
     /// Requests in a row that are known to correspond.
     followed: u32,
     /// Where the last request was placed one step back and two.
-    recent: [Option<(RangeId, Addr)>; 2],
+    recent: [Option<Placement>; 2],
     /// Whether it occurred in two steps before.
     is_repeated: bool,
 }
@@ -87,15 +97,16 @@ impl Default for Follower {
 impl Follower {
     #[inline]
     fn entry(&self, at: u32) -> Option<&Entry> {
-        let age = self.count.wrapping_sub(at);
-        let is_known = at != NONE && age > 0 && age as usize <= self.entries.len();
-        is_known.then(|| &self.entries[self.slot(at)])
+        // The newest is one request back; none has the number `NONE`.
+        let age = self.count.wrapping_sub(at).wrapping_sub(1);
+        let is_known = at != NONE && (age as usize) < self.entries.len();
+        self.entries.get(self.slot(at)).filter(|_| is_known)
     }
 
     /// Where a request is in the ring, whose length is a power of two.
     #[inline]
     fn slot(&self, at: u32) -> usize {
-        at as usize & (self.entries.len() - 1)
+        at as usize & self.entries.len().wrapping_sub(1)
     }
 
     /// A request of this size comes next.
@@ -123,7 +134,7 @@ impl Follower {
     pub(crate) fn enter_plan(
         &mut self,
         requests: &[PlannedRequest],
-        place: impl Fn(&PlannedRequest) -> Option<(RangeId, Addr)>,
+        place: impl Fn(&PlannedRequest) -> Option<Placement>,
     ) {
         let first = self.count;
         for request in requests {
@@ -242,10 +253,10 @@ impl Follower {
 
     /// Where the last request was placed. Returns its number, for [`note_free`](Self::note_free).
     #[inline]
-    pub(crate) fn remember(&mut self, run: RangeId, addr: Addr) -> u32 {
+    pub(crate) fn remember(&mut self, place: Placement) -> u32 {
         let last = self.count.wrapping_sub(1);
         let at = self.slot(last);
-        self.entries[at].place = Some((run, addr));
+        self.entries[at].place = Some(place);
         last
     }
 
@@ -270,7 +281,7 @@ impl Follower {
         range.filter_map(move |at| {
             let entry = self.entry(at)?;
             let entry = self.entry(entry.matched).filter(|_| is_late).unwrap_or(entry);
-            entry.place.map(|(run, addr)| (run, addr, entry.size_bytes))
+            entry.place.map(|place| (place.run, place.addr, entry.size_bytes))
         })
     }
 
@@ -292,13 +303,13 @@ impl Follower {
 
     /// Where the last request was placed in the steps before, the most likely first.
     #[inline]
-    pub(crate) const fn recent(&self) -> [Option<(RangeId, Addr)>; 2] {
+    pub(crate) const fn recent(&self) -> [Option<Placement>; 2] {
         let [one, two] = self.recent;
         [two, one]
     }
 
     /// The same three and four steps back.
-    pub(crate) fn older(&self) -> [Option<(RangeId, Addr)>; 2] {
+    pub(crate) fn older(&self) -> [Option<Placement>; 2] {
         let mut before = self.before().skip(2).map(|entry| entry.place);
         let (three, four) = (before.next().flatten(), before.next().flatten());
         [four, three]
@@ -319,14 +330,18 @@ mod tests {
     /// Requests of a step, each of a size of its own.
     const STEP: u32 = 600;
 
+    fn placement(addr: u64) -> Placement {
+        Placement { run: RangeId::new(0), block: None, addr: Addr(addr) }
+    }
+
     /// Makes the requests of a step, with the number of the request as its address. Returns the addresses one step
     /// back.
     fn run_step(follower: &mut Follower) -> Vec<Option<u64>> {
         let mut back = Vec::new();
         for request in 0..STEP {
             follower.observe(u64::from(request + 1) * 512);
-            back.push(follower.recent()[1].map(|(_, addr)| addr.0));
-            follower.remember(RangeId::new(0), Addr(u64::from(follower.count)));
+            back.push(follower.recent()[1].map(|place| place.addr.0));
+            follower.remember(placement(u64::from(follower.count)));
         }
         back
     }
@@ -360,8 +375,7 @@ mod tests {
         };
         let requests: Vec<PlannedRequest> = (0..STEP).map(planned).collect();
         let mut follower = Follower::default();
-        follower
-            .enter_plan(&requests, |request| Some((RangeId::new(0), Addr(request.offset_bytes))));
+        follower.enter_plan(&requests, |request| Some(placement(request.offset_bytes)));
         let mut has_place = |size_bytes: u64| {
             follower.observe(size_bytes);
             follower.recent().iter().flatten().count() > 0

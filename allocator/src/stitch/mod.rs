@@ -28,7 +28,7 @@ use crate::cast;
 use crate::ids::{FreeListId, RangeId};
 use settings::{Plan, PlannedRequest, StitchConfig};
 
-pub(crate) use follower::Follower;
+pub(crate) use follower::{Follower, Placement};
 use followers::Followers;
 pub(crate) use pages::{Marks, PageId, Pages, SlotRef, Span};
 pub(crate) use run::{Run, Slot};
@@ -99,7 +99,8 @@ impl Stitch {
         let own = sequences.filter(|sequence| sequence.stream == number);
         let place = |request: &PlannedRequest| {
             let end = request.offset_bytes.checked_add(request.size_bytes)?;
-            (end <= size_bytes).then(|| (run, Addr(base.0 + request.offset_bytes)))
+            let addr = Addr(base.0 + request.offset_bytes);
+            (end <= size_bytes).then_some(Placement { run, block: None, addr })
         };
         let mut follower = Follower::default();
         for sequence in own {

@@ -49,7 +49,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         params: &mut AllocParams,
     ) -> Result<Option<Addr>, AllocError> {
         if let Some(id) = self.extend_run(params)? {
-            return Ok(Some(self.hand_over_stitched(id, params)));
+            return Ok(Some(self.hand_over_placed(id, params)));
         }
         self.record(Event::DriverRefused { size_bytes: params.size_bytes });
         if let Some(borrowed) = self.borrow_from_lending_pool(params) {
@@ -75,7 +75,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.end_empty_runs()?;
             self.record(Event::DriverRefused { size_bytes: params.size_bytes });
         }
-        Ok(grown.map(|id| self.hand_over_stitched(id, params)))
+        Ok(grown.map(|id| self.hand_over_placed(id, params)))
     }
 
     /// Serves a request by mapping pages: free ones behind the frontier of a run, else where it needs the fewest, with

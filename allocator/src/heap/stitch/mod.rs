@@ -4,6 +4,7 @@
 //! that are least in the way of requests to come and leave most pages wholly free, a window of home and ghost slots
 //! (`choose.rs`), and at last mappings (`grow.rs`) of the pages that became free longest ago and of new ones for the
 //! rest. Only the last makes driver calls.
+#![allow(clippy::inline_always, reason = "the hot path is one function")]
 
 mod check;
 mod choose;
@@ -21,17 +22,17 @@ mod windows;
 use events::Addr;
 
 use super::Heap;
-use super::hot_path::AllocParams;
+use super::hot_path::{AllocParams, Candidate, Freed};
 use crate::arena::{Block, BlockId};
 use crate::free_list::ListPlace;
-use crate::ids::RangeId;
+use crate::stitch::Placement;
 use device::Device;
 use events::Recorder;
 
 /// One allocation.
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Serves a request without a driver call.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn malloc_stitched(&mut self, params: &AllocParams) -> Option<Addr> {
         if !params.pool.is_small() && self.stitch.config.has_placement_memory {
             if self.stitch.awaits_plan(params.stream) {
@@ -39,7 +40,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
             let follower = self.stitch.follower(params.stream);
             follower.observe(params.size_bytes);
-            self.stitch.is_repeated = follower.is_repeated();
+            let is_repeated = follower.is_repeated();
+            let [two_back, one_back] = follower.recent();
+            self.stitch.is_repeated = is_repeated;
+            let place = two_back.or(one_back);
+            if let Some(id) = place.and_then(|place| self.whole_block_at(params, &place)) {
+                self.take_all(id, params);
+                return Some(self.hand_over_stitched(id, params));
+            }
         } else {
             self.stitch.is_repeated = false;
         }
@@ -47,22 +55,30 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// The same for a request that was tried before.
+    #[inline(never)]
     pub(super) fn place_stitched(&mut self, params: &AllocParams) -> Option<Addr> {
         let id = if params.pool.is_small() {
             self.place_small(params)
         } else {
             self.place_large(params)
         };
-        id.map(|id| self.hand_over_stitched(id, params))
+        id.map(|id| self.hand_over_placed(id, params))
+    }
+
+    /// [`hand_over_stitched`](Self::hand_over_stitched) off the hot path.
+    #[inline(never)]
+    pub(super) fn hand_over_placed(&mut self, id: BlockId, params: &AllocParams) -> Addr {
+        self.hand_over_stitched(id, params)
     }
 
     /// Makes a block that was taken the caller's.
-    #[inline]
-    pub(super) fn hand_over_stitched(&mut self, id: BlockId, params: &AllocParams) -> Addr {
+    #[inline(always)]
+    fn hand_over_stitched(&mut self, id: BlockId, params: &AllocParams) -> Addr {
         if !params.pool.is_small() && self.stitch.config.has_placement_memory {
             let block = &self.blocks[id];
             let (run, addr) = (block.range.expect("a block of stitch has a run"), block.addr);
-            let number = self.stitch.follower(params.stream).remember(run, addr);
+            let place = Placement { run, block: Some(id), addr };
+            let number = self.stitch.follower(params.stream).remember(place);
             // A block has no age while it is handed out.
             self.blocks[id].search_count_at_free = number;
         }
@@ -107,9 +123,32 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn place_at_any(
         &mut self,
         params: &AllocParams,
-        places: [Option<(RangeId, Addr)>; 2],
+        places: [Option<Placement>; 2],
     ) -> Option<BlockId> {
-        places.into_iter().flatten().find_map(|(run, addr)| self.place_at(params, run, addr))
+        let mut places = places.into_iter().flatten();
+        places.find_map(|place| self.place_at(params, place.run, place.addr))
+    }
+
+    /// The block that the request got there, where it is free and has the same bytes: that is what
+    /// [`place_at`](Self::place_at) would find.
+    #[inline(always)]
+    fn whole_block_at(&self, params: &AllocParams, place: &Placement) -> Option<BlockId> {
+        let id = place.block?;
+        let block = &self.blocks[id];
+        let list = &self.blocks.lists[block.list];
+        // The id, the run and the addresses may be those of something else by now.
+        let is_there = (block.addr, block.size_bytes) == (place.addr, params.size_bytes)
+            && block.range == Some(place.run)
+            && (list.stream, list.pool) == (params.stream, params.pool);
+        (is_there && block.is_idle() && block.mapped).then_some(id)
+    }
+
+    /// Takes all of a free block.
+    #[inline(always)]
+    fn take_all(&mut self, id: BlockId, params: &AllocParams) {
+        let place = self.blocks.lists[self.blocks[id].list].find(&self.blocks.arena, id);
+        let candidate = Candidate { id, size_bytes: params.size_bytes, place: Some(place) };
+        self.blocks.take_whole(candidate, params, self.stack);
     }
 
     /// Hands out the part of a free block that starts at an address.
@@ -127,12 +166,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let list = &mut self.blocks.lists[block.list];
         let place = place.unwrap_or_else(|| list.find(arena, id));
         if block.size_bytes == params.size_bytes {
-            list.take(place);
-            let block = &mut arena[id];
-            block.allocated = true;
-            block.requested_bytes = params.requested_bytes;
-            block.stack = self.stack;
-            return id;
+            let candidate = Candidate { id, size_bytes: block.size_bytes, place: Some(place) };
+            return self.blocks.take_whole(candidate, params, self.stack);
         }
         let block = *block;
         let run = self.stitch.run_mut(block.range.expect("a block of stitch has a run"));
@@ -180,34 +215,34 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 /// One free.
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Makes a block of `stitch` reusable. The pages that it leaves wholly free are not unmapped.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn finish_free_stitched(&mut self, id: BlockId) {
         let block = &self.blocks[id];
         let (start, end) = (block.addr, block.end());
         let run = block.range.expect("a block of stitch has a run");
         let (number, list) = (block.search_count_at_free, &self.blocks.lists[block.list]);
-        let arena = &self.blocks.arena;
-        let is_free = |id: &BlockId| arena[*id].is_idle() && arena[*id].mapped;
-        let (prev, next) = (block.prev.filter(is_free), block.next.filter(is_free));
         if !list.pool.is_small() && self.stitch.config.has_placement_memory {
             self.stitch.follower(list.stream).note_free(number);
         }
-        let (is_small, requested_bytes) = self.blocks.put_back_uncounted(id);
+        let Freed { is_small, requested_bytes, merged: [prev, next], .. } =
+            self.blocks.put_back(id);
 
         self.stitch.ticket += 1;
         let ticket = self.stitch.ticket;
         let run = self.stitch.run_mut(run);
         run.stamp(start, end, ticket);
         let arena = &self.blocks.arena;
-        let whole = prev.or(next).unwrap_or(id);
-        let behind = arena[whole].next;
-        if next.is_some() {
-            run.end(end, arena, behind);
-        }
-        if prev.is_some() {
-            run.end(start, arena, behind);
-        } else {
-            run.begin(start, whole);
+        // A block that is not merged starts where it did.
+        if let Some(whole) = prev.or(next) {
+            let behind = arena[whole].next;
+            if next.is_some() {
+                run.end(end, arena, behind);
+            }
+            if prev.is_some() {
+                run.end(start, arena, behind);
+            } else {
+                run.begin(start, whole);
+            }
         }
         self.stats.on_free_completed(is_small, requested_bytes);
     }
