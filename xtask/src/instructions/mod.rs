@@ -19,14 +19,16 @@ use crate::{cargo, exec};
 
 use counts::{Case, Committed};
 
-/// The counted cases: without and with a recorder, and under `stitch`, a small block and a large one.
-const CASES: [Case; 6] = [
+/// The counted cases: without and with a recorder, and under `stitch`, a small block, a large one, and one of many pages.
+const CASES: [Case; 8] = [
     Case { record: "off", size_bytes: 512 },
     Case { record: "off", size_bytes: 4 << 20 },
     Case { record: "ring", size_bytes: 512 },
     Case { record: "ring", size_bytes: 4 << 20 },
+    Case { record: "ring", size_bytes: 64 << 20 },
     Case { record: "ring,strategy:stitch", size_bytes: 512 },
     Case { record: "ring,strategy:stitch", size_bytes: 4 << 20 },
+    Case { record: "ring,strategy:stitch", size_bytes: 64 << 20 },
 ];
 
 /// Pairs of the two programs. No power of two is between them, so no table grows in the difference: how many
