@@ -19,7 +19,7 @@ use crate::{cargo, exec};
 
 use counts::{Case, Committed};
 
-/// The counted cases: without and with a recorder, and under `stitch`, a small block, a large one, and one of many pages.
+/// The counted cases: without and with a recorder, and under `stitch`, a small block and large ones of two sizes.
 const CASES: [Case; 8] = [
     Case { record: "off", size_bytes: 512 },
     Case { record: "off", size_bytes: 4 << 20 },
