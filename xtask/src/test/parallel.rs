@@ -1,5 +1,5 @@
-//! Groups of tests side by side, two more than there are processors: of a script's time, less than half is processor
-//! time.
+//! Groups of tests side by side, one more than there are processors: most of a script's time is one thread's, and it
+//! waits for other processes.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -31,7 +31,7 @@ impl<'a> Parallel<'a> {
     pub(super) fn run(self, tally: &mut Tally) {
         let threads = thread::available_parallelism()
             .map_or(1, usize::from)
-            .saturating_add(2)
+            .saturating_add(1)
             .min(THREADS_MAX);
         let waiting = Mutex::new(self.groups);
         let tally = Mutex::new(tally);
