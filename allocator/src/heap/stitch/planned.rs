@@ -5,7 +5,7 @@ use events::Addr;
 use super::windows::Window;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
-use crate::stitch::{Placement, SlotRef};
+use crate::stitch::SlotRef;
 use device::Device;
 use events::Recorder;
 
@@ -33,28 +33,25 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let ([two, one], [four, three]) = (follower.recent(), follower.older());
         let list = self.blocks.lists.find(params.pool, params.stream)?;
-        [two, one, four, three].into_iter().flatten().find_map(
-            |Placement { run: id, addr, .. }| {
-                let run = self.stitch.find_run(id)?;
-                let end = Addr(addr.0 + params.size_bytes);
-                if run.list != list || addr < run.addr || end > run.slot_addr(run.slot_count) {
+        [two, one, four, three].into_iter().flatten().find_map(|place| {
+            let (id, addr) = (place.run, place.addr);
+            let run = self.stitch.find_run(id)?;
+            let end = Addr(addr.0 + params.size_bytes);
+            if run.list != list || addr < run.addr || end > run.slot_addr(run.slot_count) {
+                return None;
+            }
+            let mut ghosts = run.touched_slots(addr, end).map(|slot| SlotRef { run: id, slot });
+            if self.holds_back_flush() && !ghosts.all(|at| self.is_unused(at)) {
+                return None;
+            }
+            let mut at = Some(run.block_at(&self.blocks.arena, addr));
+            while let Some(block) = at.map(|id| &self.blocks[id]).filter(|block| block.addr < end) {
+                if !block.is_idle() {
                     return None;
                 }
-                let mut ghosts = run.touched_slots(addr, end).map(|slot| SlotRef { run: id, slot });
-                if self.holds_back_flush() && !ghosts.all(|at| self.is_unused(at)) {
-                    return None;
-                }
-                let mut at = Some(run.block_at(&self.blocks.arena, addr));
-                while let Some(block) =
-                    at.map(|id| &self.blocks[id]).filter(|block| block.addr < end)
-                {
-                    if !block.is_idle() {
-                        return None;
-                    }
-                    at = block.next;
-                }
-                Some(Window { run: id, addr, pages: 0 })
-            },
-        )
+                at = block.next;
+            }
+            Some(Window { run: id, addr, pages: 0 })
+        })
     }
 }
