@@ -9,7 +9,7 @@ use trace_format::{Addr, Event, PoolId, Record, Stream};
 /// The requests of one stream in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamRequests {
-    /// Their sizes, and their lives in records.
+    /// Their sizes, and their lives in allocations and frees of the device.
     pub(super) buffers: Vec<Buffer>,
     /// Requests of the stream before each block was reusable.
     pub(super) freed_before: Vec<Option<u32>>,
@@ -33,8 +33,13 @@ pub(super) fn large_requests(records: &[Record]) -> Vec<StreamRequests> {
     let mut streams: BTreeMap<Stream, usize> = BTreeMap::from([(Stream(0), 0)]);
     let mut requests = vec![StreamRequests::default()];
     let mut live: HashMap<Addr, (usize, usize)> = HashMap::new();
-    for (at, record) in records.iter().enumerate() {
-        let now = at as i64;
+    // Lives are counted in allocations and frees: driver calls are effects of one replay.
+    let is_block = |record: &&Record| {
+        use Event::{Alloc, Free, FreeCompleted};
+        matches!(record.event, Alloc { .. } | Free { .. } | FreeCompleted { .. })
+    };
+    let end = records.iter().filter(is_block).count() as i64;
+    for (now, record) in (0..).zip(records.iter().filter(is_block)) {
         match record.event {
             Event::Alloc { addr, size_bytes, stream, pool, .. }
                 if pool == PoolId::DEFAULT && !size::is_small(size_bytes) =>
@@ -45,7 +50,7 @@ pub(super) fn large_requests(records: &[Record]) -> Vec<StreamRequests> {
                 });
                 let of_stream = &mut requests[stream];
                 live.insert(addr, (stream, of_stream.buffers.len()));
-                let (lower, upper) = (now, records.len() as i64);
+                let (lower, upper) = (now, end);
                 of_stream.buffers.push(Buffer { lower, upper, size_bytes, alignment_bytes: 512 });
                 of_stream.freed_before.push(None);
             }
