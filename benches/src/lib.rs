@@ -113,6 +113,6 @@ impl Drop for Subject {
 /// Where there is no memory for it.
 pub fn ring_recorder(device: DeviceId) -> RingRecorder {
     let slots = Settings::default().ring_events as usize;
-    let options = RingOptions { dir: ring_dir(None), device, slots };
+    let options = RingOptions { dir: ring_dir(None), device, slots, has_pages: false };
     RingRecorder::new(&options, SystemClock::new()).expect("memory for a ring")
 }

@@ -185,7 +185,8 @@ fn recover_lists_rings_and_makes_tapes_of_them_that_replay() {
     let list = ["recover", "--json", "--folder", &here];
     assert_eq!(vramtape(&list), ("{\n  \"rings\": []\n}\n".to_owned(), Some(0)));
 
-    let options = RingOptions { dir: here.clone().into(), device: DeviceId(0), slots: 64 };
+    let options =
+        RingOptions { dir: here.clone().into(), device: DeviceId(0), slots: 64, has_pages: false };
     let mut recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
     let [segment, first, second, free] = events(1 << 30, 512);
     recorder.record(StackId::NONE, segment);

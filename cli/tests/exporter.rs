@@ -30,7 +30,7 @@ type RingHeap = Heap<SimDevice, AnyRecorder>;
 
 fn ring(folder: &Path, device: u16, rank: Option<u32>) -> RingRecorder {
     let device = DeviceId(device);
-    let options = RingOptions { dir: folder.to_owned(), device, slots: 1 << 12 };
+    let options = RingOptions { dir: folder.to_owned(), device, slots: 1 << 12, has_pages: false };
     let recorder = RingRecorder::new(&options, SystemClock::new()).expect("a ring");
     let meta = DeviceMeta {
         id: device,

@@ -25,7 +25,8 @@ struct Device {
 impl Device {
     fn new(folder: &Path, id: u16) -> Self {
         let device = DeviceId(id);
-        let options = RingOptions { dir: folder.to_owned(), device, slots: 1 << 16 };
+        let options =
+            RingOptions { dir: folder.to_owned(), device, slots: 1 << 16, has_pages: false };
         let mut recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
         let meta = DeviceMeta {
             id: device,
@@ -104,7 +105,7 @@ fn follow(path: &Path) -> (Vec<(DeviceId, State)>, u64) {
         match item.unwrap() {
             Item::Meta(_) => {}
             Item::Base(device, base) => {
-                states.push((device, State::from_segments(&base.segments).unwrap()));
+                states.push((device, State::from_base(&base).unwrap()));
             }
             Item::Event(device, record) => {
                 let (_, state) = states.iter_mut().find(|(known, _)| *known == device).unwrap();

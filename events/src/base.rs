@@ -4,7 +4,12 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{event::ScopeFilter, ids::PoolId, order::BaseOrder, segment::SegmentState};
+use crate::{
+    event::ScopeFilter,
+    ids::{Addr, PageNumber, PoolId},
+    order::BaseOrder,
+    segment::SegmentState,
+};
 
 /// All that one device's allocator holds at one moment. Events after it apply to it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,6 +18,9 @@ pub struct BaseState {
     pub time_ns: u64,
     /// Segments in ascending order of address.
     pub segments: Vec<SegmentState>,
+    /// Where the pages of `stitch` are mapped, ascending by address, in a chunk of their own. An address in a segment
+    /// is the home of its page, any other a ghost.
+    pub pages: Vec<(Addr, PageNumber)>,
     /// Private pools that exist; the default pool is not listed.
     pub pools: Vec<PoolState>,
     /// Open scopes, oldest first; the newest that takes a stream wins.

@@ -5,7 +5,7 @@
 //! PyTorch's trace: `SegmentAlloc` before the `Alloc` it served. The exception is [`Event::EmptyCache`], which stands
 //! before the segments it returned, so that a reader knows the cause first.
 
-use crate::ids::{Addr, PoolId, StackId, Stream, StringId, ThreadId};
+use crate::ids::{Addr, PageNumber, PoolId, StackId, Stream, StringId, ThreadId};
 
 /// One line of the tape: when, who, from where, and what.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -317,6 +317,21 @@ pub enum Event {
         /// Frees of the default pool that became reusable since that moment, of all streams.
         frees: u64,
     },
+    /// E: `stitch` mapped a physical page of 2 MiB at one more address. `SegmentMap` and `SegmentUnmap` say which of a
+    /// page's addresses is its home; the others are ghosts.
+    PageMap {
+        /// Where it is mapped from here on.
+        addr: Addr,
+        /// The page.
+        page: PageNumber,
+    },
+    /// E: `stitch` ended a mapping.
+    PageUnmap {
+        /// Where the page was mapped.
+        addr: Addr,
+        /// The page.
+        page: PageNumber,
+    },
     /// E: this many records are missing here.
     Lost {
         /// How many.
@@ -355,6 +370,8 @@ impl Event {
             Self::Mark { .. } => "mark",
             Self::Category { .. } => "category",
             Self::StreamPassed { .. } => "stream_passed",
+            Self::PageMap { .. } => "page_map",
+            Self::PageUnmap { .. } => "page_unmap",
             Self::Lost { .. } => "lost",
         }
     }

@@ -58,6 +58,11 @@ pub struct FrameId(pub u32);
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct ThreadId(pub u32);
 
+/// A physical page of `stitch` by its number, which it keeps as long as it is mapped anywhere. Later pages reuse it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
+pub struct PageNumber(pub u32);
+
 /// A device by its CUDA ordinal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
@@ -78,6 +83,12 @@ impl fmt::Display for Stream {
 impl fmt::Display for PoolId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({}, {})", self.0, self.1)
+    }
+}
+
+impl fmt::Display for PageNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
     }
 }
 

@@ -21,12 +21,12 @@ mod statistics;
 
 pub use base::{BaseState, PoolState, ScopeState};
 pub use event::{Category, Event, MarkKind, Record, ScopeFilter};
-pub use ids::{Addr, DeviceId, FrameId, PoolId, StackId, Stream, StringId, ThreadId};
+pub use ids::{Addr, DeviceId, FrameId, PageNumber, PoolId, StackId, Stream, StringId, ThreadId};
 pub use order::{BaseOrder, RangeState};
 pub use recorder::{BlockSlot, Memory, Off, Recorder};
 pub use segment::{BlockState, BlockStatus, SegmentState};
 pub use state::{
-    BlockChange, MappedRange, MappedRanges, MappingChange, PoolsState, Problem, RangeEdit, Scopes,
-    State, StateError, check_segments, tile,
+    BlockChange, MappedPages, MappedRange, MappedRanges, MappingChange, PageChange, PoolsState,
+    Problem, RangeEdit, Scopes, State, StateError, check_pages, check_segments, tile,
 };
 pub use statistics::{STATISTICS, Statistics, StatisticsValues};

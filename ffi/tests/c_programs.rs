@@ -205,7 +205,7 @@ impl Tape {
                     if tape.states.is_empty() {
                         tape.based_on = held.count();
                     }
-                    let state = State::from_segments(&base.segments).expect("a whole state");
+                    let state = State::from_base(&base).expect("a whole state");
                     *tape.state(device) = state;
                 }
                 Item::Event(device, record) => {

@@ -24,7 +24,7 @@ pub(crate) fn exercise(bytes: &[u8]) {
     };
     let config = import.config.clone();
     for device in &import.devices {
-        State::from_segments(&device.base.segments).expect("a start is a state");
+        State::from_base(&device.base).expect("a start is a state");
     }
     let tape = Tape::of_import(import, &known);
     let writer = Writer::new(Vec::new(), "in memory", &tape.meta).expect("memory can be written");

@@ -104,7 +104,7 @@ fn live_at_end(tape: &Tape, device: &Device) -> BytesByStack {
 
 /// The most allocated and reserved bytes of a device.
 fn peaks(device: &Device) -> [i64; 2] {
-    let mut state = State::from_segments(&device.base.segments).unwrap();
+    let mut state = State::from_base(&device.base).unwrap();
     let bytes =
         |state: &State| [state.allocated_bytes(), state.reserved_bytes()].map(u64::cast_signed);
     let mut most = bytes(&state);

@@ -25,7 +25,7 @@ fn open(name: &str) -> Tape {
 
 /// The most that a device's own records hold, allocated and reserved.
 fn peaks(device: &Device) -> (u64, u64) {
-    let mut state = State::from_segments(&device.base.segments).unwrap();
+    let mut state = State::from_base(&device.base).unwrap();
     let mut peaks = (state.allocated_bytes(), state.reserved_bytes());
     for record in &device.records {
         state.apply(record).unwrap();

@@ -26,7 +26,7 @@ fn records_lead_from_the_base_to_the_final_segments() {
         let import = import_file(&path, &common::known(&path)).unwrap();
         println!("{name}: {:#?}", import.inferred);
         for device in &import.devices {
-            let mut state = State::from_segments(&device.base.segments).unwrap();
+            let mut state = State::from_base(&device.base).unwrap();
             for (at, record) in device.records.iter().enumerate() {
                 state.apply(record).unwrap_or_else(|e| panic!("{name}: record {at}: {e}"));
             }

@@ -286,8 +286,8 @@ proptest! {
         prop_assert_eq!(difference(&calls, 0, capacity_mib * MIB, config), None);
     }
 
-    /// Cut anywhere it starts with the recorded memory, and the rest can be replayed; ghosts and earlier placements are
-    /// not part of the start.
+    /// Cut anywhere it starts with the recorded memory, and the rest can be replayed. Earlier placements are not part
+    /// of the start.
     #[test]
     fn a_tape_of_stitch_cut_anywhere_starts_as_recorded(
         mut calls in calls(),

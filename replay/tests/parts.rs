@@ -19,7 +19,8 @@ use trace_format::{
 /// Records with steps that are named until a part was dropped, with at most `max_bytes` on disk.
 fn record(path: &Path, max_bytes: u64, is_enough: impl Fn(&Tape) -> bool) -> TapeSummary {
     let folder = path.parent().expect("a folder").to_owned();
-    let options = RingOptions { dir: folder, device: DeviceId(0), slots: 1 << 16 };
+    let options =
+        RingOptions { dir: folder, device: DeviceId(0), slots: 1 << 16, has_pages: false };
     let recorder = RingRecorder::new(&options, SystemClock::new()).expect("memory for a ring");
     let ring = Arc::clone(recorder.ring());
     let device = SimDevice::new(SimConfig::with_capacity(2 << 30));
@@ -73,7 +74,7 @@ fn only(tape: &Tape) -> &Device {
 /// Bytes of blocks and of segments after the records, none of which contradicts the state before it.
 fn end(tape: &Tape) -> (u64, u64) {
     let device = only(tape);
-    let mut state = State::from_segments(&device.base.segments).expect("a state");
+    let mut state = State::from_base(&device.base).expect("a state");
     device.records.iter().for_each(|record| state.apply(record).expect("no contradiction"));
     (state.allocated_bytes(), state.reserved_bytes())
 }

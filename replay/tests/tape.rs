@@ -46,7 +46,7 @@ fn an_imported_snapshot_is_the_same_run_after_being_a_tape_file() {
 fn the_ring_of_a_process_is_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, device) = (folder.path().to_owned(), DeviceId(2));
-    let options = RingOptions { dir, device, slots: 64 };
+    let options = RingOptions { dir, device, slots: 64, has_pages: false };
     let mut recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
     recorder.record(StackId::NONE, Event::ResetPeak);
     let path = recorder.ring().path().unwrap();

@@ -51,7 +51,7 @@ fn follow(path: &Path) -> (State, Vec<BaseState>) {
         match item.unwrap() {
             Item::Meta(_) => {}
             Item::Base(_, base) => {
-                let said = State::from_segments(&base.segments).unwrap();
+                let said = State::from_base(&base).unwrap();
                 assert!(!is_known || state.is_empty() || state == said, "base state differs");
                 (state, is_known) = (said, true);
                 bases.push(*base);
@@ -136,7 +136,7 @@ fn a_part_of_a_ring_is_saved_from_the_state_before_it() {
         assert_eq!(summary.lost, 0);
         assert!(summary.records <= ring.sequence() - first, "{summary:?}");
         let (after, bases) = follow(&path);
-        assert_eq!(State::from_segments(&bases[0].segments).unwrap(), before);
+        assert_eq!(State::from_base(&bases[0]).unwrap(), before);
         assert_eq!(after, state_of(&heap));
     }
 }
@@ -188,7 +188,7 @@ fn expect_base_of(heap: &Shared, ring: &Ring, reader: &mut RingReader) {
     let (mut said, next) = reader.base_state().unwrap();
     let (mut known, sequence) = base_of(heap, ring);
     assert_eq!(next, sequence);
-    let memory = |base: &BaseState| State::from_segments(&base.segments).unwrap();
+    let memory = |base: &BaseState| State::from_base(base).unwrap();
     assert_eq!(memory(&said), memory(&known));
     // Free blocks remember what they were last in the heap only, and pools, segments and waits have no order.
     for base in [&mut said, &mut known] {
@@ -247,7 +247,7 @@ fn a_base_state_taken_in_full_flight_fits_the_records_after_it() {
             while !done.load(Ordering::Acquire) {
                 let mut reader = RingReader::open(&path).unwrap();
                 let (base, next) = reader.base_state().unwrap();
-                let mut state = State::from_segments(&base.segments).unwrap();
+                let mut state = State::from_base(&base).unwrap();
                 reader.seek(next);
                 let mut records = Vec::new();
                 let lost = reader.poll(|record| records.push(record));

@@ -33,6 +33,7 @@ struct RecordRow<'t> {
     text: Option<&'t str>,
     fraction: Option<f64>,
     device_free_bytes: Option<u64>,
+    page: Option<u32>,
     count: Option<u64>,
     allocated_bytes: u64,
     active_bytes: u64,
@@ -63,6 +64,7 @@ impl Row for RecordRow<'_> {
             ("text", |rows| texts(rows, |row| row.text)),
             ("fraction", |rows| shares(rows, |row| row.fraction)),
             ("device_free_bytes", |rows| amounts(rows, |row| row.device_free_bytes)),
+            ("page", |rows| ids(rows, |row| row.page)),
             ("count", |rows| amounts(rows, |row| row.count)),
             ("allocated_bytes", |rows| amounts(rows, |row| Some(row.allocated_bytes))),
             ("active_bytes", |rows| amounts(rows, |row| Some(row.active_bytes))),
@@ -79,8 +81,8 @@ pub(crate) fn write(source: &Source<'_>, path: &Path, format: Format) -> Result<
             record,
             reason,
         };
-        let mut state = State::from_segments(&device.base.segments)
-            .map_err(|error| contradiction(0, error.to_string()))?;
+        let mut state =
+            State::from_base(&device.base).map_err(|error| contradiction(0, error.to_string()))?;
         for (at, read) in (0..).zip(&device.records) {
             state.apply(read).map_err(|error| contradiction(at, error.to_string()))?;
             sink.push(RecordRow {
@@ -134,6 +136,9 @@ fn fields<'t>(read: &Record, stacks: &'t Stacks) -> RecordRow<'t> {
         Event::DriverRefused { size_bytes } => row.size_bytes = Some(size_bytes),
         Event::StreamPassed { stream, frees } => {
             (row.stream, row.count) = (Some(stream), Some(frees));
+        }
+        Event::PageMap { addr, page } | Event::PageUnmap { addr, page } => {
+            (row.addr, row.page) = (Some(addr), Some(page.0));
         }
         Event::Snapshot { active_bytes } => row.size_bytes = Some(active_bytes),
         Event::EmptyCache { pool, inferred } => {

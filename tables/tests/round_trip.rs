@@ -135,7 +135,7 @@ fn records_are_the_tapes_with_the_sums_of_its_state() {
             let reserved = amounts(&batches, "reserved_bytes");
             let mut row = 0;
             for device in &tape.devices {
-                let mut state = State::from_segments(&device.base.segments).unwrap();
+                let mut state = State::from_base(&device.base).unwrap();
                 for (at, record) in (0..).zip(&device.records) {
                     state.apply(record).unwrap();
                     assert_eq!((devices[row], numbers[row]), (device.id.0, Some(at)));
@@ -181,7 +181,7 @@ fn allocations_are_alive_as_in_the_state() {
             .flat_map(|batch| batch["device"].as_primitive::<UInt16Type>().values().to_vec())
             .collect();
         for device in &tape.devices {
-            let mut state = State::from_segments(&device.base.segments).unwrap();
+            let mut state = State::from_base(&device.base).unwrap();
             let moments = 1 + device.records.len() as u64 / 50;
             for (at, record) in (0..).zip(&device.records) {
                 state.apply(record).unwrap();

@@ -130,7 +130,8 @@ fn process_that_allocates_until_killed() {
     let dir = PathBuf::from(env::var_os(DIR).expect("run by another test, as a process"));
     let plan = Plan::of(env::var(SEED).expect("a seed").parse().expect("a number"));
     let clock = Counter::default();
-    let options = RingOptions { dir: dir.clone(), device: DeviceId(0), slots: plan.slots };
+    let options =
+        RingOptions { dir: dir.clone(), device: DeviceId(0), slots: plan.slots, has_pages: false };
     let recorder = RingRecorder::new(&options, clock.clone()).expect("memory for a ring");
     let ring = Arc::clone(recorder.ring());
     let heap = Arc::new(SharedHeap::new(plan.heap(recorder)));
@@ -211,7 +212,7 @@ fn expect_ring(plan: Plan, ring: &Path, tape: &Path, events: &[Event]) {
     let end = after(events);
     let (base, next) = reader.base_state().expect("a state");
     assert_eq!(next, events.len() as u64, "the ring's own state is that after its last record");
-    assert_eq!(State::from_segments(&base.segments), Ok(end.clone()), "{plan:?}");
+    assert_eq!(State::from_base(&base), Ok(end.clone()), "{plan:?}");
 
     let recovered = recover_rings(&[ring.to_owned()], tape).expect("a tape").remove(0);
     let start = recovered.lost as usize;
@@ -219,7 +220,7 @@ fn expect_ring(plan: Plan, ring: &Path, tape: &Path, events: &[Event]) {
     assert!(recovered.records as usize >= (plan.slots - 1).min(events.len()), "{recovered:?}");
     let tape = Tape::open(tape, &RunLimits::default()).expect("a tape");
     let device = &tape.devices[0];
-    assert_eq!(State::from_segments(&device.base.segments), Ok(after(&events[..start])));
+    assert_eq!(State::from_base(&device.base), Ok(after(&events[..start])));
     let recorded: Vec<_> = device.records.iter().map(|record| record.event).collect();
     assert!(recorded == events[start..], "{plan:?}: other records than were made");
 
@@ -246,7 +247,7 @@ fn expect_tape(path: &Path, events: &[Event]) -> usize {
                 seen += 1;
             }
             Item::Base(_, base) => {
-                assert_eq!(State::from_segments(&base.segments), Ok(after(&events[..seen])));
+                assert_eq!(State::from_base(&base), Ok(after(&events[..seen])));
             }
             Item::Meta(_) => {}
         }

@@ -61,7 +61,7 @@ pub(crate) fn exercise(bytes: &[u8]) {
     read(bytes);
     let Some((&[low, high], payload)) = bytes.split_first_chunk::<2>() else { return };
     let items = u32::from(low) | u32::from(high) << 8;
-    for kind in 1..=7 {
+    for kind in 1..=8 {
         read(&tape_with(kind, items, payload));
     }
 }
@@ -91,10 +91,10 @@ pub(crate) fn read(tape: &[u8]) {
                 for stack in stacks.chain(blocks.map(|block| block.stack)) {
                     assert!(reader.tables().stack(stack).is_some(), "checked on reading");
                 }
-                if let Ok(base) = State::from_segments(&base.segments) {
-                    let again = State::from_segments(&base.segments()).expect("a state is one");
-                    assert_eq!(again, base);
-                    state = base;
+                if let Ok(read) = State::from_base(&base) {
+                    let again = State::from_base(&read.base_state()).expect("a state is one");
+                    assert_eq!(again, read);
+                    state = read;
                 }
             }
             Ok(Item::Meta(_)) => {}

@@ -8,7 +8,7 @@ use events::DeviceId;
 /// that take it for text, as in PNG.
 pub const MAGIC: [u8; 8] = [0x89, b'V', b'T', b'P', 0x0d, 0x0a, 0x1a, 0x0a];
 /// The version of the format that this crate writes.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The oldest version that it reads. Version 1 was never released.
 pub const FIRST_VERSION: u32 = 2;
 /// Bytes of the file header.
@@ -49,6 +49,8 @@ pub enum ChunkKind {
     Index,
     /// Orders and ages of the device's next base chunk.
     Order,
+    /// Where pages are mapped at the device's next base chunk.
+    Pages,
     /// Something of a later version, to be skipped.
     Unknown(u8),
 }
@@ -63,6 +65,7 @@ impl ChunkKind {
             Self::Base => 5,
             Self::Index => 6,
             Self::Order => 7,
+            Self::Pages => 8,
             Self::Unknown(code) => code,
         }
     }
@@ -76,6 +79,7 @@ impl ChunkKind {
             5 => Self::Base,
             6 => Self::Index,
             7 => Self::Order,
+            8 => Self::Pages,
             code => Self::Unknown(code),
         }
     }
@@ -182,7 +186,7 @@ mod tests {
     #[test]
     fn headers_lie_as_the_specification_draws_them() {
         let file = file_header();
-        assert_eq!(file[..12], *b"\x89VTP\r\n\x1a\n\x03\0\0\0");
+        assert_eq!(file[..12], *b"\x89VTP\r\n\x1a\n\x04\0\0\0");
         let header = ChunkHeader {
             kind: ChunkKind::Events,
             packing: Some(Packing::Zstd),

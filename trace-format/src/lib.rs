@@ -47,6 +47,7 @@ mod index;
 mod layout;
 mod meta;
 mod order_codec;
+mod pages_codec;
 mod read;
 mod tables;
 mod time;
@@ -58,7 +59,7 @@ pub use bounds::{Bound, TooMuch};
 pub use code_owner::{CodeOwner, code_owner};
 pub use events::{
     Addr, BaseOrder, BaseState, BlockState, BlockStatus, Category, DeviceId, Event, FrameId,
-    MarkKind, PoolId, PoolState, Problem, RangeState, Record, ScopeFilter, ScopeState,
+    MarkKind, PageNumber, PoolId, PoolState, Problem, RangeState, Record, ScopeFilter, ScopeState,
     SegmentState, StackId, State, StateError, Stream, StringId, ThreadId,
 };
 pub use host_memory::{HostCall, HostReading};

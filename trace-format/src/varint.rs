@@ -18,6 +18,9 @@ pub enum Malformed {
     /// A reference to something that was not defined before.
     #[error("it refers to something that no chunk before it defines")]
     Reference,
+    /// Entries that should ascend.
+    #[error("its entries are not in ascending order")]
+    Order,
     /// Text that is not UTF-8, or JSON that does not parse.
     #[error("its text is not UTF-8, or not the JSON it should be")]
     Text,

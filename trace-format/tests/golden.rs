@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use trace_format::{
     Addr, BaseOrder, BaseState, BlockState, BlockStatus, Category, DeviceId, DeviceMeta, Event,
-    FIRST_VERSION, Frame, FrameText, Index, Item, MarkKind, Meta, PoolId, PoolState, Reader,
-    Record, ScopeFilter, ScopeState, SegmentState, Source, StackId, Stream, StringId, ThreadId,
-    VERSION, Writer,
+    FIRST_VERSION, Frame, FrameText, Index, Item, MarkKind, Meta, PageNumber, PoolId, PoolState,
+    Reader, Record, ScopeFilter, ScopeState, SegmentState, Source, StackId, Stream, StringId,
+    ThreadId, VERSION, Writer,
 };
 
 const GPU: DeviceId = DeviceId(0);
@@ -46,7 +46,7 @@ fn meta() -> Meta {
     }
 }
 
-fn base() -> BaseState {
+fn base(version: u32) -> BaseState {
     let block = |at: u64, size_bytes, status| BlockState {
         addr: Addr(SEGMENT.0 + at),
         size_bytes,
@@ -70,6 +70,11 @@ fn base() -> BaseState {
                 block(1536, (2 << 20) - 1536, BlockStatus::Inactive),
             ],
         }],
+        pages: if version < 4 {
+            vec![]
+        } else {
+            vec![(SEGMENT, PageNumber(9)), (Addr(SEGMENT.0 + (6 << 20)), PageNumber(3))]
+        },
         pools: vec![PoolState {
             pool: POOL,
             use_count: 2,
@@ -128,6 +133,11 @@ fn events(version: u32) -> Vec<Event> {
     if version >= 3 {
         events.push(Event::StreamPassed { stream, frees: 300 });
     }
+    if version >= 4 {
+        let page = PageNumber(70_000);
+        events.push(Event::PageMap { addr, page });
+        events.push(Event::PageUnmap { addr, page });
+    }
     events
 }
 
@@ -145,7 +155,7 @@ fn records(version: u32) -> Vec<Record> {
 
 /// The content of the golden tape, in order.
 fn items(version: u32) -> Vec<Item> {
-    let mut items = vec![Item::Base(GPU, Box::new(base()))];
+    let mut items = vec![Item::Base(GPU, Box::new(base(version)))];
     items.extend(records(version).into_iter().map(|record| Item::Event(GPU, record)));
     items.push(Item::Meta(Box::new(Meta { rank: Some(3), ..meta() })));
     items.extend(records(version).into_iter().map(|record| Item::Event(OTHER_GPU, record)));

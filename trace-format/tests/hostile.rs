@@ -109,7 +109,7 @@ fn cause_of(tape: &[u8]) -> ReadCause {
 fn lengths_are_not_trusted() {
     // Claims of 4 MiB over nothing, as events, strings and a base: refused when the bytes do not come.
     for kind in [2, 4, 5] {
-        let mut tape = tape_with(8, 0, b"");
+        let mut tape = tape_with(9, 0, b"");
         tape.extend(chunk(kind, 1, 4, 4 << 20, 1 << 20, b"\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"));
         assert!(matches!(cause_of(&tape), ReadCause::Unpack), "kind {kind}");
     }
@@ -180,7 +180,7 @@ fn a_chunk_that_unpacks_to_much_is_refused_before_it_is_unpacked() {
     let stored = zstd::bulk::compress(&payload, 3).unwrap();
     assert!(stored.len() < 10_000, "{} bytes", stored.len());
     for kind in [2, 3, 4, 5] {
-        let mut tape = tape_with(8, 0, b"");
+        let mut tape = tape_with(9, 0, b"");
         tape.extend(chunk(kind, 1, 4, payload.len() as u32, 1, &stored));
         let cause = cause_of(&tape);
         assert!(matches!(cause, ReadCause::TooMuch(_)), "kind {kind}: {cause}");
@@ -232,7 +232,7 @@ fn each_fault_has_its_own_error_with_a_remedy() {
     };
     let too_old = version(FIRST_VERSION - 1) + " no release wrote it: record again";
     let too_new = version(VERSION + 1) + " use a newer vramtape";
-    let packed = [tape_with(8, 0, b""), chunk(4, 9, 4, 1, 1, b"x")].concat();
+    let packed = [tape_with(9, 0, b""), chunk(4, 9, 4, 1, 1, b"x")].concat();
     let cases: [(&[u8], &str); 12] = [
         (b"", "ended before its first chunk was written; nothing can be recovered"),
         (&whole[..30], "ended before its first chunk was written"),

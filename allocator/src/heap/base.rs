@@ -17,13 +17,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         BaseState { segments: self.segments(PoolId::DEFAULT), ..self.base_without_memory() }
     }
 
-    /// The same without segments and blocks.
+    /// The same without segments and blocks, but with the pages of `stitch`.
     pub fn base_without_memory(&self) -> BaseState {
         let scope = |scope: &super::Scope| ScopeState { pool: scope.pool, filter: scope.kind };
         let captures = self.scopes.iter().filter(|scope| scope.kind == ScopeFilter::Capture);
         BaseState {
             time_ns: 0,
             segments: Vec::new(),
+            pages: self.mapped_pages(),
             pools: self.pools.all().map(|pool| self.pool_state(pool)).collect(),
             scopes: self.scopes.iter().map(scope).collect(),
             captures: captures.map(|scope| scope.pool).collect(),

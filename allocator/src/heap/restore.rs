@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::pending::Ticket;
 use super::pools::Scope;
 use super::runs::{BaseRange, base_ranges};
+use super::stitch::RestoredPages;
 use super::{AllocError, Heap};
 use crate::arena::{Block, BlockId};
 use crate::cast;
@@ -80,13 +81,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.chain((list, None, rank), addr, &[(addr, Some(segment))], &mut restoring);
         }
         let large_page_bytes = self.config.large_segment_size_bytes;
+        let mut pages = RestoredPages::new(base);
         for range in base_ranges(base, large_page_bytes, self.reserve_bytes()) {
             if self.stitch.is_on && range.pool.is_default() {
-                self.restore_run(&range, &mut restoring)?;
+                self.restore_run(&range, &mut pages, &mut restoring)?;
             } else {
                 self.restore_range(&range, &mut restoring)?;
             }
         }
+        self.restore_ghosts(base, &pages)?;
         let restored = restoring.restored;
         self.restore_flush_order(base, &restored);
         self.stats.reset_peak();

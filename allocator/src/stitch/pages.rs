@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use core::num::NonZeroU32;
 
-use events::Addr;
+use events::{Addr, PageNumber};
 
 use super::PAGE_BYTES;
 use crate::ids::RangeId;
@@ -15,6 +15,11 @@ use device::{PhysicalHandle, ShareableHandle};
 pub(crate) struct PageId(NonZeroU32);
 
 impl PageId {
+    /// Its number on a tape.
+    pub(crate) const fn number(self) -> PageNumber {
+        PageNumber(self.0.get() - 1)
+    }
+
     fn new(at: usize) -> Self {
         let id = u32::try_from(at + 1).ok().and_then(NonZeroU32::new);
         Self(id.expect("fewer than 2^32 pages"))

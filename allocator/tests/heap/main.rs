@@ -4,6 +4,7 @@ mod behaviour;
 mod faults;
 mod model;
 mod observe;
+mod rebuilt;
 mod stitch;
 mod storm;
 mod support;

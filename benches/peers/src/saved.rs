@@ -16,7 +16,7 @@ pub(crate) fn check(path: &Path) -> Result<u64> {
             Item::Meta(_) => {}
             Item::Base(_, base) => {
                 ensure!(is_first, "{} starts anew in the middle", what());
-                state = State::from_segments(&base.segments).with_context(what)?;
+                state = State::from_base(&base).with_context(what)?;
             }
             // Events that the ring had overwritten. Lost events at any later place are a gap.
             Item::Event(_, Record { event: Event::Lost { .. }, .. }) if is_first => {}

@@ -45,7 +45,8 @@ fn request(requested_bytes: u64) -> Request {
 fn measure(blocks: usize, way: &str) {
     let folder = std::env::temp_dir().join(format!("vramtape-pauses-{}", process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let options = RingOptions { dir: folder.clone(), device: DeviceId(0), slots: 1 << 20 };
+    let options =
+        RingOptions { dir: folder.clone(), device: DeviceId(0), slots: 1 << 20, has_pages: false };
     let recorder = RingRecorder::new(&options, SystemClock::new()).expect("a ring");
     let device = SimDevice::new(SimConfig::with_capacity(1 << 40));
     let heap = Heap::new(device, Config::default(), AnyRecorder::Ring(recorder)).expect("a heap");

@@ -244,8 +244,12 @@ mod tests {
     /// The ring of this process, which holds some memory.
     fn ring() -> (PathBuf, Vec<u8>) {
         let dir = tempdir().expect("a folder");
-        let options =
-            RingOptions { dir: dir.path().to_owned(), device: DeviceId(1), slots: 1 << 10 };
+        let options = RingOptions {
+            dir: dir.path().to_owned(),
+            device: DeviceId(1),
+            slots: 1 << 10,
+            has_pages: false,
+        };
         let recorder = RingRecorder::new(&options, SystemClock::new()).expect("a ring");
         recorder.ring().describe(&Meta::default());
         let path = recorder.ring().path().expect("it is a file");

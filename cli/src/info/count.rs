@@ -51,7 +51,7 @@ impl DeviceInfo {
     pub(super) fn of(tape: &Tape, device: &Device) -> Result<Self> {
         let damaged =
             || format!("device {}: the run contradicts itself; record it again", device.id);
-        let mut state = State::from_segments(&device.base.segments).with_context(damaged)?;
+        let mut state = State::from_base(&device.base).with_context(damaged)?;
         let mut info = Self {
             id: device.id.0,
             records: device.records.len() as u64,

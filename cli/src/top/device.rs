@@ -61,7 +61,7 @@ impl Device {
         let polled = follower.poll(|followed| {
             match followed {
                 Followed::State(base, _) => {
-                    if let Ok(state) = State::from_segments(&base.segments) {
+                    if let Ok(state) = State::from_base(&base) {
                         (memory.state, *is_known) = (state, true);
                         memory.note_peaks();
                     }

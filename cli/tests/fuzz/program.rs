@@ -1,8 +1,8 @@
 //! The events of a random program: most fit what came before, so that a replay goes on, and some contradict it.
 
 use trace_format::{
-    Addr, BlockState, BlockStatus, Category, Event, MarkKind, PoolId, ScopeFilter, SegmentState,
-    StackId, Stream, StringId,
+    Addr, BlockState, BlockStatus, Category, Event, MarkKind, PageNumber, PoolId, ScopeFilter,
+    SegmentState, StackId, Stream, StringId,
 };
 
 use crate::rng::Rng;
@@ -76,7 +76,7 @@ impl Program {
     pub(crate) fn event(&mut self, rng: &mut Rng, strings: u32) -> Event {
         let pool = self.pool(rng);
         let name = StringId(rng.roll(strings as usize + 1) as u32);
-        match rng.roll(64) {
+        match rng.roll(66) {
             0..=21 => self.alloc(rng),
             22..=35 => self.free(rng, false),
             36..=39 => self.free(rng, true),
@@ -116,6 +116,15 @@ impl Program {
             63 => {
                 let (stream, frees) = (self.stream(rng), self.or(rng, 40));
                 Event::StreamPassed { stream, frees }
+            }
+            64..=65 => {
+                let addr = self.some_addr(rng);
+                let page = PageNumber(self.or(rng, 5) as u32);
+                if rng.once_in(2) {
+                    Event::PageUnmap { addr, page }
+                } else {
+                    Event::PageMap { addr, page }
+                }
             }
             _ if rng.once_in(8) => Event::Lost { count: self.or(rng, 3) },
             _ => Event::Snapshot { active_bytes: self.size(rng) },

@@ -1,8 +1,11 @@
 //! Tapes with valid chunks and meanings that contradict each other.
 
+use std::collections::BTreeMap;
+
 use trace_format::{
-    BaseOrder, BaseState, DeviceId, DeviceMeta, EndKind, Frame, Meta, PoolId, PoolState,
-    ProgramEnd, Record, ScopeFilter, ScopeState, Source, StackId, StringId, ThreadId, Writer,
+    Addr, BaseOrder, BaseState, DeviceId, DeviceMeta, EndKind, Frame, Meta, PageNumber, PoolId,
+    PoolState, ProgramEnd, Record, ScopeFilter, ScopeState, Source, StackId, StringId, ThreadId,
+    Writer,
 };
 
 use crate::chunks;
@@ -116,8 +119,13 @@ fn base(rng: &mut Rng, program: &Program) -> BaseState {
     let scopes =
         (0..rng.roll(2)).map(|_| ScopeState { pool: pool(rng), filter: ScopeFilter::Thread });
     let scopes = scopes.collect();
+    let pages: BTreeMap<Addr, PageNumber> = (0..rng.roll(4))
+        .map(|_| (Addr(rng.extreme()), PageNumber(rng.extreme() as u32)))
+        .chain(segments.first().map(|segment| (segment.addr, PageNumber(5))))
+        .collect();
     BaseState {
         time_ns: rng.extreme(),
+        pages: pages.into_iter().collect(),
         segments,
         pools,
         scopes,

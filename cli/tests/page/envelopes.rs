@@ -34,7 +34,7 @@ const BORDER: &str = "vramtape.columnAt(FRACTION).then((stack) => {
 fn most_reserved(run: &Path) -> BTreeMap<String, u64> {
     let tape = Tape::open(run, &RunLimits::default()).unwrap();
     let device = &tape.devices[0];
-    let mut state = State::from_segments(&device.base.segments).unwrap();
+    let mut state = State::from_base(&device.base).unwrap();
     let mut most: BTreeMap<String, u64> = BTreeMap::new();
     for record in &device.records {
         state.apply(record).unwrap();

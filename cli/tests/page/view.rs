@@ -66,7 +66,7 @@ impl Viewed {
         let run = snapshot(trace);
         let tape = Tape::open(&run, &replay::import::RunLimits::default()).unwrap();
         let device = &tape.devices[0];
-        let mut state = State::from_segments(&device.base.segments).unwrap();
+        let mut state = State::from_base(&device.base).unwrap();
         let mut allocated = vec![state.allocated_bytes()];
         let mut reserved = vec![state.reserved_bytes()];
         for record in &device.records {

@@ -1,6 +1,6 @@
 //! How an event can contradict the state.
 
-use crate::ids::{Addr, Stream};
+use crate::ids::{Addr, PageNumber, Stream};
 
 /// An event that cannot have happened in this state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -122,6 +122,24 @@ pub enum Problem {
         size_bytes: u64,
         /// Bytes requested.
         requested_bytes: u64,
+    },
+    /// A page is mapped there already.
+    #[error("page {mapped} is mapped at {addr}, where page {page} should be mapped")]
+    PageMapped {
+        /// Where.
+        addr: Addr,
+        /// The event's page.
+        page: PageNumber,
+        /// The page in the state.
+        mapped: PageNumber,
+    },
+    /// The page is not mapped there.
+    #[error("page {page} is not mapped at {addr}")]
+    PageNotMapped {
+        /// Where it should be mapped.
+        addr: Addr,
+        /// The page.
+        page: PageNumber,
     },
     /// The blocks of a segment do not tile it.
     #[error(

@@ -1,12 +1,13 @@
 //! The memory of one device as its events tell it, forwards and backwards.
 //!
-//! [`State`] keeps the mapped ranges and the live blocks; free blocks are the gaps between them, as the allocator
-//! merges free neighbours at once. So every event can be undone: a tape can be checked against its own end, an
-//! importer can walk from a final snapshot back to the state its trace began with, and the tail of a ring that lost
-//! its head can be given a base. Pools and scopes are followed as far as the events describe them.
+//! [`State`] keeps the mapped ranges, the pages of `stitch` and the live blocks; free blocks are the gaps between
+//! blocks, as the allocator merges free neighbours at once. So every event can be undone: a tape can be checked against
+//! its own end, an importer can walk from a final snapshot back to the state its trace began with, and the tail of a
+//! ring that lost its head can be given a base. Pools and scopes are followed as far as the events describe them.
 
 mod blocks;
 mod error;
+mod pages;
 mod pools;
 mod queries;
 mod ranges;
@@ -15,6 +16,7 @@ mod segments;
 
 pub use blocks::BlockChange;
 pub use error::{Problem, StateError};
+pub use pages::{MappedPages, PageChange, check_pages};
 pub use pools::PoolsState;
 pub use ranges::{MappedRange, MappedRanges, MappingChange, RangeEdit};
 pub use scopes::Scopes;
@@ -31,6 +33,7 @@ use blocks::Blocks;
 #[derive(Clone, Debug, Default)]
 pub struct State {
     ranges: MappedRanges,
+    pages: MappedPages,
     blocks: Blocks,
     pools: PoolsState,
 }
@@ -39,7 +42,7 @@ pub struct State {
 /// other pools forwards than backwards.
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
-        (&self.ranges, &self.blocks) == (&other.ranges, &other.blocks)
+        (&self.ranges, &self.pages, &self.blocks) == (&other.ranges, &other.pages, &other.blocks)
     }
 }
 
@@ -71,6 +74,11 @@ impl State {
         self.blocks.active_bytes()
     }
 
+    /// Where the pages of `stitch` are mapped.
+    pub fn pages(&self) -> &MappedPages {
+        &self.pages
+    }
+
     /// The pools, scopes and fraction that the events led to.
     pub fn pools(&self) -> &PoolsState {
         &self.pools
@@ -78,10 +86,11 @@ impl State {
 
     /// The state as a tape carries it, without time, settings, statistics and order.
     pub fn base_state(&self) -> BaseState {
-        BaseState { segments: self.segments(), ..self.base_without_memory() }
+        let pages = self.pages.iter().collect();
+        BaseState { segments: self.segments(), pages, ..self.base_without_memory() }
     }
 
-    /// The same without segments and blocks.
+    /// The same without segments, pages and blocks.
     pub fn base_without_memory(&self) -> BaseState {
         self.pools.to_base(|pool| self.ranges.any_of(pool))
     }
@@ -144,6 +153,8 @@ impl State {
         }
         if let Some(change) = MappingChange::of(event, record.stack) {
             self.remap(if undoing { change.reversed() } else { change })?;
+        } else if let Some(change) = PageChange::of(event) {
+            self.pages.apply(if undoing { change.reversed() } else { change })?;
         } else if undoing {
             self.pools.undo(event);
         } else {

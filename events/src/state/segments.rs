@@ -30,7 +30,8 @@ impl State {
     pub fn from_base(base: &BaseState) -> Result<Self, StateError> {
         let mut pools = PoolsState::new(base.pools.clone(), base.scopes.iter().copied());
         pools.memory_fraction = Some(base.memory_fraction.unwrap_or(1.0));
-        Ok(Self { pools, ..Self::from_segments(&base.segments)? })
+        let pages = base.pages.iter().copied().collect();
+        Ok(Self { pages, pools, ..Self::from_segments(&base.segments)? })
     }
 
     /// The segments in ascending order, each tiled by its live blocks and the free blocks between them.

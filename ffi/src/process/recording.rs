@@ -8,7 +8,7 @@ use recorder::{
     AnyRecorder, PER_HOLD, RING_DIR_VARIABLE, Ring, RingOptions, RingRecorder, SystemClock,
     TapeSource, base_in_slices, ring_dir,
 };
-use settings::{RecordMode, Settings};
+use settings::{RecordMode, Settings, Strategy};
 use trace_format::{BaseState, DeviceId, DeviceMeta, Event, MarkKind, Meta, StackId, StringId};
 
 use super::observe::Observed;
@@ -94,7 +94,8 @@ pub(super) fn make(settings: &Settings, device: DeviceId) -> Result<AnyRecorder,
         return Ok(AnyRecorder::Off(Off));
     }
     let dir = ring_dir(env::var_os(RING_DIR_VARIABLE));
-    let options = RingOptions { dir, device, slots: settings.ring_events as usize };
+    let has_pages = settings.strategy == Strategy::Stitch;
+    let options = RingOptions { dir, device, slots: settings.ring_events as usize, has_pages };
     let clock = SystemClock::new();
     let names = Arc::clone(stacks::names());
     let ring = RingRecorder::sharing(&options, stacks::text_bytes(), names, clock);

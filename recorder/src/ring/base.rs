@@ -3,7 +3,9 @@
 use std::io;
 
 use events::PoolsState;
-use trace_format::{Addr, BaseState, BlockState, BlockStatus, Record, SegmentState, StringId};
+use trace_format::{
+    Addr, BaseState, BlockState, BlockStatus, PageNumber, Record, SegmentState, StringId,
+};
 
 use super::cursor::{Cursor, Reached};
 use super::layout::{HeaderField, Part};
@@ -12,7 +14,7 @@ use super::memory::Memory;
 use super::pack::ALLOC;
 use super::protocol::blocks;
 use super::words::{self, MORE_SLOTS};
-use super::{pool_state, segments};
+use super::{mappings, pool_state};
 
 /// Tries before a state that never holds still is given up.
 const ATTEMPTS: usize = 200;
@@ -21,6 +23,7 @@ const ATTEMPTS: usize = 200;
 /// before, or 0.
 pub(super) struct Tables {
     pub(super) segments: Vec<SegmentState>,
+    pub(super) pages: Vec<(Addr, PageNumber)>,
     pub(super) pools_state: PoolsState,
     pub(super) time_ns: u64,
     pub(super) next: u64,
@@ -51,8 +54,8 @@ fn attempt_read(look: &impl Look, is_dead: bool) -> io::Result<Option<Tables>> {
     // The record before the head may not be in the tables yet, and may be wide.
     let start = look.written().saturating_sub(1 + MORE_SLOTS as u64);
     let blocks = live_blocks(look);
-    let Some(ranges) = segments::read(look, is_dead) else { return Ok(None) };
-    let mut memory = Memory::new(blocks, ranges);
+    let Some(mappings) = mappings::read(look, is_dead) else { return Ok(None) };
+    let mut memory = Memory::new(blocks, mappings);
     let (mut pools_state, known) = pool_state::read(look).ok_or_else(damaged)?;
     look.acquire_fence();
     let next = look.written();
@@ -68,14 +71,20 @@ fn attempt_read(look: &impl Look, is_dead: bool) -> io::Result<Option<Tables>> {
     if !replay(look, start, next, again) || !replay(look, start.max(known), next, redo_pools) {
         return Ok(None);
     }
+    let no_room = |missing, what| {
+        io::Error::other(format!("it has no room for {missing} {what}: set ring_events higher"))
+    };
+    match look.field(HeaderField::PagesMissing) {
+        0 => {}
+        missing => return Err(no_room(missing, "mappings of pages")),
+    }
+    let pages = memory.take_pages();
     let segments =
         memory.into_segments().ok_or_else(|| match look.field(HeaderField::SegmentsMissing) {
             0 => damaged(),
-            missing => io::Error::other(format!(
-                "it has no room for {missing} segments: set ring_events higher"
-            )),
+            missing => no_room(missing, "segments"),
         })?;
-    Ok(Some(Tables { segments, pools_state, time_ns, next }))
+    Ok(Some(Tables { segments, pages, pools_state, time_ns, next }))
 }
 
 fn damaged() -> io::Error {
@@ -120,7 +129,7 @@ impl Tables {
         initial_settings: String,
         initial_memory_fraction: Option<f64>,
     ) -> Option<BaseState> {
-        let Self { segments, pools_state, time_ns, next: _ } = self;
+        let Self { segments, pages, pools_state, time_ns, next: _ } = self;
         let base = pools_state.to_base(|pool| segments.iter().any(|segment| segment.pool == pool));
         Some(BaseState {
             time_ns,
@@ -134,6 +143,7 @@ impl Tables {
                 None => initial_memory_fraction,
             },
             segments,
+            pages,
             ..base
         })
     }

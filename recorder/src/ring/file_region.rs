@@ -56,6 +56,7 @@ impl FileRegion {
             contexts: size(HeaderField::Contexts),
             blocks: size(HeaderField::Blocks),
             segments: size(HeaderField::Segments),
+            pages: size(HeaderField::Pages),
             pools_words: size(HeaderField::PoolsWords),
             text_words: size(HeaderField::TextWords),
         };

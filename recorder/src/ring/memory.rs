@@ -3,9 +3,11 @@
 //! What no record names did not change meanwhile. What a record names is as the last record says, whatever the copies
 //! have. So neither the ring's tables nor a heap need to hold still while they are copied.
 
-use events::{BlockChange, MappedRange, MappedRanges, MappingChange, tile};
+use events::{
+    BlockChange, MappedPages, MappedRange, MappedRanges, MappingChange, PageChange, tile,
+};
 use rustc_hash::FxHashMap;
-use trace_format::{Addr, BlockState, Record, SegmentState};
+use trace_format::{Addr, BlockState, PageNumber, Record, SegmentState};
 
 /// Live blocks and mapped memory.
 #[derive(Debug, Default)]
@@ -15,6 +17,8 @@ pub(crate) struct Memory {
     /// What records say of blocks; `None` for those that are free again.
     changed: FxHashMap<Addr, Option<Changed>>,
     ranges: MappedRanges,
+    /// Where pages are mapped, if it began with the ring's tables.
+    pages: MappedPages,
 }
 
 /// A block after a record.
@@ -27,8 +31,11 @@ struct Changed {
 
 impl Memory {
     /// Copies of the ring's tables.
-    pub(super) fn new(blocks: Vec<BlockState>, ranges: MappedRanges) -> Self {
-        Self { blocks, changed: FxHashMap::default(), ranges }
+    pub(super) fn new(
+        blocks: Vec<BlockState>,
+        (ranges, pages): (MappedRanges, MappedPages),
+    ) -> Self {
+        Self { blocks, changed: FxHashMap::default(), ranges, pages }
     }
 
     /// Adds copies. The records that were redone so far are older than they.
@@ -60,14 +67,21 @@ impl Memory {
             None => {
                 if let Some(change) = MappingChange::of(&record.event, record.stack) {
                     self.ranges.overwrite(change, &mut |_| ());
+                } else if let Some(change) = PageChange::of(&record.event) {
+                    self.pages.overwrite(change);
                 }
             }
         }
     }
 
+    /// Where pages are mapped; nothing where it did not begin with the ring's tables.
+    pub(super) fn take_pages(&mut self) -> Vec<(Addr, PageNumber)> {
+        std::mem::take(&mut self.pages).iter().collect()
+    }
+
     /// The segments, tiled by their blocks; `None` where a block lies in none of them, or in another block.
     pub(crate) fn into_segments(self) -> Option<Vec<SegmentState>> {
-        let Self { mut blocks, mut changed, ranges } = self;
+        let Self { mut blocks, mut changed, ranges, pages: _ } = self;
         blocks.retain(|copy| match changed.get_mut(&copy.addr) {
             None => true,
             Some(Some(Changed { block, has_stack: false })) => {

@@ -11,8 +11,10 @@ mod cursor;
 mod file_region;
 mod layout;
 mod look;
+mod mappings;
 mod memory;
 mod pack;
+mod pages;
 mod pool_state;
 mod pool_table;
 mod protocol;
@@ -73,6 +75,8 @@ pub struct RingOptions {
     pub device: DeviceId,
     /// Records it holds, rounded up to a power of two. Each takes 32 bytes; a rare one takes several.
     pub slots: usize,
+    /// Whether it has a table of the mappings of pages, which `stitch` alone has.
+    pub has_pages: bool,
 }
 
 /// A ring in its own process, shared between its recorder and its readers.
@@ -88,9 +92,10 @@ pub struct Ring {
 }
 
 /// The parts of a ring of so many slots whose text log has at most `text_bytes`.
-fn shape_of(slots: usize, text_bytes: usize) -> Shape {
+fn shape_of(slots: usize, has_pages: bool, text_bytes: usize) -> Shape {
     let scaled = slots.saturating_mul(TEXT_BYTES_PER_SLOT).max(TEXT_BYTES);
-    Shape::new(slots, text_bytes.min(scaled) / 8)
+    let shape = Shape::new(slots, text_bytes.min(scaled) / 8);
+    if has_pages { shape.with_pages() } else { shape }
 }
 
 impl Ring {
@@ -101,7 +106,7 @@ impl Ring {
         calibration: &Calibration,
     ) -> io::Result<Self> {
         let slots = options.slots.max(SLOTS_MIN).checked_next_power_of_two().unwrap_or(usize::MAX);
-        let shape = shape_of(slots, text_bytes);
+        let shape = shape_of(slots, options.has_pages, text_bytes);
         let size_bytes = Region::size_bytes(shape).ok_or(io::ErrorKind::OutOfMemory)?;
         let in_file = || {
             retention::remove_excess(&options.dir, retention::Limits::of(&options.dir)?);

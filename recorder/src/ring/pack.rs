@@ -1,6 +1,8 @@
 //! An event taken apart into numbers, and put together again.
 
-use trace_format::{Addr, Category, Event, MarkKind, PoolId, ScopeFilter, Stream, StringId};
+use trace_format::{
+    Addr, Category, Event, MarkKind, PageNumber, PoolId, ScopeFilter, Stream, StringId,
+};
 
 /// An event taken apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,7 +47,11 @@ const LOST: u8 = 26;
 const CATEGORY: u8 = 27;
 /// A mark of a module: a detail has no room for all kinds of marks.
 const MODULE_MARK: u8 = 28;
-const STREAM_PASSED: u8 = 29;
+/// What `stitch` alone records; the detail says which of [`STREAM_PASSED`], [`PAGE_MAP`] and [`PAGE_UNMAP`].
+const STITCH: u8 = 29;
+const STREAM_PASSED: u8 = 0;
+const PAGE_MAP: u8 = 1;
+const PAGE_UNMAP: u8 = 2;
 /// The first kind of mark of a module.
 const FIRST_MODULE_MARK: u8 = MarkKind::ModuleBegin as u8;
 /// Not an event: words for the one that follows.
@@ -125,8 +131,10 @@ pub(super) fn pack(event: &Event) -> Packed {
         }
         Event::Category { addr, category } => (CATEGORY, category as u8, None, [addr.0, 0, 0]),
         Event::StreamPassed { stream, frees } => {
-            (STREAM_PASSED, 0, Some((stream, PoolId::DEFAULT)), [frees, 0, 0])
+            (STITCH, STREAM_PASSED, Some((stream, PoolId::DEFAULT)), [frees, 0, 0])
         }
+        Event::PageMap { addr, page } => (STITCH, PAGE_MAP, None, [addr.0, page.0.into(), 0]),
+        Event::PageUnmap { addr, page } => (STITCH, PAGE_UNMAP, None, [addr.0, page.0.into(), 0]),
         Event::Lost { count } => (LOST, 0, None, [count, 0, 0]),
     };
     Packed { kind, detail, place, args }
@@ -144,6 +152,7 @@ pub(super) fn unpack(
     let [a, requested_bytes, size_bytes] = args;
     let addr = Addr(a);
     let string = || Some(StringId(u32::try_from(a).ok()?));
+    let page = || Some(PageNumber(u32::try_from(requested_bytes).ok()?));
     Some(match kind {
         ALLOC => Event::Alloc { addr, requested_bytes, size_bytes, stream, pool },
         FREE => Event::Free { addr, requested_bytes, size_bytes, pending: flag },
@@ -186,7 +195,12 @@ pub(super) fn unpack(
             let category = *Category::ALL.get(usize::from(detail))?;
             Event::Category { addr, category }
         }
-        STREAM_PASSED => Event::StreamPassed { stream, frees: a },
+        STITCH => match detail {
+            STREAM_PASSED => Event::StreamPassed { stream, frees: a },
+            PAGE_MAP => Event::PageMap { addr, page: page()? },
+            PAGE_UNMAP => Event::PageUnmap { addr, page: page()? },
+            _ => return None,
+        },
         LOST => Event::Lost { count: a },
         _ => return None,
     })
@@ -200,14 +214,13 @@ pub(super) mod tests {
     /// Whatever `unpack` accepts is an event, so any numbers reach every event there is.
     pub(in crate::ring) fn events() -> impl Strategy<Value = Event> {
         let any_or_id = prop_oneof![any::<u64>(), any::<u32>().prop_map(u64::from)];
-        (1..=STREAM_PASSED, 0..5_u8, any::<[u64; 3]>(), any_or_id, any::<[u64; 2]>())
-            .prop_filter_map(
-                "detail or number of another kind",
-                |(kind, detail, [stream, major, minor], any, [number, size])| {
-                    let place = (Stream(stream), PoolId(major, minor));
-                    unpack(kind, detail, place, [any, number, size])
-                },
-            )
+        (1..=STITCH, 0..5_u8, any::<[u64; 3]>(), any_or_id, any::<[u64; 2]>()).prop_filter_map(
+            "detail or number of another kind",
+            |(kind, detail, [stream, major, minor], any, [number, size])| {
+                let place = (Stream(stream), PoolId(major, minor));
+                unpack(kind, detail, place, [any, number, size])
+            },
+        )
     }
 
     proptest! {

@@ -14,13 +14,13 @@ use super::layout::{HeaderField, Payload};
 use super::pack::{self, Packed};
 use super::protocol::blocks;
 use super::region::Region;
-use super::segments;
 use super::thread::{self, ThreadTag};
 use super::words::{self, WIDE};
 use super::{Ring, RingOptions, TEXT_BYTES, pool_table, statistics};
+use super::{pages, segments};
 use crate::clock::{Clock, SystemClock};
 use crate::interner::Interner;
-use events::{BlockSlot, MappingChange, Recorder, Statistics};
+use events::{BlockSlot, MappingChange, PageChange, Recorder, Statistics};
 
 /// Records into a ring: no lock, no system call, no allocation.
 ///
@@ -44,6 +44,7 @@ pub struct RingRecorder<C: Clock = SystemClock> {
 #[derive(Debug, Default)]
 struct Rare {
     segments: segments::Table,
+    pages: pages::Table,
     pools: pool_table::Table,
 }
 
@@ -84,6 +85,9 @@ impl<C: Clock> RingRecorder<C> {
         for state in &base.pools {
             let (pool, own_source) = (state.pool, state.own_source);
             self.enter(StackId::NONE, &Event::PoolCreate { pool, own_source });
+        }
+        for (addr, page) in base.pages.iter().copied() {
+            self.enter(StackId::NONE, &Event::PageMap { addr, page });
         }
         let mut slot = 0;
         for segment in &base.segments {
@@ -225,13 +229,15 @@ impl<C: Clock> RingRecorder<C> {
     #[inline(never)]
     fn enter(&mut self, stack: StackId, event: &Event) {
         let region = &self.ring.region;
-        let Rare { segments, pools } = &mut *self.rare;
-        let is_changed = match MappingChange::of(event, stack) {
-            Some(change) => {
-                segments.apply(region, change);
-                false
-            }
-            None => pools.apply(event),
+        let Rare { segments, pages, pools } = &mut *self.rare;
+        let is_changed = if let Some(change) = MappingChange::of(event, stack) {
+            segments.apply(region, change);
+            false
+        } else if let Some(change) = PageChange::of(event) {
+            pages.apply(region, change);
+            false
+        } else {
+            pools.apply(event)
         };
         // A released pool ends with its last segment, which no record says.
         let has_ended = match *event {

@@ -60,12 +60,14 @@ impl Region {
 
     /// Completes the header. Nothing is a ring before this.
     pub(super) fn seal(&self) {
-        let Shape { slots, contexts, blocks, segments, pools_words, text_words } = self.shape;
+        let Shape { slots, contexts, blocks, segments, pages, pools_words, text_words } =
+            self.shape;
         self.set(HeaderField::Version, VERSION);
         self.set(HeaderField::Slots, slots as u64);
         self.set(HeaderField::Contexts, contexts as u64);
         self.set(HeaderField::Blocks, blocks as u64);
         self.set(HeaderField::Segments, segments as u64);
+        self.set(HeaderField::Pages, pages as u64);
         self.set(HeaderField::PoolsWords, pools_words as u64);
         self.set(HeaderField::TextWords, text_words as u64);
         self.word(HeaderField::Magic).store(MAGIC, Ordering::Release);

@@ -161,7 +161,8 @@ mod tests {
     fn live_ring(dir: &Path, began: Duration) -> RingRecorder<ManualClock> {
         let clock = ManualClock::default();
         clock.suspend(began.as_nanos().try_into().unwrap());
-        let options = RingOptions { dir: dir.to_owned(), device: DeviceId(0), slots: 64 };
+        let options =
+            RingOptions { dir: dir.to_owned(), device: DeviceId(0), slots: 64, has_pages: false };
         RingRecorder::new(&options, clock).unwrap()
     }
 

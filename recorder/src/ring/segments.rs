@@ -11,16 +11,13 @@ use trace_format::{Addr, PoolId, SegmentState, StackId, Stream};
 
 use super::layout::{HeaderField, Part, SEGMENT_WORDS};
 use super::look::Look;
-use super::protocol::seq_lock::SeqLock;
+use super::mappings::LOCK;
 use super::protocol::store_all;
 use super::region::Region;
 
 const TAKEN: u64 = 1;
 const LARGE: u64 = 2;
 const EXPANDABLE: u64 = 4;
-
-/// Around all rows.
-const LOCK: SeqLock = SeqLock { version_at: HeaderField::SegmentsVersion as usize };
 
 type Row = [AtomicU64; SEGMENT_WORDS];
 
@@ -103,20 +100,21 @@ fn store(row: &Row, addr: Addr, range: &MappedRange) {
     row[0].store(flags | u64::from(range.stack.0) << 32, Ordering::Release);
 }
 
-/// The ranges in the table; `None` while it changes. Of a dead process `may_be_unfinished`: the last change may be done
-/// in part then, and has to be done again.
-pub(super) fn read(look: &impl Look, may_be_unfinished: bool) -> Option<MappedRanges> {
-    let mut read = LOCK.read(look, may_be_unfinished, || {
-        let mut read = Vec::new();
-        look.each_row(Part::Segments, |row| read.extend(range_of(row)));
-        read
-    })?;
-    read.sort_unstable_by_key(|(addr, _)| *addr);
+/// The rows in use, to be read under the lock.
+pub(super) fn rows(look: &impl Look) -> Vec<(Addr, MappedRange)> {
+    let mut rows = Vec::new();
+    look.each_row(Part::Segments, |row| rows.extend(range_of(row)));
+    rows
+}
+
+/// The ranges of the rows.
+pub(super) fn ranges_of(mut rows: Vec<(Addr, MappedRange)>) -> MappedRanges {
+    rows.sort_unstable_by_key(|(addr, _)| *addr);
     let mut ranges = MappedRanges::default();
-    for (addr, range) in read {
+    for (addr, range) in rows {
         ranges.overwrite(MappingChange::Map(addr, range), &mut |_| ());
     }
-    Some(ranges)
+    ranges
 }
 
 fn range_of(row: [u64; SEGMENT_WORDS]) -> Option<(Addr, MappedRange)> {
@@ -137,6 +135,7 @@ mod tests {
     use trace_format::{Event, Record, State, ThreadId};
 
     use super::super::layout::Shape;
+    use super::super::mappings;
     use super::*;
 
     const PAGE: u64 = 2 << 20;
@@ -161,6 +160,10 @@ mod tests {
 
     fn in_pages(segment: &SegmentState) -> (u64, u64) {
         (segment.addr.0 / PAGE, segment.size_bytes / PAGE)
+    }
+
+    fn read(region: &Region, may_be_unfinished: bool) -> Option<MappedRanges> {
+        mappings::read(region, may_be_unfinished).map(|(ranges, _)| ranges)
     }
 
     fn as_seen(ranges: &MappedRanges) -> Vec<(u64, u64)> {
@@ -193,7 +196,7 @@ mod tests {
         let mut table = Table::default();
         table.apply(&region, change(&event(true, 0, 10)));
         // Pages 4 and 5 go: the row for what is behind them is there, the one before them is not cut yet.
-        region.set(HeaderField::SegmentsVersion, 3);
+        region.set(HeaderField::MappingsVersion, 3);
         let rest = event(true, 6, 4);
         let MappingChange::Map(addr, range) = change(&rest) else { panic!("{rest:?}") };
         table.set(&region, addr, &range);

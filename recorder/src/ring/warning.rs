@@ -21,7 +21,7 @@ pub(super) fn anonymous(
     }
     // Sizes that fit are found by the check that creating the file makes.
     let fits = |slots: &usize| {
-        let size_bytes = Region::size_bytes(shape_of(*slots, text_bytes));
+        let size_bytes = Region::size_bytes(shape_of(*slots, options.has_pages, text_bytes));
         size_bytes.is_some_and(|bytes| ring_file::has_room(&options.dir, bytes).is_ok())
     };
     let slots = options.slots.max(SLOTS_MIN).checked_next_power_of_two().unwrap_or(usize::MAX);
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     fn options(dir: &str) -> RingOptions {
-        RingOptions { dir: dir.into(), device: DeviceId(0), slots: 1 << 40 }
+        RingOptions { dir: dir.into(), device: DeviceId(0), slots: 1 << 40, has_pages: false }
     }
 
     #[test]

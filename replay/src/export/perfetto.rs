@@ -152,7 +152,7 @@ impl<'t, W: Write> Trace<'t, W> {
         self.describe(name)?;
         let invalid = |error: StateError| io::Error::new(io::ErrorKind::InvalidData, error);
         let device = self.device;
-        let mut state = State::from_segments(&device.base.segments).map_err(invalid)?;
+        let mut state = State::from_base(&device.base).map_err(invalid)?;
         let mut shown = [u64::MAX; COUNTERS.len()];
         self.count(&state, &mut shown)?;
         for (at, record) in device.records.iter().enumerate() {

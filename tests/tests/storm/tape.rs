@@ -40,7 +40,7 @@ pub(crate) fn follow(path: &Path) -> TapeTotals {
         match item.expect("a whole tape") {
             Item::Meta(_) => {}
             Item::Base(_, base) => {
-                let said = State::from_segments(&base.segments).expect("a whole state");
+                let said = State::from_base(&base).expect("a whole state");
                 assert!(!is_known || state == said, "base state {} differs", totals.bases);
                 (state, is_known) = (said, true);
                 totals.bases += 1;

@@ -99,7 +99,8 @@ pub(crate) struct Storm {
 impl Storm {
     /// A heap on a device that fails at random, recorded into a ring of `slots` in `folder`.
     pub(crate) fn new(seed: u64, folder: &Path, slots: usize) -> Self {
-        let options = RingOptions { dir: folder.to_owned(), device: DeviceId(0), slots };
+        let options =
+            RingOptions { dir: folder.to_owned(), device: DeviceId(0), slots, has_pages: false };
         let recorder = RingRecorder::new(&options, SystemClock::new()).expect("memory for a ring");
         let ring = Arc::clone(recorder.ring());
         let mut faults = Faults::new(seed);

@@ -6,7 +6,7 @@ use super::{
     kinds::{self, KIND, NEW_PLACE},
 };
 use crate::{
-    Addr, Event, PoolId, Stream, StringId,
+    Addr, Event, PageNumber, PoolId, Stream, StringId,
     varint::{Cursor, Malformed},
 };
 
@@ -113,6 +113,8 @@ impl Columns<'_> {
             kinds::STREAM_PASSED => {
                 Event::StreamPassed { stream: Stream(self.arg()?), frees: self.arg()? }
             }
+            kinds::PAGE_MAP => Event::PageMap { addr: self.addr()?.addr, page: self.page()? },
+            kinds::PAGE_UNMAP => Event::PageUnmap { addr: self.addr()?.addr, page: self.page()? },
             kinds::LOST => Event::Lost { count: self.arg()? },
             _ => return Err(Malformed::Code),
         })
@@ -154,6 +156,10 @@ impl Columns<'_> {
 
     fn arg(&mut self) -> Result<u64, Malformed> {
         self.cursors[ARGS].u64()
+    }
+
+    fn page(&mut self) -> Result<PageNumber, Malformed> {
+        Ok(PageNumber(self.cursors[ARGS].u32()?))
     }
 
     fn pool(&mut self) -> Result<PoolId, Malformed> {

@@ -170,6 +170,14 @@ impl EventsEncoder {
             Event::StreamPassed { stream, frees } => {
                 self.args([stream.0, frees], kinds::STREAM_PASSED)
             }
+            Event::PageMap { addr, page } => {
+                self.addr(addr);
+                self.args([page.0.into()], kinds::PAGE_MAP)
+            }
+            Event::PageUnmap { addr, page } => {
+                self.addr(addr);
+                self.args([page.0.into()], kinds::PAGE_UNMAP)
+            }
             Event::Lost { count } => self.args([count], kinds::LOST),
         }
     }

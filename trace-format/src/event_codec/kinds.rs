@@ -40,6 +40,8 @@ pub(super) const MARK: u8 = 25;
 pub(super) const LOST: u8 = 26;
 pub(super) const CATEGORY: u8 = 27;
 pub(super) const STREAM_PASSED: u8 = 28;
+pub(super) const PAGE_MAP: u8 = 29;
+pub(super) const PAGE_UNMAP: u8 = 30;
 
 /// The code of a scope's filter, in events and base states.
 pub(crate) const fn filter_code(filter: ScopeFilter) -> u8 {

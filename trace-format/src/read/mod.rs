@@ -14,12 +14,12 @@ pub use error::{ReadCause, ReadError};
 pub use recovery::{Recovery, Torn};
 
 use crate::{
-    BaseOrder, BaseState, DeviceId, Record, base_codec,
+    Addr, BaseOrder, BaseState, DeviceId, PageNumber, Record, base_codec,
     bounds::Budget,
     event_codec::{Defined, EventsDecoder},
     layout::{ChunkHeader, ChunkKind},
     meta::Meta,
-    order_codec,
+    order_codec, pages_codec,
     tables::Tables,
     varint::Malformed,
 };
@@ -58,6 +58,7 @@ pub struct Reader<R> {
     device: DeviceId,
     /// The fields that the next base chunk of a device adds to its state.
     order: Option<(DeviceId, BaseOrder)>,
+    pages: Option<(DeviceId, Vec<(Addr, PageNumber)>)>,
     stopped: bool,
 }
 
@@ -105,6 +106,7 @@ impl<R: Read> Reader<R> {
             budget: Budget::new(factor),
             device: DeviceId::default(),
             order: None,
+            pages: None,
             stopped: false,
         };
         let first = reader.read_meta();
@@ -198,7 +200,8 @@ impl<R: Read> Reader<R> {
             | ChunkKind::Strings
             | ChunkKind::Stacks
             | ChunkKind::Base
-            | ChunkKind::Order => {}
+            | ChunkKind::Order
+            | ChunkKind::Pages => {}
         }
         self.chunks.unpack(header, &mut self.payload)?;
         let item = self.contents(header).map_err(ReadCause::Malformed)?;
@@ -228,15 +231,21 @@ impl<R: Read> Reader<R> {
             }
             ChunkKind::Base => {
                 let mut base = base_codec::decode(payload, self.tables.stacks_len())?;
-                if let Some((_, order)) =
-                    self.order.take().filter(|(device, _)| *device == header.device)
-                {
+                let is_here = |device: DeviceId| device == header.device;
+                if let Some((_, order)) = self.order.take().filter(|(device, _)| is_here(*device)) {
                     base.order = order;
+                }
+                if let Some((_, pages)) = self.pages.take().filter(|(device, _)| is_here(*device)) {
+                    base.pages = pages;
                 }
                 Ok(Some(Item::Base(header.device, Box::new(base))))
             }
             ChunkKind::Order => {
                 self.order = Some((header.device, order_codec::decode(payload)?));
+                Ok(None)
+            }
+            ChunkKind::Pages => {
+                self.pages = Some((header.device, pages_codec::decode(payload)?));
                 Ok(None)
             }
             ChunkKind::Events | ChunkKind::Index | ChunkKind::Unknown(_) => Ok(None),

@@ -15,7 +15,7 @@ use crate::{
     index::IndexEntry,
     layout::{CHUNK_HEADER_BYTES, ChunkKind, JSON_MAX_BYTES, PAYLOAD_MAX_BYTES},
     meta::Meta,
-    order_codec,
+    order_codec, pages_codec,
     tables::{Frame, Full, TapeInterner},
 };
 pub use chunks::Medium;
@@ -202,8 +202,8 @@ impl<W: Write> Writer<W> {
     /// Adds a device's state: what its records so far have led to, or what its first ones start from.
     ///
     /// # Errors
-    /// Where segments or blocks overlap or leave gaps, name a stack that is not on this tape, are too many for a
-    /// chunk, or cannot be written.
+    /// Where segments or blocks overlap or leave gaps, name a stack that is not on this tape, are too many for a chunk,
+    /// or cannot be written, or pages are not in the order of their addresses.
     pub fn base(&mut self, device: DeviceId, base: &BaseState) -> Result<(), WriteError> {
         events::State::from_segments(&base.segments)
             .map_err(|e| self.error(WriteCause::Base(e)))?;
@@ -213,6 +213,7 @@ impl<W: Write> Writer<W> {
                 self.knows_stack(block.stack)?;
             }
         }
+        events::check_pages(&base.pages).map_err(|e| self.error(WriteCause::Base(e)))?;
         self.fits("a state's statistics", base.stats.len(), JSON_MAX_BYTES)?;
         base_codec::check_stats(&base.stats).map_err(|e| self.error(WriteCause::NotJson(e)))?;
         let at = self.device(device);
@@ -223,6 +224,11 @@ impl<W: Write> Writer<W> {
             last_time_ns: base.time_ns,
             ..entry(kind, device, 1)
         };
+        if !base.pages.is_empty() {
+            self.payload.clear();
+            pages_codec::encode(&base.pages, &mut self.payload);
+            self.write_chunk(times(ChunkKind::Pages))?;
+        }
         if !base.order.is_empty() {
             self.payload.clear();
             order_codec::encode(&base.order, &mut self.payload);

@@ -6,7 +6,7 @@ use std::io::Write;
 use proptest::prelude::*;
 use trace_format::{
     Addr, BaseOrder, BaseState, BlockState, BlockStatus, Category, DeviceId, Event, Frame, Item,
-    MarkKind, Meta, PoolId, PoolState, RangeState, ReadError, Reader, Record, Recovery,
+    MarkKind, Meta, PageNumber, PoolId, PoolState, RangeState, ReadError, Reader, Record, Recovery,
     ScopeFilter, ScopeState, SegmentState, StackId, Stream, StringId, Tables, ThreadId, WriteError,
     Writer,
 };
@@ -108,8 +108,10 @@ fn others() -> impl Strategy<Value = Event> {
         4 => Event::DriverRefused { size_bytes: a },
         5 => Event::Oom { requested_bytes: a, size_bytes: b, device_free_bytes: c, stream, pool },
         6 => Event::Mark { kind, name: StringId(string) },
-        _ if a % 3 == 0 => Event::Snapshot { active_bytes: a },
-        _ if a % 3 == 1 => Event::StreamPassed { stream, frees: b },
+        _ if a % 5 == 0 => Event::Snapshot { active_bytes: a },
+        _ if a % 5 == 1 => Event::StreamPassed { stream, frees: b },
+        _ if a % 5 == 2 => Event::PageMap { addr: Addr(b), page: PageNumber(string) },
+        _ if a % 5 == 3 => Event::PageUnmap { addr: Addr(b), page: PageNumber(string) },
         _ => Event::Lost { count: a },
     })
 }
@@ -146,13 +148,15 @@ pub(crate) fn bases() -> impl Strategy<Value = BaseState> {
         prop::collection::vec(scope, 0..3),
         prop::collection::vec(pools(), 0..2),
         (any::<u64>(), "[a-z:]{0,9}", prop::option::of(0.0..1.0f64), any::<bool>(), orders()),
+        prop::collection::btree_map(any::<u64>(), any::<u32>(), 0..4),
     )
-        .prop_map(|(segments, pools, scopes, captures, others)| {
+        .prop_map(|(segments, pools, scopes, captures, others, pages)| {
             let (time_ns, settings, memory_fraction, stats, order) = others;
             let numbered = segments.into_iter().zip(1u64..);
             BaseState {
                 time_ns,
                 segments: numbered.map(|(parts, n)| segment_of(n << 20, parts)).collect(),
+                pages: pages.into_iter().map(|(a, p)| (Addr(a), PageNumber(p))).collect(),
                 pools,
                 scopes,
                 captures,

@@ -166,7 +166,7 @@ fn each_stream_of_a_private_pool_has_its_own_envelope() {
 
 /// The height of each envelope at each moment, from whole states.
 fn expected(device: &Device) -> BTreeMap<String, Vec<(u64, u64)>> {
-    let mut state = State::from_segments(&device.base.segments).unwrap();
+    let mut state = State::from_base(&device.base).unwrap();
     let mut heights: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
     let mut look = |moment: u64, state: &State| {
         let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();

@@ -156,7 +156,7 @@ struct Truth {
 }
 
 fn truth(device: &Device) -> Truth {
-    let mut state = State::from_segments(&device.base.segments).expect("a start");
+    let mut state = State::from_base(&device.base).expect("a start");
     let categories = replay::categories::Categories::of(&device.base.segments, &device.records);
     let place = |category: Option<Category>| {
         category.map_or(3, |it| Category::ALL.iter().position(|known| *known == it).unwrap())

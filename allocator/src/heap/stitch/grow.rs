@@ -293,7 +293,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// New pages, those first that an earlier failure left behind.
-    fn create_pages(&mut self, count: usize, pages: &mut Vec<PageId>) -> Result<()> {
+    pub(super) fn create_pages(&mut self, count: usize, pages: &mut Vec<PageId>) -> Result<()> {
         let share = self.page_sharing();
         for _ in 0..count {
             let page = if let Some(spare) = self.stitch.pages.spare.pop() {
@@ -317,15 +317,27 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let answer = self.open_slots(slots, pages);
         if let Err(error) = &answer {
             for slot in slots {
-                if let Err(undone) = self.unmap_slot(*slot) {
+                if let Err(undone) = self.close_slot(*slot) {
                     tracing::error!("a page stays mapped after {error}: {undone}");
                 }
             }
         }
+        self.record_mappings(slots);
         answer
     }
 
-    fn open_slots(&mut self, slots: &[SlotRef], pages: &[PageId]) -> Result<()> {
+    /// Records what is mapped at slots where nothing was: after a failure only what could not be unmapped.
+    fn record_mappings(&mut self, slots: &[SlotRef]) {
+        for at in slots {
+            if let Some(page) = self.stitch.page_at(*at) {
+                let addr = self.stitch.run(at.run).slot_addr(at.slot);
+                self.record(Event::PageMap { addr, page: page.number() });
+            }
+        }
+    }
+
+    /// The same at slots where nothing is mapped, leaving them as they are after a failure. Records nothing.
+    pub(super) fn open_slots(&mut self, slots: &[SlotRef], pages: &[PageId]) -> Result<()> {
         for (at, page) in slots.iter().zip(pages) {
             let handle = self.stitch.pages[*page].handle;
             self.device.map(self.stitch.run(at.run).slot_addr(at.slot), PAGE_BYTES, handle)?;

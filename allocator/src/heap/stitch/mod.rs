@@ -21,6 +21,8 @@ mod windows;
 
 use events::Addr;
 
+pub(super) use restore::RestoredPages;
+
 use super::Heap;
 use super::hot_path::{AllocParams, Candidate, Freed};
 use crate::arena::{Block, BlockId};

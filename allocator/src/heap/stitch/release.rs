@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 
 use crate::heap::Heap;
 use crate::ids::{PoolIndex, RangeId};
-use crate::stitch::{PAGE_BYTES, PageId, SlotRef};
+use crate::stitch::{PAGE_BYTES, PageId, Slot, SlotRef};
 use device::{Device, Result};
-use events::Recorder;
+use events::{Addr, Event, PageNumber, Recorder};
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Returns the wholly free pages to the device, those that became free longest ago first and so many at most, after
@@ -78,14 +78,33 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Ends the mapping at a slot, if there is one.
     pub(super) fn unmap_slot(&mut self, at: SlotRef) -> Result<()> {
-        let run = self.stitch.run(at.run);
-        let Some(page) = run.slots[at.slot].page else { return Ok(()) };
-        self.device.unmap(run.slot_addr(at.slot), PAGE_BYTES)?;
-        let slot = &mut self.stitch.run_mut(at.run).slots[at.slot];
-        slot.page = None;
-        slot.is_open = false;
-        self.stitch.pages.remove_mapping(page, at);
+        if let Some(page) = self.close_slot(at)? {
+            let addr = self.stitch.run(at.run).slot_addr(at.slot);
+            self.record(Event::PageUnmap { addr, page: page.number() });
+        }
         Ok(())
+    }
+
+    /// The same without a record: the page that was mapped there.
+    pub(super) fn close_slot(&mut self, at: SlotRef) -> Result<Option<PageId>> {
+        let run = self.stitch.run(at.run);
+        let Some(page) = run.slots[at.slot].page else { return Ok(None) };
+        self.device.unmap(run.slot_addr(at.slot), PAGE_BYTES)?;
+        self.stitch.run_mut(at.run).slots[at.slot] = Slot::default();
+        self.stitch.pages.remove_mapping(page, at);
+        Ok(Some(page))
+    }
+
+    /// Where pages are mapped, ascending by address.
+    pub(in crate::heap) fn mapped_pages(&self) -> Vec<(Addr, PageNumber)> {
+        let mut pages = Vec::with_capacity(self.stitch.pages.mapped_slots);
+        for (_, run) in self.stitch.runs() {
+            let mapped =
+                run.slots.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.page?)));
+            pages.extend(mapped.map(|(at, page)| (run.slot_addr(at), page.number())));
+        }
+        pages.sort_unstable(); // Runs are in no order.
+        pages
     }
 
     /// Ends the least recently used ghosts where so many more mappings would exceed the budget of addresses.

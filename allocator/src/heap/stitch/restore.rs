@@ -1,17 +1,40 @@
-//! The runs of a recorded state: the homes of its pages, and the blocks there. Ghosts and the placements of earlier
+//! The runs of a recorded state: the homes of its pages, the blocks there, and the ghosts. The placements of earlier
 //! steps are not part of a state.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use events::{Addr, BlockState, BlockStatus, Recorder, SegmentState};
+use events::{Addr, BaseState, BlockState, BlockStatus, PageNumber, Recorder, SegmentState};
+use rustc_hash::FxHashMap;
 
 use crate::heap::hot_path::AllocParams;
 use crate::heap::restore::Restoring;
 use crate::heap::runs::BaseRange;
 use crate::heap::{AllocError, Heap};
 use crate::ids::RangeId;
-use crate::stitch::{NO_REQUEST, PAGE_BYTES, SlotRef};
+use crate::stitch::{NO_REQUEST, PAGE_BYTES, PageId, SlotRef};
 use device::{Device, DeviceCall, DeviceError};
+
+/// The recorded pages, and what stands for them now.
+#[derive(Debug)]
+pub(in crate::heap) struct RestoredPages {
+    numbers: FxHashMap<Addr, PageNumber>,
+    pages: FxHashMap<PageNumber, PageId>,
+    /// The runs with their recorded addresses, ascending.
+    runs: BTreeMap<Addr, RangeId>,
+}
+
+impl RestoredPages {
+    pub(in crate::heap) fn new(base: &BaseState) -> Self {
+        let numbers = base.pages.iter().copied().collect();
+        Self { numbers, pages: FxHashMap::default(), runs: BTreeMap::new() }
+    }
+
+    /// The run that a recorded address is in or behind, and where that run started.
+    fn run_before(&self, addr: Addr) -> Option<(Addr, RangeId)> {
+        self.runs.range(..=addr).next_back().map(|(start, run)| (*start, *run))
+    }
+}
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Takes over the mapped addresses of one recorded run. Records nothing.
@@ -21,6 +44,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(in crate::heap) fn restore_run(
         &mut self,
         recorded: &BaseRange<'_>,
+        pages: &mut RestoredPages,
         restoring: &mut Restoring,
     ) -> Result<(), AllocError> {
         let params = AllocParams {
@@ -33,10 +57,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             in_capture: false,
         };
         let Some(run) = self.reserve_run(&params)? else { return Err(no_room(PAGE_BYTES)) };
+        pages.runs.insert(recorded.addr, run);
         let base = self.stitch.run(run).addr;
         let moved = |addr: Addr| Addr(base.0 + (addr.0 - recorded.addr.0));
         for part in &recorded.runs {
-            self.restore_homes(run, moved(part.addr), part)?;
+            self.restore_homes(run, moved(part.addr), part, pages)?;
             for state in part.blocks.iter().filter(|state| state.status != BlockStatus::Inactive) {
                 self.restore_block(run, moved(state.addr), state, &params, restoring)?;
             }
@@ -50,6 +75,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         run: RangeId,
         addr: Addr,
         part: &SegmentState,
+        pages: &mut RestoredPages,
     ) -> Result<(), AllocError> {
         let of = self.stitch.run(run);
         let end = addr.0.saturating_add(part.size_bytes);
@@ -65,17 +91,55 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let (first, count) = (SlotRef { run, slot: touched.start }, touched.len());
         let slots: Vec<_> = touched.map(|slot| SlotRef { run, slot }).collect();
         self.stitch.run_mut(run).extend_to(first.slot + count);
-        let mut pages = Vec::new();
-        if !self.fill(&mut pages, &slots)? {
-            self.stitch.run_mut(run).retract();
-            return Err(no_room(part.size_bytes));
-        }
-        for (page, slot) in pages.iter().zip(slots) {
+        let homes = self.open_new_pages(&slots)?;
+        for ((page, slot), at) in homes.iter().zip(slots).zip(0..) {
             self.stitch.pages[*page].home = Some(slot);
+            if let Some(number) = pages.numbers.get(&Addr(part.addr.0 + at * PAGE_BYTES)) {
+                pages.pages.insert(*number, *page);
+            }
         }
         self.enter_homes(first, count);
         self.count_run(part);
         Ok(())
+    }
+
+    /// New pages at slots where nothing is mapped.
+    fn open_new_pages(&mut self, slots: &[SlotRef]) -> Result<Vec<PageId>, AllocError> {
+        let mut pages = Vec::new();
+        let created = self.create_pages(slots.len(), &mut pages);
+        if let Err(error) = created.and_then(|()| self.open_slots(slots, &pages)) {
+            self.stitch.pages.spare.append(&mut pages);
+            self.return_spare_pages();
+            return Err(error.into());
+        }
+        Ok(pages)
+    }
+
+    /// Maps the restored pages where they were mapped besides their homes, as far as the run of the address is known.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub(in crate::heap) fn restore_ghosts(
+        &mut self,
+        base: &BaseState,
+        restored: &RestoredPages,
+    ) -> Result<(), AllocError> {
+        let (mut slots, mut pages) = (Vec::new(), Vec::new());
+        for (addr, number) in &base.pages {
+            let Some((start, id)) = restored.run_before(*addr) else { continue };
+            let (offset, run) = (addr.0 - start.0, self.stitch.run(id));
+            let Some(page) = restored.pages.get(number) else { continue };
+            if !offset.is_multiple_of(PAGE_BYTES) || offset >= run.size_bytes() {
+                continue;
+            }
+            let slot = run.slot_of(Addr(run.addr.0 + offset));
+            if run.slots.get(slot).is_none_or(|slot| slot.page.is_none()) {
+                self.stitch.run_mut(id).extend_to(slot + 1);
+                slots.push(SlotRef { run: id, slot });
+                pages.push(*page);
+            }
+        }
+        Ok(self.open_slots(&slots, &pages)?)
     }
 
     /// Gives a recorded block its place and status.

@@ -16,7 +16,7 @@ type RingHeap = Heap<SimDevice, AnyRecorder>;
 fn recorded(conf: &str) -> (TempDir, RingHeap, RingReader) {
     let folder = tempfile::tempdir().expect("a folder");
     let (dir, id) = (folder.path().to_owned(), DeviceId(0));
-    let options = RingOptions { dir, device: id, slots: 1 << 12 };
+    let options = RingOptions { dir, device: id, slots: 1 << 12, has_pages: false };
     let ring = RingRecorder::new(&options, SystemClock::new()).expect("a ring");
     let reader = RingReader::open(&ring.ring().path().expect("a file")).expect("it is read");
     let config = Config::parse(conf, Compat::V2_15).expect("settings").config;

@@ -7,6 +7,7 @@ use device::{CaptureMode, Device};
 use settings::{Compat, Config, StitchConfig};
 use trace_format::{Addr, PoolId, ScopeFilter, StackId, Stream};
 
+use crate::rebuilt::Rebuilt;
 use crate::support::{MIB, TestHeap, heap, request};
 
 pub(super) const POOL: PoolId = PoolId(1, 0);
@@ -33,6 +34,7 @@ pub(super) struct Run {
     pub(super) heap: TestHeap,
     strategy: Strategy,
     pub(super) live: Vec<Addr>,
+    rebuilt: Rebuilt,
     errors: Vec<AllocError>,
     capture: Option<Stream>,
 }
@@ -42,7 +44,14 @@ impl Run {
 
     pub(super) fn new(strategy: Strategy) -> Self {
         let heap = heap(Self::CAPACITY_BYTES, strategy.config());
-        Self { heap, strategy, live: Vec::new(), errors: Vec::new(), capture: None }
+        Self {
+            heap,
+            strategy,
+            live: Vec::new(),
+            rebuilt: Rebuilt::default(),
+            errors: Vec::new(),
+            capture: None,
+        }
     }
 
     pub(super) fn config(&self) -> Config {
@@ -55,7 +64,8 @@ impl Run {
     }
 
     pub(super) fn note<T>(&mut self, result: Result<T, impl Into<AllocError>>) -> Option<T> {
-        self.heap.check().unwrap_or_else(|broken| panic!("{broken}, after {:?}", self.errors));
+        let whole = self.heap.check().and_then(|()| self.rebuilt.check(&mut self.heap));
+        whole.unwrap_or_else(|broken| panic!("{broken}, after {:?}", self.errors));
         result.map_err(|error| self.errors.push(error.into())).ok()
     }
 

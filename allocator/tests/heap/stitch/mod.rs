@@ -12,6 +12,7 @@ use device::Device;
 use settings::{Config, Plan, PlannedRequest, PlannedSequence, StitchConfig, StreamSharing};
 use trace_format::{Addr, PoolId, StackId, Stream};
 
+use crate::rebuilt::Rebuilt;
 use crate::support::{GIB, MIB, Rng, TestHeap, heap, request, seed};
 use checker::{Checker, STREAMS};
 
@@ -41,7 +42,7 @@ fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) {
     let has_plan = plan.is_some();
     let config = Config { stitch: Some(stitch), plan, ..Config::default() };
     let mut heap = heap(capacity_bytes, config);
-    let mut checker = Checker::default();
+    let (mut checker, mut rebuilt) = (Checker::default(), Rebuilt::default());
     let mut live: BTreeMap<Addr, u64> = BTreeMap::new();
     for step in 0..600_u64 {
         let stream = STREAMS[rng.below(3) as usize];
@@ -80,6 +81,8 @@ fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) {
         heap.check()
             .unwrap_or_else(|broken| panic!("seed {seed}, step {step}, plan {has_plan}: {broken}"));
         checker.check(&mut heap, &live);
+        let equals = rebuilt.check(&mut heap).and_then(|()| rebuilt.check_mapping_count(&mut heap));
+        equals.unwrap_or_else(|other| panic!("seed {seed}, step {step}, plan {has_plan}: {other}"));
         Checker::check_limit(&mut heap, capacity_bytes);
     }
     for addr in live.into_keys() {

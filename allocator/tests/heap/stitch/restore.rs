@@ -1,11 +1,16 @@
-//! Starting `stitch` from a recorded state of its own: homes and blocks, without ghosts.
+//! Starting `stitch` from a recorded state of its own: homes, ghosts and blocks.
+
+use std::collections::BTreeMap;
 
 use allocator::heap::{Restored, RestoredBlock};
 use settings::StitchConfig;
-use trace_format::{Addr, BaseOrder, BlockStatus, PoolId, ScopeFilter, StackId, Stream};
+use trace_format::{
+    Addr, BaseOrder, BlockStatus, PageNumber, PoolId, ScopeFilter, StackId, Stream,
+};
 
 use super::stitched;
 use crate::behaviour::restore::shape;
+use crate::rebuilt::Rebuilt;
 use crate::support::{Calls, GIB, KIB, MIB, TestHeap};
 
 const POOL: PoolId = PoolId(0, 1);
@@ -71,9 +76,51 @@ fn a_restored_heap_has_the_recorded_homes_and_blocks() {
     }
 }
 
+/// For each page, the runs and slots where it is mapped.
+fn aliases(heap: &TestHeap) -> Vec<Vec<(usize, u64)>> {
+    let base = heap.base_state();
+    let mut slots: BTreeMap<PageNumber, Vec<(usize, u64)>> = BTreeMap::new();
+    for (addr, page) in base.pages {
+        let run = base.order.ranges.partition_point(|range| range.addr <= addr) - 1;
+        let start = base.order.ranges[run].addr;
+        slots.entry(page).or_default().push((run, (addr.0 - start.0) / (2 * MIB)));
+    }
+    let mut aliases: Vec<_> = slots.into_values().collect();
+    aliases.sort_unstable();
+    aliases
+}
+
+#[test]
+fn a_restored_heap_has_the_recorded_ghosts() {
+    let original = lived_in();
+    assert!(aliases(&original).iter().any(|slots| slots.len() > 1), "it has ghosts");
+    let (mut copy, _) = copy_of(&original, true);
+    assert_eq!(aliases(&copy), aliases(&original));
+    assert!(copy.recorder_mut().events.is_empty(), "a start is not recorded");
+    Rebuilt::starting_as(&copy).check(&mut copy).expect("the device agrees");
+}
+
+#[test]
+fn pages_that_contradict_the_runs_are_ignored() {
+    let original = lived_in();
+    let mut base = original.base_state();
+    let (first, _) = base.pages[0];
+    base.pages = vec![
+        (Addr(8), PageNumber(1)),             // In front of all runs.
+        (Addr(first.0 + 512), PageNumber(1)), // In the middle of a page.
+        (Addr(first.0 + (1 << 60)), PageNumber(1)),
+        (Addr(u64::MAX), PageNumber(u32::MAX)),
+    ];
+    let mut copy = stitched(GIB, StitchConfig::default());
+    copy.restore(&base).expect("memory");
+    copy.check().expect("consistent");
+    assert_eq!(memory(&copy), memory(&original));
+}
+
 #[test]
 fn a_restored_heap_reuses_its_pages_and_gives_all_back() {
     let (mut copy, restored) = copy_of(&lived_in(), true);
+    let mut rebuilt = Rebuilt::starting_as(&copy);
     let before = copy.reserved_bytes();
     for (_, block) in restored {
         match block {
@@ -85,6 +132,7 @@ fn a_restored_heap_reuses_its_pages_and_gives_all_back() {
     let large: Addr = copy.take(100 * MIB);
     copy.check().expect("consistent");
     assert_eq!(copy.reserved_bytes(), before, "no page was created for it");
+    rebuilt.check(&mut copy).expect("the tape agrees");
     copy.give(large);
     copy.release_pool(POOL).expect("its only user");
     copy.flush();

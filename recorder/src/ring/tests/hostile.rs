@@ -128,7 +128,12 @@ fn names_that_others_planted_neither_stop_a_ring_nor_delay_it() {
     let planted = |name: String| File::create(dir.path().join(name)).unwrap();
     planted(format!("vramtape-{uid}-{pid}-3.ring"));
     (0..100).for_each(|n| drop(planted(format!("vramtape-{uid}-{pid}-3-{n}.ring"))));
-    let options = RingOptions { dir: dir.path().to_owned(), device: DeviceId(3), slots: 64 };
+    let options = RingOptions {
+        dir: dir.path().to_owned(),
+        device: DeviceId(3),
+        slots: 64,
+        has_pages: false,
+    };
     let recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
     // Creating one looks at so many only.
     assert!(list_some(dir.path(), 5, usize::MAX).unwrap().len() <= 5);

@@ -19,7 +19,7 @@ use crate::{RingReader, RingRecorder};
 use events::{BlockSlot, Recorder};
 
 fn options(dir: &Path, slots: usize) -> RingOptions {
-    RingOptions { dir: dir.to_owned(), device: DeviceId(3), slots }
+    RingOptions { dir: dir.to_owned(), device: DeviceId(3), slots, has_pages: false }
 }
 
 fn ring(slots: usize) -> (TempDir, RingRecorder<ManualClock>) {

@@ -43,7 +43,7 @@ fn follow(path: &Path) -> Followed {
         match item.unwrap() {
             Item::Meta(_) => {}
             Item::Base(_, base) => {
-                let state = State::from_segments(&base.segments).unwrap();
+                let state = State::from_base(&base).unwrap();
                 let is_first = seen.records == 0 && seen.bases == 0;
                 assert!(
                     !is_known || is_first || state == seen.state,

@@ -120,7 +120,7 @@ impl SharedModel {
     }
 
     pub(super) fn on(dir: &Path, slots: usize, device: DeviceId) -> Self {
-        let options = RingOptions { dir: dir.to_owned(), device, slots };
+        let options = RingOptions { dir: dir.to_owned(), device, slots, has_pages: false };
         let recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
         let (state, segments, random) = (State::new(), Vec::new(), 0x9e37_79b9_7f4a_7c15);
         let (recorded, places) = (0, Vec::new());

@@ -32,7 +32,7 @@ fn follow_both(path: &Path) -> [Followed; 2] {
         _ => None,
     });
     let first_base = first_base.expect("a part begins with a state");
-    assert_eq!(trace_format::State::from_segments(&first_base.segments).unwrap(), parts[0].state);
+    assert_eq!(trace_format::State::from_base(&first_base).unwrap(), parts[0].state);
     parts
 }
 

@@ -158,7 +158,7 @@ impl<'p> DeviceProfile<'p> {
     fn fill(mut self) -> io::Result<()> {
         let invalid = |error: StateError| io::Error::new(io::ErrorKind::InvalidData, error);
         let device = self.device;
-        let mut state = State::from_segments(&device.base.segments).map_err(invalid)?;
+        let mut state = State::from_base(&device.base).map_err(invalid)?;
         for block in device.base.segments.iter().flat_map(|segment| &segment.blocks) {
             if block.status == BlockStatus::Allocated {
                 self.allocated(block.addr, block.stack, block.size_bytes);
