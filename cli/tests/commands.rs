@@ -11,7 +11,8 @@ use events::{BlockSlot, Recorder};
 use recorder::{RingOptions, RingRecorder, SystemClock};
 use tests::snapshot_contract::{Demand, check_file};
 use trace_format::{
-    Addr, DeviceId, Event, Meta, PoolId, Record, StackId, Stream, ThreadId, Writer,
+    Addr, DeviceId, Event, MarkKind, Meta, PageNumber, PoolId, Record, StackId, Stream, StringId,
+    ThreadId, Writer,
 };
 
 use common::{golden, vramtape};
@@ -30,10 +31,14 @@ impl Folder {
 
     /// A tape of two blocks, the second at `offset` of its segment.
     fn tape(&self, name: &str, base: u64, offset: u64) -> PathBuf {
+        self.tape_of(name, &events(base, offset))
+    }
+
+    fn tape_of(&self, name: &str, events: &[Event]) -> PathBuf {
         let path = self.path(name);
         let meta = Meta { producer: "a test".to_owned(), ..Meta::default() };
         let mut writer = Writer::create(&path, &meta).unwrap();
-        for event in events(base, offset) {
+        for event in events.iter().copied() {
             let record = Record { time_ns: 0, thread: ThreadId(1), stack: StackId::NONE, event };
             writer.push(DeviceId(0), &record).unwrap();
         }
@@ -106,6 +111,31 @@ fn a_command_that_cannot_be_used_is_2_and_says_what_to_try() {
         let (text, code) = vramtape(args);
         assert_eq!(code, Some(2), "{text}");
         golden(name, &folder.scrub(&text));
+    }
+}
+
+#[test]
+fn info_says_how_many_pages_the_last_step_mapped() {
+    const PAGE: u64 = 2 << 20;
+    let map = |slot, page| Event::PageMap { addr: Addr(slot * PAGE), page: PageNumber(page) };
+    let unmap = |slot, page| Event::PageUnmap { addr: Addr(slot * PAGE), page: PageNumber(page) };
+    let step = Event::Mark { kind: MarkKind::Step, name: StringId(0) };
+    let folder = Folder::new();
+    let mut events = vec![map(4, 0), map(5, 1), map(9, 1), step, unmap(9, 1), map(6, 2), step];
+    for (steps, last) in [(2, Some(1)), (3, Some(0))] {
+        let tape = folder.tape_of(&format!("{steps}.vtape"), &events);
+        let (text, code) = vramtape(&["info", tape.to_str().unwrap()]);
+        assert_eq!(code, Some(0), "{text}");
+        golden(&format!("info-mappings-{steps}"), &text);
+        let (text, _) = vramtape(&["info", "--json", tape.to_str().unwrap()]);
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let expected = serde_json::json!({
+            "peak_mapped_bytes": 3 * PAGE,
+            "maps": 4,
+            "last_step_maps": last,
+        });
+        assert_eq!(json["devices"][0]["mappings"], expected);
+        events.extend([step, unmap(6, 2)]);
     }
 }
 

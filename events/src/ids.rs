@@ -63,6 +63,11 @@ pub struct ThreadId(pub u32);
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct PageNumber(pub u32);
 
+impl PageNumber {
+    /// Bytes of each page.
+    pub const PAGE_BYTES: u64 = 2 << 20;
+}
+
 /// A device by its CUDA ordinal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]

@@ -20,7 +20,7 @@ mod streams;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use events::{Addr, Stream};
+use events::{Addr, PageNumber, Stream};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -36,7 +36,7 @@ pub(crate) use sequences::NONE as NO_REQUEST;
 pub(crate) use streams::Streams;
 
 /// Bytes of a physical page and of a slot.
-pub(crate) const PAGE_BYTES: u64 = 2 << 20;
+pub(crate) const PAGE_BYTES: u64 = PageNumber::PAGE_BYTES;
 
 /// The pages, runs and placement memories of a heap.
 #[derive(Clone, Default)]

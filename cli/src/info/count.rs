@@ -11,6 +11,8 @@ use replay::tape::{Device, Tape};
 use serde::Serialize;
 use trace_format::State;
 
+use super::mappings::Mappings;
+
 /// One device of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct DeviceInfo {
@@ -36,6 +38,8 @@ pub(super) struct DeviceInfo {
     pub(super) peak_allocated_bytes: u64,
     /// The most bytes held from the device at once, as recorded.
     pub(super) peak_reserved_bytes: u64,
+    /// The mappings of pages under `stitch`; `null` where no page was mapped.
+    pub(super) mappings: Option<Mappings>,
     /// The categories of the blocks at the allocated peak; empty where the run has none.
     pub(super) peak_held: Vec<CategoryMemory>,
     /// The modules of the blocks at the allocated peak, the largest first; empty where the run has none.
@@ -65,20 +69,23 @@ impl DeviceInfo {
             end_reserved_bytes: 0,
             peak_allocated_bytes: state.allocated_bytes(),
             peak_reserved_bytes: state.reserved_bytes(),
+            mappings: None,
             peak_held: Vec::new(),
             peak_modules: Vec::new(),
             holders: RunHolders::of(tape, device),
             events: BTreeMap::new(),
         };
-        let mut peak_after = 0;
+        let (mut peak_after, mut mappings) = (0, Mappings::from(&state));
         for (at, record) in device.records.iter().enumerate() {
             state.apply(record).with_context(damaged)?;
             if state.allocated_bytes() > info.peak_allocated_bytes {
                 (info.peak_allocated_bytes, peak_after) = (state.allocated_bytes(), at + 1);
             }
             info.peak_reserved_bytes = info.peak_reserved_bytes.max(state.reserved_bytes());
+            mappings.count(&record.event, &state);
             *info.events.entry(record.event.name()).or_default() += 1;
         }
+        info.mappings = mappings.known();
         info.end_allocated_bytes = state.allocated_bytes();
         info.end_reserved_bytes = state.reserved_bytes();
         let categories = Categories::of(&device.base.segments, &device.records);

@@ -2,6 +2,7 @@
 
 mod count;
 mod folder;
+mod mappings;
 mod module;
 mod origin;
 
@@ -128,6 +129,9 @@ fn text(tape: &Tape, info: &Info) -> Result<String> {
             writeln!(text, "    {category:<15} {:>11}", bytes::show(*allocated_bytes))?;
         }
         writeln!(text, "  peak reserved  {:>14}", bytes::show(device.peak_reserved_bytes))?;
+        if let Some(mappings) = &device.mappings {
+            mappings.write(&mut text)?;
+        }
         for (name, count) in &device.events {
             writeln!(text, "  {name:<14} {count:>14}")?;
         }

@@ -60,6 +60,11 @@ impl MappedPages {
         self.by_addr.iter().map(|(addr, page)| (*addr, *page))
     }
 
+    /// Bytes of the addresses with a page: a page that is mapped twice counts twice.
+    pub fn size_bytes(&self) -> u64 {
+        self.by_addr.len() as u64 * PageNumber::PAGE_BYTES
+    }
+
     /// Makes a change, whatever is mapped there.
     pub fn overwrite(&mut self, change: PageChange) {
         match change {
