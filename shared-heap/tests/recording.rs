@@ -13,15 +13,24 @@ use recorder::{
     AnyRecorder, AttachedTape, PER_HOLD, Ring, RingPart, RingReader, SystemClock, TapeRecorder,
     TapeSource, TapeSummary, base_in_slices, recover_rings, save_rings,
 };
-use settings::Config;
+use settings::{Config, StitchConfig, Strategy};
 use trace_format::{
     BaseOrder, BaseState, DeviceMeta, Event, Item, Meta, PoolId, Reader, Record, ScopeFilter,
     StackId, State, Stream,
 };
 use workload::{POOL, Shared, Workload, heap_with};
 
-fn heap(dir: &Path, slots: usize, expandable_segments: bool) -> (Shared, Arc<Ring>) {
-    let heap = heap_with(dir, slots, Config { expandable_segments, ..Config::default() });
+const STRATEGIES: [Strategy; 3] = [Strategy::Native, Strategy::Expandable, Strategy::Stitch];
+
+/// Each strategy with each size of the ring.
+fn with_slots(sizes: [usize; 2]) -> impl Iterator<Item = (Strategy, usize)> {
+    STRATEGIES.into_iter().flat_map(move |strategy| sizes.map(|slots| (strategy, slots)))
+}
+
+fn heap(dir: &Path, slots: usize, strategy: Strategy) -> (Shared, Arc<Ring>) {
+    let expandable_segments = strategy == Strategy::Expandable;
+    let stitch = (strategy == Strategy::Stitch).then(StitchConfig::default);
+    let heap = heap_with(dir, slots, Config { expandable_segments, stitch, ..Config::default() });
     let ring = Arc::clone(heap.lock().unwrap().recorder().ring().unwrap());
     (heap, ring)
 }
@@ -66,21 +75,21 @@ fn follow(path: &Path) -> (State, Vec<BaseState>) {
 }
 
 fn state_of(heap: &Shared) -> State {
-    State::from_segments(&heap.lock().unwrap().segments(PoolId::DEFAULT)).unwrap()
+    State::from_base(&heap.lock().unwrap().base_state()).unwrap()
 }
 
-fn prepared(dir: &Path, slots: usize, expandable: bool) -> (Shared, Arc<Ring>, Workload) {
-    let (heap, ring) = heap(dir, slots, expandable);
+fn prepared(dir: &Path, slots: usize, strategy: Strategy) -> (Shared, Arc<Ring>, Workload) {
+    let (heap, ring) = heap(dir, slots, strategy);
     heap.lock().unwrap().create_pool(POOL, None).unwrap();
-    (heap, ring, Workload::new(0x5eed + u64::from(expandable)))
+    (heap, ring, Workload::new(0x5eed + strategy as u64))
 }
 
 #[test]
 fn a_tape_of_a_heap_leads_to_the_heaps_own_state() {
-    for expandable in [false, true] {
+    for strategy in STRATEGIES {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.vtape");
-        let (heap, ring, mut work) = prepared(dir.path(), 1 << 14, expandable);
+        let (heap, ring, mut work) = prepared(dir.path(), 1 << 14, strategy);
         work.run(&heap, 2_000);
         let tape = TapeRecorder::start(&path, Meta::default(), SystemClock::new()).unwrap();
         tape.add(source(&heap, &ring));
@@ -99,10 +108,10 @@ fn a_tape_of_a_heap_leads_to_the_heaps_own_state() {
 
 #[test]
 fn a_ring_is_saved_from_the_heaps_state() {
-    for (expandable, slots) in [(false, 1 << 14), (false, 256), (true, 1 << 14), (true, 256)] {
+    for (strategy, slots) in with_slots([1 << 14, 256]) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("saved.vtape");
-        let (heap, ring, mut work) = prepared(dir.path(), slots, expandable);
+        let (heap, ring, mut work) = prepared(dir.path(), slots, strategy);
         work.run(&heap, 3_000);
         let summary = save(&path, &heap, &ring, 0);
         // On a slow machine moments take slots too.
@@ -125,10 +134,10 @@ fn save(path: &Path, heap: &Shared, ring: &Arc<Ring>, first: u64) -> TapeSummary
 /// The state before it, the records since, and the state after: nothing else.
 #[test]
 fn a_part_of_a_ring_is_saved_from_the_state_before_it() {
-    for expandable in [false, true] {
+    for strategy in STRATEGIES {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("part.vtape");
-        let (heap, ring, mut work) = prepared(dir.path(), 1 << 14, expandable);
+        let (heap, ring, mut work) = prepared(dir.path(), 1 << 14, strategy);
         work.run(&heap, 1_000);
         let (before, first) = (state_of(&heap), ring.sequence());
         work.run(&heap, 1_000);
@@ -146,7 +155,7 @@ fn a_part_of_a_ring_is_saved_from_the_state_before_it() {
 fn a_part_of_a_ring_that_was_overwritten_meanwhile_says_how_much_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("part.vtape");
-    let (heap, ring, mut work) = prepared(dir.path(), 256, false);
+    let (heap, ring, mut work) = prepared(dir.path(), 256, Strategy::Native);
     work.run(&heap, 500);
     let first = ring.sequence();
     work.run(&heap, 1_000);
@@ -160,10 +169,10 @@ fn a_part_of_a_ring_that_was_overwritten_meanwhile_says_how_much_is_missing() {
 
 #[test]
 fn a_rings_file_alone_is_a_tape_that_starts_with_the_state_before_it() {
-    for (expandable, slots) in [(false, 1 << 14), (false, 256), (true, 1 << 14), (true, 256)] {
+    for (strategy, slots) in with_slots([1 << 14, 256]) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("recovered.vtape");
-        let (heap, ring, mut work) = prepared(dir.path(), slots, expandable);
+        let (heap, ring, mut work) = prepared(dir.path(), slots, strategy);
         work.run(&heap, 3_000);
         let text = "max_split_size_mb:64".to_owned();
         let config = heap.lock().unwrap().config().clone();
@@ -201,9 +210,9 @@ fn expect_base_of(heap: &Shared, ring: &Ring, reader: &mut RingReader) {
 
 #[test]
 fn the_rings_tables_are_the_heaps_state_at_every_moment() {
-    for expandable in [false, true] {
+    for strategy in STRATEGIES {
         let dir = tempfile::tempdir().unwrap();
-        let (heap, ring, mut work) = prepared(dir.path(), 256, expandable);
+        let (heap, ring, mut work) = prepared(dir.path(), 256, strategy);
         let mut reader = RingReader::open(&ring.path().unwrap()).unwrap();
         for _ in 0..300 {
             work.run(&heap, 20);
@@ -238,7 +247,7 @@ fn the_rings_tables_are_the_heaps_state_at_every_moment() {
 #[test]
 fn a_base_state_taken_in_full_flight_fits_the_records_after_it() {
     let dir = tempfile::tempdir().unwrap();
-    let (heap, ring, mut work) = prepared(dir.path(), 1 << 16, false);
+    let (heap, ring, mut work) = prepared(dir.path(), 1 << 16, Strategy::Native);
     let path = ring.path().unwrap();
     let done = AtomicBool::new(false);
     let followed = std::thread::scope(|scope| {
@@ -269,7 +278,7 @@ fn a_base_state_taken_in_full_flight_fits_the_records_after_it() {
 fn an_open_scope_and_changed_settings_are_taken_back() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("saved.vtape");
-    let (heap, ring) = heap(dir.path(), 1 << 10, false);
+    let (heap, ring) = heap(dir.path(), 1 << 10, Strategy::Native);
     {
         let mut heap = heap.lock().unwrap();
         heap.begin_pool(POOL, ScopeFilter::Thread, Arc::new(|_| true)).unwrap();
@@ -302,7 +311,7 @@ fn a_recorder_that_is_off_takes_nothing() {
 #[test]
 fn a_ring_with_more_pools_than_it_has_room_for_says_so_everywhere() {
     let dir = tempfile::tempdir().unwrap();
-    let (heap, ring, mut work) = prepared(dir.path(), 256, false);
+    let (heap, ring, mut work) = prepared(dir.path(), 256, Strategy::Native);
     work.run(&heap, 500);
     for pool in 2..2_000 {
         heap.lock().unwrap().create_pool(PoolId(0, pool), None).unwrap();
@@ -341,7 +350,7 @@ fn a_ring_with_more_pools_than_it_has_room_for_says_so_everywhere() {
 #[test]
 fn pools_that_ended_take_no_room_of_the_ring_beside_many_that_live() {
     let dir = tempfile::tempdir().unwrap();
-    let (heap, ring, mut work) = prepared(dir.path(), 256, false);
+    let (heap, ring, mut work) = prepared(dir.path(), 256, Strategy::Native);
     work.run(&heap, 500);
     let mut reader = RingReader::open(&ring.path().unwrap()).unwrap();
     for pool in 2..1_300 {

@@ -16,7 +16,7 @@ harness.load_simcuda()
 
 import torch  # noqa: F401  (the forks have it)
 
-# What torch keeps is in no collection of a fork, the one at its end included: half of a short script's time.
+# The collections of a fork leave out the objects of torch. The one at its end took half of a short script's time.
 gc.freeze()
 
 

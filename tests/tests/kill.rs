@@ -22,7 +22,7 @@ use replay::driver::Follow;
 use replay::import::RunLimits;
 use replay::run::{Addresses, DeviceTape, Options, run_recording};
 use replay::tape::Tape;
-use settings::Config;
+use settings::{Config, StitchConfig, Strategy};
 use shared_heap::SharedHeap;
 use sim_device::{SimConfig, SimDevice};
 use trace_format::{
@@ -67,7 +67,7 @@ impl Random {
 struct Plan {
     seed: u64,
     slots: usize,
-    expandable: bool,
+    strategy: Strategy,
     has_tape: bool,
 }
 
@@ -75,11 +75,21 @@ impl Plan {
     fn of(seed: u64) -> Self {
         let mut random = Random(seed);
         let slots = 1 << (9 + random.below(6));
-        Self { seed, slots, expandable: random.below(2) == 0, has_tape: random.below(2) == 0 }
+        let strategies = [Strategy::Native, Strategy::Expandable, Strategy::Stitch];
+        let strategy = strategies[random.below(3) as usize];
+        Self { seed, slots, strategy, has_tape: random.below(2) == 0 }
     }
 
     fn config(&self) -> Config {
-        Config { expandable_segments: self.expandable, ..Config::default() }
+        Config {
+            expandable_segments: self.strategy == Strategy::Expandable,
+            stitch: self.is_stitched().then(StitchConfig::default),
+            ..Config::default()
+        }
+    }
+
+    fn is_stitched(&self) -> bool {
+        self.strategy == Strategy::Stitch
     }
 
     fn heap<R: Recorder>(&self, recorder: R) -> Heap<SimDevice, R> {
@@ -130,8 +140,8 @@ fn process_that_allocates_until_killed() {
     let dir = PathBuf::from(env::var_os(DIR).expect("run by another test, as a process"));
     let plan = Plan::of(env::var(SEED).expect("a seed").parse().expect("a number"));
     let clock = Counter::default();
-    let options =
-        RingOptions { dir: dir.clone(), device: DeviceId(0), slots: plan.slots, has_pages: false };
+    let (device, has_pages) = (DeviceId(0), plan.is_stitched());
+    let options = RingOptions { dir: dir.clone(), device, slots: plan.slots, has_pages };
     let recorder = RingRecorder::new(&options, clock.clone()).expect("memory for a ring");
     let ring = Arc::clone(recorder.ring());
     let heap = Arc::new(SharedHeap::new(plan.heap(recorder)));

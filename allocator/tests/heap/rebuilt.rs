@@ -11,7 +11,7 @@ use crate::support::{MIB, TestHeap};
 
 const PAGE_BYTES: u64 = 2 * MIB;
 
-/// What the events so far led to.
+/// The state after the events so far.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilt {
     state: State,
@@ -81,7 +81,7 @@ impl Rebuilt {
     }
 }
 
-/// Without what a tape does not have of free blocks.
+/// Without the fields of free blocks that a tape lacks.
 fn known(mut segments: Vec<SegmentState>) -> Vec<SegmentState> {
     for block in segments.iter_mut().flat_map(|segment| &mut segment.blocks) {
         if block.status == BlockStatus::Inactive {

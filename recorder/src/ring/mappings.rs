@@ -10,7 +10,7 @@ use super::{pages, segments};
 /// Around all rows of both.
 pub(super) const LOCK: SeqLock = SeqLock { version_at: HeaderField::MappingsVersion as usize };
 
-/// What is in the tables; `None` while they change. Of a dead process `may_be_unfinished`: the last change may be done
+/// The content of both; `None` while they change. Of a dead process `may_be_unfinished`: the last change may be done
 /// in part then, and has to be done again.
 pub(super) fn read(
     look: &impl Look,

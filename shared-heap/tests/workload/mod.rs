@@ -16,7 +16,8 @@ pub(crate) type Shared = Arc<SharedHeap<SimDevice, AnyRecorder>>;
 
 /// A heap of 8 GiB that records into a ring of `slots` in `dir`.
 pub(crate) fn heap_with(dir: &Path, slots: usize, config: Config) -> Shared {
-    let options = RingOptions { dir: dir.to_owned(), device: DeviceId(0), slots, has_pages: false };
+    let has_pages = config.stitch.is_some();
+    let options = RingOptions { dir: dir.to_owned(), device: DeviceId(0), slots, has_pages };
     let recorder = RingRecorder::new(&options, SystemClock::new()).unwrap();
     let device = SimDevice::new(SimConfig::with_capacity(8 << 30));
     let heap = Heap::new(device, config, AnyRecorder::Ring(recorder)).unwrap();

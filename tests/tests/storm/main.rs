@@ -11,7 +11,7 @@ use std::env;
 use std::time::{Duration, Instant};
 
 use recorder::{SystemClock, TapeRecorder};
-use settings::Settings;
+use settings::{Settings, StitchConfig};
 use trace_format::Meta;
 
 use rng::{Rng, seed};
@@ -22,25 +22,34 @@ const THREADS: u64 = 24;
 
 #[test]
 fn a_recorded_storm_leaves_a_whole_heap_and_a_tape_that_replays() {
-    let totals = run_storm(Settings::default().ring_events as usize, 0);
+    let totals = run_storm(Settings::default().ring_events as usize, 0, None);
     assert!(totals.allocations > 0 && totals.ooms > 0, "{totals:?}");
 }
 
 #[test]
+fn a_recorded_storm_under_stitch_leaves_a_tape_with_every_page() {
+    let stitch = Some(StitchConfig::default());
+    for (slots, delays) in [(Settings::default().ring_events as usize, 0), (1 << 14, 2)] {
+        let totals = run_storm(slots, delays, stitch);
+        assert!(totals.page_maps > 0 && (totals.lost > 0) == (delays > 0), "{totals:?}");
+    }
+}
+
+#[test]
 fn a_ring_too_small_for_the_storm_counts_its_losses() {
-    let totals = run_storm(1 << 14, 5);
+    let totals = run_storm(1 << 14, 5, None);
     assert!(totals.lost > 0, "{totals:?}");
 }
 
 /// A storm over a ring of `slots`, whose reader falls behind at least `delays` times.
-fn run_storm(slots: usize, delays: u64) -> TapeTotals {
+fn run_storm(slots: usize, delays: u64, stitch: Option<StitchConfig>) -> TapeTotals {
     let seconds = env::var("VRAMTAPE_STORM_SECONDS")
         .map_or(2.0, |text| text.parse().expect("VRAMTAPE_STORM_SECONDS is a number of seconds"));
     let seed = seed();
     println!("storm of {THREADS} threads, {seconds} s, a ring of {slots}: VRAMTAPE_SEED={seed}");
     let folder = tempfile::tempdir().expect("a folder for the ring and the tape");
     let path = folder.path().join("storm.vtape");
-    let storm = Storm::new(seed, folder.path(), slots);
+    let storm = Storm::new(seed, folder.path(), slots, stitch);
     let tape = TapeRecorder::start(&path, Meta::default(), SystemClock::new()).expect("a tape");
     tape.add(storm.source(delays));
     storm.await_tape();
@@ -53,12 +62,13 @@ fn run_storm(slots: usize, delays: u64) -> TapeTotals {
             scope.spawn(move || storm.run(rng, end));
         }
     });
+    let state = storm.marked_state();
     storm.calm();
     let (summary, recorded) = (tape.stop().expect("a whole tape"), storm.recorded());
     println!("{storm}");
     println!("{summary:?}, {} bytes", path.metadata().expect("a tape's file").len());
 
-    let totals = tape::follow(&path);
+    let totals = tape::follow(&path, &state);
     println!("{totals:?}");
     assert_eq!(
         (totals.records, totals.lost),
@@ -75,7 +85,7 @@ fn run_storm(slots: usize, delays: u64) -> TapeTotals {
     if totals.lost == 0 {
         storm.expect_totals(&totals);
     }
-    let replayed = tape::replay(&path);
+    let replayed = tape::replay(&path, stitch);
     println!("{replayed:?}");
     assert_eq!(replayed.records, totals.records, "every record is replayed");
     assert_eq!(replayed.reserved_bytes, 0, "the replay returns everything too");

@@ -5,7 +5,7 @@ use std::path::Path;
 use events::Off;
 use replay::driver::{Driver, Follow};
 use replay::strategy::Native;
-use settings::{Compat, Config};
+use settings::{Compat, Config, StitchConfig};
 use sim_device::{SimConfig, SimDevice};
 use trace_format::{Addr, BaseState, Event, Item, Reader, State};
 
@@ -22,6 +22,8 @@ pub(crate) struct TapeTotals {
     pub(crate) frees: u64,
     /// Requests that found no memory.
     pub(crate) ooms: u64,
+    /// Pages that were mapped.
+    pub(crate) page_maps: u64,
     /// Base states.
     pub(crate) bases: u64,
     /// Bytes allocated at the end.
@@ -30,10 +32,10 @@ pub(crate) struct TapeTotals {
     pub(crate) reserved_bytes: u64,
 }
 
-/// Follows a whole tape. Fails where a record does not fit the ones before it, or a base state differs from what they
-/// lead to.
-pub(crate) fn follow(path: &Path) -> TapeTotals {
-    let mut totals = TapeTotals::default();
+/// Follows a whole tape. Fails where a record does not fit the ones before it, where a base state differs from the
+/// state that they lead to, or where that state at the mark is not `marked`.
+pub(crate) fn follow(path: &Path, marked: &State) -> TapeTotals {
+    let (mut totals, mut has_mark) = (TapeTotals::default(), false);
     let (mut state, mut is_known) = (State::new(), false);
     let mut reader = Reader::open(path).expect("a tape");
     for item in reader.by_ref() {
@@ -58,11 +60,17 @@ pub(crate) fn follow(path: &Path) -> TapeTotals {
                     Event::Alloc { .. } => totals.allocations += 1,
                     Event::Free { .. } => totals.frees += 1,
                     Event::Oom { .. } => totals.ooms += 1,
+                    Event::PageMap { .. } => totals.page_maps += 1,
+                    Event::Mark { .. } => {
+                        assert!(state == *marked, "the heap's state is another at the mark");
+                        has_mark = true;
+                    }
                     _ => {}
                 }
             }
         }
     }
+    assert!(has_mark, "the mark is on the tape");
     assert!(reader.recovered().finished, "the tape was finished");
     (totals.allocated_bytes, totals.reserved_bytes) =
         (state.allocated_bytes(), state.reserved_bytes());
@@ -80,7 +88,7 @@ pub(crate) struct Replayed {
 
 /// Drives the allocator with the tape, on a device that is never full and never fails. Where records were lost it
 /// starts again from the base state behind them.
-pub(crate) fn replay(path: &Path) -> Replayed {
+pub(crate) fn replay(path: &Path, stitch: Option<StitchConfig>) -> Replayed {
     let mut replayed = Replayed::default();
     let mut driver = None;
     let mut reader = Reader::open(path).expect("a tape");
@@ -88,7 +96,7 @@ pub(crate) fn replay(path: &Path) -> Replayed {
         match item.expect("a whole tape") {
             Item::Meta(_) => {}
             Item::Base(_, base) => {
-                driver.get_or_insert_with(|| begin(&base));
+                driver.get_or_insert_with(|| begin(&base, stitch));
             }
             Item::Event(_, record) if matches!(record.event, Event::Lost { .. }) => driver = None,
             Item::Event(_, record) => {
@@ -107,13 +115,13 @@ pub(crate) fn replay(path: &Path) -> Replayed {
     replayed
 }
 
-fn begin(base: &BaseState) -> Driver<Native<Off>> {
+fn begin(base: &BaseState, stitch: Option<StitchConfig>) -> Driver<Native<Off>> {
     let device = SimDevice::new(SimConfig {
         base: Addr(SimConfig::GRANULARITY_BYTES),
         length_bytes: 1 << 60,
         ..SimConfig::with_capacity(SimConfig::UNLIMITED_CAPACITY_BYTES)
     });
     let parsed = Config::parse(&base.settings, Compat::default()).expect("recorded settings");
-    Driver::new(device, parsed.config, Off, base, Follow::default())
-        .expect("a device that takes the base")
+    let config = Config { stitch, ..parsed.config };
+    Driver::new(device, config, Off, base, Follow::default()).expect("a device that takes the base")
 }

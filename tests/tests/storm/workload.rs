@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 
 use allocator::heap::{AllocError, Heap, HeapError, PoolChoice, Request};
 use device::DeviceCall;
-use recorder::{AnyRecorder, Ring, RingOptions, RingRecorder, SystemClock, TapeSource};
-use settings::{Compat, Config};
+use events::Recorder;
+use recorder::{AnyRecorder, Ring, RingOptions, RingReader, RingRecorder, SystemClock, TapeSource};
+use settings::{Compat, Config, StitchConfig};
 use shared_heap::SharedHeap;
 use sim_device::{EventPolicy, Fault, Faults, SimConfig, SimDevice};
-use trace_format::{Addr, DeviceId, DeviceMeta, PoolId, ScopeFilter, StackId, Stream};
+use trace_format::{
+    Addr, DeviceId, DeviceMeta, Event, MarkKind, PoolId, ScopeFilter, StackId, State, Stream,
+    StringId,
+};
 
 use crate::rng::Rng;
 use crate::tape::TapeTotals;
@@ -98,9 +102,14 @@ pub(crate) struct Storm {
 
 impl Storm {
     /// A heap on a device that fails at random, recorded into a ring of `slots` in `folder`.
-    pub(crate) fn new(seed: u64, folder: &Path, slots: usize) -> Self {
-        let options =
-            RingOptions { dir: folder.to_owned(), device: DeviceId(0), slots, has_pages: false };
+    pub(crate) fn new(
+        seed: u64,
+        folder: &Path,
+        slots: usize,
+        stitch: Option<StitchConfig>,
+    ) -> Self {
+        let (dir, device, has_pages) = (folder.to_owned(), DeviceId(0), stitch.is_some());
+        let options = RingOptions { dir, device, slots, has_pages };
         let recorder = RingRecorder::new(&options, SystemClock::new()).expect("memory for a ring");
         let ring = Arc::clone(recorder.ring());
         let mut faults = Faults::new(seed);
@@ -110,7 +119,7 @@ impl Storm {
         let events = EventPolicy::AfterQueries(3);
         let device =
             SimDevice::new(SimConfig { events, ..SimConfig::with_capacity(CAPACITY_BYTES) });
-        let config = Config { search_after_flush: true, ..Config::default() };
+        let config = Config { search_after_flush: true, stitch, ..Config::default() };
         let mut heap = Heap::new(device, config, AnyRecorder::Ring(recorder)).expect("a device");
         for pool in POOLS {
             heap.create_pool(pool, None).expect("a new pool");
@@ -238,7 +247,8 @@ impl Storm {
             9 => heap.set_use_on_oom(pool, rng.below(2) == 0),
             10 => {
                 let parsed = Config::parse(rng.of(&SETTINGS), Compat::default()).expect("settings");
-                heap.set_config(Config { search_after_flush: true, ..parsed.config });
+                let stitch = heap.config().stitch;
+                heap.set_config(Config { search_after_flush: true, stitch, ..parsed.config });
             }
             11 => heap.set_memory_fraction(rng.of(&[1.0, 1.0, 0.75])).expect("a fraction"),
             12 => heap.reset_peak_stats(),
@@ -249,6 +259,18 @@ impl Storm {
             }
             _ => heap.device_mut().complete_all(),
         }
+    }
+
+    /// The state of the heap after the threads have ended, where the tape has a mark. The ring's tables have the same.
+    pub(crate) fn marked_state(&self) -> State {
+        let mut heap = self.heap.lock().expect("whole");
+        let mark = Event::Mark { kind: MarkKind::Instant, name: StringId(0) };
+        heap.recorder_mut().record(StackId::NONE, mark);
+        let state = State::from_base(&heap.base_state()).expect("a whole state");
+        let file = self.ring.path().expect("a ring with a file");
+        let (base, _) = RingReader::open(&file).expect("a ring").base_state().expect("a state");
+        assert!(State::from_base(&base) == Ok(state.clone()), "the ring's tables differ");
+        state
     }
 
     /// Ends the storm: the device works again, everything is given back and returned. Fails if anything is left.

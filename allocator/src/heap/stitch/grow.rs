@@ -326,7 +326,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         answer
     }
 
-    /// Records what is mapped at slots where nothing was: after a failure only what could not be unmapped.
+    /// Records the mappings at slots that were empty: after a failure those that could not be undone.
     fn record_mappings(&mut self, slots: &[SlotRef]) {
         for at in slots {
             if let Some(page) = self.stitch.page_at(*at) {

@@ -15,7 +15,7 @@ use crate::ids::RangeId;
 use crate::stitch::{NO_REQUEST, PAGE_BYTES, PageId, SlotRef};
 use device::{Device, DeviceCall, DeviceError};
 
-/// The recorded pages, and what stands for them now.
+/// The recorded pages, and the pages restored for them.
 #[derive(Debug)]
 pub(in crate::heap) struct RestoredPages {
     numbers: FxHashMap<Addr, PageNumber>,
