@@ -53,9 +53,9 @@ def printed(*arguments, stdin=None, **settings):
     return json.loads(done.stdout)
 
 
-def program(folder, name, *arguments, **streams):
+def program(folder, name, *arguments, strategy="native", **streams):
     """Starts the program that records a tape of this name; its rings are in the folder."""
-    conf = f"record:file,tape:{folder}/{name}.vtape,stacks:alloc"
+    conf = f"strategy:{strategy},record:file,tape:{folder}/{name}.vtape,stacks:alloc"
     environment = {**os.environ, "VRAMTAPE_RINGS": str(folder / "rings"), "VRAMTAPE_CONF": conf}
     line = [sys.executable, str(Path(__file__).with_name("recorded.py")), *arguments]
     return subprocess.Popen(line, env=environment, text=True, **streams)
@@ -186,7 +186,7 @@ def test_every_output_has_the_fields_of_its_schema_and_no_others():
         (folder / "rings").mkdir()
         of_processes(folder, seen)
         served(ONE_SHOT, seen)
-        assert program(folder, "host", "host", stderr=subprocess.DEVNULL).wait() == 1
+        assert program(folder, "host", "host", strategy="stitch", stderr=subprocess.DEVNULL).wait() == 1
         for run in (*RUNS, *(folder / f"{name}.vtape" for name in ("run", "attached", "recovered", "host"))):
             of_files(run, seen)
         of_ranks(folder, seen)
