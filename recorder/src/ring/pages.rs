@@ -3,22 +3,19 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use events::PageChange;
-use rustc_hash::FxHashMap;
 use trace_format::{Addr, PageNumber};
 
 use super::layout::{HeaderField, PAGE_WORDS, Part};
 use super::look::Look;
-use super::mappings::LOCK;
+use super::mappings::{LOCK, Rows};
 use super::region::Region;
 
 const TAKEN: u64 = 1;
 
-/// The writer's side: the row of each mapping.
+/// The writer's side.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    rows: FxHashMap<Addr, usize>,
-    vacant: Vec<usize>,
-    rows_used: usize,
+    rows: Rows,
 }
 
 impl Table {
@@ -31,37 +28,26 @@ impl Table {
     }
 
     fn set(&mut self, region: &Region, addr: Addr, page: PageNumber) {
-        let at = self.vacant.pop().unwrap_or_else(|| {
-            self.rows_used += 1;
-            self.rows_used - 1
-        });
-        self.rows.insert(addr, at);
-        match row(region, at) {
+        match row(region, self.rows.begin(addr)) {
             Some([head, place]) => {
                 place.store(addr.0, Ordering::Relaxed);
                 head.store(TAKEN | u64::from(page.0) << 32, Ordering::Release);
             }
-            None => count_missing(region, 1),
+            None => region.count_missing(HeaderField::PagesMissing, 1),
         }
     }
 
     fn remove(&mut self, region: &Region, addr: Addr) {
-        let Some(at) = self.rows.remove(&addr) else { return };
-        self.vacant.push(at);
+        let Some(at) = self.rows.end(addr) else { return };
         match row(region, at) {
             Some([head, _]) => head.store(0, Ordering::Relaxed),
-            None => count_missing(region, -1),
+            None => region.count_missing(HeaderField::PagesMissing, -1),
         }
     }
 }
 
 fn row(region: &Region, at: usize) -> Option<&[AtomicU64; PAGE_WORDS]> {
     region.rows::<PAGE_WORDS>(Part::Pages).get(at)
-}
-
-fn count_missing(region: &Region, more: i64) {
-    let missing = region.get(HeaderField::PagesMissing);
-    region.set(HeaderField::PagesMissing, missing.saturating_add_signed(more));
 }
 
 /// The rows in use, to be read under the lock.

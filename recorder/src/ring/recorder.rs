@@ -13,7 +13,6 @@ use super::contexts::{self, Context};
 use super::layout::{HeaderField, Payload};
 use super::pack::{self, Packed};
 use super::protocol::blocks;
-use super::region::Region;
 use super::thread::{self, ThreadTag};
 use super::words::{self, WIDE};
 use super::{Ring, RingOptions, TEXT_BYTES, pool_table, statistics};
@@ -119,7 +118,7 @@ impl<C: Clock> RingRecorder<C> {
         let region = &self.ring.region;
         let fits = words::fits(args);
         match region.block(slot).filter(|_| fits) {
-            None => count_missing(region, 1),
+            None => region.count_missing(HeaderField::BlocksMissing, 1),
             Some(row) => {
                 blocks::put(row, &words);
                 if block.status == BlockStatus::PendingFree {
@@ -278,7 +277,7 @@ impl<C: Clock> RingRecorder<C> {
                 Event::Free { pending: true, .. } => blocks::set_pending(row),
                 _ => blocks::clear(row),
             },
-            _ => count_missing(region, more_live(&event)),
+            _ => region.count_missing(HeaderField::BlocksMissing, more_live(&event)),
         }
     }
 
@@ -396,12 +395,4 @@ const fn more_live(event: &Event) -> i64 {
         Event::Free { pending: true, .. } => 0,
         _ => -1,
     }
-}
-
-/// A block that the table has no row for, or whose numbers no row can hold, comes or goes.
-#[cold]
-#[inline(never)]
-fn count_missing(region: &Region, more: i64) {
-    let missing = region.get(HeaderField::BlocksMissing);
-    region.set(HeaderField::BlocksMissing, missing.saturating_add_signed(more));
 }

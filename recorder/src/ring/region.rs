@@ -150,6 +150,13 @@ impl Region {
         }
     }
 
+    /// An entry that a table has no row for, or whose numbers no row can hold, comes (1) or goes (-1).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn count_missing(&self, field: HeaderField, more: i64) {
+        self.set(field, self.get(field).saturating_add_signed(more));
+    }
+
     /// A row of the table of live blocks; `None` for places beyond it.
     #[inline]
     pub(super) fn block(&self, at: u32) -> Option<&[AtomicU64; SLOT_WORDS]> {

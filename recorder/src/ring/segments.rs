@@ -3,7 +3,6 @@
 //! What is added is written before what it replaces is cut, so that a
 //! process killed in between leaves rows that hold too much, never too little; the last record says what to cut.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use events::{MappedRange, MappedRanges, MappingChange, RangeEdit};
@@ -11,7 +10,7 @@ use trace_format::{Addr, PoolId, SegmentState, StackId, Stream};
 
 use super::layout::{HeaderField, Part, SEGMENT_WORDS};
 use super::look::Look;
-use super::mappings::LOCK;
+use super::mappings::{LOCK, Rows};
 use super::protocol::store_all;
 use super::region::Region;
 
@@ -25,9 +24,7 @@ type Row = [AtomicU64; SEGMENT_WORDS];
 #[derive(Debug, Default)]
 pub(super) struct Table {
     ranges: MappedRanges,
-    rows: BTreeMap<Addr, usize>,
-    vacant: Vec<usize>,
-    rows_used: usize,
+    rows: Rows,
 }
 
 impl Table {
@@ -62,32 +59,24 @@ impl Table {
 
     fn set(&mut self, region: &Region, addr: Addr, range: &MappedRange) {
         let rows = region.rows::<SEGMENT_WORDS>(Part::Segments);
-        if let Some(at) = self.rows.get(&addr) {
+        if let Some(at) = self.rows.get(addr) {
             // The rest stays: only a range's size changes in place.
-            if let Some(row) = rows.get(*at) {
+            if let Some(row) = rows.get(at) {
                 row[2].store(range.size_bytes, Ordering::Relaxed);
             }
             return;
         }
-        let at = self.vacant.pop().unwrap_or_else(|| {
-            self.rows_used += 1;
-            self.rows_used - 1
-        });
-        self.rows.insert(addr, at);
-        match rows.get(at) {
+        match rows.get(self.rows.begin(addr)) {
             Some(row) => store(row, addr, range),
-            None => region
-                .set(HeaderField::SegmentsMissing, region.get(HeaderField::SegmentsMissing) + 1),
+            None => region.count_missing(HeaderField::SegmentsMissing, 1),
         }
     }
 
     fn remove(&mut self, region: &Region, addr: Addr) {
-        let Some(at) = self.rows.remove(&addr) else { return };
-        self.vacant.push(at);
+        let Some(at) = self.rows.end(addr) else { return };
         match region.rows::<SEGMENT_WORDS>(Part::Segments).get(at) {
             Some(row) => row[0].store(0, Ordering::Relaxed),
-            None => region
-                .set(HeaderField::SegmentsMissing, region.get(HeaderField::SegmentsMissing) - 1),
+            None => region.count_missing(HeaderField::SegmentsMissing, -1),
         }
     }
 }

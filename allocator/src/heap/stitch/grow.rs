@@ -336,7 +336,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
     }
 
-    /// The same at slots where nothing is mapped, leaving them as they are after a failure. Records nothing.
+    /// Maps pages at empty slots. A failure leaves the mappings made before it. Records nothing.
     pub(super) fn open_slots(&mut self, slots: &[SlotRef], pages: &[PageId]) -> Result<()> {
         for (at, page) in slots.iter().zip(pages) {
             let handle = self.stitch.pages[*page].handle;

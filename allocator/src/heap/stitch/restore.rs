@@ -30,7 +30,7 @@ impl RestoredPages {
         Self { numbers, pages: FxHashMap::default(), runs: BTreeMap::new() }
     }
 
-    /// The run that a recorded address is in or behind, and where that run started.
+    /// The last run that starts at a recorded address or before it, with its recorded start.
     fn run_before(&self, addr: Addr) -> Option<(Addr, RangeId)> {
         self.runs.range(..=addr).next_back().map(|(start, run)| (*start, *run))
     }
@@ -115,7 +115,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(pages)
     }
 
-    /// Maps the restored pages where they were mapped besides their homes, as far as the run of the address is known.
+    /// Maps the ghosts of the restored pages. Addresses in no restored run are left out.
     ///
     /// # Errors
     /// When the device fails.

@@ -1,6 +1,7 @@
 //! The ring as a whole: its order, its loss, its readers, and its file after the worst.
 
 mod hostile;
+mod pages;
 mod statistics;
 
 use std::path::{Path, PathBuf};
