@@ -71,10 +71,15 @@ pub(crate) struct Follower {
     next: u32,
     /// Requests in a row that are known to correspond.
     followed: u32,
+    /// Whether requests correspond for certain, and their placements are offered.
+    is_led: bool,
     /// Where the last request was placed one step back and two.
     recent: [Option<Placement>; 2],
     /// Whether it occurred in two steps before.
     is_repeated: bool,
+    /// How often the step that repeats exceeded the budget of addresses, counted to 2; 0 again once the requests are no
+    /// longer certain to correspond. Until then no placements are offered.
+    overflows: u8,
 }
 
 impl Default for Follower {
@@ -88,8 +93,10 @@ impl Default for Follower {
             unentered: 0,
             next: NONE,
             followed: 0,
+            is_led: false,
             recent: [None; 2],
             is_repeated: false,
+            overflows: 0,
         }
     }
 }
@@ -113,21 +120,45 @@ impl Follower {
     #[inline]
     pub(crate) fn observe(&mut self, size_bytes: u64) {
         self.make_room();
-        let next = Some(self.next).filter(|_| self.is_certain());
-        let matched = if let Some(at) = next.filter(|at| self.is_like(*at, size_bytes)) {
+        let next = Some(self.next).filter(|_| self.is_led);
+        if let Some(at) = next.filter(|at| self.is_like(*at, size_bytes)) {
             (self.next, self.followed) = (at.wrapping_add(1), self.followed.saturating_add(1));
             self.unentered = self.unentered.saturating_add(1);
-            at
+            self.push_matched(size_bytes, at);
         } else {
-            self.enter_the_rest();
-            let previous = self.enter(self.count, size_bytes);
-            self.match_next(size_bytes, previous)
-        };
+            self.search(size_bytes);
+        }
+    }
+
+    /// Finds the request that the next one corresponds to by the sequences.
+    #[inline(never)]
+    fn search(&mut self, size_bytes: u64) {
+        self.enter_the_rest();
+        let previous = self.enter(self.count, size_bytes);
+        let matched = self.match_next(size_bytes, previous);
+        self.push_matched(size_bytes, matched);
+        if !self.is_certain() {
+            self.overflows = 0;
+        }
+        if self.is_suspended() {
+            self.recent = [None; 2];
+        }
+        self.lead();
+    }
+
+    /// The next request corresponds to this one.
+    #[inline]
+    fn push_matched(&mut self, size_bytes: u64, matched: u32) {
         self.push(Entry { matched, ..Entry::new(size_bytes) });
         let one = self.entry(matched);
         let two = one.and_then(|one| self.entry(one.matched));
         let recent = [one, two].map(|entry| entry.and_then(|entry| entry.place));
         (self.recent, self.is_repeated) = (recent, two.is_some());
+    }
+
+    /// Decides whether the next request is looked up in the sequences.
+    const fn lead(&mut self) {
+        self.is_led = self.is_certain() && !self.is_suspended();
     }
 
     /// Enters the requests of a planned run. The first one that is entered is expected to come next.
@@ -148,6 +179,7 @@ impl Follower {
         self.planned = self.count;
         // As certain as the longest sequence.
         (self.next, self.followed) = (0, LENGTHS[0]);
+        self.lead();
     }
 
     #[inline]
@@ -276,7 +308,7 @@ impl Follower {
         let end = self.entry(matched).map_or(NONE, |entry| entry.freed_before);
         let end = if end == NONE { self.count.wrapping_sub(1) } else { end };
         let end = end.min(matched.saturating_add(EXPECTED));
-        let range = if matched == NONE { 0..0 } else { matched + 1..end };
+        let range = if matched == NONE || self.is_suspended() { 0..0 } else { matched + 1..end };
         let is_late = self.occurrences() >= LATE;
         range.filter_map(move |at| {
             let entry = self.entry(at)?;
@@ -285,7 +317,27 @@ impl Follower {
         })
     }
 
-    /// How often the last request occurred before, counted to 4.
+    /// The mappings of the last request exceed the budget of addresses. If it is part of a step that is certain to
+    /// repeat, each execution would map again: its placements are suspended.
+    pub(crate) fn note_overflow(&mut self) {
+        if self.is_suspended() || (self.is_certain() && self.occurrences() == CANDIDATES) {
+            self.overflows = (self.overflows + 1).min(2);
+            self.lead();
+        }
+    }
+
+    /// Whether no placements are offered.
+    #[inline]
+    const fn is_suspended(&self) -> bool {
+        self.overflows > 0
+    }
+
+    /// Whether a step exceeds the budget of addresses without remembered placements too.
+    pub(crate) const fn needs_slack(&self) -> bool {
+        self.overflows > 1
+    }
+
+    /// How often the last request occurred before, counted to 4; never while its placements are suspended.
     pub(crate) fn occurrences(&self) -> usize {
         self.before().count()
     }
@@ -317,7 +369,7 @@ impl Follower {
 
     /// The requests of earlier steps that correspond to the last one, the newest first.
     fn before(&self) -> impl Iterator<Item = &Entry> {
-        let last = self.entry(self.count.wrapping_sub(1));
+        let last = self.entry(self.count.wrapping_sub(1)).filter(|_| !self.is_suspended());
         let matched = |entry: &&Entry| self.entry(entry.matched);
         core::iter::successors(last, matched).skip(1).take(CANDIDATES)
     }
@@ -362,6 +414,21 @@ mod tests {
         for (request, addr) in back.iter().enumerate().skip(found) {
             assert_eq!(*addr, Some(newest + request as u64 + 1), "request {request}");
         }
+    }
+
+    #[test]
+    fn a_step_that_exceeds_the_budget_gets_no_placements_until_another_one_comes() {
+        let mut follower = Follower::default();
+        for step in 1..=5 {
+            run_step(&mut follower);
+            follower.note_overflow();
+            assert_eq!(follower.is_suspended(), step == 5, "after step {step}");
+        }
+        assert!(run_step(&mut follower).iter().all(Option::is_none) && !follower.needs_slack());
+        follower.note_overflow();
+        assert!(follower.needs_slack());
+        follower.observe(1 << 30);
+        assert!(run_step(&mut follower).iter().any(Option::is_some) && !follower.needs_slack());
     }
 
     /// A request that the plan lacks is passed over. One of another size than planned ends the use of the plan's

@@ -52,6 +52,8 @@ pub(crate) struct Stitch {
     /// Where the requests of planned runs go.
     plan: Option<Arc<Plan>>,
     pub(crate) progress: Streams,
+    /// Pages beyond need, created for steps whose placements exceed the address budget.
+    pub(crate) slack_pages: usize,
     /// Counts frees: the age of the pages that became free.
     pub(crate) ticket: u64,
     /// Whether the request in progress occurred in two steps before, and memory is not short.

@@ -22,7 +22,7 @@ const SETTLED_AFTER: usize = 3;
 const CHEAP: usize = 3;
 
 /// A place for a request, and what it needs.
-struct Plan {
+pub(super) struct Plan {
     run: RangeId,
     addr: Addr,
     /// Ghosts that become homes.
@@ -30,7 +30,7 @@ struct Plan {
     /// Slots where a page is to be mapped.
     missing: Vec<SlotRef>,
     /// Free pages for these slots, in their order.
-    pages: Vec<PageId>,
+    pub(super) pages: Vec<PageId>,
 }
 
 impl Plan {
@@ -82,7 +82,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// new ones for the shortfall. `None` when the device or the fraction refuses.
     fn extend_run(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
         self.poll_streams(params.stream)?;
-        self.keep_address_budget(cast::index(params.size_bytes.div_ceil(PAGE_BYTES)) + 1)?;
+        self.keep_address_budget(params)?;
         if let Some(window) = self.planned_window(params) {
             let plan = self.plan(params, window);
             if let Some(id) = self.carry_out(plan, params)? {
@@ -90,6 +90,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
         }
         let Some(behind) = self.plan_behind_frontier(params)? else { return Ok(None) };
+        if let Some(id) = self.grow_by_slack(params)? {
+            return Ok(Some(id));
+        }
         // A hole costs ghosts that repeated requests may need.
         let least = if behind.new_pages() == 0 { 1 } else { SETTLED_AFTER };
         if self.occurrences(params) >= least {
@@ -137,14 +140,17 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// How often the placement memory knows this request to have occurred before.
     pub(super) fn occurrences(&mut self, params: &AllocParams) -> usize {
-        if params.pool.is_small() || !self.stitch.config.has_placement_memory {
-            return 0;
-        }
-        self.stitch.follower(params.stream).occurrences()
+        let is_known = self.has_placements(params);
+        if is_known { self.stitch.follower(params.stream).occurrences() } else { 0 }
+    }
+
+    /// Whether the placement memory has requests like this one.
+    pub(super) const fn has_placements(&self, params: &AllocParams) -> bool {
+        !params.pool.is_small() && self.stitch.config.has_placement_memory
     }
 
     /// The pages that a request at this place needs.
-    fn plan(&mut self, params: &AllocParams, Window { run, addr, .. }: Window) -> Plan {
+    pub(super) fn plan(&mut self, params: &AllocParams, Window { run, addr, .. }: Window) -> Plan {
         let end = Addr(addr.0 + params.size_bytes);
         let touched = self.stitch.run(run).touched_slots(addr, end);
         let (mut moves, mut missing) = (Vec::new(), Vec::new());
@@ -156,7 +162,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Plan { run, addr, moves, missing, pages }
     }
 
-    fn carry_out(
+    pub(super) fn carry_out(
         &mut self,
         plan: Plan,
         params: &AllocParams,

@@ -6,6 +6,7 @@
 //! rest. Only the last makes driver calls.
 #![allow(clippy::inline_always, reason = "the hot path is one function")]
 
+mod budget;
 mod check;
 mod choose;
 mod grow;

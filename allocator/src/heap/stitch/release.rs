@@ -21,6 +21,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if free.len() > most {
             free.sort_unstable();
             free.truncate(most);
+        } else {
+            self.stitch.slack_pages = 0;
         }
         if !free.is_empty() {
             self.await_run_streams()?;
@@ -105,40 +107,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         pages.sort_unstable(); // Runs are in no order.
         pages
-    }
-
-    /// Ends the least recently used ghosts where so many more mappings would exceed the budget of addresses.
-    pub(super) fn keep_address_budget(&mut self, added: usize) -> Result<()> {
-        let budget = self.stitch.pages.len() * self.stitch.config.address_budget as usize;
-        let wanted = self.stitch.pages.mapped_slots + added;
-        if wanted <= budget || self.holds_back_flush() {
-            return Ok(());
-        }
-        // A quarter at once, so that the waiting is rare.
-        let count = (wanted - budget).max(budget / 4);
-        let mut ghosts: Vec<(u64, SlotRef)> = Vec::new();
-        for (id, run) in self.stitch.runs() {
-            for (slot, mapping) in run.slots.iter().enumerate() {
-                let at = SlotRef { run: id, slot };
-                let is_ghost =
-                    mapping.page.is_some_and(|page| self.stitch.pages[page].home != Some(at));
-                if is_ghost {
-                    ghosts.push((run.ticket(slot), at));
-                }
-            }
-        }
-        if ghosts.len() > count {
-            ghosts.select_nth_unstable(count);
-            ghosts.truncate(count);
-        }
-        if ghosts.is_empty() {
-            return Ok(());
-        }
-        self.await_run_streams()?;
-        for (_, at) in ghosts {
-            self.unmap_slot(at)?;
-        }
-        Ok(())
     }
 
     /// Returns the addresses of runs at which nothing is mapped.

@@ -1,5 +1,6 @@
 //! `stitch`: its invariants under random programs, and each of its rules.
 
+mod budget;
 mod checker;
 mod restore;
 mod rules;

@@ -1,0 +1,79 @@
+//! The budget of mapped addresses, and a step that repeats and whose placements exceed it.
+
+use device::DeviceCall;
+use settings::StitchConfig;
+use trace_format::Addr;
+
+use super::stitched;
+use crate::support::{Calls, GIB, MIB, TestHeap};
+
+/// Blocks that an iteration makes.
+const BLOCKS: u64 = 30;
+/// Iterations after which the sizes are those of the first again.
+const CYCLE: u64 = 11;
+/// Most bytes that are live at once.
+const LIVE_BYTES: u64 = 984 * 2 * MIB;
+
+/// A loop without a free byte at its peak: the blocks of an iteration live until the next one has its own, and every
+/// fifth is freed after the others. Its placements need nearly eight times its memory.
+#[derive(Default)]
+struct Program {
+    iteration: u64,
+    blocks: Vec<Addr>,
+}
+
+impl Program {
+    /// Runs whole cycles. Returns the pages that were mapped for each request.
+    fn run(&mut self, heap: &mut TestHeap, cycles: u64) -> f64 {
+        let maps = |heap: &mut TestHeap| heap.device_mut().counts().of(DeviceCall::Map);
+        let before = maps(heap);
+        for _ in 0..cycles * CYCLE {
+            let size = |block| (3 + (self.iteration * 7 + block) % CYCLE) * 4 * MIB;
+            let new = (0..BLOCKS).map(|block| heap.take(size(block))).collect();
+            let old = std::mem::replace(&mut self.blocks, new).into_iter().enumerate();
+            let (late, early): (Vec<_>, Vec<_>) = old.partition(|(at, _)| at % 5 == 0);
+            early.into_iter().chain(late).for_each(|(_, addr)| heap.give(addr));
+            self.iteration += 1;
+        }
+        heap.check().expect("a sound heap");
+        (maps(heap) - before) as f64 / (cycles * CYCLE * BLOCKS) as f64
+    }
+}
+
+#[test]
+fn mapped_addresses_stay_within_the_budget() {
+    let stitch = StitchConfig { address_budget: 2, ..StitchConfig::default() };
+    let mut heap = stitched(GIB, stitch);
+    for n in 0..200_u64 {
+        let addr = heap.take((n * 37 % 60 + 2) * MIB + n * 4096);
+        heap.give(addr);
+        let pages = heap.reserved_bytes() / (2 * MIB);
+        assert!(heap.device_mut().mapping_count() as u64 <= 2 * pages, "after request {n}");
+    }
+}
+
+#[test]
+fn a_step_whose_placements_exceed_the_budget_maps_little_with_some_slack() {
+    let mut heap = stitched(4 * GIB, StitchConfig::default());
+    let mut program = Program::default();
+    for cycles in [3, 4, 4, 4, 5] {
+        let maps = program.run(&mut heap, cycles);
+        println!("{maps:.3} pages mapped for each request of {cycles} more cycles");
+    }
+    let maps = program.run(&mut heap, 5);
+    let slack = (heap.reserved_bytes() - LIVE_BYTES) as f64 / LIVE_BYTES as f64;
+    println!("then {maps:.3}, with {:.1} % of slack", 100.0 * slack);
+    assert!(maps < 0.5, "{maps} pages mapped for each request");
+    assert!(slack > 0.0 && slack < 1.0 / 39.0, "{slack}");
+}
+
+#[test]
+fn a_device_without_memory_for_slack_is_asked_once() {
+    let mut heap = stitched(LIVE_BYTES, StitchConfig::default());
+    Program::default().run(&mut heap, 20);
+    let created = heap.device_mut().counts().of(DeviceCall::Create);
+    assert_eq!(created, LIVE_BYTES / (2 * MIB) + 1, "the last was refused");
+    let stats = heap.stats();
+    assert_eq!((stats.num_alloc_retries, stats.num_ooms), (0, 0));
+    assert_eq!(heap.reserved_bytes(), LIVE_BYTES);
+}
