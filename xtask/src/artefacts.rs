@@ -48,8 +48,9 @@ impl Artefacts {
     /// which is what the wheel has; to optimise it a second time would take a minute.
     pub(crate) fn build_for_tests() -> Result<Self> {
         run(&["build", "--release"], &LIBRARIES)?;
-        // Of the workspace, as everything was built for that: for one package alone features differ.
-        run(&["build", "--workspace", "--bin", "vramtape", "--bin", "snapshot-contract"], &[])?;
+        // The same build as that of the Rust tests: without their dependencies features differ, and a third of the
+        // workspace would be built again.
+        run(&["test", "--workspace", "--all-targets", "--no-run"], &[])?;
         let (release, debug) = (cargo::target()?.join("release"), cargo::target()?.join("debug"));
         let snapshot_contract = Some(debug.join("snapshot-contract"));
         Self::assembled(&release, debug.join("vramtape"), Some(LAB), snapshot_contract)

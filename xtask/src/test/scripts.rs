@@ -97,7 +97,8 @@ pub(super) fn run(tally: &mut Tally, artefacts: &Artefacts) -> Result<()> {
             }
         }
     }
-    parallel.run(tally);
+    // A script waits for a quarter of its time: for processes that start, end or are killed.
+    parallel.run(2, tally);
     Ok(())
 }
 
