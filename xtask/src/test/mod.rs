@@ -65,5 +65,5 @@ fn without_pytorch(tally: &mut Tally, release: Option<&OnceLock<Artefacts>>) {
     viewer::add(&mut parallel, tally);
     browser::add(&mut parallel, tally);
     rust::add_doctests(&mut parallel);
-    parallel.run(1, tally);
+    parallel.run(tally);
 }

@@ -1,5 +1,5 @@
-//! Groups of tests side by side, more than there are processors: most of a group's time is one thread's, and it waits
-//! for other processes.
+//! Groups of tests side by side, one more than there are processors: most of a script's time is one thread's, and it
+//! waits for other processes.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -27,12 +27,11 @@ impl<'a> Parallel<'a> {
         self.groups.push_back((name, Box::new(run)));
     }
 
-    /// Runs the groups, so many more at once than there are processors, started in the order in which they were added,
-    /// and reports each when it ends.
-    pub(super) fn run(self, more: usize, tally: &mut Tally) {
+    /// Runs the groups, started in the order in which they were added, and reports each when it ends.
+    pub(super) fn run(self, tally: &mut Tally) {
         let threads = thread::available_parallelism()
             .map_or(1, usize::from)
-            .saturating_add(more)
+            .saturating_add(1)
             .min(THREADS_MAX);
         let waiting = Mutex::new(self.groups);
         let tally = Mutex::new(tally);
@@ -72,7 +71,7 @@ mod tests {
             });
         }
         let mut tally = Tally::default();
-        parallel.run(1, &mut tally);
+        parallel.run(&mut tally);
         assert_eq!(tally.total(), Counts { passed: 6, failed: 1 });
         let mut ran = lock(&ran).clone();
         ran.sort_unstable();

@@ -97,8 +97,7 @@ pub(super) fn run(tally: &mut Tally, artefacts: &Artefacts) -> Result<()> {
             }
         }
     }
-    // A script waits for a quarter of its time: for processes that start, end or are killed.
-    parallel.run(2, tally);
+    parallel.run(tally);
     Ok(())
 }
 
