@@ -9,7 +9,7 @@ use super::windows::Window;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
 use crate::ids::RangeId;
-use crate::stitch::{Run, Slot, SlotRef};
+use crate::stitch::{Run, SlotRef};
 use device::Device;
 use events::Recorder;
 
@@ -37,6 +37,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         for &id in self.stitch.runs_of(list) {
             let (calls, run, start) = (self.calls_before_slots(id), self.stitch.run(id), None);
             let mut scan = HoleScan { id, run, size_bytes: params.size_bytes, calls, start, best };
+            let passed = self.stitch.progress.passed(run.stream);
             let mut at = Some(run.first_block());
             while let Some(block) = at.map(|id| &self.blocks[id]) {
                 at = block.next;
@@ -46,8 +47,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     scan.open(block.addr);
                 } else {
                     scan.pass_unmapped(block.addr, block.end(), |slot| {
-                        let at = SlotRef { run: id, slot };
-                        self.may_move(at) || self.is_unused(at)
+                        let is_unused =
+                            run.slots[slot].page.is_none() || run.ticket(slot) <= passed;
+                        is_unused || self.may_move(SlotRef { run: id, slot })
                     });
                 }
             }
@@ -73,22 +75,29 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         slot.is_open && slot.page.is_some_and(|page| self.stitch.marks.contains(page))
     }
 
-    /// The driver calls that make all slots before one homes, for each slot of a run and the frontier.
+    /// The driver calls that make all slots before one homes, for each slot of a run and the frontier. Those that have
+    /// a home count none.
     fn calls_before_slots(&self, id: RangeId) -> Vec<usize> {
-        let calls = |(slot, mapping): (usize, &Slot)| {
-            let at = SlotRef { run: id, slot };
-            let home = mapping.page.map(|page| self.stitch.pages[page].home);
-            match home {
-                None => 1,
-                Some(home) if home == Some(at) || self.may_move(at) => 0,
-                Some(_) => 2,
+        let run = self.stitch.run(id);
+        let mut before = alloc::vec![0; run.slots.len() + 1];
+        let mut at = Some(run.first_block());
+        while let Some(block) = at.map(|id| &self.blocks[id]) {
+            at = block.next;
+            if block.mapped {
+                continue;
             }
-        };
-        let slots = &self.stitch.run(id).slots;
-        let mut before = Vec::with_capacity(slots.len() + 1);
-        before.push(0);
-        for slot in slots.iter().enumerate() {
-            before.push(before[before.len() - 1] + calls(slot));
+            for slot in run.whole_slots(block.addr, block.end().min(run.frontier())) {
+                before[slot + 1] = match run.slots[slot].page {
+                    None => 1,
+                    Some(_) if self.may_move(SlotRef { run: id, slot }) => 0,
+                    Some(_) => 2,
+                };
+            }
+        }
+        let mut calls = 0;
+        for before in &mut before {
+            calls += *before;
+            *before = calls;
         }
         before
     }
