@@ -57,6 +57,13 @@ impl Rejection {
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Whether a segment is to be refused, as it exceeds the fraction that the *settings* name.
+    pub(super) fn exceeds_settings(&self, params: &AllocParams) -> bool {
+        let allowed_bytes = || self.share_bytes(self.config.per_process_memory_fraction);
+        self.config.throw_on_cudamalloc_oom
+            && self.reserved_bytes + self.segment_bytes(params) > allowed_bytes()
+    }
+
     /// Refuses a segment beyond the fraction that the *settings* name, whatever limit was set since, if they say so.
     ///
     /// # Errors
@@ -65,14 +72,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &mut self,
         params: &AllocParams,
     ) -> Result<(), AllocError> {
-        if !self.config.throw_on_cudamalloc_oom {
+        if !self.exceeds_settings(params) {
             return Ok(());
         }
         let segment_bytes = self.segment_bytes(params);
         let allowed_bytes = self.share_bytes(self.config.per_process_memory_fraction);
-        if self.reserved_bytes + segment_bytes <= allowed_bytes {
-            return Ok(());
-        }
         // PyTorch's history has no entry of it. Ours is an input: another policy may serve it.
         let refused = Event::Oom {
             requested_bytes: params.requested_bytes,

@@ -72,7 +72,7 @@ pub(crate) struct Follower {
     /// Requests in a row that are known to correspond.
     followed: u32,
     /// Whether requests correspond for certain, and their placements are offered.
-    is_led: bool,
+    is_following: bool,
     /// Where the last request was placed one step back and two.
     recent: [Option<Placement>; 2],
     /// Whether it occurred in two steps before.
@@ -93,7 +93,7 @@ impl Default for Follower {
             unentered: 0,
             next: NONE,
             followed: 0,
-            is_led: false,
+            is_following: false,
             recent: [None; 2],
             is_repeated: false,
             overflows: 0,
@@ -120,7 +120,7 @@ impl Follower {
     #[inline]
     pub(crate) fn observe(&mut self, size_bytes: u64) {
         self.make_room();
-        let next = Some(self.next).filter(|_| self.is_led);
+        let next = Some(self.next).filter(|_| self.is_following);
         if let Some(at) = next.filter(|at| self.is_like(*at, size_bytes)) {
             (self.next, self.followed) = (at.wrapping_add(1), self.followed.saturating_add(1));
             self.unentered = self.unentered.saturating_add(1);
@@ -143,7 +143,7 @@ impl Follower {
         if self.is_suspended() {
             self.recent = [None; 2];
         }
-        self.lead();
+        self.set_following();
     }
 
     /// The next request corresponds to this one.
@@ -157,8 +157,8 @@ impl Follower {
     }
 
     /// Decides whether the next request is looked up in the sequences.
-    const fn lead(&mut self) {
-        self.is_led = self.is_certain() && !self.is_suspended();
+    const fn set_following(&mut self) {
+        self.is_following = self.is_certain() && !self.is_suspended();
     }
 
     /// Enters the requests of a planned run. The first one that is entered is expected to come next.
@@ -179,7 +179,7 @@ impl Follower {
         self.planned = self.count;
         // As certain as the longest sequence.
         (self.next, self.followed) = (0, LENGTHS[0]);
-        self.lead();
+        self.set_following();
     }
 
     #[inline]
@@ -322,7 +322,7 @@ impl Follower {
     pub(crate) fn note_overflow(&mut self) {
         if self.is_suspended() || (self.is_certain() && self.occurrences() == CANDIDATES) {
             self.overflows = (self.overflows + 1).min(2);
-            self.lead();
+            self.set_following();
         }
     }
 

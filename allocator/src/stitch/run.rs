@@ -175,6 +175,11 @@ impl Run {
         self.tickets[slot]
     }
 
+    /// Whether nothing is mapped at a slot, or the stream has passed its last use.
+    pub(crate) fn is_unused(&self, slot: usize, passed: u64) -> bool {
+        self.slots.get(slot).is_none_or(|slot| slot.page.is_none()) || self.ticket(slot) <= passed
+    }
+
     /// The page of another slot, which was used last at that time, is used here from now on.
     pub(crate) fn inherit_ticket(&mut self, slot: usize, ticket: u64) {
         self.tickets[slot] = self.tickets[slot].max(ticket);

@@ -62,7 +62,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &mut self,
         params: &AllocParams,
     ) -> Result<Option<BlockId>, AllocError> {
-        if self.stitch.is_short || !self.has_placements(params) {
+        // The request needs no new page: it may not be refused for one.
+        if self.stitch.is_short || !self.has_placements(params) || self.exceeds_settings(params) {
             return Ok(None);
         }
         let most = self.stitch.pages.len() / SLACK_PART;
@@ -72,10 +73,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let hole = self.find_hole(params).expect("the frontier has room");
         let mut plan = self.plan(params, hole.window);
-        let slack = plan.pages.len().min(allowed);
-        plan.pages.truncate(plan.pages.len() - slack);
+        let slack = plan.renew(allowed);
         let grown = self.carry_out(plan, params)?;
-        // Where it is refused, it is not tried again.
+        // Slack that was refused is not asked for again.
         self.stitch.slack_pages += if grown.is_some() { slack } else { allowed };
         Ok(grown)
     }

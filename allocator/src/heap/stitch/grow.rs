@@ -30,13 +30,20 @@ pub(super) struct Plan {
     /// Slots where a page is to be mapped.
     missing: Vec<SlotRef>,
     /// Free pages for these slots, in their order.
-    pub(super) pages: Vec<PageId>,
+    pages: Vec<PageId>,
 }
 
 impl Plan {
     /// Pages that have to be created.
     fn new_pages(&self) -> usize {
         self.missing.len() - self.pages.len()
+    }
+
+    /// Takes new pages in place of free ones, so many at most. Returns how many.
+    pub(super) fn renew(&mut self, most: usize) -> usize {
+        let renewed = self.pages.len().min(most);
+        self.pages.truncate(self.pages.len() - renewed);
+        renewed
     }
 }
 

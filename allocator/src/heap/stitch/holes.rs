@@ -47,9 +47,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     scan.open(block.addr);
                 } else {
                     scan.pass_unmapped(block.addr, block.end(), |slot| {
-                        let is_unused =
-                            run.slots[slot].page.is_none() || run.ticket(slot) <= passed;
-                        is_unused || self.may_move(SlotRef { run: id, slot })
+                        let at = SlotRef { run: id, slot };
+                        run.is_unused(slot, passed) || self.may_move(at)
                     });
                 }
             }

@@ -22,6 +22,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             free.sort_unstable();
             free.truncate(most);
         } else {
+            // Slack is among the free pages, and ends with them.
             self.stitch.slack_pages = 0;
         }
         if !free.is_empty() {

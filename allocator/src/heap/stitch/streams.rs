@@ -90,9 +90,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Whether nothing is mapped at a slot, or all work that used it is known to be done.
     pub(super) fn is_unused(&self, at: SlotRef) -> bool {
         let run = self.stitch.run(at.run);
-        let passed = self.stitch.progress.passed(run.stream);
-        run.slots.get(at.slot).is_none_or(|slot| slot.page.is_none())
-            || run.ticket(at.slot) <= passed
+        run.is_unused(at.slot, self.stitch.progress.passed(run.stream))
     }
 
     fn await_stream(&mut self, stream: Stream) -> Result<()> {

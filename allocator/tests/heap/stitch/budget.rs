@@ -1,11 +1,11 @@
 //! The budget of mapped addresses, and a step that repeats and whose placements exceed it.
 
 use device::DeviceCall;
-use settings::StitchConfig;
+use settings::{Config, StitchConfig};
 use trace_format::Addr;
 
 use super::stitched;
-use crate::support::{Calls, GIB, MIB, TestHeap};
+use crate::support::{Calls, GIB, MIB, TestHeap, heap};
 
 /// Blocks that an iteration makes.
 const BLOCKS: u64 = 30;
@@ -75,5 +75,21 @@ fn a_device_without_memory_for_slack_is_asked_once() {
     assert_eq!(created, LIVE_BYTES / (2 * MIB) + 1, "the last was refused");
     let stats = heap.stats();
     assert_eq!((stats.num_alloc_retries, stats.num_ooms), (0, 0));
+    assert_eq!(heap.reserved_bytes(), LIVE_BYTES);
+}
+
+/// Under `throw_on_cudamalloc_oom`, a segment beyond the fraction of the settings ends the request, whatever limit was
+/// set since.
+#[test]
+fn no_request_is_refused_for_the_sake_of_slack() {
+    let config = Config {
+        stitch: Some(StitchConfig::default()),
+        throw_on_cudamalloc_oom: true,
+        per_process_memory_fraction: 0.125,
+        ..Config::default()
+    };
+    let mut heap = heap(8 * LIVE_BYTES, config);
+    heap.set_memory_fraction(1.0).expect("a fraction");
+    Program::default().run(&mut heap, 30);
     assert_eq!(heap.reserved_bytes(), LIVE_BYTES);
 }
