@@ -160,7 +160,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Enters a block that was taken into the table of addresses, the statistics and the tape.
     #[inline(always)]
-    fn enter(&mut self, id: BlockId, (addr, size_bytes): (Addr, u64), params: &AllocParams) {
+    pub(super) fn enter(
+        &mut self,
+        id: BlockId,
+        (addr, size_bytes): (Addr, u64),
+        params: &AllocParams,
+    ) {
         self.blocks.addresses.insert(&self.blocks.arena, addr, id);
         debug_assert!(
             self.blocks[id].allocated

@@ -53,6 +53,15 @@ impl Entry {
     }
 }
 
+/// A request as the memory knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observed {
+    /// The most likely of its earlier places.
+    pub(crate) place: Option<Placement>,
+    /// Whether it occurred in two steps before.
+    pub(crate) is_repeated: bool,
+}
+
 /// The requests of one stream and pool, and where they were placed.
 #[derive(Clone, Debug)]
 pub(crate) struct Follower {
@@ -73,10 +82,6 @@ pub(crate) struct Follower {
     followed: u32,
     /// Whether requests correspond for certain, and their placements are offered.
     is_following: bool,
-    /// Where the last request was placed one step back and two.
-    recent: [Option<Placement>; 2],
-    /// Whether it occurred in two steps before.
-    is_repeated: bool,
     /// How often the step that repeats exceeded the budget of addresses, counted to 2; 0 again once the requests are no
     /// longer certain to correspond. Until then no placements are offered.
     overflows: u8,
@@ -94,8 +99,6 @@ impl Default for Follower {
             next: NONE,
             followed: 0,
             is_following: false,
-            recent: [None; 2],
-            is_repeated: false,
             overflows: 0,
         }
     }
@@ -118,42 +121,41 @@ impl Follower {
 
     /// A request of this size comes next.
     #[inline]
-    pub(crate) fn observe(&mut self, size_bytes: u64) {
+    pub(crate) fn observe(&mut self, size_bytes: u64) -> Observed {
         self.make_room();
-        let next = Some(self.next).filter(|_| self.is_following);
-        if let Some(at) = next.filter(|at| self.is_like(*at, size_bytes)) {
-            (self.next, self.followed) = (at.wrapping_add(1), self.followed.saturating_add(1));
-            self.unentered = self.unentered.saturating_add(1);
-            self.push_matched(size_bytes, at);
-        } else {
-            self.search(size_bytes);
-        }
+        let at = if self.is_following { self.next } else { NONE };
+        let Some(one) = self.entry(at).filter(|entry| entry.size_bytes == size_bytes) else {
+            return self.search(size_bytes);
+        };
+        let observed = self.corresponding(one);
+        (self.next, self.followed) = (at.wrapping_add(1), self.followed.saturating_add(1));
+        self.unentered = self.unentered.saturating_add(1);
+        self.push(Entry { matched: at, ..Entry::new(size_bytes) });
+        observed
     }
 
     /// Finds the request that the next one corresponds to by the sequences.
     #[inline(never)]
-    fn search(&mut self, size_bytes: u64) {
+    fn search(&mut self, size_bytes: u64) -> Observed {
         self.enter_the_rest();
         let previous = self.enter(self.count, size_bytes);
         let matched = self.match_next(size_bytes, previous);
-        self.push_matched(size_bytes, matched);
+        let nothing = Observed { place: None, is_repeated: false };
+        let observed = self.entry(matched).map_or(nothing, |one| self.corresponding(one));
+        self.push(Entry { matched, ..Entry::new(size_bytes) });
         if !self.is_certain() {
             self.overflows = 0;
         }
-        if self.is_suspended() {
-            self.recent = [None; 2];
-        }
         self.set_following();
+        if self.is_suspended() { Observed { place: None, ..observed } } else { observed }
     }
 
-    /// The next request corresponds to this one.
+    /// A request that corresponds to this one. A place of two steps back is more likely than of one.
     #[inline]
-    fn push_matched(&mut self, size_bytes: u64, matched: u32) {
-        self.push(Entry { matched, ..Entry::new(size_bytes) });
-        let one = self.entry(matched);
-        let two = one.and_then(|one| self.entry(one.matched));
-        let recent = [one, two].map(|entry| entry.and_then(|entry| entry.place));
-        (self.recent, self.is_repeated) = (recent, two.is_some());
+    fn corresponding(&self, one: &Entry) -> Observed {
+        let two = self.entry(one.matched);
+        let place = two.and_then(|two| two.place).or(one.place);
+        Observed { place, is_repeated: two.is_some() }
     }
 
     /// Decides whether the next request is looked up in the sequences.
@@ -342,29 +344,26 @@ impl Follower {
         self.before().count()
     }
 
-    /// Whether the last request occurred in two steps before.
-    #[inline]
-    pub(crate) const fn is_repeated(&self) -> bool {
-        self.is_repeated
-    }
-
     /// Whether as many requests in a row correspond to an earlier step as the longest sequence has.
     pub(crate) const fn is_certain(&self) -> bool {
         self.followed >= LENGTHS[0]
     }
 
     /// Where the last request was placed in the steps before, the most likely first.
-    #[inline]
-    pub(crate) const fn recent(&self) -> [Option<Placement>; 2] {
-        let [one, two] = self.recent;
-        [two, one]
+    pub(crate) fn recent(&self) -> [Option<Placement>; 2] {
+        self.places_from(0)
     }
 
     /// The same three and four steps back.
     pub(crate) fn older(&self) -> [Option<Placement>; 2] {
-        let mut before = self.before().skip(2).map(|entry| entry.place);
-        let (three, four) = (before.next().flatten(), before.next().flatten());
-        [four, three]
+        self.places_from(2)
+    }
+
+    /// The later of two steps comes last.
+    fn places_from(&self, steps: usize) -> [Option<Placement>; 2] {
+        let mut before = self.before().skip(steps).map(|entry| entry.place);
+        let (later, earlier) = (before.next().flatten(), before.next().flatten());
+        [earlier, later]
     }
 
     /// The requests of earlier steps that correspond to the last one, the newest first.
@@ -443,10 +442,7 @@ mod tests {
         let requests: Vec<PlannedRequest> = (0..STEP).map(planned).collect();
         let mut follower = Follower::default();
         follower.enter_plan(&requests, |request| Some(placement(request.offset_bytes)));
-        let mut has_place = |size_bytes: u64| {
-            follower.observe(size_bytes);
-            follower.recent().iter().flatten().count() > 0
-        };
+        let mut has_place = |size_bytes: u64| follower.observe(size_bytes).place.is_some();
         assert!(requests[..100].iter().all(|request| has_place(request.size_bytes)));
         assert!(!has_place(1 << 30), "the plan lacks it");
         assert!(requests[100..200].iter().all(|request| has_place(request.size_bytes)));

@@ -11,6 +11,9 @@ use crate::arena::{Arena, BlockId};
 use crate::cast;
 use crate::ids::FreeListId;
 
+/// Tickets that are written at once: blocks of hundreds of pages are freed.
+const STAMPED: usize = 16;
+
 /// Addresses for one page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slot {
@@ -166,7 +169,11 @@ impl Run {
     #[inline]
     pub(crate) fn stamp(&mut self, start: Addr, end: Addr, ticket: u64) {
         let touched = self.touched_slots(start, end);
-        self.tickets[touched].fill(ticket);
+        let (many, rest) = self.tickets[touched].as_chunks_mut::<STAMPED>();
+        for tickets in many {
+            *tickets = [ticket; STAMPED];
+        }
+        rest.fill(ticket);
     }
 
     /// When the last block that touched a slot was freed.

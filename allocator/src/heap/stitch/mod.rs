@@ -20,15 +20,16 @@ mod share;
 mod streams;
 mod windows;
 
-use events::Addr;
+use events::{Addr, StackId};
 
 pub(super) use restore::RestoredPages;
 
 use super::Heap;
 use super::hot_path::{AllocParams, Candidate, Freed};
 use crate::arena::{Block, BlockId};
+use crate::blocks::Blocks;
 use crate::free_list::ListPlace;
-use crate::stitch::Placement;
+use crate::stitch::{Observed, Placement};
 use device::Device;
 use events::Recorder;
 
@@ -42,15 +43,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.begin_plan(params);
             }
             let follower = self.stitch.follower(params.stream);
-            follower.observe(params.size_bytes);
-            let is_repeated = follower.is_repeated();
-            let [two_back, one_back] = follower.recent();
-            self.stitch.is_repeated = is_repeated;
-            let place = two_back.or(one_back);
-            if let Some(id) = place.and_then(|place| self.whole_block_at(params, &place)) {
-                self.take_all(id, params);
-                return Some(self.hand_over_stitched(id, params));
+            let Observed { place, is_repeated } = follower.observe(params.size_bytes);
+            let whole = place.and_then(|place| self.blocks.whole_block_at(params, place));
+            if let Some((id, place)) = whole {
+                self.blocks.take_all(id, params, self.stack);
+                self.blocks[id].search_count_at_free = follower.remember(place);
+                self.enter(id, (place.addr, params.size_bytes), params);
+                return Some(place.addr);
             }
+            self.stitch.is_repeated = is_repeated;
         } else {
             self.stitch.is_repeated = false;
         }
@@ -68,15 +69,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         id.map(|id| self.hand_over_placed(id, params))
     }
 
-    /// [`hand_over_stitched`](Self::hand_over_stitched) off the hot path.
+    /// Makes a block that was taken the caller's.
     #[inline(never)]
     pub(super) fn hand_over_placed(&mut self, id: BlockId, params: &AllocParams) -> Addr {
-        self.hand_over_stitched(id, params)
-    }
-
-    /// Makes a block that was taken the caller's.
-    #[inline(always)]
-    fn hand_over_stitched(&mut self, id: BlockId, params: &AllocParams) -> Addr {
         if !params.pool.is_small() && self.stitch.config.has_placement_memory {
             let block = &self.blocks[id];
             let (run, addr) = (block.range.expect("a block of stitch has a run"), block.addr);
@@ -122,7 +117,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.place_at(params, window.run, window.addr)
     }
 
-    #[inline]
     fn place_at_any(
         &mut self,
         params: &AllocParams,
@@ -130,28 +124,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     ) -> Option<BlockId> {
         let mut places = places.into_iter().flatten();
         places.find_map(|place| self.place_at(params, place.run, place.addr))
-    }
-
-    /// The block that the request got there, where it is free and has the same bytes: that is what
-    /// [`place_at`](Self::place_at) would find.
-    #[inline(always)]
-    fn whole_block_at(&self, params: &AllocParams, place: &Placement) -> Option<BlockId> {
-        let id = place.block?;
-        let block = &self.blocks[id];
-        let list = &self.blocks.lists[block.list];
-        // The id, the run and the addresses may be those of something else by now.
-        let is_there = (block.addr, block.size_bytes) == (place.addr, params.size_bytes)
-            && block.range == Some(place.run)
-            && (list.stream, list.pool) == (params.stream, params.pool);
-        (is_there && block.is_idle() && block.mapped).then_some(id)
-    }
-
-    /// Takes all of a free block.
-    #[inline(always)]
-    fn take_all(&mut self, id: BlockId, params: &AllocParams) {
-        let place = self.blocks.lists[self.blocks[id].list].find(&self.blocks.arena, id);
-        let candidate = Candidate { id, size_bytes: params.size_bytes, place: Some(place) };
-        self.blocks.take_whole(candidate, params, self.stack);
     }
 
     /// Hands out the part of a free block that starts at an address.
@@ -212,6 +184,35 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             arena[next].prev = Some(last);
         }
         taken
+    }
+}
+
+/// The blocks' part of it.
+impl Blocks {
+    /// The block that the request got at a place, where it is free and has the same bytes: that is what
+    /// [`place_at`](Heap::place_at) would find.
+    #[inline(always)]
+    fn whole_block_at(
+        &self,
+        params: &AllocParams,
+        place: Placement,
+    ) -> Option<(BlockId, Placement)> {
+        let id = place.block?;
+        let block = &self[id];
+        let list = &self.lists[block.list];
+        // The id, the run and the addresses may be those of something else by now.
+        let is_there = (block.addr, block.size_bytes) == (place.addr, params.size_bytes)
+            && block.range == Some(place.run)
+            && (list.stream, list.pool) == (params.stream, params.pool);
+        (is_there && block.is_idle() && block.mapped).then_some((id, place))
+    }
+
+    /// Takes all of a free block.
+    #[inline(always)]
+    fn take_all(&mut self, id: BlockId, params: &AllocParams, stack: StackId) {
+        let place = self.lists[self[id].list].find(&self.arena, id);
+        let candidate = Candidate { id, size_bytes: params.size_bytes, place: Some(place) };
+        self.take_whole(candidate, params, stack);
     }
 }
 
