@@ -52,6 +52,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 return Some(place.addr);
             }
             self.stitch.is_repeated = is_repeated;
+            let placed = place.and_then(|place| self.place_at(params, place.run, place.addr));
+            if let Some(id) = placed {
+                return Some(self.hand_over_placed(id, params));
+            }
         } else {
             self.stitch.is_repeated = false;
         }
