@@ -5,6 +5,7 @@
 //! them ([`cause`]), and the open private pools from the pools of allocations ([`scopes`]). There are two inputs: an
 //! [`Observer`] gets the entries as they happen, and infers a cause within a few entries; the import of a snapshot has
 //! the whole trace, and walks it back first.
+#![forbid(unsafe_code)]
 
 mod block_size;
 pub mod cause;

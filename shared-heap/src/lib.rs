@@ -1,4 +1,5 @@
 //! A heap that threads share: one lock, and nothing process-wide.
+#![forbid(unsafe_code)]
 
 mod lock;
 

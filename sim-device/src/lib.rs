@@ -4,6 +4,7 @@
 //! PyTorch. It is stricter than a driver: what a driver may forgive (a double map, an unknown pointer, a range that is
 //! not mapped) is an error here, so that misuse shows. It is deterministic: addresses come first-fit from the lowest
 //! (or from a script), and everything random comes from the seed in [`Faults`].
+#![forbid(unsafe_code)]
 
 mod capture;
 mod config;

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -60,14 +61,19 @@ impl Group {
     }
 }
 
-/// Sums up, one printed line a group.
+/// Sums up, one printed line a group, in the order in which groups end.
 #[derive(Default)]
 pub(crate) struct Tally {
+    sums: Mutex<Sums>,
+    is_ci: bool,
+}
+
+#[derive(Default)]
+struct Sums {
     total: Counts,
     skipped: u64,
     /// The names of the groups that failed.
     failed: Vec<String>,
-    is_ci: bool,
 }
 
 impl Tally {
@@ -78,29 +84,30 @@ impl Tally {
     }
 
     /// Runs and prints one group. An error counts as one failed test.
-    pub(crate) fn group(&mut self, name: &str, run: impl FnOnce() -> Result<Outcome>) {
+    pub(crate) fn group(&self, name: &str, run: impl FnOnce() -> Result<Outcome>) {
         self.record(&Group::run(name, run));
     }
 
     /// Prints and counts a group that has run.
-    pub(crate) fn record(&mut self, group: &Group) {
+    pub(crate) fn record(&self, group: &Group) {
         let Group { name, outcome, elapsed, processor } = group;
         let Counts { passed, failed } = outcome.counts;
         let [elapsed, processor] = [elapsed, processor].map(Duration::as_secs_f64);
         let times = format!("{elapsed:>6.1} s {processor:>6.1} s of processor time");
+        let mut sums = self.lock(); // No other group's lines come between.
         if failed == 0 {
             println!("PASS  {name:<44} {passed:>5} passed  {times}");
         } else {
             println!("FAIL  {name:<44} {passed:>5} passed, {failed} failed  {times}");
             println!("{}", outcome.detail);
-            self.failed.push(name.clone());
+            sums.failed.push(name.clone());
         }
-        self.total.passed += passed;
-        self.total.failed += failed;
+        sums.total.passed += passed;
+        sums.total.failed += failed;
     }
 
     /// Reports that a group did not run because this machine lacks something, which is a failure in CI.
-    pub(crate) fn skip(&mut self, name: &str, why: &str) {
+    pub(crate) fn skip(&self, name: &str, why: &str) {
         if self.is_ci {
             return self.group(name, || bail!("skipped, which is a failure in CI: {why}"));
         }
@@ -108,30 +115,32 @@ impl Tally {
     }
 
     /// Reports that a group did not run for a reason that installing something would not change.
-    pub(crate) fn leave_out(&mut self, name: &str, why: &str) {
-        self.skipped += 1;
+    pub(crate) fn leave_out(&self, name: &str, why: &str) {
+        self.lock().skipped += 1;
         println!("SKIP  {name:<44} {why}");
     }
 
     /// The counts so far.
     #[cfg(test)]
     pub(crate) fn total(&self) -> Counts {
-        self.total
+        self.lock().total
+    }
+
+    /// A group that panics fails the whole command; the others are still counted.
+    fn lock(&self) -> MutexGuard<'_, Sums> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Prints the time, the groups that were skipped or failed and, as the last line, the sum; fails if anything
     /// failed, or if nothing ran.
-    pub(crate) fn finish(self, seconds: u64) -> ExitCode {
-        println!("in {seconds} s, {} groups skipped", self.skipped);
-        if !self.failed.is_empty() {
-            println!("failed: {}", self.failed.join(", "));
+    pub(crate) fn finish(&self, seconds: u64) -> ExitCode {
+        let Sums { total, skipped, failed } = &*self.lock();
+        println!("in {seconds} s, {skipped} groups skipped");
+        if !failed.is_empty() {
+            println!("failed: {}", failed.join(", "));
         }
-        println!("{} passed, {} failed", self.total.passed, self.total.failed);
-        if self.total.failed == 0 && self.total.passed > 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        }
+        println!("{} passed, {} failed", total.passed, total.failed);
+        if total.failed == 0 && total.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 
@@ -141,13 +150,13 @@ mod tests {
 
     #[test]
     fn a_skipped_group_fails_in_ci_only() {
-        let mut tally = Tally { is_ci: true, ..Tally::default() };
+        let tally = Tally { is_ci: true, ..Tally::default() };
         tally.skip("a check", "its tool is missing");
         tally.leave_out("another", "not asked for");
-        assert_eq!((tally.total(), tally.skipped), (Counts { passed: 0, failed: 1 }, 1));
-        assert_eq!(tally.failed, ["a check"]);
-        let mut tally = Tally::default();
+        assert_eq!((tally.total(), tally.lock().skipped), (Counts { passed: 0, failed: 1 }, 1));
+        assert_eq!(tally.lock().failed, ["a check"]);
+        let tally = Tally::default();
         tally.skip("a check", "its tool is missing");
-        assert_eq!((tally.total(), tally.skipped), (Counts::default(), 1));
+        assert_eq!((tally.total(), tally.lock().skipped), (Counts::default(), 1));
     }
 }

@@ -42,7 +42,7 @@ const TOLERANCE_PERCENT: f64 = 3.0;
 const LIMIT: Duration = Duration::from_secs(2 * 60);
 
 /// The group of `cargo xtask test`.
-pub(crate) fn test(tally: &mut Tally, artefacts: &Artefacts) {
+pub(crate) fn test(tally: &Tally, artefacts: &Artefacts) {
     const NAME: &str = "instructions of an allocation and its free";
     if let Some(why) = missing() {
         return tally.skip(NAME, &why);

@@ -19,7 +19,7 @@ const CHECKS: [&[&str]; 2] =
     [&["deny", "check", "advisories"], &["deny", "--offline", "check", "advisories"]];
 
 /// Runs the check; cargo-deny is installed.
-pub(super) fn run(tally: &mut Tally) {
+pub(super) fn run(tally: &Tally) {
     const NAME: &str = "advisories";
     let mut is_checked = false;
     let group = Group::run(NAME, || {

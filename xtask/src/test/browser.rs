@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsString;
 use std::process::Command;
 
-use crate::tally::Tally;
 use crate::{cargo, npm};
 
 use super::parallel::Parallel;
@@ -18,16 +17,16 @@ const PROGRAMS: [&str; 4] =
 const SPEEDSCOPE: (&str, &str) = ("speedscope", "1.25.0");
 
 /// Adds them, in the browser that `VRAMTAPE_BROWSER` names, or the first that is found.
-pub(super) fn add(parallel: &mut Parallel, tally: &mut Tally) {
+pub(super) fn add(parallel: &Parallel) {
     const NAME: &str = "pages in a browser";
     let Some(browser) = find() else {
         let why = "no Chromium found (apt install chromium, or name one in VRAMTAPE_BROWSER)";
-        return tally.skip(NAME, why);
+        return parallel.tally.skip(NAME, why);
     };
     let (name, version) = SPEEDSCOPE;
     let speedscope = match npm::package(name, version) {
         Ok(package) => package,
-        Err(error) => return tally.skip(NAME, &format!("{error:#}")),
+        Err(error) => return parallel.tally.skip(NAME, &format!("{error:#}")),
     };
     parallel.add(NAME.to_owned(), move || {
         // Of the workspace, as everything was built for that: for one package alone features differ.

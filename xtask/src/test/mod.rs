@@ -19,10 +19,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::artefacts::Artefacts;
 use crate::cargo;
 use crate::tally::Tally;
-use parallel::Parallel;
 
 /// Options of the tests.
 #[derive(clap::Args)]
@@ -35,35 +33,28 @@ pub(crate) struct Options {
 /// Runs all tests, also after a failure.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let started = Instant::now();
-    let mut tally = Tally::new();
+    let tally = Tally::new();
     cargo::require_compiler()?;
     if !options.quick {
         thread::spawn(scripts::prepare); // Downloads while the compiler works.
     }
-    style::run(&mut tally);
-    workflow::run(&mut tally);
-    rust::check(&mut tally);
+    style::run(&tally);
+    workflow::run(&tally);
+    rust::check(&tally);
     let built = OnceLock::new();
-    without_pytorch(&mut tally, (!options.quick).then_some(&built));
+    parallel::run(&tally, |parallel| {
+        // Beside one test program after another, which keep one processor busy.
+        rust::add(parallel);
+        asan::add(parallel);
+        if !options.quick {
+            scripts::add(parallel, &built);
+        }
+        viewer::add(parallel);
+        browser::add(parallel);
+        rust::add_doctests(parallel);
+    })?;
     if options.quick {
         tally.leave_out("real PyTorch", "left out by --quick");
-    } else if let Some(artefacts) = built.get() {
-        scripts::run(&mut tally, artefacts)?;
     }
     Ok(tally.finish(started.elapsed().as_secs()))
-}
-
-/// Everything else that needs no PyTorch, and the release build, side by side: one test program after another keeps one
-/// processor busy.
-fn without_pytorch(tally: &mut Tally, release: Option<&OnceLock<Artefacts>>) {
-    let mut parallel = Parallel::default();
-    rust::add(&mut parallel);
-    asan::add(&mut parallel, tally);
-    if let Some(built) = release {
-        scripts::add_build(&mut parallel, built);
-    }
-    viewer::add(&mut parallel, tally);
-    browser::add(&mut parallel, tally);
-    rust::add_doctests(&mut parallel);
-    parallel.run(tally);
 }

@@ -22,7 +22,8 @@ const PYTHON_MIN: u32 = 9;
 const PYTHON_MAX: u32 = 14;
 
 /// Builds the wheel, installs it, and adds its tests.
-pub(super) fn add(parallel: &mut Parallel, tally: &mut Tally, artefacts: &Artefacts) -> Result<()> {
+pub(super) fn add<'a>(parallel: &Parallel<'_, 'a>, artefacts: &'a Artefacts) -> Result<()> {
+    let tally = parallel.tally;
     let folder = cargo::root()?.join("tests/python/package");
     let (plain, extras) = (scripts::find(&folder)?, scripts::find(&folder.join("extras"))?);
     let mut built = None;
@@ -35,9 +36,9 @@ pub(super) fn add(parallel: &mut Parallel, tally: &mut Tally, artefacts: &Artefa
     tally.group("wheel for other machines", || audit(&tools, &wheel));
     for (minor, interpreter) in oldest_and_newest()? {
         let python = format!("Python 3.{minor}");
-        test(parallel, tally, &plain, &python, artefacts, || install(minor, &interpreter, &wheel));
+        test(parallel, &plain, &python, artefacts, || install(minor, &interpreter, &wheel));
     }
-    test(parallel, tally, &extras, "extras", artefacts, || install_beside(&tools, &wheel));
+    test(parallel, &extras, "extras", artefacts, || install_beside(&tools, &wheel));
     Ok(())
 }
 
@@ -54,7 +55,7 @@ fn oldest_and_newest() -> Result<Vec<(u32, String)>> {
 }
 
 /// A folder with the package from the wheel with bridges, for the scripts of `bridges`; `None` if it cannot be made.
-pub(super) fn with_bridges(tally: &mut Tally) -> Option<PathBuf> {
+pub(super) fn with_bridges(tally: &Tally) -> Option<PathBuf> {
     let mut installed = None;
     tally.group("wheel with bridges", || {
         let tools = Venv::ensure(&PACKAGE)?.python();
@@ -72,15 +73,14 @@ fn audit(tools: &Path, wheel: &Path) -> Result<Outcome> {
 
 /// The scripts with a Python that has the wheel.
 fn test(
-    parallel: &mut Parallel,
-    tally: &mut Tally,
+    parallel: &Parallel,
     scripts: &[PathBuf],
     with: &str,
     artefacts: &Artefacts,
     install: impl FnOnce() -> Result<Installed>,
 ) {
     let mut installed = None;
-    tally.group(&format!("installation of the package ({with})"), || {
+    parallel.tally.group(&format!("installation of the package ({with})"), || {
         installed = Some(install()?);
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });

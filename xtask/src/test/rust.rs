@@ -18,7 +18,7 @@ use super::rings::Rings;
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Runs the checks that only compile.
-pub(super) fn check(tally: &mut Tally) {
+pub(super) fn check(tally: &Tally) {
     if cargo::has("fmt") {
         lint(tally, "format", &["fmt", "--all", "--", "--check"], &[]);
     } else {
@@ -53,7 +53,7 @@ pub(super) fn check(tally: &mut Tally) {
 }
 
 /// Adds the tests.
-pub(super) fn add(parallel: &mut Parallel) {
+pub(super) fn add(parallel: &Parallel) {
     // Benches are among the targets: criterion runs each once when it is not asked to measure.
     let tests = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
     parallel.add("unit, integration, C and bench tests".to_owned(), move || {
@@ -62,7 +62,7 @@ pub(super) fn add(parallel: &mut Parallel) {
 }
 
 /// Adds the examples in the documentation.
-pub(super) fn add_doctests(parallel: &mut Parallel) {
+pub(super) fn add_doctests(parallel: &Parallel) {
     let doctests = ["test", "-q", "--workspace", "--doc", "--no-fail-fast"];
     parallel.add("documentation examples".to_owned(), move || {
         counted("cargo-doctest", cargo::command(&doctests)?)
@@ -70,7 +70,7 @@ pub(super) fn add_doctests(parallel: &mut Parallel) {
 }
 
 /// One command that passes or fails as a whole.
-fn lint(tally: &mut Tally, name: &str, args: &[&str], env: &[(&str, &str)]) {
+fn lint(tally: &Tally, name: &str, args: &[&str], env: &[(&str, &str)]) {
     tally.group(name, || {
         let mut step = Step::start(format!("cargo {}", args[0]));
         let mut command = cargo::command(args)?;

@@ -43,21 +43,27 @@ const ONCE: [&str; 10] = [
     "test_view",
 ];
 
-/// Adds the build of everything that the scripts use.
-pub(super) fn add_build<'a>(parallel: &mut Parallel<'a>, built: &'a OnceLock<Artefacts>) {
-    parallel.add("release build".to_owned(), move || {
-        let artefacts = Artefacts::build_for_tests()?;
-        built.get_or_init(|| artefacts);
-        Ok(Outcome { counts: Counts::one(true), detail: String::new() })
+/// Adds the build of everything that the scripts use, which adds the scripts.
+pub(super) fn add<'a>(parallel: &Parallel<'_, 'a>, built: &'a OnceLock<Artefacts>) {
+    parallel.add_step(|parallel| {
+        parallel.tally.group("release build", || {
+            let artefacts = Artefacts::build_for_tests()?;
+            built.get_or_init(|| artefacts);
+            Ok(Outcome { counts: Counts::one(true), detail: String::new() })
+        });
+        let added = built.get().map_or(Ok(()), |artefacts| add_all(parallel, artefacts));
+        if let Err(error) = added {
+            parallel.tally.group("scripts", || Err(error));
+        }
     });
 }
 
-/// Runs every script under every PyTorch that it is for.
-pub(super) fn run(tally: &mut Tally, artefacts: &Artefacts) -> Result<()> {
+/// Adds every script under every PyTorch that it is for.
+fn add_all<'a>(parallel: &Parallel<'_, 'a>, artefacts: &'a Artefacts) -> Result<()> {
+    let tally = parallel.tally;
     let folder = cargo::root()?.join("tests/python");
     let scripts = find(&folder)?;
-    let mut parallel = Parallel::default();
-    package::add(&mut parallel, tally, artefacts)?;
+    package::add(parallel, artefacts)?;
     instructions::test(tally, artefacts);
     let with_bridges = package::with_bridges(tally);
     // Beside that of `training`, whose scripts use it.
@@ -66,7 +72,7 @@ pub(super) fn run(tally: &mut Tally, artefacts: &Artefacts) -> Result<()> {
     for requirements in [&TABLES, &torch::TRAINING, &torch::CI] {
         let Some(venv) = environment(tally, requirements.name, requirements) else { continue };
         let scripts = find(&folder.join(requirements.name))?;
-        add(&mut parallel, scripts, requirements.name, || of_checkout(&venv, artefacts));
+        add_scripts(parallel, scripts, requirements.name, || of_checkout(&venv, artefacts));
     }
     for torch in &torch::ALL {
         let with = format!("torch {}", torch.version);
@@ -83,7 +89,7 @@ pub(super) fn run(tally: &mut Tally, artefacts: &Artefacts) -> Result<()> {
         };
         let is_wanted = |script: &&PathBuf| torch.version == torch::DEFAULT || !is_once(script);
         let scripts: Vec<_> = scripts.iter().filter(is_wanted).cloned().collect();
-        add(&mut parallel, scripts, &with, || of_checkout(&venv, artefacts));
+        add_scripts(parallel, scripts, &with, || of_checkout(&venv, artefacts));
         if let Some(package) = &with_bridges {
             let python = || {
                 let mut python = Command::new(venv.python());
@@ -91,13 +97,12 @@ pub(super) fn run(tally: &mut Tally, artefacts: &Artefacts) -> Result<()> {
                 python.env("PYTHONPATH", package);
                 python
             };
-            add(&mut parallel, find(&folder.join("package/bridges"))?, &with, python);
+            add_scripts(parallel, find(&folder.join("package/bridges"))?, &with, python);
             if torch.version == torch::DEFAULT {
-                add(&mut parallel, find(&folder.join("first_hour"))?, &with, python);
+                add_scripts(parallel, find(&folder.join("first_hour"))?, &with, python);
             }
         }
     }
-    parallel.run(tally);
     Ok(())
 }
 
@@ -113,7 +118,7 @@ pub(super) fn prepare() {
 }
 
 /// The environment with these packages, if it can be made.
-fn environment(tally: &mut Tally, with: &str, requirements: &'static Requirements) -> Option<Venv> {
+fn environment(tally: &Tally, with: &str, requirements: &'static Requirements) -> Option<Venv> {
     let mut venv = None;
     tally.group(&format!("environment of {with}"), || {
         let made = Venv::ensure(requirements)?;
@@ -125,7 +130,12 @@ fn environment(tally: &mut Tally, with: &str, requirements: &'static Requirement
 }
 
 /// One group for each script, with a Python of its own.
-fn add(parallel: &mut Parallel, scripts: Vec<PathBuf>, with: &str, python: impl Fn() -> Command) {
+fn add_scripts(
+    parallel: &Parallel,
+    scripts: Vec<PathBuf>,
+    with: &str,
+    python: impl Fn() -> Command,
+) {
     for script in scripts {
         let name = script.file_stem().unwrap_or_default().to_string_lossy();
         let name = format!("{name} ({with})");

@@ -18,7 +18,7 @@ use crate::{cargo, exec};
 const LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// Runs the checks. Their programs are installed by the first run, which needs the network.
-pub(super) fn run(tally: &mut Tally) {
+pub(super) fn run(tally: &Tally) {
     let venv = match Venv::ensure(&LINTERS) {
         Ok(venv) => venv,
         Err(error) => return tally.skip("style of Python, C and C++", &format!("{error:#}")),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::progress::Step;
-use crate::tally::{Counts, Outcome, Tally};
+use crate::tally::{Counts, Outcome};
 use crate::{cargo, exec, npm};
 
 use super::parallel::Parallel;
@@ -17,7 +17,7 @@ use super::parallel::Parallel;
 const LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// Adds `npm run check` in `viewer/`. Its packages are installed by the first run, which needs the network.
-pub(super) fn add(parallel: &mut Parallel, tally: &mut Tally) {
+pub(super) fn add(parallel: &Parallel) {
     const NAME: &str = "page of the viewer";
     match install() {
         Ok(()) => parallel.add(NAME.to_owned(), || {
@@ -26,7 +26,7 @@ pub(super) fn add(parallel: &mut Parallel, tally: &mut Tally) {
             let output = exec::run(&mut Step::start(NAME), "viewer-check", npm, LIMIT)?;
             Ok(Outcome { counts: Counts::one(output.success()), detail: output.tail() })
         }),
-        Err(error) => tally.skip(NAME, &format!("{error:#}")),
+        Err(error) => parallel.tally.skip(NAME, &format!("{error:#}")),
     }
 }
 

