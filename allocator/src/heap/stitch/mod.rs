@@ -52,9 +52,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 return Some(place.addr);
             }
             self.stitch.is_repeated = is_repeated;
-            let placed = place.and_then(|place| self.place_at(params, place.run, place.addr));
-            if let Some(id) = placed {
-                return Some(self.hand_over_placed(id, params));
+            let served = place.and_then(|place| self.serve_at(params, place));
+            if served.is_some() {
+                return served;
             }
         } else {
             self.stitch.is_repeated = false;
@@ -62,7 +62,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.place_stitched(params)
     }
 
-    /// The same for a request that was tried before.
+    /// Serves a request at one place.
+    #[inline(never)]
+    fn serve_at(&mut self, params: &AllocParams, place: Placement) -> Option<Addr> {
+        let id = self.place_at(params, place.run, place.addr)?;
+        Some(self.hand_over_placed(id, params))
+    }
+
+    /// Serves a request without a driver call that has no place of its own, or was tried before.
     #[inline(never)]
     pub(super) fn place_stitched(&mut self, params: &AllocParams) -> Option<Addr> {
         let id = if params.pool.is_small() {
