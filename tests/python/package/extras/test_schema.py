@@ -106,7 +106,8 @@ def of_processes(folder, seen):
         seen.check("attach", printed("attach", child.pid, "-o", folder / "attached.vtape", "--duration=1s", **rings))
     seen.check("recover", printed("recover", **rings))
     seen.check("recover", printed("recover", child.pid, "-o", folder / "recovered.vtape", **rings))
-    seen.check("clean", printed("clean", **rings))
+    # With a cache of its own: it removes the bridges there.
+    seen.check("clean", printed("clean", **rings, VRAMTAPE_CACHE=str(folder / "cache")))
 
 
 def of_settings(folder, seen):
