@@ -69,7 +69,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Some(self.hand_over_placed(id, params))
     }
 
-    /// Serves a request without a driver call that has no place of its own, or was tried before.
+    /// The same for a request that its most likely place did not serve, or that was tried before.
     #[inline(never)]
     pub(super) fn place_stitched(&mut self, params: &AllocParams) -> Option<Addr> {
         let id = if params.pool.is_small() {
