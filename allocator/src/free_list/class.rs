@@ -159,7 +159,8 @@ impl Classes {
     }
 
     /// Takes the id at a place of a class out. Whether the class is empty now.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "the hot path is one function")]
+    #[inline(always)]
     pub(super) fn remove(&mut self, class: usize, at: usize) -> bool {
         let place = &mut self.classes[class];
         if place.others == 0 {

@@ -73,15 +73,17 @@ pub(crate) struct Follower {
     /// run.
     planned: u32,
     sequences: [Sequences; LENGTHS.len()],
-    /// Requests since the last that was entered into the sequences. While it is certain what comes next, no sequence is
+    /// The number of requests at which the ring grows; [`NONE`] once it is as long as it gets.
+    grows_at: u32,
+    /// The requests before this one are entered into the sequences. While it is certain what comes next, no sequence is
     /// looked up, and entering them would be most of what a request costs.
-    unentered: u32,
+    entered: u32,
     /// The request of an earlier step that comes after the one that the last request corresponds to.
     next: u32,
-    /// Requests in a row that are known to correspond.
+    /// The same where it is certain, and the placements are offered; else [`NONE`].
+    certain: u32,
+    /// Requests in a row that are known to correspond. Not counted on while it is certain what comes next.
     followed: u32,
-    /// Whether requests correspond for certain, and their placements are offered.
-    is_following: bool,
     /// How often the step that repeats exceeded the budget of addresses, counted to 2; 0 again once the requests are no
     /// longer certain to correspond. Until then no placements are offered.
     overflows: u8,
@@ -95,10 +97,11 @@ impl Default for Follower {
             count: 0,
             planned: 0,
             sequences,
-            unentered: 0,
+            grows_at: 0,
+            entered: 0,
             next: NONE,
+            certain: NONE,
             followed: 0,
-            is_following: false,
             overflows: 0,
         }
     }
@@ -107,7 +110,7 @@ impl Default for Follower {
 impl Follower {
     #[inline]
     fn entry(&self, at: u32) -> Option<&Entry> {
-        // The newest is one request back; none has the number `NONE`.
+        // The newest is one request back.
         let age = self.count.wrapping_sub(at).wrapping_sub(1);
         let is_known = at != NONE && (age as usize) < self.entries.len();
         self.entries.get(self.slot(at)).filter(|_| is_known)
@@ -123,13 +126,12 @@ impl Follower {
     #[inline]
     pub(crate) fn observe(&mut self, size_bytes: u64) -> Observed {
         self.make_room();
-        let at = if self.is_following { self.next } else { NONE };
+        let at = self.certain;
         let Some(one) = self.entry(at).filter(|entry| entry.size_bytes == size_bytes) else {
             return self.search(size_bytes);
         };
         let observed = self.corresponding(one);
-        (self.next, self.followed) = (at.wrapping_add(1), self.followed.saturating_add(1));
-        self.unentered = self.unentered.saturating_add(1);
+        (self.next, self.certain) = (at.wrapping_add(1), at.wrapping_add(1));
         self.push(Entry { matched: at, ..Entry::new(size_bytes) });
         observed
     }
@@ -143,10 +145,11 @@ impl Follower {
         let nothing = Observed { place: None, is_repeated: false };
         let observed = self.entry(matched).map_or(nothing, |one| self.corresponding(one));
         self.push(Entry { matched, ..Entry::new(size_bytes) });
+        self.entered = self.count;
         if !self.is_certain() {
             self.overflows = 0;
         }
-        self.set_following();
+        self.set_certain();
         if self.is_suspended() { Observed { place: None, ..observed } } else { observed }
     }
 
@@ -154,13 +157,14 @@ impl Follower {
     #[inline]
     fn corresponding(&self, one: &Entry) -> Observed {
         let two = self.entry(one.matched);
-        let place = two.and_then(|two| two.place).or(one.place);
-        Observed { place, is_repeated: two.is_some() }
+        let likely = two.filter(|two| two.place.is_some()).unwrap_or(one);
+        Observed { place: likely.place, is_repeated: two.is_some() }
     }
 
     /// Decides whether the next request is looked up in the sequences.
-    const fn set_following(&mut self) {
-        self.is_following = self.is_certain() && !self.is_suspended();
+    const fn set_certain(&mut self) {
+        let is_certain = self.is_certain() && !self.is_suspended();
+        self.certain = if is_certain { self.next } else { NONE };
     }
 
     /// Enters the requests of a planned run. The first one that is entered is expected to come next.
@@ -178,15 +182,15 @@ impl Follower {
             let (size_bytes, place) = (request.size_bytes, place(request));
             self.push(Entry { place, freed_before, ..Entry::new(size_bytes) });
         }
-        self.planned = self.count;
+        (self.planned, self.entered) = (self.count, self.count);
         // As certain as the longest sequence.
         (self.next, self.followed) = (0, LENGTHS[0]);
-        self.set_following();
+        self.set_certain();
     }
 
     #[inline]
     fn make_room(&mut self) {
-        if self.entries.len() == self.count as usize && self.entries.len() < MOST_CAPACITY {
+        if self.count == self.grows_at {
             self.grow();
         }
     }
@@ -195,17 +199,21 @@ impl Follower {
     fn push(&mut self, entry: Entry) {
         let at = self.slot(self.count);
         self.entries[at] = entry;
-        // A request in 4 billion is lost where the count begins anew.
-        self.count = if self.count == NONE - 1 { 0 } else { self.count + 1 };
+        self.count += 1;
     }
 
     #[cold]
     fn grow(&mut self) {
+        if self.count == NONE {
+            // After 4 billion requests the numbers begin anew: two steps later their placements are known again.
+            *self = Self::default();
+        }
         let capacity = (2 * self.entries.len()).max(FIRST_CAPACITY);
         if !self.entries.is_empty() {
             self.sequences.iter_mut().for_each(Sequences::grow);
         }
         self.entries.resize(capacity, Entry::new(0));
+        self.grows_at = if capacity < MOST_CAPACITY { cast::id(capacity) } else { NONE };
     }
 
     /// Enters the size of a request into the sequences; returns the last request that ended each of them before.
@@ -227,18 +235,17 @@ impl Follower {
 
     /// Enters the requests that were not, as far as none after them ends the same sequences: those of one step.
     fn enter_the_rest(&mut self) {
-        if self.unentered > 0 {
-            self.enter_last(self.unentered);
-            self.unentered = 0;
+        if self.entered < self.count {
+            self.enter_last();
         }
     }
 
     #[cold]
-    fn enter_last(&mut self, most: u32) {
+    fn enter_last(&mut self) {
         let step = self.count.wrapping_sub(self.next).saturating_add(LENGTHS[0]);
         let forgotten = self.count.saturating_sub(cast::id(self.entries.len()));
         let oldest = if forgotten > 0 { forgotten + LENGTHS[0] } else { 0 };
-        let first = self.count.saturating_sub(most.min(step)).max(oldest);
+        let first = self.entered.max(self.count.saturating_sub(step)).max(oldest);
         let mask = self.entries.len() - 1;
         for (sequences, length) in self.sequences.iter_mut().zip(LENGTHS) {
             sequences.restart();
@@ -324,7 +331,7 @@ impl Follower {
     pub(crate) fn note_overflow(&mut self) {
         if self.is_suspended() || (self.is_certain() && self.occurrences() == CANDIDATES) {
             self.overflows = (self.overflows + 1).min(2);
-            self.set_following();
+            self.set_certain();
         }
     }
 
@@ -413,6 +420,18 @@ mod tests {
         for (request, addr) in back.iter().enumerate().skip(found) {
             assert_eq!(*addr, Some(newest + request as u64 + 1), "request {request}");
         }
+    }
+
+    #[test]
+    fn steps_are_found_again_after_the_numbers_began_anew() {
+        let mut follower = Follower::default();
+        run_step(&mut follower);
+        follower.count = NONE - STEP / 2;
+        follower.grows_at = NONE;
+        run_step(&mut follower);
+        assert!(follower.count < STEP, "the numbers began anew");
+        let found = (0..3).map(|_| run_step(&mut follower).iter().flatten().count());
+        assert!(found.last().is_some_and(|found| found == STEP as usize), "all requests");
     }
 
     #[test]

@@ -21,18 +21,17 @@ impl Followers {
     /// The memory of a stream.
     #[inline]
     pub(super) fn of(&mut self, stream: Stream) -> &mut Follower {
-        if self.all.get(self.last).is_none_or(|(last, _)| *last != stream) {
-            self.last = self.find(stream);
-        }
-        &mut self.all[self.last].1
+        let is_last = self.all.get(self.last).is_some_and(|(last, _)| *last == stream);
+        if is_last { &mut self.all[self.last].1 } else { self.find(stream) }
     }
 
     #[cold]
-    fn find(&mut self, stream: Stream) -> usize {
-        match self.places.get(&stream) {
+    fn find(&mut self, stream: Stream) -> &mut Follower {
+        self.last = match self.places.get(&stream) {
             Some(place) => *place,
             None => self.insert(stream, Follower::default()),
-        }
+        };
+        &mut self.all[self.last].1
     }
 
     /// Enters the memory of a stream that has none.

@@ -120,4 +120,22 @@ mod tests {
         assert!(Committed::parse(text, "nowhere").unwrap().is_empty());
         assert!(Committed::parse("here\toff\t512\n", "here").is_err());
     }
+
+    #[test]
+    fn a_pair_takes_at_most_1_3_times_as_many_instructions_under_stitch() {
+        let text = fs::read_to_string(path().unwrap()).unwrap();
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        for key in lines.filter_map(|line| Some(line.split_once('\t')?.0)) {
+            let committed = Committed::parse(&text, key).unwrap();
+            for size_bytes in [512, 4 << 20, 64 << 20] {
+                let of = |record| committed.of(&Case { record, size_bytes });
+                let (native, stitch) = (of("ring"), of("ring,strategy:stitch"));
+                let ratio = stitch.zip(native).map(|(stitch, native)| stitch / native);
+                assert!(
+                    ratio.is_some_and(|ratio| ratio <= 1.3),
+                    "{key}, {size_bytes} B: {ratio:?}"
+                );
+            }
+        }
+    }
 }

@@ -44,9 +44,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
             let follower = self.stitch.follower(params.stream);
             let Observed { place, is_repeated } = follower.observe(params.size_bytes);
-            let whole = place.and_then(|place| self.blocks.whole_block_at(params, place));
-            if let Some((id, place)) = whole {
-                self.blocks.take_all(id, params, self.stack);
+            if let Some(place) = place
+                && let Some(id) = self.blocks.take_whole_at(place, params, self.stack)
+            {
                 self.blocks[id].search_count_at_free = follower.remember(place);
                 self.enter(id, (place.addr, params.size_bytes), params);
                 return Some(place.addr);
@@ -200,30 +200,28 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
 /// The blocks' part of it.
 impl Blocks {
-    /// The block that the request got at a place, where it is free and has the same bytes: that is what
+    /// Takes the block that the request got at a place, where it is free and has the same bytes: the one that
     /// [`place_at`](Heap::place_at) would find.
     #[inline(always)]
-    fn whole_block_at(
-        &self,
-        params: &AllocParams,
+    fn take_whole_at(
+        &mut self,
         place: Placement,
-    ) -> Option<(BlockId, Placement)> {
+        params: &AllocParams,
+        stack: StackId,
+    ) -> Option<BlockId> {
         let id = place.block?;
-        let block = &self[id];
-        let list = &self.lists[block.list];
+        let block = &self.arena[id];
+        let list = &mut self.lists[block.list];
         // The id, the run and the addresses may be those of something else by now.
         let is_there = (block.addr, block.size_bytes) == (place.addr, params.size_bytes)
             && block.range == Some(place.run)
             && (list.stream, list.pool) == (params.stream, params.pool);
-        (is_there && block.is_idle() && block.mapped).then_some((id, place))
-    }
-
-    /// Takes all of a free block.
-    #[inline(always)]
-    fn take_all(&mut self, id: BlockId, params: &AllocParams, stack: StackId) {
-        let place = self.lists[self[id].list].find(&self.arena, id);
-        let candidate = Candidate { id, size_bytes: params.size_bytes, place: Some(place) };
-        self.take_whole(candidate, params, stack);
+        if !(is_there && block.is_idle() && block.mapped) {
+            return None;
+        }
+        list.remove(&self.arena, id);
+        let candidate = Candidate { id, size_bytes: params.size_bytes, place: None };
+        Some(self.take_whole(candidate, params, stack))
     }
 }
 
@@ -235,12 +233,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let block = &self.blocks[id];
         let (start, end) = (block.addr, block.end());
         let run = block.range.expect("a block of stitch has a run");
-        let (number, list) = (block.search_count_at_free, &self.blocks.lists[block.list]);
-        if !list.pool.is_small() && self.stitch.config.has_placement_memory {
-            self.stitch.follower(list.stream).note_free(number);
-        }
+        let (number, stream) = (block.search_count_at_free, self.blocks.lists[block.list].stream);
         let Freed { is_small, requested_bytes, merged: [prev, next], .. } =
             self.blocks.put_back(id);
+        if !is_small && self.stitch.config.has_placement_memory {
+            self.stitch.follower(stream).note_free(number);
+        }
 
         self.stitch.ticket += 1;
         let ticket = self.stitch.ticket;
