@@ -8,17 +8,25 @@ use replay::driver::Follow;
 use replay::edit::{Edit, edit};
 use replay::report::Report;
 use replay::run::{Addresses, DeviceTape, Options, run};
+use replay::steps::Steps;
 use replay::strategy::Choice;
 use replay::tape::Tape;
 use settings::Compat;
 use trace_format::Event;
 
+use common::drawn::drawn;
 use common::recordings::{Recording, recordings};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Recordings with less are too small for whole pages to be a small part.
 const LIVE_LEAST_BYTES: u64 = 5 << 28;
+
+/// Where the steps of recordings begin: a mark, or code.
+const STEPS: [&str; 3] = ["Optimizer.step#AdamW.step", "Optimizer.step#SGD.step", "optimizer.py"];
+
+/// Steps that are drawn of a recording.
+const DRAWN: usize = 40;
 
 fn replay(tape: &Tape, strategy: &str, capacity_bytes: Option<u64>) -> Report {
     let text = |id| tape.text(id);
@@ -92,8 +100,7 @@ fn a_repeated_step_makes_no_driver_call_once_its_placements_settle() {
     let mut settled = [0; 2];
     for Recording { name, tape, .. } in recordings() {
         let calls = |times: u32| {
-            let steps = ["Optimizer.step#AdamW.step", "Optimizer.step#SGD.step", "optimizer.py"];
-            steps.into_iter().find_map(|steps| {
+            STEPS.into_iter().find_map(|steps| {
                 let repeat = Edit::Repeat { times, steps: Some(steps.to_owned()) };
                 let (tape, _) = edit(&tape, &[repeat]).ok()?;
                 Some(replay(&tape, "stitch", None).driver_calls)
@@ -111,4 +118,34 @@ fn a_repeated_step_makes_no_driver_call_once_its_placements_settle() {
     let [from_the_fourth, all] = settled;
     println!("no call from the fourth execution in {from_the_fourth} of {all}");
     assert!(from_the_fourth * 5 >= all * 4 && all > 0);
+}
+
+/// Steps that a program makes in an order of its own, such as those of batches of several shapes.
+#[test]
+fn a_step_drawn_at_random_maps_at_most_200_pages_on_average() {
+    let seed = std::env::var("VRAMTAPE_SEED").map_or(7, |text| text.parse().expect("a number"));
+    println!("VRAMTAPE_SEED={seed}");
+    let mut averages = Vec::new();
+    for Recording { name, tape, .. } in recordings() {
+        let steps = |name: &&str| Steps::of(&tape, &tape.devices[0], Some(name)).begins;
+        let Some(begins) = STEPS.iter().map(steps).find(|begins| begins.len() > 2) else {
+            continue;
+        };
+        let drawn = |count: usize| {
+            let mut tape = tape.clone();
+            let device = &mut tape.devices[0];
+            device.records = drawn(&device.records, &begins, count, seed);
+            replay(&tape, "stitch", None)
+        };
+        let (recorded, all) = (drawn(0), drawn(DRAWN));
+        let average = (all.driver_maps - recorded.driver_maps) as f64 / DRAWN as f64;
+        let (count, efficiency) = (begins.len() - 1, all.efficiency);
+        println!("{name}: {average:.0} maps a step, of {count} steps; efficiency {efficiency:.4}");
+        // 200 on each is the goal.
+        assert!(average <= 350.0, "{name}: {average} maps a step");
+        averages.push(average);
+    }
+    let all = averages.iter().sum::<f64>() / averages.len() as f64;
+    println!("{all:.0} maps a step, average of {} recordings", averages.len());
+    assert!(all <= 200.0);
 }

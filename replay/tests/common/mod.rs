@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub(crate) mod builder;
+pub(crate) mod drawn;
 pub(crate) mod explained;
 pub(crate) mod recordings;
 

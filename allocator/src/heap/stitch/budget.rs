@@ -71,7 +71,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if allowed == 0 || !self.stitch.follower(params.stream).needs_slack() {
             return Ok(None);
         }
-        let hole = self.find_hole(params).expect("the frontier has room");
+        let hole = self.find_hole(params, u64::MAX).expect("the frontier has room");
         let mut plan = self.plan(params, hole.window);
         let slack = plan.renew(allowed);
         let grown = self.carry_out(plan, params)?;

@@ -13,6 +13,9 @@ use crate::stitch::{Run, SlotRef};
 use device::Device;
 use events::Recorder;
 
+/// Of the pages of a request, one in so many may be used up beyond need where that takes fewer calls.
+const TRADED_PART: usize = 64;
+
 /// A place for a request that is to be mapped, as far as it is not.
 #[derive(Clone, Copy)]
 pub(super) struct Hole {
@@ -21,23 +24,25 @@ pub(super) struct Hole {
 }
 
 impl Hole {
-    /// The best hole uses up the fewest pages, and then takes the fewest calls.
-    const fn cost(&self) -> (usize, usize) {
-        (self.window.pages, self.calls)
+    /// The best hole uses up the fewest pages, where up to `good_pages` are alike, and then takes the fewest calls.
+    fn cost(&self, good_pages: usize) -> (usize, usize, usize) {
+        (self.window.pages.max(good_pages), self.calls, self.window.pages)
     }
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// The best of all free addresses: of homes, of nothing, of ghosts that can move, and of ghosts that can be
-    /// unmapped.
-    pub(super) fn find_hole(&mut self, params: &AllocParams) -> Option<Hole> {
+    /// unmapped, which are those that were not used after a ticket.
+    pub(super) fn find_hole(&mut self, params: &AllocParams, ticket: u64) -> Option<Hole> {
         let list = self.blocks.lists.find(params.pool, params.stream)?;
         self.mark_free_pages(params);
+        let size_bytes = params.size_bytes;
+        let good_pages = params.least_pages() + params.least_pages() / TRADED_PART;
         let mut best: Option<Hole> = None;
         for &id in self.stitch.runs_of(list) {
             let (calls, run, start) = (self.calls_before_slots(id), self.stitch.run(id), None);
-            let mut scan = HoleScan { id, run, size_bytes: params.size_bytes, calls, start, best };
-            let passed = self.stitch.progress.passed(run.stream);
+            let mut scan = HoleScan { id, run, size_bytes, good_pages, calls, start, best };
+            let unused_since = self.stitch.progress.passed(run.stream).min(ticket);
             let mut at = Some(run.first_block());
             while let Some(block) = at.map(|id| &self.blocks[id]) {
                 at = block.next;
@@ -48,7 +53,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 } else {
                     scan.pass_unmapped(block.addr, block.end(), |slot| {
                         let at = SlotRef { run: id, slot };
-                        run.is_unused(slot, passed) || self.may_move(at)
+                        run.is_unused(slot, unused_since) || self.may_move(at)
                     });
                 }
             }
@@ -107,6 +112,7 @@ struct HoleScan<'r> {
     id: RangeId,
     run: &'r Run,
     size_bytes: u64,
+    good_pages: usize,
     calls: Vec<usize>,
     /// Where the free addresses begin that end at the slot in question.
     start: Option<Addr>,
@@ -154,7 +160,8 @@ impl HoleScan<'_> {
         let pages = touched.end.min(whole.end).saturating_sub(touched.start.max(whole.start));
         let calls = self.calls_before(touched.end) - self.calls_before(touched.start);
         let hole = Hole { window: Window { run: self.id, addr, pages }, calls };
-        if self.best.as_ref().is_none_or(|best| hole.cost() < best.cost()) {
+        let cost = hole.cost(self.good_pages);
+        if self.best.as_ref().is_none_or(|best| cost < best.cost(self.good_pages)) {
             self.best = Some(hole);
         }
     }
