@@ -94,8 +94,7 @@ fn a_plan_reserves_what_is_live_and_a_run_that_departs_from_it_loses_little() {
         "| recording | live GiB | stitch | planned whole | planned from half | changed, stitch | changed, planned | \
          ms stitch | ms planned |\n|---|---|---|---|---|---|---|---|---|"
     );
-    let seed = std::env::var("VRAMTAPE_SEED").map_or(7, |text| text.parse().expect("a number"));
-    println!("VRAMTAPE_SEED={seed}");
+    let seed = common::seed();
     for Recording { name, tape, streams } in recordings() {
         let records = &tape.devices[0].records;
         let stitch = replay(&tape, records, None);

@@ -123,21 +123,20 @@ fn a_repeated_step_makes_no_driver_call_once_its_placements_settle() {
 /// Steps that a program makes in an order of its own, such as those of batches of several shapes.
 #[test]
 fn a_step_drawn_at_random_maps_at_most_200_pages_on_average() {
-    let seed = std::env::var("VRAMTAPE_SEED").map_or(7, |text| text.parse().expect("a number"));
-    println!("VRAMTAPE_SEED={seed}");
+    let seed = common::seed();
     let mut averages = Vec::new();
     for Recording { name, tape, .. } in recordings() {
         let steps = |name: &&str| Steps::of(&tape, &tape.devices[0], Some(name)).begins;
         let Some(begins) = STEPS.iter().map(steps).find(|begins| begins.len() > 2) else {
             continue;
         };
-        let drawn = |count: usize| {
+        let continued = |count: usize| {
             let mut tape = tape.clone();
             let device = &mut tape.devices[0];
             device.records = drawn(&device.records, &begins, count, seed);
             replay(&tape, "stitch", None)
         };
-        let (recorded, all) = (drawn(0), drawn(DRAWN));
+        let (recorded, all) = (continued(0), continued(DRAWN));
         let average = (all.driver_maps - recorded.driver_maps) as f64 / DRAWN as f64;
         let (count, efficiency) = (begins.len() - 1, all.efficiency);
         println!("{name}: {average:.0} maps a step, of {count} steps; efficiency {efficiency:.4}");

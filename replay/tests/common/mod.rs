@@ -13,6 +13,13 @@ use replay::export::{Format, SnapshotDevice, SnapshotSource, segments_after, wri
 use replay::import::{Import, RunLimits};
 use replay::verify::RecordedRun;
 
+/// The seed of a test, printed: 7 unless `VRAMTAPE_SEED` names another.
+pub(crate) fn seed() -> u64 {
+    let seed = std::env::var("VRAMTAPE_SEED").map_or(7, |text| text.parse().expect("a number"));
+    println!("VRAMTAPE_SEED={seed}");
+    seed
+}
+
 /// The snapshots kept in this repository.
 pub(crate) fn own_traces() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/traces");

@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use super::holes::ANY_GHOST;
 use crate::arena::BlockId;
 use crate::cast;
 use crate::heap::hot_path::AllocParams;
@@ -71,7 +72,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if allowed == 0 || !self.stitch.follower(params.stream).needs_slack() {
             return Ok(None);
         }
-        let hole = self.find_hole(params, u64::MAX).expect("the frontier has room");
+        let hole = self.find_hole(params, ANY_GHOST).expect("the frontier has room");
         let mut plan = self.plan(params, hole.window);
         let slack = plan.renew(allowed);
         let grown = self.carry_out(plan, params)?;

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use events::{Addr, Event, PoolId, Stream};
 
-use super::holes::Hole;
+use super::holes::ANY_GHOST;
 use super::windows::Window;
 use crate::arena::{Block, BlockId};
 use crate::cast;
@@ -17,11 +17,8 @@ use device::{Device, DeviceError, Result};
 use events::Recorder;
 use settings::{SegmentReserve, StreamSharing};
 
-/// Occurrences of a request after which a hole no longer serves it.
+/// Occurrences of a request after which only a hole with fewer driver calls serves it.
 const SETTLED_AFTER: usize = 3;
-/// A hole is cheap with so many times fewer driver calls than new addresses, or with so many fewer.
-const CHEAP: usize = 4;
-const MANY_CALLS: usize = 128;
 
 /// A place for a request, and what it needs.
 pub(super) struct Plan {
@@ -37,8 +34,13 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Pages that have to be created.
-    fn new_pages(&self) -> usize {
+    pub(super) fn new_pages(&self) -> usize {
         self.missing.len() - self.pages.len()
+    }
+
+    /// Pages that have to be mapped.
+    pub(super) const fn mapped_pages(&self) -> usize {
+        self.missing.len()
     }
 
     /// Takes new pages in place of free ones, so many at most. Returns how many.
@@ -112,48 +114,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 return Ok(Some(id));
             }
         }
-        let hole = self.find_hole(params, u64::MAX).expect("the frontier has room");
+        let hole = self.find_hole(params, ANY_GHOST).expect("the frontier has room");
         let plan = self.plan(params, hole.window);
         self.carry_out(plan, params)
-    }
-
-    /// Serves a request by a hole, where that takes fewer driver calls than new addresses. A hole that costs ghosts
-    /// used since the request occurred first has to take far fewer.
-    fn fill_cheaper_hole(
-        &mut self,
-        params: &AllocParams,
-        behind: &Plan,
-    ) -> Result<Option<BlockId>, AllocError> {
-        let most = behind.missing.len();
-        let any = self.find_hole(params, u64::MAX);
-        let is_cheap = |hole: &Hole| hole.calls * CHEAP <= most || hole.calls + MANY_CALLS <= most;
-        let mut hole = any.filter(is_cheap);
-        if hole.is_none() {
-            let ticket = self.unused_ticket(params);
-            hole = self.find_hole(params, ticket).filter(|hole| hole.calls < most);
-        }
-        let Some(hole) = hole else { return Ok(None) };
-        let plan = self.plan(params, hole.window);
-        if plan.new_pages() > behind.new_pages() || plan.missing.len() >= most {
-            return Ok(None);
-        }
-        self.carry_out(plan, params)
-    }
-
-    /// The ticket up to which ghosts were not used since the request occurred first: before the oldest use of the slots
-    /// that it had.
-    fn unused_ticket(&mut self, params: &AllocParams) -> u64 {
-        let follower = self.stitch.follower(params.stream);
-        let places = follower.recent().into_iter().chain(follower.older()).flatten();
-        let tickets = places.filter_map(|place| {
-            let run = self.stitch.find_run(place.run);
-            let end = Addr(place.addr.0 + params.size_bytes);
-            let run = run.filter(|run| run.addr <= place.addr && end <= run.frontier());
-            run.and_then(|run| {
-                run.touched_slots(place.addr, end).map(|slot| run.ticket(slot)).min()
-            })
-        });
-        tickets.min().map_or(0, |oldest| oldest.saturating_sub(1))
     }
 
     fn plan_behind_frontier(&mut self, params: &AllocParams) -> Result<Option<Plan>> {

@@ -5,9 +5,11 @@ use alloc::vec::Vec;
 
 use events::Addr;
 
+use super::grow::Plan;
 use super::windows::Window;
-use crate::heap::Heap;
+use crate::arena::BlockId;
 use crate::heap::hot_path::AllocParams;
+use crate::heap::{AllocError, Heap};
 use crate::ids::RangeId;
 use crate::stitch::{Run, SlotRef};
 use device::Device;
@@ -15,6 +17,12 @@ use events::Recorder;
 
 /// Of the pages of a request, one in so many may be used up beyond need where that takes fewer calls.
 const TRADED_PART: usize = 64;
+/// A hole that costs ghosts in use has to take so many times fewer driver calls than new addresses.
+const CHEAP: usize = 4;
+/// Or so many fewer.
+const MANY_CALLS: usize = 128;
+/// The ticket after which no ghost was used.
+pub(super) const ANY_GHOST: u64 = u64::MAX;
 
 /// A place for a request that is to be mapped, as far as it is not.
 #[derive(Clone, Copy)]
@@ -31,6 +39,45 @@ impl Hole {
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Serves a request by a hole, where that takes fewer driver calls than new addresses. A hole that costs ghosts
+    /// used since the request occurred first has to take far fewer.
+    pub(super) fn fill_cheaper_hole(
+        &mut self,
+        params: &AllocParams,
+        behind: &Plan,
+    ) -> Result<Option<BlockId>, AllocError> {
+        let most = behind.mapped_pages();
+        let any = self.find_hole(params, ANY_GHOST);
+        let is_cheap = |hole: &Hole| hole.calls * CHEAP <= most || hole.calls + MANY_CALLS <= most;
+        let mut hole = any.filter(is_cheap);
+        if hole.is_none() {
+            let ticket = self.unused_ticket(params);
+            hole = self.find_hole(params, ticket).filter(|hole| hole.calls < most);
+        }
+        let Some(hole) = hole else { return Ok(None) };
+        let plan = self.plan(params, hole.window);
+        if plan.new_pages() > behind.new_pages() || plan.mapped_pages() >= most {
+            return Ok(None);
+        }
+        self.carry_out(plan, params)
+    }
+
+    /// The ticket up to which ghosts were not used since the request occurred first: before the oldest use of the slots
+    /// that it had.
+    fn unused_ticket(&mut self, params: &AllocParams) -> u64 {
+        let follower = self.stitch.follower(params.stream);
+        let places = follower.recent().into_iter().chain(follower.older()).flatten();
+        let tickets = places.filter_map(|place| {
+            let run = self.stitch.find_run(place.run);
+            let end = Addr(place.addr.0 + params.size_bytes);
+            let run = run.filter(|run| run.addr <= place.addr && end <= run.frontier());
+            run.and_then(|run| {
+                run.touched_slots(place.addr, end).map(|slot| run.ticket(slot)).min()
+            })
+        });
+        tickets.min().map_or(0, |oldest| oldest.saturating_sub(1))
+    }
+
     /// The best of all free addresses: of homes, of nothing, of ghosts that can move, and of ghosts that can be
     /// unmapped, which are those that were not used after a ticket.
     pub(super) fn find_hole(&mut self, params: &AllocParams, ticket: u64) -> Option<Hole> {
