@@ -17,12 +17,13 @@ LIBRARIES = {"vramtape": "ffi", "vramtape_lab": "python", "simcuda": "simcuda"}
 # The simulated driver, under the three names that programs load; a wheel has no links, so each is a file.
 SIMCUDA, SIMCUDA_FILES = "simcuda", ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 ASSEMBLE = "simcuda/assemble.sh"
-PACKAGES = [flag for package in LIBRARIES.values() for flag in ("--package", package)]
-CARGO = ["cargo", "build", "--release", "--locked", *PACKAGES]
+CARGO = ["cargo", "build", "--release", "--locked"]
 # The header that the bridge is compiled against on the user's machine.
 HEADER = "ffi/include/vramtape.h"
 # Names a folder with bridges that were built beforehand, which the wheel takes along: `cargo xtask wheel` fills it.
 BRIDGES = "VRAMTAPE_BRIDGES"
+# Names a lab that was built beforehand, which the wheel takes along: `cargo xtask test` has one.
+LAB = "VRAMTAPE_PREBUILT_LAB"
 
 
 class Libraries(BuildHookInterface):
@@ -62,11 +63,12 @@ def build(root):
     """Builds the libraries and says where each is."""
     if shutil.which("cargo") is None:
         raise SystemExit("no cargo on PATH: install Rust with rustup (https://rustup.rs), then run pip again")
-    command = [*CARGO, "--message-format=json-render-diagnostics"]
-    made = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True)
+    built = prebuilt()
+    packages = [flag for name, package in LIBRARIES.items() if name not in built for flag in ("--package", package)]
+    command, output = [*CARGO, *packages], "--message-format=json-render-diagnostics"
+    made = subprocess.run([*command, output], cwd=root, stdout=subprocess.PIPE, text=True)
     if made.returncode != 0:
-        raise SystemExit(f"`{' '.join(CARGO)}` failed in {root}; its errors are above")
-    built = {}
+        raise SystemExit(f"`{' '.join(command)}` failed in {root}; its errors are above")
     for message in map(json.loads, made.stdout.splitlines()):
         name = message.get("target", {}).get("name")
         if message.get("reason") == "compiler-artifact" and name in LIBRARIES:
@@ -75,6 +77,14 @@ def build(root):
     if missing:
         raise SystemExit(f"cargo built no {' and no '.join(f'lib{name}.so' for name in sorted(missing))}")
     return built
+
+
+def prebuilt():
+    """The libraries that were built beforehand."""
+    lab = os.environ.get(LAB)
+    if lab and not os.path.isfile(lab):
+        raise SystemExit(f"{LAB}={lab} is not a file: unset it, and the lab is built")
+    return {"vramtape_lab": lab} if lab else {}
 
 
 def bridges():

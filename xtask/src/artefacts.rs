@@ -1,4 +1,5 @@
-//! The libraries that PyTorch loads, `libvramtape.so` and the simulated driver, and the command, built for release.
+//! The libraries that PyTorch loads, `libvramtape.so` and the simulated driver, built for release, the replay lab and
+//! the command.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,9 +8,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::{cargo, exec};
 
-/// The packages of the libraries, which are those of the wheel. Whatever is built beside them is asked for together
-/// with them: then both share what they depend on, which has one set of features.
-pub(crate) const LIBRARIES: [&str; 6] = ["-p", "ffi", "-p", "simcuda", "-p", "python"];
+/// The packages of the libraries that PyTorch loads. Whatever is built beside them is asked for together with them:
+/// then both share what they depend on, which has one set of features.
+pub(crate) const LIBRARIES: [&str; 4] = ["-p", "ffi", "-p", "simcuda"];
 
 /// The file of the replay lab.
 const LAB: &str = "libvramtape_lab.so";
@@ -19,7 +20,7 @@ pub(crate) struct Artefacts {
     /// The allocator, for `CUDAPluggableAllocator`.
     pub(crate) library: PathBuf,
     /// The replay lab, for the Python package; not built for the demo.
-    lab: Option<PathBuf>,
+    pub(crate) lab: Option<PathBuf>,
     /// The folder with the stand-ins for `libcuda.so.1` and `libnvidia-ml.so.1`.
     pub(crate) simcuda: PathBuf,
     /// The `vramtape` command.
@@ -31,39 +32,39 @@ pub(crate) struct Artefacts {
 impl Artefacts {
     /// Builds them all; cargo shows its own progress.
     pub(crate) fn build() -> Result<Self> {
-        run(&["build", "--release", "-p", "cli"], &LIBRARIES)?;
+        run(&["build", "--release", "-p", "cli", "-p", "python"], &LIBRARIES)?;
         let release = cargo::target()?.join("release");
-        Self::assembled(&release, release.join("vramtape"), Some(LAB), None)
+        Self::assembled(&release, release.join("vramtape"), Some(release.join(LAB)), None)
     }
 
     /// Builds what the demo uses, as fast as can be: without link-time optimisation, tables and lab.
     pub(crate) fn build_for_demo() -> Result<Self> {
-        let packages = ["-p", "cli", "-p", "ffi", "-p", "simcuda"];
-        run(&["build", "--profile", "demo", "--no-default-features"], &packages)?;
+        run(&["build", "--profile", "demo", "--no-default-features", "-p", "cli"], &LIBRARIES)?;
         let demo = cargo::target()?.join("demo");
         Self::assembled(&demo, demo.join("vramtape"), None, None)
     }
 
-    /// Builds the libraries, with the programs that the Rust tests ran. The command's code is in the lab's library too,
-    /// which is what the wheel has; to optimise it a second time would take a minute.
+    /// Builds the libraries that PyTorch loads for release. The command and the lab are those of the Rust tests: to
+    /// optimise their dependencies for a release takes longer than all that the tests run of them.
     pub(crate) fn build_for_tests() -> Result<Self> {
         run(&["build", "--release"], &LIBRARIES)?;
         // The same build as that of the Rust tests: without their dependencies features differ, and a third of the
         // workspace would be built again.
         run(&["test", "--workspace", "--all-targets", "--no-run"], &[])?;
         let (release, debug) = (cargo::target()?.join("release"), cargo::target()?.join("debug"));
+        // A test of the lab links it, so it is among what tests depend on.
+        let lab = debug.join("deps").join(LAB);
         let snapshot_contract = Some(debug.join("snapshot-contract"));
-        Self::assembled(&release, debug.join("vramtape"), Some(LAB), snapshot_contract)
+        Self::assembled(&release, debug.join("vramtape"), Some(lab), snapshot_contract)
     }
 
     fn assembled(
         folder: &Path,
         vramtape: PathBuf,
-        lab: Option<&str>,
+        lab: Option<PathBuf>,
         snapshot_contract: Option<PathBuf>,
     ) -> Result<Self> {
         let (library, simcuda) = (folder.join("libvramtape.so"), folder.join("simcuda"));
-        let lab = lab.map(|name| folder.join(name));
         assemble(&folder.join("libsimcuda.so"), &simcuda)?;
         let artefacts = Self { library, lab, simcuda, vramtape, snapshot_contract };
         let driver = artefacts.simcuda.join("libcuda.so.1");

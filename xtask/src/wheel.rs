@@ -19,6 +19,8 @@ use crate::{cargo, exec};
 const FOR_ANY_PYTHON: &str = "-py3-none-manylinux_";
 /// The build hook's name for the folder of bridges (`python/build_wheel.py`).
 const BRIDGES: &str = "VRAMTAPE_BRIDGES";
+/// Its name for the file of a lab.
+const LAB: &str = "VRAMTAPE_PREBUILT_LAB";
 /// Copies the bridge for a Python's torch, as an earlier run left it or compiled now.
 const TAKE_BRIDGE: &str = "\
 import shutil, sys, torch
@@ -32,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 pub(crate) fn run() -> Result<ExitCode> {
     cargo::require_compiler()?;
     let tools = Venv::ensure(&PACKAGE)?.python();
-    let wheel = build_with_bridges(&tools)?;
+    let wheel = build_with_bridges(&tools, None)?;
     let tag = audit(&tools, &wheel)?;
     let versions: Vec<_> = torch::ALL.iter().map(|torch| torch.version).collect();
     println!("{}", wheel.display());
@@ -40,13 +42,13 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The wheel as `pip install .` makes it, of this checkout.
-pub(crate) fn build(tools: &Path) -> Result<PathBuf> {
-    build_in(&cargo::empty("wheel")?, tools, None)
+/// The wheel as `pip install .` makes it, of this checkout; with this lab, or one that is built now.
+pub(crate) fn build(tools: &Path, lab: Option<&Path>) -> Result<PathBuf> {
+    build_in(&cargo::empty("wheel")?, tools, None, lab)
 }
 
-/// The wheel with the bridge of every supported PyTorch inside.
-pub(crate) fn build_with_bridges(tools: &Path) -> Result<PathBuf> {
+/// The same with the bridge of every supported PyTorch inside.
+pub(crate) fn build_with_bridges(tools: &Path, lab: Option<&Path>) -> Result<PathBuf> {
     let bridges = cargo::empty("bridges")?;
     thread::scope(|scope| {
         let take = |torch| {
@@ -60,7 +62,7 @@ pub(crate) fn build_with_bridges(tools: &Path) -> Result<PathBuf> {
                 .unwrap_or_else(|_| bail!("a bridge was not built: its thread ended early"))
         })
     })?;
-    build_in(&cargo::empty("wheel-with-bridges")?, tools, Some(&bridges))
+    build_in(&cargo::empty("wheel-with-bridges")?, tools, Some(&bridges), lab)
 }
 
 /// Whether the wheel is fit for the oldest Linux that its name promises; that Linux.
@@ -96,11 +98,17 @@ fn take_bridge(torch: &'static Torch, folder: &Path) -> Result<()> {
     run_step(&format!("bridge-{}", torch.version), take)
 }
 
-fn build_in(folder: &Path, tools: &Path, bridges: Option<&Path>) -> Result<PathBuf> {
+fn build_in(
+    folder: &Path,
+    tools: &Path,
+    bridges: Option<&Path>,
+    lab: Option<&Path>,
+) -> Result<PathBuf> {
     let mut pip = pip(tools);
     pip.args(["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir"]);
     pip.arg(folder).arg(cargo::root()?);
     pip.env_remove(BRIDGES).envs(bridges.map(|bridges| (BRIDGES, bridges)));
+    pip.env_remove(LAB).envs(lab.map(|lab| (LAB, lab)));
     run_step("pip-wheel", pip)?;
     let made = fs::read_dir(folder).context("cannot list the wheel")?;
     let mut wheels = made.filter_map(|wheel| Some(wheel.ok()?.path()));

@@ -29,7 +29,7 @@ pub(super) fn add<'a>(parallel: &Parallel<'_, 'a>, artefacts: &'a Artefacts) -> 
     let mut built = None;
     tally.group("wheel of the Python package", || {
         let tools = Venv::ensure(&PACKAGE)?.python();
-        built = Some((wheel::build(&tools)?, tools));
+        built = Some((wheel::build(&tools, artefacts.lab.as_deref())?, tools));
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });
     let Some((wheel, tools)) = built else { return Ok(()) };
@@ -55,11 +55,11 @@ fn oldest_and_newest() -> Result<Vec<(u32, String)>> {
 }
 
 /// A folder with the package from the wheel with bridges, for the scripts of `bridges`; `None` if it cannot be made.
-pub(super) fn with_bridges(tally: &Tally) -> Option<PathBuf> {
+pub(super) fn with_bridges(tally: &Tally, artefacts: &Artefacts) -> Option<PathBuf> {
     let mut installed = None;
     tally.group("wheel with bridges", || {
         let tools = Venv::ensure(&PACKAGE)?.python();
-        let wheel = wheel::build_with_bridges(&tools)?;
+        let wheel = wheel::build_with_bridges(&tools, artefacts.lab.as_deref())?;
         let outcome = audit(&tools, &wheel)?;
         installed = Some(install_into(&tools, &wheel, "package-bridges")?);
         Ok(outcome)

@@ -65,7 +65,7 @@ fn add_all<'a>(parallel: &Parallel<'_, 'a>, artefacts: &'a Artefacts) -> Result<
     let scripts = find(&folder)?;
     package::add(parallel, artefacts)?;
     instructions::test(tally, artefacts);
-    let with_bridges = package::with_bridges(tally);
+    let with_bridges = package::with_bridges(tally, artefacts);
     // Beside that of `training`, whose scripts use it.
     let _ = environment(tally, "deepspeed", &torch::DEEPSPEED);
     // Not last: one of them takes long, and a thread would wait for it alone.
