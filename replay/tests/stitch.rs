@@ -12,7 +12,7 @@ use replay::steps::Steps;
 use replay::strategy::Choice;
 use replay::tape::Tape;
 use settings::Compat;
-use trace_format::Event;
+use trace_format::{Event, PageNumber};
 
 use common::drawn::drawn;
 use common::recordings::{Recording, recordings};
@@ -138,9 +138,9 @@ fn a_step_drawn_at_random_maps_at_most_200_pages_on_average() {
         };
         let (recorded, all) = (continued(0), continued(DRAWN));
         let average = (all.driver_maps - recorded.driver_maps) as f64 / DRAWN as f64;
-        // Under a new order more is live at once: these pages no policy could do without.
+        // In another order more memory can be live at once. The other maps move pages that exist.
         let new_bytes = all.peak_reserved_bytes - recorded.peak_reserved_bytes;
-        let new = (new_bytes >> 21) as f64 / DRAWN as f64;
+        let new = (new_bytes / PageNumber::PAGE_BYTES) as f64 / DRAWN as f64;
         let (count, efficiency) = (begins.len() - 1, all.efficiency);
         println!(
             "{name}: {average:.0} maps a step, {new:.0} of new pages, of {count} steps; efficiency {efficiency:.4}"

@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<ExitCode> {
 
 /// The wheel as `pip install .` makes it, of this checkout; with this lab, or one that is built now.
 pub(crate) fn build(tools: &Path, lab: Option<&Path>) -> Result<PathBuf> {
-    build_in(&cargo::empty("wheel")?, tools, None, lab)
+    build_in(&cargo::empty("wheel")?, tools, &Prebuilt { bridges: None, lab })
 }
 
 /// The same with the bridge of every supported PyTorch inside.
@@ -62,7 +62,8 @@ pub(crate) fn build_with_bridges(tools: &Path, lab: Option<&Path>) -> Result<Pat
                 .unwrap_or_else(|_| bail!("a bridge was not built: its thread ended early"))
         })
     })?;
-    build_in(&cargo::empty("wheel-with-bridges")?, tools, Some(&bridges), lab)
+    let prebuilt = Prebuilt { bridges: Some(&bridges), lab };
+    build_in(&cargo::empty("wheel-with-bridges")?, tools, &prebuilt)
 }
 
 /// Whether the wheel is fit for the oldest Linux that its name promises; that Linux.
@@ -98,17 +99,21 @@ fn take_bridge(torch: &'static Torch, folder: &Path) -> Result<()> {
     run_step(&format!("bridge-{}", torch.version), take)
 }
 
-fn build_in(
-    folder: &Path,
-    tools: &Path,
-    bridges: Option<&Path>,
-    lab: Option<&Path>,
-) -> Result<PathBuf> {
+/// What the wheel takes along instead of building it.
+struct Prebuilt<'p> {
+    /// A folder.
+    bridges: Option<&'p Path>,
+    /// A file.
+    lab: Option<&'p Path>,
+}
+
+fn build_in(folder: &Path, tools: &Path, prebuilt: &Prebuilt) -> Result<PathBuf> {
     let mut pip = pip(tools);
     pip.args(["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir"]);
     pip.arg(folder).arg(cargo::root()?);
-    pip.env_remove(BRIDGES).envs(bridges.map(|bridges| (BRIDGES, bridges)));
-    pip.env_remove(LAB).envs(lab.map(|lab| (LAB, lab)));
+    for (name, path) in [(BRIDGES, prebuilt.bridges), (LAB, prebuilt.lab)] {
+        pip.env_remove(name).envs(path.map(|path| (name, path)));
+    }
     run_step("pip-wheel", pip)?;
     let made = fs::read_dir(folder).context("cannot list the wheel")?;
     let mut wheels = made.filter_map(|wheel| Some(wheel.ok()?.path()));

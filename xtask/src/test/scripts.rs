@@ -1,6 +1,6 @@
-//! The tests of the release build: its instruction counts, its tables in what reads tables (`tests/python/tables`),
-//! it beside PyTorch's allocator, and it in a real, unmodified PyTorch, every `tests/python/test_*.py` under every
-//! version that it could fail under alone.
+//! The tests of the release build: its instruction counts, it beside PyTorch's allocator, and it in a real, unmodified
+//! PyTorch, every `tests/python/test_*.py` under every version that it could fail under alone. The command and the lab
+//! that they use are those of the Rust tests, also for the tables in what reads tables (`tests/python/tables`).
 //!
 //! A script passes when it exits with 0. It finds what was built in `VRAMTAPE_LIBRARY`, `VRAMTAPE_LAB_LIBRARY`,
 //! `VRAMTAPE_SIMCUDA`, `VRAMTAPE_COMMAND` and `VRAMTAPE_SNAPSHOT_CONTRACT`, and writes to the folder it runs in, if at
