@@ -2,9 +2,8 @@
 
 use std::hint::black_box;
 
-use benches::{Random, Recording, Subject, mixed_sizes};
+use benches::{Random, Recording, Setup, Subject, mixed_sizes};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use settings::{Config, StitchConfig};
 use trace_format::{DeviceId, Stream};
 
 const DEVICE: DeviceId = DeviceId(0);
@@ -12,21 +11,15 @@ const STREAM: Stream = Stream(0);
 
 /// An allocation and its free, of a size that the cache holds.
 fn pairs(criterion: &mut Criterion) {
-    let native = Config { search_after_flush: true, ..Config::default() };
-    let stitch = Config { stitch: Some(StitchConfig::default()), ..native.clone() };
-    for (recording, strategy, config) in [
-        (Recording::Off, "", &native),
-        (Recording::Ring, "", &native),
-        (Recording::Ring, "/stitch", &stitch),
-    ] {
-        let mut group = criterion.benchmark_group(format!("pair/{}{strategy}", recording.name()));
+    for setup in Setup::ALL {
+        let mut group = criterion.benchmark_group(format!("pair/{}", setup.name()));
         for (name, size) in
             [("512B", 512), ("64KiB", 64 << 10), ("4MiB", 4 << 20), ("64MiB", 64 << 20)]
         {
-            let subject = Subject::configured(recording, DEVICE, config.clone());
+            let subject = setup.subject(DEVICE);
             let addr = subject.malloc(size, STREAM);
             subject.free(addr);
-            let segments = subject.heap.lock().expect("no panic").stats().num_device_alloc;
+            let segments = subject.device_allocs();
             group.bench_function(name, |bencher| {
                 bencher.iter(|| {
                     let again = subject.malloc(black_box(size), STREAM);

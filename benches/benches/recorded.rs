@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use benches::{Recording, Subject, Trace};
+use benches::{Recording, Setup, Trace};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use replay::edit::{Edit, edit};
-use settings::{Config, StitchConfig};
 use trace_format::{Addr, DeviceId, Event, Stream};
 
 const DEVICE: DeviceId = DeviceId(0);
@@ -59,8 +58,8 @@ fn operations(events: impl Iterator<Item = Event>) -> Vec<Operation> {
 }
 
 /// How long the measured steps take in a heap of their own.
-fn run((operations, begin, _): &(Vec<Operation>, usize, u64), config: Config) -> Duration {
-    let subject = Subject::configured(Recording::Ring, DEVICE, config);
+fn run((operations, begin, _): &(Vec<Operation>, usize, u64), setup: Setup) -> Duration {
+    let subject = setup.subject(DEVICE);
     let mut addrs: Vec<Addr> = Vec::with_capacity(operations.len());
     let mut serve = |operations: &[Operation]| {
         for operation in operations {
@@ -84,12 +83,10 @@ fn steps(criterion: &mut Criterion) {
     let program = program(trace.expect("a recording"));
     let mut group = criterion.benchmark_group("recorded/gpt2_train");
     group.throughput(Throughput::Elements(program.2));
-    for (name, stitch) in [("native", None), ("stitch", Some(StitchConfig::default()))] {
+    for (name, is_stitch) in [("native", false), ("stitch", true)] {
+        let setup = Setup { recording: Recording::Ring, is_stitch };
         group.bench_function(name, |bencher| {
-            bencher.iter_custom(|iterations| {
-                let config = Config { stitch, search_after_flush: true, ..Config::default() };
-                (0..iterations).map(|_| run(&program, config.clone())).sum()
-            });
+            bencher.iter_custom(|iterations| (0..iterations).map(|_| run(&program, setup)).sum());
         });
     }
 }

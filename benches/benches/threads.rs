@@ -4,7 +4,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use benches::{Recording, Subject};
+use benches::{Setup, Subject};
 use criterion::{Criterion, criterion_group, criterion_main};
 use trace_format::{DeviceId, Stream};
 
@@ -37,26 +37,24 @@ fn together(places: &[(&Subject, Stream)], iterations: u64) -> Duration {
 
 fn threads(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("threads");
-    for recording in Recording::ALL {
-        let (first, second) =
-            (Subject::new(recording, DeviceId(0)), Subject::new(recording, DeviceId(1)));
-        let name = |what: &str| format!("{what}/{}", recording.name());
-        group.bench_function(name("1thread"), |bencher| {
-            bencher.iter_custom(|iterations| together(&[(&first, Stream(1))], iterations));
-        });
-        group.bench_function(name("2threads_1device"), |bencher| {
-            let places = [(&first, Stream(1)), (&first, Stream(2))];
-            bencher.iter_custom(|iterations| together(&places, iterations));
-        });
-        group.bench_function(name("2threads_2devices"), |bencher| {
-            let places = [(&first, Stream(1)), (&second, Stream(1))];
-            bencher.iter_custom(|iterations| together(&places, iterations));
-        });
-        // A filter on the command line leaves some of them out.
-        for subject in [&first, &second] {
-            let segments = subject.heap.lock().expect("no panic").stats().num_device_alloc;
-            assert!(segments <= 2, "one segment for each stream, not {segments}");
-            subject.expect_idle(segments);
+    for setup in Setup::ALL {
+        let subjects = [DeviceId(0), DeviceId(1)].map(|device| setup.subject(device));
+        let [first, second] = &subjects;
+        let cases = [
+            ("1thread", &[(first, Stream(1))][..]),
+            ("2threads_1device", &[(first, Stream(1)), (first, Stream(2))]),
+            ("2threads_2devices", &[(first, Stream(1)), (second, Stream(1))]),
+        ];
+        let all = cases.iter().flat_map(|(_, places)| *places);
+        all.for_each(|(subject, stream)| subject.free(subject.malloc(SIZE_BYTES, *stream)));
+        let calls = subjects.each_ref().map(Subject::device_allocs);
+        for (name, places) in cases {
+            group.bench_function(format!("{name}/{}", setup.name()), |bencher| {
+                bencher.iter_custom(|iterations| together(places, iterations));
+            });
+        }
+        for (subject, calls) in subjects.iter().zip(calls) {
+            subject.expect_idle(calls);
         }
     }
 }

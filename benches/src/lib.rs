@@ -9,7 +9,7 @@ use std::sync::Arc;
 use allocator::heap::{Heap, PoolChoice, Request};
 use events::Off;
 use recorder::{AnyRecorder, Ring, RingOptions, RingRecorder, SystemClock, ring_dir};
-use settings::{Config, Settings};
+use settings::{Config, Settings, StitchConfig};
 use shared_heap::SharedHeap;
 use sim_device::{SimConfig, SimDevice};
 use trace_format::{Addr, DeviceId, StackId, Stream};
@@ -42,6 +42,36 @@ impl Recording {
     }
 }
 
+/// A recorder and a strategy that the benches of single calls compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Whether events go into a ring.
+    pub recording: Recording,
+    /// `strategy:stitch` in place of `native`.
+    pub is_stitch: bool,
+}
+
+impl Setup {
+    /// Those that are compared, in the order of the tables.
+    pub const ALL: [Self; 3] = [
+        Self { recording: Recording::Off, is_stitch: false },
+        Self { recording: Recording::Ring, is_stitch: false },
+        Self { recording: Recording::Ring, is_stitch: true },
+    ];
+
+    /// Its name in a bench's name.
+    pub fn name(self) -> String {
+        format!("{}{}", self.recording.name(), if self.is_stitch { "/stitch" } else { "" })
+    }
+
+    /// A heap of `device` in this setup.
+    pub fn subject(self, device: DeviceId) -> Subject {
+        let stitch = self.is_stitch.then(StitchConfig::default);
+        let config = Config { stitch, search_after_flush: true, ..Config::default() };
+        Subject::configured(self.recording, device, config)
+    }
+}
+
 /// A live heap with shipped defaults. Its ring's file goes away with it.
 pub struct Subject {
     /// The heap.
@@ -52,15 +82,10 @@ pub struct Subject {
 impl Subject {
     /// A heap of `device`, 80 GiB large.
     pub fn new(recording: Recording, device: DeviceId) -> Self {
-        let config = Config { search_after_flush: true, ..Config::default() };
-        Self::configured(recording, device, config)
+        Setup { recording, is_stitch: false }.subject(device)
     }
 
-    /// The same with other settings.
-    ///
-    /// # Panics
-    /// Never on the simulated device.
-    pub fn configured(recording: Recording, device: DeviceId, config: Config) -> Self {
+    fn configured(recording: Recording, device: DeviceId, config: Config) -> Self {
         let (recorder, ring) = match recording {
             Recording::Off => (AnyRecorder::Off(Off), None),
             Recording::Ring => {
@@ -84,6 +109,14 @@ impl Subject {
     /// Gives memory back.
     pub fn free(&self, addr: Addr) {
         self.heap.free(addr, StackId::NONE).expect("the address is live");
+    }
+
+    /// How often the device was asked for memory.
+    ///
+    /// # Panics
+    /// If a call panicked.
+    pub fn device_allocs(&self) -> i64 {
+        self.heap.lock().expect("no call panicked").stats().num_device_alloc
     }
 
     /// Fails unless everything was given back and the device was asked `device_allocs` times.
