@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use replay::driver::Follow;
 use replay::edit::{Edit, edit};
 use replay::report::Report;
@@ -28,6 +30,12 @@ const STEPS: [&str; 3] = ["Optimizer.step#AdamW.step", "Optimizer.step#SGD.step"
 /// Steps that are drawn of a recording.
 const DRAWN: usize = 40;
 
+/// Runs with other sizes that are made of a recording.
+const RESIZED: u64 = 6;
+
+/// Requests of more are large.
+const SMALL_BYTES: u64 = 1 << 20;
+
 fn replay(tape: &Tape, strategy: &str, capacity_bytes: Option<u64>) -> Report {
     let text = |id| tape.text(id);
     let device = &tape.devices[0];
@@ -40,6 +48,11 @@ fn replay(tape: &Tape, strategy: &str, capacity_bytes: Option<u64>) -> Report {
     };
     let device = DeviceTape { base: &device.base, records: &device.records, text: &text };
     run(device, &options, |_| {}).expect("a consistent recording")
+}
+
+fn requests(tape: &Tape) -> usize {
+    let records = tape.devices[0].records.iter();
+    records.filter(|one| matches!(one.event, Event::Alloc { .. })).count()
 }
 
 #[test]
@@ -59,8 +72,7 @@ fn it_reserves_little_more_than_is_live_and_less_than_pytorch() {
                 .map(|one| replay(&tape, one, Some(capacity)).num_ooms)
         };
         let (at_102, at_105) = (tight(1.02), tight(1.05));
-        let requests = tape.devices[0].records.iter();
-        let requests = requests.filter(|one| matches!(one.event, Event::Alloc { .. })).count();
+        let requests = requests(&tape);
         let of = |report: &Report| format!("{:.4}", report.efficiency);
         let ms = |report: &Report| report.driver_time_ns / 1_000_000;
         println!(
@@ -94,17 +106,20 @@ fn it_reserves_little_more_than_is_live_and_less_than_pytorch() {
     assert!(high * 10 >= efficiencies.len() * 7 || efficiencies.len() < 10);
 }
 
+/// The run with its last step executed so many more times.
+fn repeated(tape: &Tape, steps: &str, times: u32) -> Option<Tape> {
+    let repeat = Edit::Repeat { times, steps: Some(steps.to_owned()) };
+    Some(edit(tape, &[repeat]).ok()?.0)
+}
+
 /// The recorded step is the first execution.
 #[test]
 fn a_repeated_step_makes_no_driver_call_once_its_placements_settle() {
     let mut settled = [0; 2];
     for Recording { name, tape, .. } in recordings() {
         let calls = |times: u32| {
-            STEPS.into_iter().find_map(|steps| {
-                let repeat = Edit::Repeat { times, steps: Some(steps.to_owned()) };
-                let (tape, _) = edit(&tape, &[repeat]).ok()?;
-                Some(replay(&tape, "stitch", None).driver_calls)
-            })
+            let tape = STEPS.iter().find_map(|steps| repeated(&tape, steps, times))?;
+            Some(replay(&tape, "stitch", None).driver_calls)
         };
         let (Some(third), Some(fourth), Some(last)) = (calls(2), calls(3), calls(20)) else {
             continue;
@@ -118,6 +133,63 @@ fn a_repeated_step_makes_no_driver_call_once_its_placements_settle() {
     let [from_the_fourth, all] = settled;
     println!("no call from the fourth execution in {from_the_fourth} of {all}");
     assert!(from_the_fourth * 5 >= all * 4 && all > 0);
+}
+
+/// Runs like the recorded ones: each size of large requests becomes another one. Whether a step settles in one run says
+/// little about others, so this is about their share.
+#[test]
+fn repeated_steps_settle_in_most_runs_with_other_sizes() {
+    let seed = common::seed();
+    let (mut from_the_fourth, mut from_the_eleventh, mut runs) = (0, 0, 0);
+    let mut seen = BTreeSet::new();
+    for Recording { name, tape, .. } in recordings() {
+        let has_steps = STEPS.iter().any(|steps| repeated(&tape, steps, 1).is_some());
+        // Some were recorded under several settings.
+        if !has_steps || !seen.insert(requests(&tape)) {
+            continue;
+        }
+        let (mut settled, mut settled_late) = (0, 0);
+        for run in 0..RESIZED {
+            let resized = resized(&tape, seed * RESIZED + run);
+            let [third, tenth, last] = [2, 9, 20].map(|times| {
+                let run = STEPS.iter().find_map(|steps| repeated(&resized, steps, times));
+                replay(&run.expect("steps"), "stitch", None).driver_calls
+            });
+            settled += u64::from(last <= third);
+            settled_late += u64::from(last <= tenth);
+        }
+        println!(
+            "{name}: no call from the fourth execution in {settled} of {RESIZED}, from the eleventh in {settled_late}"
+        );
+        from_the_fourth += settled;
+        from_the_eleventh += settled_late;
+        runs += RESIZED;
+    }
+    println!(
+        "no call from the fourth in {from_the_fourth} of {runs}, from the eleventh in {from_the_eleventh}"
+    );
+    // The two recordings of the repository have 8 and 10 of 12 with the seed 7, and 6 and 8 if repeated steps take holes.
+    assert!(from_the_fourth * 5 >= runs * 3 && from_the_eleventh * 4 >= runs * 3 && runs > 0);
+}
+
+/// The same run with a factor of 0.8 to 1.2 for each size of large requests.
+fn resized(tape: &Tape, seed: u64) -> Tape {
+    let mut tape = tape.clone();
+    let resize = |bytes: u64| {
+        let mut rng = fastrand::Rng::with_seed(bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed);
+        let factor = if bytes > SMALL_BYTES { 0.8 + 0.4 * rng.f64() } else { 1.0 };
+        (bytes as f64 * factor) as u64
+    };
+    for record in &mut tape.devices[0].records {
+        if let Event::Alloc { requested_bytes, size_bytes, .. }
+        | Event::Free { requested_bytes, size_bytes, .. }
+        | Event::FreeCompleted { requested_bytes, size_bytes, .. } = &mut record.event
+        {
+            *requested_bytes = resize(*requested_bytes);
+            *size_bytes = requested_bytes.next_multiple_of(512);
+        }
+    }
+    tape
 }
 
 /// Steps that a program makes in an order of its own, such as those of batches of several shapes.

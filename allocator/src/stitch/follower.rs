@@ -84,6 +84,8 @@ pub(crate) struct Follower {
     certain: u32,
     /// Requests in a row that are known to correspond. Not counted on while it is certain what comes next.
     followed: u32,
+    /// The last request that was not the next one of the step that was followed.
+    departed: u32,
     /// How often the step that repeats exceeded the budget of addresses, counted to 2; 0 again once the requests are no
     /// longer certain to correspond. Until then no placements are offered.
     overflows: u8,
@@ -102,6 +104,7 @@ impl Default for Follower {
             next: NONE,
             certain: NONE,
             followed: 0,
+            departed: 0,
             overflows: 0,
         }
     }
@@ -184,7 +187,7 @@ impl Follower {
         }
         (self.planned, self.entered) = (self.count, self.count);
         // As certain as the longest sequence.
-        (self.next, self.followed) = (0, LENGTHS[0]);
+        (self.next, self.followed, self.departed) = (0, LENGTHS[0], self.count);
         self.set_certain();
     }
 
@@ -284,7 +287,11 @@ impl Follower {
             let places = (0..SKIPPED).map(|skipped| first.wrapping_add(skipped));
             places.into_iter().find(|at| is_like(at)).map(|at| (at, 0))
         };
-        if let Some((at, followed)) = long.or(followed).or_else(skipped).or(short) {
+        let found = long.or(followed).or_else(skipped).or(short);
+        if next.is_none() || found.map(|(at, _)| at) != next {
+            self.departed = self.count;
+        }
+        if let Some((at, followed)) = found {
             (self.next, self.followed) = (at.wrapping_add(1), followed);
             return at;
         }
@@ -349,6 +356,17 @@ impl Follower {
     /// How often the last request occurred before, counted to 4; never while its placements are suspended.
     pub(crate) fn occurrences(&self) -> usize {
         self.before().count()
+    }
+
+    /// Whether the requests were those of the step before for two and a half times its length: the step repeats as it
+    /// is. Steps in an order of their own rarely do for as long.
+    pub(crate) fn is_repeating(&self) -> bool {
+        let last = self.count.wrapping_sub(1);
+        self.entry(last).filter(|last| last.matched != NONE).is_some_and(|entry| {
+            let step = last.wrapping_sub(entry.matched);
+            self.count.wrapping_sub(self.departed)
+                >= step.saturating_mul(2).saturating_add(step / 2)
+        })
     }
 
     /// Whether as many requests in a row correspond to an earlier step as the longest sequence has.
@@ -432,6 +450,28 @@ mod tests {
         assert!(follower.count < STEP, "the numbers began anew");
         let found = (0..3).map(|_| run_step(&mut follower).iter().flatten().count());
         assert!(found.last().is_some_and(|found| found == STEP as usize), "all requests");
+    }
+
+    #[test]
+    fn a_step_repeats_once_it_was_followed_for_two_and_a_half_times_its_length() {
+        let mut follower = Follower::default();
+        // The second execution is recognized after the shortest sequence, the third is followed from there.
+        let repeating = |follower: &mut Follower| {
+            let observe = |request: u32| {
+                follower.observe(u64::from(request + 1) * 512);
+                follower.remember(placement(u64::from(follower.count)));
+                follower.is_repeating()
+            };
+            (0..STEP).map(observe).collect::<Vec<_>>()
+        };
+        for step in 1..=3 {
+            assert!(!repeating(&mut follower).contains(&true), "execution {step}");
+        }
+        let fourth = repeating(&mut follower).iter().filter(|is| **is).count();
+        assert!((STEP as usize / 3..STEP as usize / 2).contains(&fourth), "{fourth} of the fourth");
+        assert!(!repeating(&mut follower).contains(&false), "the fifth execution");
+        follower.observe(1 << 30);
+        assert!(!follower.is_repeating() && !repeating(&mut follower)[0], "another request");
     }
 
     #[test]

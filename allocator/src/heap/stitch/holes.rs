@@ -40,16 +40,19 @@ impl Hole {
 
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Serves a request by a hole, where that takes fewer driver calls than new addresses. A hole that costs ghosts
-    /// used since the request occurred first has to take far fewer.
+    /// used since the request occurred first has to take far fewer, and serves no step that repeats: the next execution
+    /// would map these ghosts again, in place of others.
     pub(super) fn fill_cheaper_hole(
         &mut self,
         params: &AllocParams,
         behind: &Plan,
     ) -> Result<Option<BlockId>, AllocError> {
         let most = behind.mapped_pages();
-        let any = self.find_hole(params, ANY_GHOST);
         let is_cheap = |hole: &Hole| hole.calls * CHEAP <= most || hole.calls + MANY_CALLS <= most;
-        let mut hole = any.filter(is_cheap);
+        let mut hole = None;
+        if !self.stitch.follower(params.stream).is_repeating() {
+            hole = self.find_hole(params, ANY_GHOST).filter(is_cheap);
+        }
         if hole.is_none() {
             let ticket = self.unused_ticket(params);
             hole = self.find_hole(params, ticket).filter(|hole| hole.calls < most);
