@@ -168,7 +168,7 @@ fn repeated_steps_settle_in_most_runs_with_other_sizes() {
     println!(
         "no call from the fourth in {from_the_fourth} of {runs}, from the eleventh in {from_the_eleventh}"
     );
-    // The two recordings of the repository have 8 and 10 of 12 with the seed 7, and 6 and 8 if repeated steps take holes.
+    // The recordings of the repository have 8 and 10 of 12 with the seed 7; 6 and 8 if repeated steps take holes.
     assert!(from_the_fourth * 5 >= runs * 3 && from_the_eleventh * 4 >= runs * 3 && runs > 0);
 }
 

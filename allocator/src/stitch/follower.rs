@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn a_step_repeats_once_it_was_followed_for_two_and_a_half_times_its_length() {
         let mut follower = Follower::default();
-        // The second execution is recognized after the shortest sequence, the third is followed from there.
+        // The second execution is recognized after the shortest sequence, and followed from there.
         let repeating = |follower: &mut Follower| {
             let observe = |request: u32| {
                 follower.observe(u64::from(request + 1) * 512);
