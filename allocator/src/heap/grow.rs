@@ -79,7 +79,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let block = if over_fraction {
             None
         } else {
-            self.reject_beyond_settings(params)?;
+            self.reject_beyond_settings(params, self.segment_bytes(params))?;
             if params.expandable {
                 self.relaxed(|heap| heap.map_expandable_block(params))?
             } else {

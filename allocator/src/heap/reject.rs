@@ -57,25 +57,25 @@ impl Rejection {
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
-    /// Whether a segment is to be refused, as it exceeds the fraction that the *settings* name.
-    pub(super) fn exceeds_settings(&self, params: &AllocParams) -> bool {
+    /// Whether a segment, or new pages, are to be refused, as they exceed the fraction that the *settings* name.
+    pub(super) fn exceeds_settings(&self, segment_bytes: u64) -> bool {
         let allowed_bytes = || self.share_bytes(self.config.per_process_memory_fraction);
-        self.config.throw_on_cudamalloc_oom
-            && self.reserved_bytes + self.segment_bytes(params) > allowed_bytes()
+        self.config.throw_on_cudamalloc_oom && self.reserved_bytes + segment_bytes > allowed_bytes()
     }
 
-    /// Refuses a segment beyond the fraction that the *settings* name, whatever limit was set since, if they say so.
+    /// Refuses a segment, or new pages, beyond the fraction that the *settings* name, whatever limit was set since, if
+    /// they say so.
     ///
     /// # Errors
     /// [`AllocError::Rejected`], which ends the request: nothing is released for it.
     pub(super) fn reject_beyond_settings(
         &mut self,
         params: &AllocParams,
+        segment_bytes: u64,
     ) -> Result<(), AllocError> {
-        if !self.exceeds_settings(params) {
+        if !self.exceeds_settings(segment_bytes) {
             return Ok(());
         }
-        let segment_bytes = self.segment_bytes(params);
         let allowed_bytes = self.share_bytes(self.config.per_process_memory_fraction);
         // PyTorch's history has no entry of it. Ours is an input: another policy may serve it.
         let refused = Event::Oom {

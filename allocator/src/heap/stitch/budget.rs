@@ -63,8 +63,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &mut self,
         params: &AllocParams,
     ) -> Result<Option<BlockId>, AllocError> {
-        // The request needs no new page: it may not be refused for one.
-        if self.stitch.is_short || !self.has_placements(params) || self.exceeds_settings(params) {
+        if self.stitch.is_short || !self.has_placements(params) {
             return Ok(None);
         }
         let most = self.stitch.pages.len() / SLACK_PART;
@@ -75,6 +74,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let hole = self.find_hole(params, ANY_GHOST).expect("the frontier has room");
         let mut plan = self.plan(params, hole.window);
         let slack = plan.renew(allowed);
+        // The request needs no new page: it may not be refused for one.
+        if self.exceeds_settings(plan.new_pages() as u64 * PAGE_BYTES) {
+            return Ok(None);
+        }
         let grown = self.carry_out(plan, params)?;
         // Slack that was refused is not asked for again.
         self.stitch.slack_pages += if grown.is_some() { slack } else { allowed };

@@ -164,7 +164,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if self.allowed_bytes.is_some_and(is_over) {
                 return Ok(None);
             }
-            self.reject_beyond_settings(params)?;
+            self.reject_beyond_settings(params, new_bytes)?;
         }
         let end = Addr(addr.0 + params.size_bytes);
         let frontier = self.stitch.run(run).touched_slots(addr, end).end;
