@@ -121,18 +121,19 @@ fn a_repeated_step_makes_no_driver_call_once_its_placements_settle() {
             let tape = STEPS.iter().find_map(|steps| repeated(&tape, steps, times))?;
             Some(replay(&tape, "stitch", None).driver_calls)
         };
-        let (Some(third), Some(fourth), Some(last)) = (calls(2), calls(3), calls(20)) else {
+        let [Some(third), Some(fourth), Some(tenth), Some(last)] = [2, 3, 9, 20].map(calls) else {
             continue;
         };
         // What follows the steps may need a call less.
-        assert!(last <= fourth, "{name}: {last} calls, {fourth} after the fourth execution");
+        assert!(last <= tenth, "{name}: {last} calls, {tenth} after the tenth execution");
         settled[0] += usize::from(last <= third);
         settled[1] += 1;
-        println!("{name}: {} calls in the fourth execution", fourth.saturating_sub(third));
+        let (in_the_fourth, later) = (fourth.saturating_sub(third), last.saturating_sub(fourth));
+        println!("{name}: {in_the_fourth} calls in the fourth execution, {later} later");
     }
     let [from_the_fourth, all] = settled;
     println!("no call from the fourth execution in {from_the_fourth} of {all}");
-    assert!(from_the_fourth * 5 >= all * 4 && all > 0);
+    assert!(from_the_fourth * 10 >= all * 9 && all > 0);
 }
 
 /// Runs like the recorded ones: each size of large requests becomes another one. Whether a step settles in one run says
@@ -168,8 +169,7 @@ fn repeated_steps_settle_in_most_runs_with_other_sizes() {
     println!(
         "no call from the fourth in {from_the_fourth} of {runs}, from the eleventh in {from_the_eleventh}"
     );
-    // The recordings of the repository have 8 and 10 of 12 with the seed 7; 6 and 8 if repeated steps take holes.
-    assert!(from_the_fourth * 5 >= runs * 3 && from_the_eleventh * 4 >= runs * 3 && runs > 0);
+    assert!(from_the_fourth * 20 >= runs * 17 && from_the_eleventh * 10 >= runs * 9 && runs > 0);
 }
 
 /// The same run with a factor of 0.8 to 1.2 for each size of large requests.

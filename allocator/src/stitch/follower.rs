@@ -1,9 +1,12 @@
 //! Placement memory: the addresses of the same requests in earlier steps.
 //!
 //! The memory follows the requests of an earlier step: where a request is of the size that came next in that step, the
-//! two correspond. Where it is not, the last 512, 64 or 8 sizes find another step. A request is offered the addresses
-//! of the requests two steps back and one step back. Two back comes first, because a result lives until the next
-//! assignment to its name, so its blocks alternate with period two.
+//! two correspond. Where it is not, the last 512, 64 or 8 sizes find another step.
+//!
+//! A request is offered the addresses of the requests one step back and two steps back. A step whose blocks all return
+//! to the addresses of one step back is an exact copy of it, and needs no driver call. A result lives until the next
+//! assignment to its name, so its blocks alternate between two places: two steps back comes first for a request whose
+//! block of one step back is live. What lies beside many such blocks has to alternate with them.
 
 use alloc::vec::Vec;
 
@@ -24,6 +27,8 @@ const SKIPPED: u32 = 8;
 const CANDIDATES: usize = 4;
 /// Occurrences of a request after which placements of two steps back are more likely to last.
 const LATE: usize = 3;
+/// Where more than one byte in so many of the memory alternates between two places, all requests do.
+const ALTERNATING_PART: u64 = 8;
 /// Requests to come that a placement keeps clear of.
 const EXPECTED: u32 = 1 << 13;
 
@@ -86,6 +91,11 @@ pub(crate) struct Follower {
     followed: u32,
     /// The last request that was not the next one of the step that was followed.
     departed: u32,
+    /// The requests of one step up to the last one, since the departure, whose blocks of the step before were live when
+    /// they came.
+    alternating_bytes: u64,
+    /// Whether the last request is offered the place of one step back before that of two.
+    is_newest_first: bool,
     /// How often the step that repeats exceeded the budget of addresses, counted to 2; 0 again once the requests are no
     /// longer certain to correspond. Until then no placements are offered.
     overflows: u8,
@@ -105,6 +115,8 @@ impl Default for Follower {
             certain: NONE,
             followed: 0,
             departed: 0,
+            alternating_bytes: 0,
+            is_newest_first: false,
             overflows: 0,
         }
     }
@@ -125,15 +137,15 @@ impl Follower {
         at as usize & self.entries.len().wrapping_sub(1)
     }
 
-    /// A request of this size comes next.
+    /// A request of this size comes next, with so much memory reserved.
     #[inline]
-    pub(crate) fn observe(&mut self, size_bytes: u64) -> Observed {
+    pub(crate) fn observe(&mut self, size_bytes: u64, reserved_bytes: u64) -> Observed {
         self.make_room();
         let at = self.certain;
         let Some(one) = self.entry(at).filter(|entry| entry.size_bytes == size_bytes) else {
-            return self.search(size_bytes);
+            return self.search(size_bytes, reserved_bytes);
         };
-        let observed = self.corresponding(one);
+        let observed = self.correspond(at, *one, reserved_bytes);
         (self.next, self.certain) = (at.wrapping_add(1), at.wrapping_add(1));
         self.push(Entry { matched: at, ..Entry::new(size_bytes) });
         observed
@@ -141,12 +153,14 @@ impl Follower {
 
     /// Finds the request that the next one corresponds to by the sequences.
     #[inline(never)]
-    fn search(&mut self, size_bytes: u64) -> Observed {
+    fn search(&mut self, size_bytes: u64, reserved_bytes: u64) -> Observed {
         self.enter_the_rest();
         let previous = self.enter(self.count, size_bytes);
         let matched = self.match_next(size_bytes, previous);
-        let nothing = Observed { place: None, is_repeated: false };
-        let observed = self.entry(matched).map_or(nothing, |one| self.corresponding(one));
+        let observed = match self.entry(matched).copied() {
+            Some(one) => self.correspond(matched, one, reserved_bytes),
+            None => Observed { place: None, is_repeated: false },
+        };
         self.push(Entry { matched, ..Entry::new(size_bytes) });
         self.entered = self.count;
         if !self.is_certain() {
@@ -156,12 +170,25 @@ impl Follower {
         if self.is_suspended() { Observed { place: None, ..observed } } else { observed }
     }
 
-    /// A request that corresponds to this one. A place of two steps back is more likely than of one.
+    /// A request that corresponds to this one. The place of one step back is the most likely, unless its block is live
+    /// or much of the memory alternates.
     #[inline]
-    fn corresponding(&self, one: &Entry) -> Observed {
-        let two = self.entry(one.matched);
-        let likely = two.filter(|two| two.place.is_some()).unwrap_or(one);
-        Observed { place: likely.place, is_repeated: two.is_some() }
+    fn correspond(&mut self, at: u32, one: Entry, reserved_bytes: u64) -> Observed {
+        let two = self.entry(one.matched).copied();
+        let is_live = one.freed_before == NONE;
+        if is_live {
+            self.alternating_bytes += one.size_bytes;
+        }
+        // That one leaves the step. Its block of the step before was live then if it was freed later.
+        if at >= self.departed && two.is_some_and(|two| two.freed_before > at) {
+            self.alternating_bytes -= one.size_bytes;
+        }
+        let most_bytes = reserved_bytes / ALTERNATING_PART;
+        self.is_newest_first = !is_live && self.alternating_bytes <= most_bytes;
+        let earlier = two.and_then(|two| two.place);
+        let place =
+            if self.is_newest_first { one.place.or(earlier) } else { earlier.or(one.place) };
+        Observed { place, is_repeated: two.is_some() }
     }
 
     /// Decides whether the next request is looked up in the sequences.
@@ -188,6 +215,7 @@ impl Follower {
         (self.planned, self.entered) = (self.count, self.count);
         // As certain as the longest sequence.
         (self.next, self.followed, self.departed) = (0, LENGTHS[0], self.count);
+        self.alternating_bytes = 0;
         self.set_certain();
     }
 
@@ -289,7 +317,7 @@ impl Follower {
         };
         let found = long.or(followed).or_else(skipped).or(short);
         if next.is_none() || found.map(|(at, _)| at) != next {
-            self.departed = self.count;
+            (self.departed, self.alternating_bytes) = (self.count, 0);
         }
         if let Some((at, followed)) = found {
             (self.next, self.followed) = (at.wrapping_add(1), followed);
@@ -376,19 +404,20 @@ impl Follower {
 
     /// Where the last request was placed in the steps before, the most likely first.
     pub(crate) fn recent(&self) -> [Option<Placement>; 2] {
-        self.places_from(0)
+        let [one, two] = self.places_from(0);
+        if self.is_newest_first { [one, two] } else { [two, one] }
     }
 
-    /// The same three and four steps back.
+    /// The same four and three steps back.
     pub(crate) fn older(&self) -> [Option<Placement>; 2] {
-        self.places_from(2)
+        let [three, four] = self.places_from(2);
+        [four, three]
     }
 
-    /// The later of two steps comes last.
+    /// The places so many steps back and one step more.
     fn places_from(&self, steps: usize) -> [Option<Placement>; 2] {
         let mut before = self.before().skip(steps).map(|entry| entry.place);
-        let (later, earlier) = (before.next().flatten(), before.next().flatten());
-        [earlier, later]
+        [before.next().flatten(), before.next().flatten()]
     }
 
     /// The requests of earlier steps that correspond to the last one, the newest first.
@@ -405,6 +434,8 @@ mod tests {
 
     /// Requests of a step, each of a size of its own.
     const STEP: u32 = 600;
+    /// So much memory that the blocks that alternate are a small part.
+    const RESERVED: u64 = 1 << 40;
 
     fn placement(addr: u64) -> Placement {
         Placement { run: RangeId::new(0), block: None, addr: Addr(addr) }
@@ -415,7 +446,7 @@ mod tests {
     fn run_step(follower: &mut Follower) -> Vec<Option<u64>> {
         let mut back = Vec::new();
         for request in 0..STEP {
-            follower.observe(u64::from(request + 1) * 512);
+            follower.observe(u64::from(request + 1) * 512, RESERVED);
             back.push(follower.recent()[1].map(|place| place.addr.0));
             follower.remember(placement(u64::from(follower.count)));
         }
@@ -429,7 +460,7 @@ mod tests {
             run_step(&mut follower);
         }
         for _ in 0..20 {
-            follower.observe(1 << 30);
+            follower.observe(1 << 30, RESERVED);
         }
         let newest = u64::from(4 * STEP);
         let back = run_step(&mut follower);
@@ -452,13 +483,60 @@ mod tests {
         assert!(found.last().is_some_and(|found| found == STEP as usize), "all requests");
     }
 
+    /// Makes the requests of a step, each with its number as its address, and frees all blocks at once, but for the
+    /// first of the step: that one is freed after the first of the next. Returns the steps back of the likeliest place.
+    fn run_alternating_step(follower: &mut Follower, reserved_bytes: u64) -> Vec<Option<u64>> {
+        let mut back = Vec::new();
+        for request in 0..STEP {
+            follower.observe(u64::from(request + 1) * 512, reserved_bytes);
+            let at = u64::from(follower.count) - 1;
+            let place = follower.recent().into_iter().flatten().next();
+            back.push(place.map(|place| (at - place.addr.0) / u64::from(STEP)));
+            let number = follower.remember(placement(at));
+            match request {
+                0 => follower.note_free(number.wrapping_sub(STEP)),
+                _ => follower.note_free(number),
+            }
+        }
+        back
+    }
+
+    #[test]
+    fn a_request_returns_to_the_place_of_one_step_back_unless_its_block_is_live() {
+        let mut follower = Follower::default();
+        for _ in 0..3 {
+            run_alternating_step(&mut follower, RESERVED);
+        }
+        let back = run_alternating_step(&mut follower, RESERVED);
+        assert_eq!(back[0], Some(2), "the block of one step back is live");
+        assert!(back[1..].iter().all(|back| *back == Some(1)));
+    }
+
+    #[test]
+    fn all_requests_return_to_two_steps_back_where_much_of_the_memory_alternates() {
+        // One block of 512 bytes alternates.
+        let (few, enough) = (ALTERNATING_PART * 512 - 1, ALTERNATING_PART * 512);
+        let mut follower = Follower::default();
+        for _ in 0..3 {
+            run_alternating_step(&mut follower, few);
+        }
+        let back = run_alternating_step(&mut follower, few);
+        assert!(back.iter().all(|back| *back == Some(2)));
+        let back = run_alternating_step(&mut follower, enough);
+        assert!(back[0] == Some(2) && back[1..].iter().all(|back| *back == Some(1)));
+        // What alternated is counted once, however often the step was executed.
+        assert_eq!(follower.alternating_bytes, 512);
+        follower.observe(1 << 30, RESERVED);
+        assert_eq!(follower.alternating_bytes, 0, "another step");
+    }
+
     #[test]
     fn a_step_repeats_once_it_was_followed_for_two_and_a_half_times_its_length() {
         let mut follower = Follower::default();
         // The second execution is recognized after the shortest sequence, and followed from there.
         let repeating = |follower: &mut Follower| {
             let observe = |request: u32| {
-                follower.observe(u64::from(request + 1) * 512);
+                follower.observe(u64::from(request + 1) * 512, RESERVED);
                 follower.remember(placement(u64::from(follower.count)));
                 follower.is_repeating()
             };
@@ -470,7 +548,7 @@ mod tests {
         let fourth = repeating(&mut follower).iter().filter(|is| **is).count();
         assert!((STEP as usize / 3..STEP as usize / 2).contains(&fourth), "{fourth} of the fourth");
         assert!(!repeating(&mut follower).contains(&false), "the fifth execution");
-        follower.observe(1 << 30);
+        follower.observe(1 << 30, RESERVED);
         assert!(!follower.is_repeating() && !repeating(&mut follower)[0], "another request");
     }
 
@@ -485,7 +563,7 @@ mod tests {
         assert!(run_step(&mut follower).iter().all(Option::is_none) && !follower.needs_slack());
         follower.note_overflow();
         assert!(follower.needs_slack());
-        follower.observe(1 << 30);
+        follower.observe(1 << 30, RESERVED);
         assert!(run_step(&mut follower).iter().any(Option::is_some) && !follower.needs_slack());
     }
 
@@ -501,7 +579,8 @@ mod tests {
         let requests: Vec<PlannedRequest> = (0..STEP).map(planned).collect();
         let mut follower = Follower::default();
         follower.enter_plan(&requests, |request| Some(placement(request.offset_bytes)));
-        let mut has_place = |size_bytes: u64| follower.observe(size_bytes).place.is_some();
+        let mut has_place =
+            |size_bytes: u64| follower.observe(size_bytes, RESERVED).place.is_some();
         assert!(requests[..100].iter().all(|request| has_place(request.size_bytes)));
         assert!(!has_place(1 << 30), "the plan lacks it");
         assert!(requests[100..200].iter().all(|request| has_place(request.size_bytes)));

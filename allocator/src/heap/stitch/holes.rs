@@ -41,7 +41,7 @@ impl Hole {
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Serves a request by a hole, where that takes fewer driver calls than new addresses. A hole that costs ghosts
     /// used since the request occurred first has to take far fewer, and serves no step that repeats: the next execution
-    /// would map these ghosts again, in place of others.
+    /// would map these ghosts again, in place of others. There, the request's own place is repaired.
     pub(super) fn fill_cheaper_hole(
         &mut self,
         params: &AllocParams,
@@ -50,7 +50,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let most = behind.mapped_pages();
         let is_cheap = |hole: &Hole| hole.calls * CHEAP <= most || hole.calls + MANY_CALLS <= most;
         let mut hole = None;
-        if !self.stitch.follower(params.stream).is_repeating() {
+        if self.stitch.follower(params.stream).is_repeating() {
+            if let Some(plan) = self.plan_repair(params)
+                && let Some(id) = self.carry_out(plan, params)?
+            {
+                return Ok(Some(id));
+            }
+        } else {
             hole = self.find_hole(params, ANY_GHOST).filter(is_cheap);
         }
         if hole.is_none() {

@@ -43,7 +43,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.begin_plan(params);
             }
             let follower = self.stitch.follower(params.stream);
-            let Observed { place, is_repeated } = follower.observe(params.size_bytes);
+            let Observed { place, is_repeated } =
+                follower.observe(params.size_bytes, self.reserved_bytes);
             if let Some(place) = place
                 && let Some(id) = self.blocks.take_whole_at(place, params, self.stack)
             {

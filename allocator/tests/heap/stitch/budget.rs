@@ -10,11 +10,11 @@ use super::stitched;
 use crate::support::{Calls, GIB, MIB, TestHeap, heap};
 
 /// Blocks that an iteration makes.
-const BLOCKS: u64 = 30;
+const BLOCKS: u64 = 20;
 /// Iterations after which the sizes are those of the first again.
 const CYCLE: u64 = 11;
 /// Most bytes that are live at once.
-const LIVE_BYTES: u64 = 984 * 2 * MIB;
+const LIVE_BYTES: u64 = 660 * 2 * MIB;
 
 /// A loop without a free byte at its peak: the blocks of an iteration live until the next one has its own, and every
 /// fifth is freed after the others. Its placements need nearly eight times its memory.

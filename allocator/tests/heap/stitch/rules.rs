@@ -41,6 +41,32 @@ fn a_repeated_step_makes_no_driver_call_from_its_fourth_execution() {
     assert_eq!(calls(&mut heap), settled);
 }
 
+/// New addresses would take 20 mappings.
+#[test]
+fn a_place_that_lost_a_page_in_a_step_that_repeats_gets_another_page() {
+    let mut heap = stitched(GIB, StitchConfig::default());
+    let (spare, whole, _wall) = (heap.take(10 * MIB), heap.take(40 * MIB), heap.take(4 * MIB));
+    heap.give(whole);
+    let step = |heap: &mut TestHeap| {
+        for size in 9..=20 {
+            let addr = heap.take(size * 2 * MIB);
+            heap.give(addr);
+        }
+    };
+    for _ in 0..6 {
+        step(&mut heap);
+    }
+    heap.give(spare);
+    // The page that is free for longest is one of the step's.
+    heap.take(512 * KIB);
+    let maps = |heap: &mut TestHeap| heap.device_mut().counts().of(DeviceCall::Map);
+    let (before, reserved) = (maps(&mut heap), heap.reserved_bytes());
+    step(&mut heap);
+    assert_eq!((maps(&mut heap) - before, heap.reserved_bytes()), (1, reserved));
+    step(&mut heap);
+    assert_eq!(maps(&mut heap) - before, 1, "it has all its pages again");
+}
+
 #[test]
 fn free_pages_of_scattered_blocks_serve_a_request_of_their_sum() {
     let mut heap = stitched(200 * MIB, StitchConfig::default());
@@ -51,6 +77,22 @@ fn free_pages_of_scattered_blocks_serve_a_request_of_their_sum() {
     let wide = heap.take(100 * MIB);
     assert_eq!(heap.reserved_bytes(), 200 * MIB, "no page was created for it");
     heap.give(wide);
+}
+
+#[test]
+fn only_new_pages_count_against_the_fraction_of_the_settings() {
+    let config = Config {
+        stitch: Some(StitchConfig::default()),
+        throw_on_cudamalloc_oom: true,
+        per_process_memory_fraction: 0.5,
+        ..Config::default()
+    };
+    let mut heap = heap(64 * MIB, config);
+    let addr = heap.take(20 * MIB);
+    heap.give(addr);
+    heap.take(32 * MIB);
+    assert_eq!(heap.reserved_bytes(), 32 * MIB);
+    heap.try_take(2 * MIB).expect_err("it needs a page beyond the fraction");
 }
 
 #[test]
