@@ -142,10 +142,10 @@ impl Follower {
     pub(crate) fn observe(&mut self, size_bytes: u64, reserved_bytes: u64) -> Observed {
         self.make_room();
         let at = self.certain;
-        let Some(one) = self.entry(at).filter(|entry| entry.size_bytes == size_bytes) else {
+        if !self.is_like(at, size_bytes) {
             return self.search(size_bytes, reserved_bytes);
-        };
-        let observed = self.correspond(at, *one, reserved_bytes);
+        }
+        let observed = self.correspond(at, reserved_bytes);
         (self.next, self.certain) = (at.wrapping_add(1), at.wrapping_add(1));
         self.push(Entry { matched: at, ..Entry::new(size_bytes) });
         observed
@@ -157,10 +157,7 @@ impl Follower {
         self.enter_the_rest();
         let previous = self.enter(self.count, size_bytes);
         let matched = self.match_next(size_bytes, previous);
-        let observed = match self.entry(matched).copied() {
-            Some(one) => self.correspond(matched, one, reserved_bytes),
-            None => Observed { place: None, is_repeated: false },
-        };
+        let observed = self.correspond(matched, reserved_bytes);
         self.push(Entry { matched, ..Entry::new(size_bytes) });
         self.entered = self.count;
         if !self.is_certain() {
@@ -173,22 +170,25 @@ impl Follower {
     /// A request that corresponds to this one. The place of one step back is the most likely, unless its block is live
     /// or much of the memory alternates.
     #[inline]
-    fn correspond(&mut self, at: u32, one: Entry, reserved_bytes: u64) -> Observed {
-        let two = self.entry(one.matched).copied();
+    fn correspond(&mut self, at: u32, reserved_bytes: u64) -> Observed {
+        let Some(one) = self.entry(at) else { return Observed { place: None, is_repeated: false } };
+        let two = self.entry(one.matched);
+        let mut alternating_bytes = self.alternating_bytes;
         let is_live = one.freed_before == NONE;
         if is_live {
-            self.alternating_bytes += one.size_bytes;
+            alternating_bytes += one.size_bytes;
         }
         // That one leaves the step. Its block of the step before was live then if it was freed later.
-        if at >= self.departed && two.is_some_and(|two| two.freed_before > at) {
-            self.alternating_bytes -= one.size_bytes;
+        if two.is_some_and(|two| two.freed_before > at) && at >= self.departed {
+            alternating_bytes -= one.size_bytes;
         }
-        let most_bytes = reserved_bytes / ALTERNATING_PART;
-        self.is_newest_first = !is_live && self.alternating_bytes <= most_bytes;
-        let earlier = two.and_then(|two| two.place);
-        let place =
-            if self.is_newest_first { one.place.or(earlier) } else { earlier.or(one.place) };
-        Observed { place, is_repeated: two.is_some() }
+        let is_newest_first = !is_live && alternating_bytes <= reserved_bytes / ALTERNATING_PART;
+        let earlier = two.filter(|two| two.place.is_some());
+        let is_repeated = two.is_some();
+        let likely = earlier.filter(|_| !is_newest_first || one.place.is_none()).unwrap_or(one);
+        let place = likely.place;
+        (self.alternating_bytes, self.is_newest_first) = (alternating_bytes, is_newest_first);
+        Observed { place, is_repeated }
     }
 
     /// Decides whether the next request is looked up in the sequences.
