@@ -121,11 +121,13 @@ fn a_repeated_step_makes_no_driver_call_once_its_placements_settle() {
             let tape = STEPS.iter().find_map(|steps| repeated(&tape, steps, times))?;
             Some(replay(&tape, "stitch", None).driver_calls)
         };
+        let live_bytes = replay(&tape, "stitch", None).peak_live_bytes;
         let [Some(third), Some(fourth), Some(tenth), Some(last)] = [2, 3, 9, 20].map(calls) else {
             continue;
         };
-        // What follows the steps may need a call less.
-        assert!(last <= tenth, "{name}: {last} calls, {tenth} after the tenth execution");
+        // What follows the steps may need a call less. In a small run, steps may settle later.
+        let settled_calls = if live_bytes < LIVE_LEAST_BYTES { tenth } else { fourth };
+        assert!(last <= settled_calls, "{name}: {last} calls, {settled_calls} once settled");
         settled[0] += usize::from(last <= third);
         settled[1] += 1;
         let (in_the_fourth, later) = (fourth.saturating_sub(third), last.saturating_sub(fourth));

@@ -178,9 +178,10 @@ impl Follower {
         if is_live {
             alternating_bytes += one.size_bytes;
         }
-        // That one leaves the step. Its block of the step before was live then if it was freed later.
+        // That one leaves the step. Its block of the step before was live then if it was freed later. After the numbers
+        // began anew, a block from before can be taken for another one.
         if two.is_some_and(|two| two.freed_before > at) && at >= self.departed {
-            alternating_bytes -= one.size_bytes;
+            alternating_bytes = alternating_bytes.saturating_sub(one.size_bytes);
         }
         let is_newest_first = !is_live && alternating_bytes <= reserved_bytes / ALTERNATING_PART;
         let earlier = two.filter(|two| two.place.is_some());
@@ -204,11 +205,13 @@ impl Follower {
         place: impl Fn(&PlannedRequest) -> Option<Placement>,
     ) {
         let first = self.count;
+        // A plan may name a request after its end, and no block of it is live.
+        let most = cast::id(requests.len());
         for request in requests {
             self.make_room();
             self.enter(self.count, request.size_bytes);
             let freed_before =
-                request.freed_before.map_or(NONE, |count| first.saturating_add(count));
+                request.freed_before.map_or(NONE, |count| first.saturating_add(count.min(most)));
             let (size_bytes, place) = (request.size_bytes, place(request));
             self.push(Entry { place, freed_before, ..Entry::new(size_bytes) });
         }
@@ -528,6 +531,24 @@ mod tests {
         assert_eq!(follower.alternating_bytes, 512);
         follower.observe(1 << 30, RESERVED);
         assert_eq!(follower.alternating_bytes, 0, "another step");
+    }
+
+    #[test]
+    fn a_plan_may_name_a_request_after_its_end() {
+        let planned = |request: u32| PlannedRequest {
+            size_bytes: u64::from(request + 1) * 512,
+            offset_bytes: 0,
+            freed_before: Some(NONE - 1),
+        };
+        let requests: Vec<PlannedRequest> = (0..STEP).map(planned).collect();
+        let mut follower = Follower::default();
+        follower.enter_plan(&requests, |request| Some(placement(request.offset_bytes)));
+        for _ in 0..3 {
+            run_step(&mut follower);
+        }
+        // No block was freed.
+        let all_bytes: u64 = requests.iter().map(|request| request.size_bytes).sum();
+        assert_eq!(follower.alternating_bytes, all_bytes);
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let mut plan = self.plan(params, hole.window);
         let slack = plan.renew(allowed);
         // The request needs no new page: it may not be refused for one.
-        if self.exceeds_settings(plan.new_pages() as u64 * PAGE_BYTES) {
+        if self.exceeds_settings(plan.new_bytes()) {
             return Ok(None);
         }
         let grown = self.carry_out(plan, params)?;

@@ -38,6 +38,10 @@ impl Plan {
         self.missing.len() - self.pages.len()
     }
 
+    pub(super) fn new_bytes(&self) -> u64 {
+        self.new_pages() as u64 * PAGE_BYTES
+    }
+
     /// Pages that have to be mapped.
     pub(super) const fn mapped_pages(&self) -> usize {
         self.missing.len()
@@ -157,7 +161,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         plan: Plan,
         params: &AllocParams,
     ) -> Result<Option<BlockId>, AllocError> {
-        let new_bytes = plan.new_pages() as u64 * PAGE_BYTES;
+        let new_bytes = plan.new_bytes();
         let Plan { run, addr, mut moves, missing, mut pages } = plan;
         if new_bytes > 0 {
             let is_over = |allowed: u64| self.reserved_bytes + new_bytes > allowed;

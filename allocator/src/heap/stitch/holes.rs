@@ -8,10 +8,11 @@ use events::Addr;
 use super::grow::Plan;
 use super::windows::Window;
 use crate::arena::BlockId;
+use crate::cast;
 use crate::heap::hot_path::AllocParams;
 use crate::heap::{AllocError, Heap};
 use crate::ids::RangeId;
-use crate::stitch::{Run, SlotRef};
+use crate::stitch::{PAGE_BYTES, Run, SlotRef};
 use device::Device;
 use events::Recorder;
 
@@ -21,6 +22,8 @@ const TRADED_PART: usize = 64;
 const CHEAP: usize = 4;
 /// Or so many fewer.
 const MANY_CALLS: usize = 128;
+/// A place is repaired if at most one page in so many has to be mapped.
+const LOST_PART: usize = 2;
 /// The ticket after which no ghost was used.
 pub(super) const ANY_GHOST: u64 = u64::MAX;
 
@@ -51,9 +54,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let is_cheap = |hole: &Hole| hole.calls * CHEAP <= most || hole.calls + MANY_CALLS <= most;
         let mut hole = None;
         if self.stitch.follower(params.stream).is_repeating() {
-            if let Some(plan) = self.plan_repair(params)
-                && let Some(id) = self.carry_out(plan, params)?
-            {
+            if let Some(id) = self.repair_place(params)? {
                 return Ok(Some(id));
             }
         } else {
@@ -66,6 +67,21 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let Some(hole) = hole else { return Ok(None) };
         let plan = self.plan(params, hole.window);
         if plan.new_pages() > behind.new_pages() || plan.mapped_pages() >= most {
+            return Ok(None);
+        }
+        self.carry_out(plan, params)
+    }
+
+    /// Serves a request at its most likely place, with free pages for those that it lost, if it has most of them still.
+    /// Fewer mappings change than at new addresses, so fewer requests to come lose theirs.
+    fn repair_place(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
+        let [place, _] = self.stitch.follower(params.stream).recent();
+        let Some(window) = place.and_then(|place| self.free_window(params, place)) else {
+            return Ok(None);
+        };
+        let plan = self.plan(params, window);
+        let pages = cast::index(params.size_bytes.div_ceil(PAGE_BYTES));
+        if plan.mapped_pages() * LOST_PART > pages || plan.new_pages() > 0 {
             return Ok(None);
         }
         self.carry_out(plan, params)

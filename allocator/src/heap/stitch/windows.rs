@@ -11,7 +11,7 @@ use crate::free_list::FreeList;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
 use crate::ids::{FreeListId, RangeId};
-use crate::stitch::{PAGE_BYTES, Run, SlotRef, Span};
+use crate::stitch::{PAGE_BYTES, Placement, Run, SlotRef, Span};
 use device::Device;
 use events::Recorder;
 
@@ -32,6 +32,30 @@ impl AllocParams {
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
+    /// A place at which no byte is in use. It may have ghosts that a kernel still uses, unless a capture forbids to
+    /// wait for that kernel.
+    pub(super) fn free_window(&self, params: &AllocParams, place: Placement) -> Option<Window> {
+        let list = self.blocks.lists.find(params.pool, params.stream)?;
+        let (id, addr) = (place.run, place.addr);
+        let run = self.stitch.find_run(id)?;
+        let end = Addr(addr.0 + params.size_bytes);
+        if run.list != list || addr < run.addr || end > run.slot_addr(run.slot_count) {
+            return None;
+        }
+        let mut ghosts = run.touched_slots(addr, end).map(|slot| SlotRef { run: id, slot });
+        if self.holds_back_flush() && !ghosts.all(|at| self.is_unused(at)) {
+            return None;
+        }
+        let mut at = Some(run.block_at(&self.blocks.arena, addr));
+        while let Some(block) = at.map(|id| &self.blocks[id]).filter(|block| block.addr < end) {
+            if !block.is_idle() {
+                return None;
+            }
+            at = block.next;
+        }
+        Some(Window { run: id, addr, pages: 0 })
+    }
+
     /// A window of free home bytes and of ghosts, each of another wholly free page: no driver call is needed.
     pub(super) fn find_mapped_window(&mut self, params: &AllocParams) -> Option<Window> {
         let list = self.blocks.lists.find(params.pool, params.stream)?;

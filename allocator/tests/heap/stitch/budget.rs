@@ -17,7 +17,7 @@ const CYCLE: u64 = 11;
 const LIVE_BYTES: u64 = 660 * 2 * MIB;
 
 /// A loop without a free byte at its peak: the blocks of an iteration live until the next one has its own, and every
-/// fifth is freed after the others. Its placements need nearly eight times its memory.
+/// fifth is freed after the others. Its placements need more addresses than the budget has.
 #[derive(Clone, Default)]
 struct Program {
     iteration: u64,
