@@ -28,7 +28,7 @@ use crate::cast;
 use crate::ids::{FreeListId, RangeId};
 use settings::{Plan, PlannedRequest, StitchConfig};
 
-pub(crate) use follower::{Follower, Observed, Placement};
+pub(crate) use follower::{Follower, Placement};
 use followers::Followers;
 pub(crate) use pages::{Marks, PageId, Pages, SlotRef, Span};
 pub(crate) use run::{Run, Slot};

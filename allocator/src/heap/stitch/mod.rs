@@ -29,7 +29,7 @@ use super::hot_path::{AllocParams, Candidate, Freed};
 use crate::arena::{Block, BlockId};
 use crate::blocks::Blocks;
 use crate::free_list::ListPlace;
-use crate::stitch::{Observed, Placement};
+use crate::stitch::Placement;
 use device::Device;
 use events::Recorder;
 
@@ -43,8 +43,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.begin_plan(params);
             }
             let follower = self.stitch.follower(params.stream);
-            let Observed { place, is_repeated } =
-                follower.observe(params.size_bytes, self.reserved_bytes);
+            let place = follower.observe(params.size_bytes, self.reserved_bytes);
             if let Some(place) = place
                 && let Some(id) = self.blocks.take_whole_at(place, params, self.stack)
             {
@@ -52,7 +51,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.enter(id, (place.addr, params.size_bytes), params);
                 return Some(place.addr);
             }
-            self.stitch.is_repeated = is_repeated;
+            self.stitch.is_repeated = self.stitch.follower(params.stream).is_repeated();
             let served = place.and_then(|place| self.serve_at(params, place));
             if served.is_some() {
                 return served;

@@ -58,15 +58,6 @@ impl Entry {
     }
 }
 
-/// A request as the memory knows it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Observed {
-    /// The most likely of its earlier places.
-    pub(crate) place: Option<Placement>,
-    /// Whether it occurred in two steps before.
-    pub(crate) is_repeated: bool,
-}
-
 /// The requests of one stream and pool, and where they were placed.
 #[derive(Clone, Debug)]
 pub(crate) struct Follower {
@@ -137,41 +128,53 @@ impl Follower {
         at as usize & self.entries.len().wrapping_sub(1)
     }
 
-    /// A request of this size comes next, with so much memory reserved.
+    /// A request of this size comes next, with so much memory reserved. Returns the most likely of its earlier places.
     #[inline]
-    pub(crate) fn observe(&mut self, size_bytes: u64, reserved_bytes: u64) -> Observed {
+    pub(crate) fn observe(&mut self, size_bytes: u64, reserved_bytes: u64) -> Option<Placement> {
         self.make_room();
         let at = self.certain;
         if !self.is_like(at, size_bytes) {
             return self.search(size_bytes, reserved_bytes);
         }
-        let observed = self.correspond(at, reserved_bytes);
+        let place = self.likely_place(at, reserved_bytes);
         (self.next, self.certain) = (at.wrapping_add(1), at.wrapping_add(1));
         self.push(Entry { matched: at, ..Entry::new(size_bytes) });
-        observed
+        place
     }
 
     /// Finds the request that the next one corresponds to by the sequences.
     #[inline(never)]
-    fn search(&mut self, size_bytes: u64, reserved_bytes: u64) -> Observed {
+    fn search(&mut self, size_bytes: u64, reserved_bytes: u64) -> Option<Placement> {
         self.enter_the_rest();
         let previous = self.enter(self.count, size_bytes);
         let matched = self.match_next(size_bytes, previous);
-        let observed = self.correspond(matched, reserved_bytes);
+        let place = self.likely_place(matched, reserved_bytes);
         self.push(Entry { matched, ..Entry::new(size_bytes) });
         self.entered = self.count;
         if !self.is_certain() {
             self.overflows = 0;
         }
         self.set_certain();
-        if self.is_suspended() { Observed { place: None, ..observed } } else { observed }
+        place.filter(|_| !self.is_suspended())
     }
 
-    /// A request that corresponds to this one. The place of one step back is the most likely, unless its block is live
+    /// The most likely place of a request that corresponds to this one: that of one step back, unless its block is live
     /// or much of the memory alternates.
     #[inline]
-    fn correspond(&mut self, at: u32, reserved_bytes: u64) -> Observed {
-        let Some(one) = self.entry(at) else { return Observed { place: None, is_repeated: false } };
+    fn likely_place(&mut self, at: u32, reserved_bytes: u64) -> Option<Placement> {
+        let one = self.entry(at)?;
+        if self.alternating_bytes > 0 || one.freed_before == NONE || one.place.is_none() {
+            return self.weigh_places(at, reserved_bytes);
+        }
+        let place = one.place;
+        self.is_newest_first = true;
+        place
+    }
+
+    /// The same where blocks alternate between two places.
+    #[inline(never)]
+    fn weigh_places(&mut self, at: u32, reserved_bytes: u64) -> Option<Placement> {
+        let one = self.entry(at)?;
         let two = self.entry(one.matched);
         let mut alternating_bytes = self.alternating_bytes;
         let is_live = one.freed_before == NONE;
@@ -184,12 +187,9 @@ impl Follower {
             alternating_bytes = alternating_bytes.saturating_sub(one.size_bytes);
         }
         let is_newest_first = !is_live && alternating_bytes <= reserved_bytes / ALTERNATING_PART;
-        let earlier = two.filter(|two| two.place.is_some());
-        let is_repeated = two.is_some();
-        let likely = earlier.filter(|_| !is_newest_first || one.place.is_none()).unwrap_or(one);
-        let place = likely.place;
+        let (one, two) = (one.place, two.and_then(|two| two.place));
         (self.alternating_bytes, self.is_newest_first) = (alternating_bytes, is_newest_first);
-        Observed { place, is_repeated }
+        if is_newest_first { one.or(two) } else { two.or(one) }
     }
 
     /// Decides whether the next request is looked up in the sequences.
@@ -398,6 +398,13 @@ impl Follower {
             self.count.wrapping_sub(self.departed)
                 >= step.saturating_mul(2).saturating_add(step / 2)
         })
+    }
+
+    /// Whether the last request occurred in two steps before.
+    pub(crate) fn is_repeated(&self) -> bool {
+        let last = self.entry(self.count.wrapping_sub(1));
+        let one = last.and_then(|last| self.entry(last.matched));
+        one.is_some_and(|one| self.entry(one.matched).is_some())
     }
 
     /// Whether as many requests in a row correspond to an earlier step as the longest sequence has.

@@ -165,7 +165,7 @@ fn places_of_a_plan_are_for_steps_like_it() {
     let requests: Vec<PlannedRequest> = (0..STEP).map(planned).collect();
     let mut follower = Follower::default();
     follower.enter_plan(&requests, |request| Some(placement(request.offset_bytes)));
-    let mut has_place = |size_bytes: u64| follower.observe(size_bytes, RESERVED).place.is_some();
+    let mut has_place = |size_bytes: u64| follower.observe(size_bytes, RESERVED).is_some();
     assert!(requests[..100].iter().all(|request| has_place(request.size_bytes)));
     assert!(!has_place(1 << 30), "the plan lacks it");
     assert!(requests[100..200].iter().all(|request| has_place(request.size_bytes)));
