@@ -4,6 +4,8 @@
 //! quadratic work 256 times. The limit lies between, and the time is the processor's, so that a busy machine fails
 //! nothing.
 
+mod common;
+
 use std::time::Duration;
 
 use replay::driver::Follow;
@@ -15,6 +17,8 @@ use trace_format::{
     Addr, BaseOrder, BaseState, DeviceId, Event, Meta, PoolId, PoolState, Record, ScopeFilter,
     StackId, State, Stream, ThreadId, Writer,
 };
+
+use common::cpu_time;
 
 const SIZE_BYTES: u64 = 4096;
 const TIMES: u64 = 16;
@@ -145,12 +149,6 @@ fn shortest(work: impl Fn()) -> Duration {
         cpu_time().saturating_sub(begin)
     };
     (0..3).map(once).min().unwrap()
-}
-
-/// The processor's time that this thread took: other programs of the machine do not count.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).expect("a time since the thread began")
 }
 
 /// Fails where 16 times as many take much more than 16 times as long.

@@ -8,6 +8,7 @@ pub(crate) mod recordings;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use replay::export::{Format, SnapshotDevice, SnapshotSource, segments_after, write_to};
 use replay::import::{Import, RunLimits};
@@ -18,6 +19,12 @@ pub(crate) fn seed() -> u64 {
     let seed = std::env::var("VRAMTAPE_SEED").map_or(7, |text| text.parse().expect("a number"));
     println!("VRAMTAPE_SEED={seed}");
     seed
+}
+
+/// The processor's time that this thread took: other programs of the machine do not count.
+pub(crate) fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("a time since the thread began")
 }
 
 /// The snapshots kept in this repository.
