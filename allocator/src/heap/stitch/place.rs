@@ -9,7 +9,7 @@ use crate::arena::BlockId;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
 use crate::ids::RangeId;
-use crate::stitch::{PageId, SlotRef};
+use crate::stitch::{Marks, PageId, SlotRef};
 use device::Device;
 use events::Recorder;
 
@@ -50,26 +50,42 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// The ghosts between two addresses that are to become homes. Slots whose ghosts cannot go into `missing`; without
-    /// it, and where a byte is in use, the answer is false.
+    /// it, and where a byte is in use, the answer is false, and `moves` are not all of them.
     pub(super) fn ghosts_between(
         &mut self,
+        params: &AllocParams,
+        id: RangeId,
+        between: (Addr, Addr),
+        moves: &mut Vec<(PageId, SlotRef)>,
+        missing: Option<&mut Vec<SlotRef>>,
+    ) -> bool {
+        let mut marks = core::mem::take(&mut self.stitch.marks);
+        marks.clear();
+        let is_free = self.gather_ghosts(params, id, between, moves, missing, &mut marks);
+        self.stitch.marks = marks;
+        is_free
+    }
+
+    /// The same; `marked` are the pages that move.
+    fn gather_ghosts(
+        &self,
         params: &AllocParams,
         id: RangeId,
         (addr, end): (Addr, Addr),
         moves: &mut Vec<(PageId, SlotRef)>,
         mut missing: Option<&mut Vec<SlotRef>>,
+        marked: &mut Marks,
     ) -> bool {
-        let mut marks = core::mem::take(&mut self.stitch.marks);
-        marks.clear();
         let run = self.stitch.run(id);
         let touched = run.touched_slots(addr, end);
         let mut at = Some(run.block_at(&self.blocks.arena, addr));
-        let mut is_free = true;
         let mut lent = FreeHomes { run: id, slots: 0..0 };
         while let Some(block) = at.map(|id| &self.blocks[id]).filter(|block| block.addr < end) {
             at = block.next;
-            is_free &= block.is_idle();
-            if !is_free || block.mapped {
+            if !block.is_idle() {
+                return false;
+            }
+            if block.mapped {
                 continue;
             }
             let (from, to) = (block.addr.max(run.slot_addr(touched.start)), block.end().min(end));
@@ -82,17 +98,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     if !lent.contains(home) {
                         lent = self.lendable(home, params);
                     }
-                    !is_inside && lent.contains(home) && marks.insert(*page)
+                    !is_inside && lent.contains(home) && marked.insert(*page)
                 });
                 match (eligible, &mut missing) {
                     (Some(page), _) => moves.push((page, SlotRef { run: id, slot })),
                     (None, Some(missing)) => missing.push(SlotRef { run: id, slot }),
-                    (None, None) => is_free = false,
+                    (None, None) => return false,
                 }
             }
         }
-        self.stitch.marks = marks;
-        is_free
+        true
     }
 
     /// Whether the pages of small runs stay there: large requests that are repeated would take them in every step, and
