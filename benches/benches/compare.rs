@@ -40,8 +40,8 @@ const STRATEGIES: [&str; 20] = [
 ];
 
 fn main() {
-    let is_bench = std::env::args().any(|arg| arg == "--bench");
-    let (events, runs) = if is_bench { (EVENTS, TIMED_RUNS) } else { (TESTED_EVENTS, 1) };
+    let (events, runs) =
+        if benches::is_bench() { (EVENTS, TIMED_RUNS) } else { (TESTED_EVENTS, 1) };
     println!("{} cores", std::thread::available_parallelism().map_or(1, usize::from));
     measure("seeded steps", &training_records(7, events), runs);
     for trace in Trace::all() {

@@ -14,7 +14,7 @@ const GIB: f64 = (1_u64 << 30) as f64;
 const TIMED_RUNS: usize = 9;
 
 fn main() {
-    let runs = if std::env::args().any(|arg| arg == "--bench") { TIMED_RUNS } else { 1 };
+    let runs = if benches::is_bench() { TIMED_RUNS } else { 1 };
     for trace in Trace::all() {
         check_recorded(&trace);
         let rows = replays(&trace, runs);

@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use benches::{Recording, Setup, Trace};
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use benches::{Recording, Setup, Trace, Turns};
 use replay::edit::{Edit, edit};
 use trace_format::{Addr, DeviceId, Event, Stream};
 
@@ -13,7 +12,7 @@ const DEVICE: DeviceId = DeviceId(0);
 /// Where a step begins.
 const STEP: &str = "Optimizer.step#AdamW.step";
 /// Executions of the step before the measured ones, after which no placement is new, and measured ones.
-const STEPS: [u32; 2] = [8, 16];
+const STEPS: [u32; 2] = [8, 128];
 
 /// A request of the program.
 enum Operation {
@@ -77,19 +76,18 @@ fn run((operations, begin, _): &(Vec<Operation>, usize, u64), setup: Setup) -> D
     started.elapsed()
 }
 
-fn steps(criterion: &mut Criterion) {
+fn main() {
     let traces = Trace::all();
     let trace = traces.iter().find(|trace| trace.name == "gpt2_train-default");
     let program = program(trace.expect("a recording"));
-    let mut group = criterion.benchmark_group("recorded/gpt2_train");
-    group.throughput(Throughput::Elements(program.2));
-    for (name, is_stitch) in [("native", false), ("stitch", true)] {
-        let setup = Setup { recording: Recording::Ring, is_stitch };
-        group.bench_function(name, |bencher| {
-            bencher.iter_custom(|iterations| (0..iterations).map(|_| run(&program, setup)).sum());
-        });
-    }
+    let setups = [false, true].map(|is_stitch| Setup { recording: Recording::Ring, is_stitch });
+    let turns = Turns::measure(&setups, program.2, |setup| run(&program, *setup));
+    let [low, median, high] = turns.ratio(1, 0);
+    println!(
+        "gpt2_train, {} pairs: {:.1} ns per pair under native, {:.1} under stitch, {median:.2} times as long \
+         ({low:.2}-{high:.2})",
+        program.2,
+        turns.median_ns(0),
+        turns.median_ns(1)
+    );
 }
-
-criterion_group!(recorded, steps);
-criterion_main!(recorded);

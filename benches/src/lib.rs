@@ -2,6 +2,7 @@
 //! reproduces.
 
 mod traces;
+mod turns;
 mod workload;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use sim_device::{SimConfig, SimDevice};
 use trace_format::{Addr, DeviceId, StackId, Stream};
 
 pub use traces::Trace;
+pub use turns::{Turns, is_bench};
 pub use workload::{Random, mixed_sizes, training_records};
 
 /// The heap that the C ABI serves, over the simulated device.
