@@ -16,7 +16,7 @@ use sim_device::{SimConfig, SimDevice};
 use trace_format::{Addr, DeviceId, StackId, Stream};
 
 pub use traces::Trace;
-pub use turns::{Turns, is_bench};
+pub use turns::{Turns, is_bench, quartiles};
 pub use workload::{Random, mixed_sizes, training_records};
 
 /// The heap that the C ABI serves, over the simulated device.

@@ -17,7 +17,8 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Measures each of `setups` in turn. `measure` returns the time of so many operations.
+    /// Measures each of `setups` in turn; once each where cargo only tests the bench. `measure` returns the time that
+    /// `operations` took.
     pub fn measure<S>(
         setups: &[S],
         operations: u64,
@@ -44,7 +45,8 @@ impl Turns {
     }
 }
 
-fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+/// The lower quartile, the median and the upper quartile.
+pub fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
 }

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use allocator::heap::{Heap, PoolChoice, Request};
+use benches::quartiles;
 use events::Off;
 use recorder::AnyRecorder;
 use settings::Config;
@@ -140,11 +141,6 @@ fn hammer(heap: &impl Shared, threads: usize, time: Duration) -> Round {
     }
 }
 
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
-}
-
 fn main() -> ExitCode {
     let arguments: Result<Vec<u64>, _> =
         std::env::args().skip(1).map(|text| text.parse()).collect();
@@ -163,7 +159,7 @@ fn main() -> ExitCode {
     }
     let medians: [[f64; 7]; 2] = kinds.map(|kind| {
         std::array::from_fn(|column| {
-            median(kind.iter().map(|row: &[f64; 7]| row[column]).collect())
+            quartiles(kind.iter().map(|row: &[f64; 7]| row[column]).collect())[1]
         })
     });
     let ratios: [f64; 7] = std::array::from_fn(|column| medians[0][column] / medians[1][column]);

@@ -171,7 +171,7 @@ impl Follower {
         place
     }
 
-    /// The same where blocks alternate between two places.
+    /// The same where blocks alternate between two places, or the request of one step back has none or lives.
     #[inline(never)]
     fn weigh_places(&mut self, at: u32, reserved_bytes: u64) -> Option<Placement> {
         let one = self.entry(at)?;
