@@ -194,7 +194,8 @@ fn resized(tape: &Tape, seed: u64) -> Tape {
     tape
 }
 
-/// Steps that a program makes in an order of its own, such as those of batches of several shapes.
+/// Steps that a program makes in an order of its own, such as those of batches of several shapes. The first recorded
+/// step also requests what lives to the end, such as the optimizer's state: drawn again, it requests that once more.
 #[test]
 fn a_step_drawn_at_random_maps_at_most_200_pages_on_average() {
     let seed = common::seed();
@@ -204,26 +205,33 @@ fn a_step_drawn_at_random_maps_at_most_200_pages_on_average() {
         let Some(begins) = STEPS.iter().map(steps).find(|begins| begins.len() > 2) else {
             continue;
         };
-        let continued = |count: usize| {
+        let continued = |begins: &[usize], count: usize| {
             let mut tape = tape.clone();
             let device = &mut tape.devices[0];
-            device.records = drawn(&device.records, &begins, count, seed);
+            device.records = drawn(&device.records, begins, count, seed);
             replay(&tape, "stitch", None)
         };
-        let (recorded, all) = (continued(0), continued(DRAWN));
-        let average = (all.driver_maps - recorded.driver_maps) as f64 / DRAWN as f64;
+        let recorded = continued(&begins, 0);
+        let [any, later] = [0, 1].map(|first| continued(&begins[first..], DRAWN));
+        let maps = |all: &Report| (all.driver_maps - recorded.driver_maps) as f64 / DRAWN as f64;
         // In another order more memory can be live at once. The other maps move pages that exist.
-        let new_bytes = all.peak_reserved_bytes - recorded.peak_reserved_bytes;
+        let new_bytes = later.peak_reserved_bytes - recorded.peak_reserved_bytes;
         let new = (new_bytes / PageNumber::PAGE_BYTES) as f64 / DRAWN as f64;
-        let (count, efficiency) = (begins.len() - 1, all.efficiency);
+        let (count, efficiency) = (begins.len() - 2, later.efficiency);
+        let (any, later) = (maps(&any), maps(&later));
         println!(
-            "{name}: {average:.0} maps a step, {new:.0} of new pages, of {count} steps; efficiency {efficiency:.4}"
+            "{name}: {later:.0} maps a step, {new:.0} of new pages, of {count} steps; efficiency {efficiency:.4}; \
+             {any:.0} with the first step"
         );
-        // 200 on each is the goal.
-        assert!(average <= 350.0, "{name}: {average} maps a step");
-        averages.push(average);
+        assert!(
+            later <= 200.0 && any <= 350.0,
+            "{name}: {later} maps a step, {any} with the first"
+        );
+        averages.push((later, any));
     }
-    let all = averages.iter().sum::<f64>() / averages.len() as f64;
-    println!("{all:.0} maps a step, average of {} recordings", averages.len());
-    assert!(all <= 200.0);
+    let count = averages.len() as f64;
+    let later = averages.iter().map(|(later, _)| later).sum::<f64>() / count;
+    let any = averages.iter().map(|(_, any)| any).sum::<f64>() / count;
+    println!("{later:.0} maps a step, {any:.0} with the first, average of {count} recordings");
+    assert!(any <= 200.0);
 }

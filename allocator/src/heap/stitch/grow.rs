@@ -42,6 +42,11 @@ impl Plan {
         self.new_pages() as u64 * PAGE_BYTES
     }
 
+    /// Slots where a page is to be mapped.
+    pub(super) fn missing(&self) -> &[SlotRef] {
+        &self.missing
+    }
+
     /// Pages that have to be mapped.
     pub(super) const fn mapped_pages(&self) -> usize {
         self.missing.len()

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use events::Addr;
+use events::{Addr, Stream};
 
 use super::grow::Plan;
 use super::windows::Window;
@@ -17,7 +17,9 @@ use device::Device;
 use events::Recorder;
 
 /// Of the pages of a request, one in so many may be used up beyond need where that takes fewer calls.
-const TRADED_PART: usize = 64;
+const TRADED_PART: usize = 32;
+/// The same under a plan, whose places leave fewer pages to spare.
+const TRADED_PART_PLANNED: usize = 64;
 /// A hole that costs ghosts in use has to take so many times fewer driver calls than new addresses.
 const CHEAP: usize = 4;
 /// Or so many fewer.
@@ -73,7 +75,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Serves a request at its most likely place, with free pages for those that it lost, if it has most of them still.
-    /// Fewer mappings change than at new addresses, so fewer requests to come lose theirs.
+    /// Fewer mappings change than at new addresses, so fewer requests to come lose theirs. A page that another stream
+    /// has is not replaced: where that stream alternates between two blocks, the place would lose a page of each in
+    /// turn. At new addresses the request has a place for either.
     fn repair_place(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
         let [place, _] = self.stitch.follower(params.stream).recent();
         let Some(window) = place.and_then(|place| self.free_window(params, place)) else {
@@ -81,10 +85,22 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         };
         let plan = self.plan(params, window);
         let pages = cast::index(params.size_bytes.div_ceil(PAGE_BYTES));
-        if plan.mapped_pages() * LOST_PART > pages || plan.new_pages() > 0 {
+        let is_foreign = |at: &SlotRef| self.is_homed_in_other_stream(*at, params.stream);
+        if plan.mapped_pages() * LOST_PART > pages
+            || plan.new_pages() > 0
+            || plan.missing().iter().any(is_foreign)
+        {
             return Ok(None);
         }
         self.carry_out(plan, params)
+    }
+
+    /// Whether the page of a slot has its home in a run of another stream.
+    fn is_homed_in_other_stream(&self, at: SlotRef, stream: Stream) -> bool {
+        let slot = self.stitch.run(at.run).slots.get(at.slot);
+        let page = slot.and_then(|slot| slot.page);
+        let home = page.and_then(|page| self.stitch.pages[page].home);
+        home.is_some_and(|home| self.stitch.run(home.run).stream != stream)
     }
 
     /// The ticket up to which ghosts were not used since the request occurred first: before the oldest use of the slots
@@ -109,7 +125,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let list = self.blocks.lists.find(params.pool, params.stream)?;
         self.mark_free_pages(params);
         let size_bytes = params.size_bytes;
-        let good_pages = params.least_pages() + params.least_pages() / TRADED_PART;
+        let is_planned = self.stitch.is_planned();
+        let traded_part = if is_planned { TRADED_PART_PLANNED } else { TRADED_PART };
+        let good_pages = params.least_pages() + params.least_pages() / traded_part;
         let mut best: Option<Hole> = None;
         for &id in self.stitch.runs_of(list) {
             let (calls, run, start) = (self.calls_before_slots(id), self.stitch.run(id), None);

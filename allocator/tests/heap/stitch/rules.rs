@@ -67,6 +67,32 @@ fn a_place_that_lost_a_page_in_a_step_that_repeats_gets_another_page() {
     assert_eq!(maps(&mut heap) - before, 1, "it has all its pages again");
 }
 
+/// A loader begins to alternate between two buffers, and the step's largest request needs the pages of the other one:
+/// the memory has no page for more.
+#[test]
+fn a_place_that_another_stream_took_a_page_of_in_turns_has_a_second_place() {
+    const LOADER: u64 = 16;
+    let mut heap = stitched(88 * MIB, StitchConfig::default());
+    let mut held = heap.take_on(LOADER, 24 * MIB);
+    let mut maps = Vec::new();
+    for n in 0..24 {
+        if n >= 8 {
+            let next = heap.take_on(LOADER, 24 * MIB);
+            heap.give(held);
+            held = next;
+        }
+        heap.device_mut().stream_synchronize(Stream(LOADER)).expect("it is not captured");
+        for size in (9..=20).chain([32]) {
+            let addr = heap.take(size * 2 * MIB);
+            heap.give(addr);
+        }
+        heap.device_mut().stream_synchronize(Stream(0)).expect("it is not captured");
+        maps.push(heap.device_mut().counts().of(DeviceCall::Map));
+    }
+    println!("{maps:?}");
+    assert_eq!(maps[15], maps[23], "pages that were mapped: {maps:?}");
+}
+
 #[test]
 fn free_pages_of_scattered_blocks_serve_a_request_of_their_sum() {
     let mut heap = stitched(200 * MIB, StitchConfig::default());
