@@ -26,8 +26,7 @@ def perceptron(rng):
 def recurrent(rng):
     """A recurrent cell over sequences of any length, whose state is kept."""
     words, cell, head = nn.Embedding(20_000, 1024), nn.LSTMCell(1024, 1024), nn.Linear(1024, 20_000)
-    unused = nn.LSTM(1024, 1024, 3)
-    model = nn.ModuleList([words, cell, head, unused]).cuda()
+    model = nn.ModuleList([words, cell, head]).cuda()
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     kept = []
 

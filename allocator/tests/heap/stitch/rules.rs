@@ -70,7 +70,7 @@ fn a_place_that_lost_a_page_in_a_step_that_repeats_gets_another_page() {
 /// A loader begins to alternate between two buffers, and the step's largest request needs the pages of the other one:
 /// the memory has no page for more.
 #[test]
-fn a_place_that_another_stream_took_a_page_of_in_turns_has_a_second_place() {
+fn a_request_whose_pages_another_stream_takes_in_turns_gets_a_second_place() {
     const LOADER: u64 = 16;
     let mut heap = stitched(88 * MIB, StitchConfig::default());
     let mut held = heap.take_on(LOADER, 24 * MIB);
@@ -89,7 +89,6 @@ fn a_place_that_another_stream_took_a_page_of_in_turns_has_a_second_place() {
         heap.device_mut().stream_synchronize(Stream(0)).expect("it is not captured");
         maps.push(heap.device_mut().counts().of(DeviceCall::Map));
     }
-    println!("{maps:?}");
     assert_eq!(maps[15], maps[23], "pages that were mapped: {maps:?}");
 }
 
