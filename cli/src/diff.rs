@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Error, Result, bail};
 use replay::diff::{Change, Pair, RunDiff, diff};
 use replay::import::RunLimits;
+use replay::strategy::Choice;
 use replay::tape::{Device, Tape};
 use replay::verify::recorded_config;
 use serde::Serialize;
@@ -58,7 +59,7 @@ struct Report {
 #[derive(Serialize)]
 struct DeviceReport {
     device: u16,
-    /// `native` or `expandable`, of both runs.
+    /// `native`, `expandable` or `stitch`, of both runs.
     strategies: [&'static str; 2],
     #[serde(flatten)]
     diff: RunDiff,
@@ -124,7 +125,7 @@ fn pairs<'t>(
 /// The strategy that a run was recorded under.
 fn strategy(tape: &Tape, device: &Device) -> &'static str {
     let config = recorded_config(tape, device, tape.compat());
-    if config.is_ok_and(|config| config.expandable_segments) { "expandable" } else { "native" }
+    Choice::from(config.unwrap_or_default()).name()
 }
 
 /// The figures of a device by name.
@@ -249,4 +250,20 @@ fn cells(name: &str, pair: Pair) -> [String; 5] {
     };
     let (before, after) = (bytes::show(pair.before_bytes), bytes::show(pair.after_bytes));
     [name.to_owned(), before, after, format!("{sign}{size}"), percent]
+}
+
+#[cfg(test)]
+mod tests {
+    use trace_format::Meta;
+
+    use super::*;
+
+    #[test]
+    fn a_run_has_the_name_of_its_strategy() {
+        for name in ["native", "expandable", "stitch"] {
+            let meta = Meta { strategy: Some(name.to_owned()), ..Meta::default() };
+            let tape = Tape { meta, ..Tape::default() };
+            assert_eq!(strategy(&tape, &Device::default()), name);
+        }
+    }
 }

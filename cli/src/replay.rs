@@ -115,7 +115,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
 
 fn export(path: &Path, chosen: &Chosen, setting: &Setting, outcome: &Outcome) -> Result<()> {
     let Choice::Native(config) = &setting.strategy else {
-        bail!("only native and expandable can write a snapshot: leave out --snapshot");
+        bail!("only native, expandable and stitch can write a snapshot: leave out --snapshot");
     };
     let device = chosen.device();
     let source = SnapshotSource {

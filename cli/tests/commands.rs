@@ -305,6 +305,23 @@ fn an_exported_replay_is_a_good_snapshot_of_the_same_run() {
 }
 
 #[test]
+fn a_replay_under_stitch_is_exported_divided_and_explained() {
+    let folder = Folder::new();
+    let (run, _) = trace("gpt2_train-default");
+    let out = folder.path("out.pickle").to_str().unwrap().to_owned();
+    let (text, code) = vramtape(&["replay", &run, "--strategy", "stitch", "--snapshot", &out]);
+    assert_eq!(code, Some(0), "{text}");
+    let report = check_file(Path::new(&out), Demand::Complete).unwrap();
+    assert!(report.is_good(), "{}", report.faults);
+    for verb in ["waste", "explain"] {
+        let (json, code) = vramtape(&[verb, &run, "--strategy", "stitch", "--json"]);
+        assert_eq!(code, Some(0), "{json}");
+        let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(answer["strategy"], "stitch", "{verb}");
+    }
+}
+
+#[test]
 fn compare_prints_a_row_a_setting() {
     let (snapshot, meta) = trace("gpt2_train-default");
     let args = ["compare", &snapshot, "--meta", &meta, "--config", "max_split_size_mb:64"];
@@ -398,8 +415,11 @@ fn models_replay_and_refuse_unsupported_operations() {
         (&["replay", "--strategy", "bfc:grow:True"][..], "there is no `grow`; known: allow_growth"),
         (&["replay", "--strategy", "bfc", "--config", ""], "--strategy bfc:KEY:VALUE"),
         (&["replay", "--strategy", "native:backend:native", "--config", ""], "given twice"),
-        (&["replay", "--strategy", "bfc", "--snapshot", "x.pickle"], "choose native or expandable"),
-        (&["waste", "--strategy", "bfc"], "choose native or expandable"),
+        (
+            &["replay", "--strategy", "bfc", "--snapshot", "x.pickle"],
+            "choose native, expandable or stitch",
+        ),
+        (&["waste", "--strategy", "bfc"], "choose native, expandable or stitch"),
         (&["compare", "--strategy", "rmm-arena:arena_size:90GiB"], "no room for arena_size"),
     ] {
         let (text, code) = run(args);

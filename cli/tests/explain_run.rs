@@ -59,7 +59,7 @@ fn what_cannot_be_explained_is_an_error_with_the_next_thing_to_try() {
         (vec!["--at", "100000s"], "shorter than 100000.000 s"),
         (vec!["--at", "soon"], "write oom, peak, last"),
         (vec!["--message", "train.log"], "not both"),
-        (vec!["--strategy", "bfc"], "choose native or expandable"),
+        (vec!["--strategy", "bfc"], "choose native, expandable or stitch"),
     ] {
         let line = [&["explain", &run][..], &args].concat();
         let (text, code) = vramtape(&line);

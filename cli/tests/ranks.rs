@@ -302,7 +302,7 @@ fn a_wrong_option_is_not_reported_as_a_broken_rank() {
         assert!(!text.contains("--keep-going leaves"), "{text}");
     }
     let (text, code) = vramtape(&["waste", &folder, "--strategy", "bfc"]);
-    assert!(code == Some(2) && text.contains("choose native or expandable"), "{text}");
+    assert!(code == Some(2) && text.contains("choose native, expandable or stitch"), "{text}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub enum DriveError {
     },
     /// The operation requires the live allocator, and the strategy is a model.
     #[error(
-        "{strategy} is a model: its replay is counted, but not kept; choose native or expandable"
+        "{strategy} is a model: its replay is counted, but not kept; choose native, expandable or stitch"
     )]
     OnlyNative {
         /// The strategy.

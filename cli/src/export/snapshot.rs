@@ -23,7 +23,7 @@ pub(super) fn format_of(path: &Path) -> Option<Format> {
 pub(super) fn write(path: &Path, format: Format, devices: &[Chosen]) -> Result<()> {
     let setting = devices[0].setting(None, None)?;
     let Choice::Native(config) = &setting.strategy else {
-        bail!("only runs recorded under native or expandable can be written as a snapshot");
+        bail!("only runs recorded under native, expandable or stitch can be written as a snapshot");
     };
     let writing = Spinner::start(&format!("writing {}", path.display()));
     let ends = devices.iter().map(|chosen| {

@@ -32,7 +32,7 @@ const TIME_ROWS: usize = 8;
 pub(crate) struct Options {
     #[command(flatten)]
     runs: RunsFlags,
-    /// How requests become placements: native or expandable [default: as recorded]
+    /// How requests become placements: native, expandable or stitch [default: as recorded]
     #[arg(long, value_name = "NAME[:SETTINGS]")]
     strategy: Option<StrategyFlag>,
     /// Settings as in PYTORCH_CUDA_ALLOC_CONF; empty is PyTorch's defaults [default: as recorded]

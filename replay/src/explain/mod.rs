@@ -93,7 +93,7 @@ pub struct Question<'t> {
 /// A moment of a run, explained.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    /// `native` or `expandable`.
+    /// `native`, `expandable` or `stitch`.
     pub strategy: &'static str,
     /// The settings at the moment, as `PYTORCH_CUDA_ALLOC_CONF` has them.
     pub config: String,

@@ -30,7 +30,7 @@ pub const OOMS_MAX: usize = 100;
 /// The parts of reserved memory over a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Waste {
-    /// `native` or `expandable`.
+    /// `native`, `expandable` or `stitch`.
     pub strategy: String,
     /// The settings at the end, as `PYTORCH_CUDA_ALLOC_CONF` has them.
     pub config: String,
