@@ -44,13 +44,14 @@ impl Artefacts {
         Self::assembled(&demo, demo.join("vramtape"), None, None)
     }
 
-    /// Builds the libraries that PyTorch loads for release. The command and the lab are those of the Rust tests: to
+    /// Builds the libraries that PyTorch loads for release.
+    pub(crate) fn build_libraries() -> Result<()> {
+        run(&["build", "--release"], &LIBRARIES)
+    }
+
+    /// The libraries that PyTorch loads, built for release. The command and the lab are those of the Rust tests: to
     /// optimise their dependencies for a release takes longer than all that the tests run of them.
-    pub(crate) fn build_for_tests() -> Result<Self> {
-        run(&["build", "--release"], &LIBRARIES)?;
-        // The same build as that of the Rust tests: without their dependencies features differ, and a third of the
-        // workspace would be built again.
-        run(&["test", "--workspace", "--all-targets", "--no-run"], &[])?;
+    pub(crate) fn of_tests() -> Result<Self> {
         let (release, debug) = (cargo::target()?.join("release"), cargo::target()?.join("debug"));
         // A test of the lab links it, so it is among what tests depend on.
         let lab = debug.join("deps").join(LAB);

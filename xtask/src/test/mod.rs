@@ -40,18 +40,23 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     style::run(&tally);
     workflow::run(&tally);
-    rust::check(&tally);
+    rust::check_format(&tally);
     let built = OnceLock::new();
     parallel::run(&tally, |parallel| {
-        // Beside one test program after another, which keep one processor busy.
-        rust::add(parallel);
+        parallel.add_step(|parallel| {
+            let tally = parallel.tally;
+            rayon::join(|| rust::build(tally), || (!options.quick).then(|| scripts::build(tally)));
+            rust::add(parallel);
+            browser::add(parallel);
+            // Once nothing else waits for the folder that it builds in.
+            rust::add_checks(parallel);
+            if !options.quick {
+                scripts::add(parallel, &built);
+            }
+        });
+        // Beside the builds.
         asan::add(parallel);
-        if !options.quick {
-            scripts::add(parallel, &built);
-        }
         viewer::add(parallel);
-        browser::add(parallel);
-        rust::add_doctests(parallel);
     })?;
     if options.quick {
         tally.leave_out("real PyTorch", "left out by --quick");

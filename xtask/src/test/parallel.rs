@@ -1,4 +1,4 @@
-//! Groups of tests side by side, one more than there are processors: most of a script's time is one thread's, and it
+//! Groups of tests side by side, two more than there are processors: most of a script's time is one thread's, and it
 //! waits for other processes.
 
 use std::thread;
@@ -25,7 +25,7 @@ pub(super) fn run<'scope>(
     add: impl FnOnce(&Parallel<'_, 'scope>) + Send,
 ) -> Result<()> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let threads = processors.saturating_add(1).min(THREADS_MAX);
+    let threads = processors.saturating_add(2).min(THREADS_MAX);
     let pool = ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.context("cannot start threads for the tests")?;
     pool.scope_fifo(|scope| add(&Parallel { scope, tally }));

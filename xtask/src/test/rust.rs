@@ -17,13 +17,43 @@ use super::rings::Rings;
 /// A cold build of everything on two cores takes a fraction of this.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Runs the checks that only compile.
-pub(super) fn check(tally: &Tally) {
+/// All targets of the workspace. Benches are among them: criterion runs each once when it is not asked to measure.
+const TESTS: [&str; 3] = ["test", "--workspace", "--all-targets"];
+
+/// Compares the sources with rustfmt's.
+pub(super) fn check_format(tally: &Tally) {
     if cargo::has("fmt") {
         lint(tally, "format", &["fmt", "--all", "--", "--check"], &[]);
     } else {
         tally.skip("format", "rustfmt is not installed (rustup component add rustfmt)");
     }
+}
+
+/// Builds the tests, and the command and the lab with them.
+pub(super) fn build(tally: &Tally) {
+    lint(tally, "build of the tests", &[&TESTS[..], &["--no-run"]].concat(), &[]);
+}
+
+/// Adds the tests.
+pub(super) fn add(parallel: &Parallel) {
+    parallel.add("unit, integration, C and bench tests".to_owned(), move || {
+        counted("cargo-test", cargo::command(&[&TESTS[..], &["--no-fail-fast"]].concat())?)
+    });
+}
+
+/// Adds the checks that only compile, and the examples in the documentation, one after another: all build in one
+/// folder, which cargo locks.
+pub(super) fn add_checks(parallel: &Parallel) {
+    parallel.add_step(|parallel| {
+        check(parallel.tally);
+        let doctests = ["test", "-q", "--workspace", "--doc", "--no-fail-fast"];
+        parallel.tally.group("documentation examples", || {
+            counted("cargo-doctest", cargo::command(&doctests)?)
+        });
+    });
+}
+
+fn check(tally: &Tally) {
     if cargo::has("clippy") {
         let clippy = ["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"];
         lint(tally, "clippy", &clippy, &[]);
@@ -50,23 +80,6 @@ pub(super) fn check(tally: &Tally) {
         tally
             .skip("licences and sources", "cargo-deny is not installed (cargo install cargo-deny)");
     }
-}
-
-/// Adds the tests.
-pub(super) fn add(parallel: &Parallel) {
-    // Benches are among the targets: criterion runs each once when it is not asked to measure.
-    let tests = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
-    parallel.add("unit, integration, C and bench tests".to_owned(), move || {
-        counted("cargo-test", cargo::command(&tests)?)
-    });
-}
-
-/// Adds the examples in the documentation.
-pub(super) fn add_doctests(parallel: &Parallel) {
-    let doctests = ["test", "-q", "--workspace", "--doc", "--no-fail-fast"];
-    parallel.add("documentation examples".to_owned(), move || {
-        counted("cargo-doctest", cargo::command(&doctests)?)
-    });
 }
 
 /// One command that passes or fails as a whole.

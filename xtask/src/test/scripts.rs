@@ -43,18 +43,20 @@ const ONCE: [&str; 10] = [
     "test_view",
 ];
 
-/// Adds the build of everything that the scripts use, which adds the scripts.
+/// Adds the scripts, which use what was built.
 pub(super) fn add<'a>(parallel: &Parallel<'_, 'a>, built: &'a OnceLock<Artefacts>) {
-    parallel.add_step(|parallel| {
-        parallel.tally.group("release build", || {
-            let artefacts = Artefacts::build_for_tests()?;
-            built.get_or_init(|| artefacts);
-            Ok(Outcome { counts: Counts::one(true), detail: String::new() })
-        });
-        let added = built.get().map_or(Ok(()), |artefacts| add_all(parallel, artefacts));
-        if let Err(error) = added {
-            parallel.tally.group("scripts", || Err(error));
-        }
+    let added = Artefacts::of_tests()
+        .and_then(|artefacts| add_all(parallel, built.get_or_init(|| artefacts)));
+    if let Err(error) = added {
+        parallel.tally.group("scripts", || Err(error));
+    }
+}
+
+/// Builds what PyTorch loads.
+pub(super) fn build(tally: &Tally) {
+    tally.group("release build", || {
+        Artefacts::build_libraries()?;
+        Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });
 }
 
