@@ -64,7 +64,10 @@ fn run_storm(slots: usize, delays: u64, stitch: Option<StitchConfig>) -> TapeTot
             scope.spawn(move || storm.run(rng, end));
         }
     });
+    // A writer that is behind goes on at a later state: the mark would be among its losses.
+    assert!(tape.flush(), "the storm is in the file");
     let state = storm.marked_state();
+    assert!(tape.flush(), "the mark is in the file before anything overwrites it");
     storm.calm();
     let (summary, recorded) = (tape.stop().expect("a whole tape"), storm.recorded());
     println!("{storm}");

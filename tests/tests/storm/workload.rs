@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ use crate::tape::TapeTotals;
 const STREAMS: [Stream; 4] = [Stream(0), Stream(16), Stream(32), Stream(48)];
 const POOLS: [PoolId; 3] = [PoolId(0, 1), PoolId(0, 2), PoolId(7, 0)];
 const CAPACITY_BYTES: u64 = 2 << 30;
+/// The longest that the writer waits for the ring to be overwritten, which takes a busy machine seconds.
+const DELAY_MAX: Duration = Duration::from_secs(60);
 const SETTINGS: [&str; 5] = [
     "",
     "expandable_segments:True",
@@ -95,7 +97,8 @@ pub(crate) struct Storm {
     ring: Arc<Ring>,
     /// Number of the first record behind the tape's first base state, once it was asked for.
     begun: Arc<OnceLock<u64>>,
-    is_over: Arc<AtomicBool>,
+    /// How often the tape's writer has yet to fall behind.
+    delays: Arc<AtomicU64>,
     piles: Arc<Piles>,
     seen: Arc<Seen>,
 }
@@ -128,25 +131,27 @@ impl Storm {
         let heap = Arc::new(SharedHeap::new(heap));
         let (piles, seen) = (Arc::new(Piles::default()), Arc::new(Seen::default()));
         free_on_miss(&heap, &piles, &seen);
-        let (begun, is_over) = (Arc::default(), Arc::default());
-        Self { heap, ring, begun, is_over, piles, seen }
+        let (begun, delays) = (Arc::default(), Arc::default());
+        Self { heap, ring, begun, delays, piles, seen }
     }
 
-    /// The source for a tape of the storm. Its writer waits `delays` times behind a base state, until the ring
-    /// was overwritten or the storm is over.
-    pub(crate) fn source(&self, delays: u64) -> TapeSource {
+    /// The source for a tape of the storm. Its writer waits `times` times behind a base state, until the ring was
+    /// overwritten.
+    pub(crate) fn source(&self, times: u64) -> TapeSource {
         let (heap, ring) = (Arc::clone(&self.heap), Arc::clone(&self.ring));
-        let bases = AtomicU64::new(0);
-        let (begun, is_over) = (Arc::clone(&self.begun), Arc::clone(&self.is_over));
+        self.delays.store(times, Ordering::Relaxed);
+        let (begun, delays) = (Arc::clone(&self.begun), Arc::clone(&self.delays));
         let base = move || {
             let heap = heap.lock().ok()?;
             let (state, next) = (heap.base_state(), ring.sequence());
             drop(heap);
-            let number = count(&bases);
             begun.get_or_init(|| next);
-            let is_overtaken = || ring.sequence() > next + 2 * ring.slots();
-            while number < delays && !is_overtaken() && !is_over.load(Ordering::Relaxed) {
-                thread::sleep(Duration::from_millis(1));
+            if delays.load(Ordering::Relaxed) > 0 {
+                let latest = Instant::now() + DELAY_MAX;
+                while ring.sequence() <= next + 2 * ring.slots() && Instant::now() < latest {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                delays.fetch_sub(1, Ordering::Relaxed);
             }
             Some((state, next))
         };
@@ -157,9 +162,9 @@ impl Storm {
         }
     }
 
-    /// One thread's part, until `end`.
+    /// One thread's part, until `end`, and until the writer fell behind as often as it has to.
     pub(crate) fn run(&self, mut rng: Rng, end: Instant) {
-        while Instant::now() < end {
+        while Instant::now() < end || self.delays.load(Ordering::Relaxed) > 0 {
             count(&self.seen.calls);
             match rng.below(1_000) {
                 0..450 => self.take(&mut rng),
@@ -275,7 +280,6 @@ impl Storm {
 
     /// Ends the storm: the device works again, everything is given back and returned. Fails if anything is left.
     pub(crate) fn calm(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
         let mut heap = self.heap.lock().expect("whole");
         heap.check().expect("consistent after the storm");
         heap.device_mut().faults_mut().clear();
