@@ -45,12 +45,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     parallel::run(&tally, |parallel| {
         parallel.add_step(|parallel| {
             let tally = parallel.tally;
-            rayon::join(|| rust::build(tally), || (!options.quick).then(|| scripts::build(tally)));
+            let libraries = || !options.quick && scripts::build(tally);
+            let are_built = rayon::join(|| rust::build(tally), libraries);
             rust::add(parallel);
             browser::add(parallel);
             // Once nothing else waits for the folder that it builds in.
             rust::add_checks(parallel);
-            if !options.quick {
+            if are_built == (true, true) {
                 scripts::add(parallel, &built);
             }
         });

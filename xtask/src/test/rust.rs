@@ -29,9 +29,9 @@ pub(super) fn check_format(tally: &Tally) {
     }
 }
 
-/// Builds the tests, and the command and the lab with them.
-pub(super) fn build(tally: &Tally) {
-    lint(tally, "build of the tests", &[&TESTS[..], &["--no-run"]].concat(), &[]);
+/// Builds the tests, and the command and the lab with them; whether all of it compiles.
+pub(super) fn build(tally: &Tally) -> bool {
+    lint(tally, "build of the tests", &[&TESTS[..], &["--no-run"]].concat(), &[])
 }
 
 /// Adds the tests.
@@ -82,15 +82,18 @@ fn check(tally: &Tally) {
     }
 }
 
-/// One command that passes or fails as a whole.
-fn lint(tally: &Tally, name: &str, args: &[&str], env: &[(&str, &str)]) {
+/// One command that passes or fails as a whole; whether it passed.
+fn lint(tally: &Tally, name: &str, args: &[&str], env: &[(&str, &str)]) -> bool {
+    let mut passed = false;
     tally.group(name, || {
         let mut step = Step::start(format!("cargo {}", args[0]));
         let mut command = cargo::command(args)?;
         command.envs(env.iter().copied());
         let output = exec::run(&mut step, &format!("cargo-{}", args[0]), command, LIMIT)?;
-        Ok(Outcome { counts: Counts::one(output.success()), detail: output.tail() })
+        passed = output.success();
+        Ok(Outcome { counts: Counts::one(passed), detail: output.tail() })
     });
+    passed
 }
 
 /// A `cargo test`, counted test by test.

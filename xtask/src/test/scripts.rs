@@ -52,12 +52,15 @@ pub(super) fn add<'a>(parallel: &Parallel<'_, 'a>, built: &'a OnceLock<Artefacts
     }
 }
 
-/// Builds what PyTorch loads.
-pub(super) fn build(tally: &Tally) {
+/// Builds what PyTorch loads; whether it compiles.
+pub(super) fn build(tally: &Tally) -> bool {
+    let mut is_built = false;
     tally.group("release build", || {
         Artefacts::build_libraries()?;
+        is_built = true;
         Ok(Outcome { counts: Counts::one(true), detail: String::new() })
     });
+    is_built
 }
 
 /// Adds every script under every PyTorch that it is for.
