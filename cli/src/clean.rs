@@ -2,12 +2,14 @@
 //! bridge, which the next process that needs it compiles again.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use recorder::remove_dead_rings;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::rings::RingFolder;
@@ -72,7 +74,8 @@ fn bridge_cache(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     Some(all.join("bridge"))
 }
 
-/// Removes the folder with the builds, their locks and what is remembered of those that failed; nothing else.
+/// Removes the folder with the builds, their locks and what is remembered of those that failed; nothing else, and
+/// nothing of a build that a process is compiling.
 fn remove_bridges(folder: &Path, removed: &mut Vec<PathBuf>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -80,9 +83,23 @@ fn remove_bridges(folder: &Path, removed: &mut Vec<PathBuf>) -> io::Result<()> {
     };
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort();
+    let has_extension = |path: &Path, known: &str| path.extension().is_some_and(|end| end == known);
+    let mut locks = Vec::new(); // Held to the end, so that no compilation begins before it.
+    let mut compiled_now = Vec::new();
+    for path in paths.iter().filter(|path| has_extension(path, "lock")) {
+        let lock = File::open(path)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => locks.push(lock),
+            Err(Errno::WOULDBLOCK) => compiled_now.push(path.with_extension("")),
+            Err(error) => return Err(error.into()),
+        }
+    }
     for path in paths {
-        let ours = ["so", "lock", "failed"];
-        if path.extension().is_some_and(|end| ours.iter().any(|known| end == *known)) {
+        let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_owned();
+        let is_ours = ["so", "lock", "failed"].iter().any(|known| has_extension(&path, known));
+        let is_compiled_now =
+            || compiled_now.iter().any(|build| bytes(&path).starts_with(&bytes(build)));
+        if is_ours && !is_compiled_now() {
             fs::remove_file(&path)?;
             removed.push(path);
         }
@@ -131,5 +148,22 @@ mod tests {
         fs::remove_file(path("notes.txt")).unwrap();
         remove_bridges(&bridge, &mut removed).unwrap();
         assert!(!bridge.exists());
+    }
+
+    #[test]
+    fn a_build_that_a_process_is_compiling_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["torch-2.lock", "torch-2.r4nd0m.so", "torch-1.lock", "torch-1.so"] {
+            fs::write(path(name), "x").unwrap();
+        }
+        let compiling = File::open(path("torch-2.lock")).unwrap();
+        flock(&compiling, FlockOperation::LockExclusive).unwrap();
+        let mut removed = Vec::new();
+        remove_bridges(folder.path(), &mut removed).unwrap();
+        assert_eq!(removed, [path("torch-1.lock"), path("torch-1.so")]);
+        drop(compiling);
+        remove_bridges(folder.path(), &mut removed).unwrap();
+        assert_eq!(removed[2..], [path("torch-2.lock"), path("torch-2.r4nd0m.so")]);
     }
 }

@@ -123,7 +123,8 @@ def _compile(torch: Any, built: Path) -> None:
     tools = toolchain.find(torch)
     if tools.missing:
         raise BuildFailed("; ".join(tools.missing))
-    handle, temporary = tempfile.mkstemp(suffix=".so", dir=built.parent)
+    # Named after the build: `vramtape clean` leaves the files of one whose lock is held.
+    handle, temporary = tempfile.mkstemp(prefix=f"{built.stem}.", suffix=".so", dir=built.parent)
     os.close(handle)
     includes = [f"-isystem{folder}" for folder in tools.includes]
     command = [tools.compiler, *toolchain.flags(torch), f"-I{header().parent}", *includes]
