@@ -13,8 +13,8 @@ use crate::{cargo, exec, npm};
 
 use super::parallel::Parallel;
 
-/// The installation takes seconds, and so do the checks.
-const LIMIT: Duration = Duration::from_secs(5 * 60);
+/// The installation takes seconds. The checks take a minute of processor time, beside three builds.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Adds `npm run check` in `viewer/`. Its packages are installed by the first run, which needs the network.
 pub(super) fn add(parallel: &Parallel) {
