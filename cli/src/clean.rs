@@ -83,9 +83,22 @@ fn remove_bridges(folder: &Path, removed: &mut Vec<PathBuf>) -> io::Result<()> {
     };
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort();
-    let has_extension = |path: &Path, known: &str| path.extension().is_some_and(|end| end == known);
-    let mut locks = Vec::new(); // Held to the end, so that no compilation begins before it.
-    let mut compiled_now = Vec::new();
+    let (_locks, compiled_now) = lock_builds(&paths)?;
+    for path in paths {
+        let is_ours = ["so", "lock", "failed"].iter().any(|known| has_extension(&path, known));
+        if is_ours && !compiled_now.iter().any(|build| is_of(&path, build)) {
+            fs::remove_file(&path)?;
+            removed.push(path);
+        }
+    }
+    let _ = fs::remove_dir(folder); // Fails where other files are in it.
+    Ok(())
+}
+
+/// Takes the locks of the builds, so that no compilation begins while they are held. Also returns the builds that
+/// another process is compiling, by their paths without an extension.
+fn lock_builds(paths: &[PathBuf]) -> io::Result<(Vec<File>, Vec<PathBuf>)> {
+    let (mut locks, mut compiled_now) = (Vec::new(), Vec::new());
     for path in paths.iter().filter(|path| has_extension(path, "lock")) {
         let lock = File::open(path)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -94,18 +107,17 @@ fn remove_bridges(folder: &Path, removed: &mut Vec<PathBuf>) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    for path in paths {
-        let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_owned();
-        let is_ours = ["so", "lock", "failed"].iter().any(|known| has_extension(&path, known));
-        let is_compiled_now =
-            || compiled_now.iter().any(|build| bytes(&path).starts_with(&bytes(build)));
-        if is_ours && !is_compiled_now() {
-            fs::remove_file(&path)?;
-            removed.push(path);
-        }
-    }
-    let _ = fs::remove_dir(folder); // Fails where other files are in it.
-    Ok(())
+    Ok((locks, compiled_now))
+}
+
+fn has_extension(path: &Path, known: &str) -> bool {
+    path.extension().is_some_and(|end| end == known)
+}
+
+/// Whether a file is of a build: its name begins with the build's.
+fn is_of(path: &Path, build: &Path) -> bool {
+    let [path, build] = [path, build].map(|path| path.as_os_str().as_encoded_bytes());
+    path.starts_with(build)
 }
 
 #[cfg(test)]

@@ -25,7 +25,8 @@ use crate::tape::TapeTotals;
 const STREAMS: [Stream; 4] = [Stream(0), Stream(16), Stream(32), Stream(48)];
 const POOLS: [PoolId; 3] = [PoolId(0, 1), PoolId(0, 2), PoolId(7, 0)];
 const CAPACITY_BYTES: u64 = 2 << 30;
-/// The longest that the writer waits for the ring to be overwritten, which takes a busy machine seconds.
+/// The longest that the writer waits for the ring to be overwritten, and the threads for the writer to fall behind. A
+/// busy machine takes seconds.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 const SETTINGS: [&str; 5] = [
     "",
@@ -162,9 +163,10 @@ impl Storm {
         }
     }
 
-    /// One thread's part, until `end`, and until the writer fell behind as often as it has to.
+    /// One thread's part, until `end`, and on until the writer fell behind as often as it has to.
     pub(crate) fn run(&self, mut rng: Rng, end: Instant) {
-        while Instant::now() < end || self.delays.load(Ordering::Relaxed) > 0 {
+        let is_awaited = |now| self.delays.load(Ordering::Relaxed) > 0 && now < end + DELAY_MAX;
+        while Instant::now() < end || is_awaited(Instant::now()) {
             count(&self.seen.calls);
             match rng.below(1_000) {
                 0..450 => self.take(&mut rng),

@@ -36,7 +36,7 @@ pub(super) fn build(tally: &Tally) -> bool {
 
 /// Adds the tests.
 pub(super) fn add(parallel: &Parallel) {
-    parallel.add("unit, integration, C and bench tests".to_owned(), move || {
+    parallel.add("unit, integration, C and bench tests".to_owned(), || {
         counted("cargo-test", cargo::command(&[&TESTS[..], &["--no-fail-fast"]].concat())?)
     });
 }
