@@ -4,6 +4,7 @@ import { FlameTree } from "../engine/flametree.ts";
 import type { FlameReply, FlameRequest } from "../engine/protocol.ts";
 import { Bench } from "./bench.ts";
 import { pageData } from "./pagedata.ts";
+import { processorMs } from "./processor.ts";
 import { random, training } from "./training.ts";
 
 const TAPE = training(60_000);
@@ -102,7 +103,7 @@ test("a pattern that cannot be read is an error in the reply", async () => {
   assert.ok(found !== null && found.error !== "");
 });
 
-test("a hundred thousand stacks are laid out within a second", () => {
+test("a hundred thousand stacks are laid out within a second of processor time", () => {
   const chance = random(3);
   const tree = new FlameTree();
   let bytes = 0;
@@ -111,9 +112,9 @@ test("a hundred thousand stacks are laid out within a second", () => {
     tree.add(path, { bytes: 512 * (stack % 7 + 1), blocks: 1 });
     bytes += 512 * (stack % 7 + 1);
   }
-  const began = performance.now();
+  const began = process.cpuUsage();
   const { boxes, narrow } = tree.layOut(0, 1280);
   assert.equal(tree.bytes[0], bytes);
   assert.ok(boxes.length < 1280 * 21 && narrow > 1000, `${boxes.length} rectangles, ${narrow} narrow`);
-  assert.ok(performance.now() - began < 1000);
+  assert.ok(processorMs(began) < 1000);
 });

@@ -8,6 +8,7 @@ import { MARK } from "../format/rest.ts";
 import { NO_END } from "../format/lives.ts";
 import { Bench } from "./bench.ts";
 import { pageData } from "./pagedata.ts";
+import { processorMs } from "./processor.ts";
 import { type Life, random, training } from "./training.ts";
 
 const TAPE = training(60_000);
@@ -253,15 +254,15 @@ test("a window with too many allocations is a sentence, and live bytes are still
   assert.ok((await bench.table({ rows: "allocations", from: 100, to: 200 })).total > 0);
 });
 
-test("600,000 rows are sorted within two seconds", () => {
+test("600,000 rows are sorted within a second of processor time", () => {
   const rows = 600_000;
   const chance = random(4);
   const values = Float64Array.from({ length: rows }, () => Math.floor(chance() * 5000));
   const column = numbers("size_bytes", "size", "bytes", (row) => values[row]!);
   const sheet: Sheet = { rows, columns: [column], sort: "", notes: [] };
-  const began = performance.now();
+  const began = process.cpuUsage();
   const order = sorted(sheet, Uint32Array.from(values, (_, row) => row), column, false);
-  const took = performance.now() - began;
+  const took = processorMs(began);
   assert.ok(order.every((row, at) => at === 0 || values[order[at - 1]!]! >= values[row]!));
-  assert.ok(took < 2000, `${took} ms`);
+  assert.ok(took < 1000, `${took} ms`);
 });
