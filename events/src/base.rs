@@ -18,8 +18,8 @@ pub struct BaseState {
     pub time_ns: u64,
     /// Segments in ascending order of address.
     pub segments: Vec<SegmentState>,
-    /// Where the pages of `stitch` are mapped, ascending by address, in a chunk of their own. An address in a segment
-    /// is the home of its page, any other a ghost.
+    /// Where the pages of `stitch` are mapped, ascending by address, in a chunk of their own. The bytes of a page in a
+    /// segment have their home there, any other address is a ghost.
     pub pages: Vec<(Addr, PageNumber)>,
     /// Private pools that exist; the default pool is not listed.
     pub pools: Vec<PoolState>,

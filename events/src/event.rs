@@ -317,8 +317,8 @@ pub enum Event {
         /// Frees of the default pool that became reusable since that moment, of all streams.
         frees: u64,
     },
-    /// E: `stitch` mapped a physical page of 2 MiB at one more address. `SegmentMap` and `SegmentUnmap` say which of a
-    /// page's addresses is its home; the others are ghosts.
+    /// E: `stitch` mapped a physical page of 2 MiB at one more address. `SegmentMap` and `SegmentUnmap` say at which
+    /// address its bytes have their home, or at which two; the others are ghosts.
     PageMap {
         /// Where it is mapped from here on.
         addr: Addr,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use allocator::heap::{BaseRange, base_ranges};
 use sim_device::SimDevice;
-use trace_format::{Addr, BaseState, Event, PoolId, Record, Stream};
+use trace_format::{Addr, BaseState, Event, PageNumber, PoolId, Record, Stream};
 
 /// Recorded segment addresses, in the order in which the device was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,7 @@ impl Script {
             script.reserve.push_back(range.addr);
             hulls.begin(&range);
         }
+        base.pages.iter().for_each(|(addr, _)| hulls.map_page(*addr));
         for record in records {
             match record.event {
                 Event::SegmentAlloc { addr, .. } => script.malloc.push_back(addr),
@@ -40,6 +41,7 @@ impl Script {
                     script.reserve.push_back(addr);
                 }
                 Event::SegmentUnmap { addr, size_bytes, .. } => hulls.unmap(addr, size_bytes),
+                Event::PageMap { addr, .. } => hulls.map_page(addr),
                 _ => {}
             }
         }
@@ -93,6 +95,14 @@ impl Hulls {
         }
         self.0.insert(addr.0, Hull { end, mapped_bytes: size_bytes, kind });
         true
+    }
+
+    /// A page is mapped in a segment, or behind it: not all of its bytes may have their home there.
+    fn map_page(&mut self, addr: Addr) {
+        let hull = self.0.range_mut(..=addr.0).next_back().map(|(_, hull)| hull);
+        if let Some(hull) = hull.filter(|hull| addr.0 <= hull.end) {
+            hull.end = hull.end.max(addr.0.saturating_add(PageNumber::PAGE_BYTES));
+        }
     }
 
     /// Unmaps pages; with its last page a segment ends.

@@ -1,5 +1,6 @@
 """One page at several addresses, as `stitch` has them: writes through one are read through another by the next kernel
 of the stream, by copies, by matrix products, by another stream after an event, in a graph and under dependent launch.
+Two blocks in one page are used through an address each.
 """
 
 import torch
@@ -145,6 +146,23 @@ def streams(aliases, rounds=300):
     return int(wrong)
 
 
+def parts(aliases, rounds=2000):
+    """Two blocks in one page, each through an address of its own, written at the same time."""
+    wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+    cut = 777 * 512 // 4  # Blocks begin at multiples of 512 bytes.
+    first, second = aliases.first[4], aliases.second[4]
+    side = torch.cuda.Stream()
+    main = torch.cuda.current_stream()
+    for number in range(rounds):
+        side.wait_stream(main)
+        first[:cut].fill_(float(number))
+        with torch.cuda.stream(side):
+            second[cut:].fill_(-float(number))
+        main.wait_stream(side)
+        wrong += (second[:cut] != float(number)).sum() + (first[cut:] != -float(number)).sum()
+    return int(wrong)
+
+
 def graph(aliases, rounds=200):
     wrong = torch.zeros((), dtype=torch.int64, device="cuda")
     value = torch.zeros((), device="cuda")
@@ -181,6 +199,7 @@ CHECKS = (
     ("products", products),
     ("atomics", atomics),
     ("streams", streams),
+    ("two blocks in a page", parts),
     ("graph", graph),
     ("dependent launch", dependent),
 )

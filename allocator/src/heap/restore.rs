@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::pending::Ticket;
 use super::pools::Scope;
-use super::runs::{BaseRange, base_ranges};
+use super::runs::{BaseRange, base_ranges, has_all_parts, with_whole_pages};
 use super::stitch::RestoredPages;
 use super::{AllocError, Heap};
 use crate::arena::{Block, BlockId};
@@ -64,6 +64,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.blocks.arena.iter().next().is_none(),
             "a state is restored into an empty heap"
         );
+        let has_parts = self.stitch.is_on && has_all_parts(base);
+        let whole = (!has_parts && !base.pages.is_empty()).then(|| with_whole_pages(base));
+        let base = whole.as_ref().unwrap_or(base);
         self.restore_pools(base);
         let mut restoring = Restoring::new(base);
         self.ranks.restart_behind(cast::id(base.order.begun.len()));

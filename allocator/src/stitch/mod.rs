@@ -4,6 +4,7 @@
 //! at one or more slots. One of them is its *home*: the bytes there are in the blocks and free lists of the heap. The
 //! others are *ghosts*: the page is still mapped there, and the addresses are not offered. A ghost whose page is wholly
 //! free can become the home without a driver call, because a new block is uninitialized and no data crosses aliases.
+//! The free bytes at one end of a page in use can get a home of their own: then the page has two.
 //!
 //! A [`Follower`] remembers the addresses of the requests of earlier steps, so that a repeated step finds its
 //! placements again. The steps of an allocation are in `heap/stitch`.
@@ -30,7 +31,7 @@ use settings::{Plan, PlannedRequest, StitchConfig};
 
 pub(crate) use follower::{Follower, Placement};
 use followers::Followers;
-pub(crate) use pages::{Marks, PageId, Pages, SlotRef, Span};
+pub(crate) use pages::{EdgeMove, Marks, Moves, PageId, Pages, SlotRef, Span, Tail};
 pub(crate) use run::{Run, Slot};
 pub(crate) use sequences::NONE as NO_REQUEST;
 pub(crate) use streams::Streams;
@@ -65,7 +66,7 @@ pub(crate) struct Stitch {
     pub(crate) expected: Marks,
     /// Memory for the spans of windows and for lists of moves, kept so that a request allocates none.
     pub(crate) spans: Vec<Span>,
-    pub(crate) moves: Vec<(PageId, SlotRef)>,
+    pub(crate) moves: Moves,
 }
 
 impl Stitch {
@@ -133,6 +134,13 @@ impl Stitch {
     #[inline]
     pub(crate) fn page_at(&self, at: SlotRef) -> Option<PageId> {
         self.run(at.run).slots[at.slot].page
+    }
+
+    /// The bytes of the page at a slot that have their home there; empty for a ghost, and where no page is.
+    pub(crate) fn home_bytes(&self, at: SlotRef) -> core::ops::Range<u64> {
+        let slot = self.run(at.run).slots.get(at.slot);
+        let page = slot.and_then(|slot| slot.page);
+        page.map_or(0..0, |page| self.pages[page].bytes_at(at))
     }
 
     /// All runs.

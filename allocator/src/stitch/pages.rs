@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use core::num::NonZeroU32;
+use core::ops::Range;
 
 use events::{Addr, PageNumber};
 
@@ -72,12 +73,22 @@ impl Span {
     }
 }
 
+/// The home of the last bytes of a page whose first bytes have another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tail {
+    pub(crate) at: SlotRef,
+    /// Where they begin in the page.
+    pub(crate) cut: u64,
+}
+
 /// One physical page.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     pub(crate) handle: PhysicalHandle,
     /// The slot whose bytes are in the heap's blocks; `None` while the page is being mapped, or given back.
     pub(crate) home: Option<SlotRef>,
+    /// The home of its last bytes, where that is another one.
+    pub(crate) tail: Option<Tail>,
     /// Every slot where it is mapped, its home included.
     pub(crate) slots: Vec<SlotRef>,
     /// The handle that other processes were given of it.
@@ -93,6 +104,27 @@ pub(crate) struct Pages {
     pub(crate) spare: Vec<PageId>,
     /// Slots at which a page is mapped.
     pub(crate) mapped_slots: usize,
+    /// Pages with two homes.
+    pub(crate) parted: Vec<PageId>,
+    /// Whether a page had two homes at any time: places that were remembered may need edges.
+    pub(crate) takes_edges: bool,
+}
+
+impl Page {
+    /// Whether some bytes of the page have their home at a slot, and others elsewhere.
+    #[inline]
+    pub(crate) fn has_part_at(&self, at: SlotRef) -> bool {
+        self.tail.is_some_and(|tail| tail.at == at || self.home == Some(at))
+    }
+
+    /// The bytes of the page that have their home at a slot.
+    pub(crate) fn bytes_at(&self, at: SlotRef) -> Range<u64> {
+        match self.tail {
+            Some(tail) if tail.at == at => tail.cut..PAGE_BYTES,
+            tail if self.home == Some(at) => 0..tail.map_or(PAGE_BYTES, |tail| tail.cut),
+            _ => 0..0,
+        }
+    }
 }
 
 impl Pages {
@@ -106,7 +138,8 @@ impl Pages {
             self.table.push(None);
             PageId::new(self.table.len() - 1)
         });
-        self.table[id.index()] = Some(Page { handle, home: None, slots: Vec::new(), shared: None });
+        let (slots, shared) = (Vec::new(), None);
+        self.table[id.index()] = Some(Page { handle, home: None, tail: None, slots, shared });
         id
     }
 
@@ -115,6 +148,21 @@ impl Pages {
         let page = self.table[id.index()].take().expect("a page ends once");
         assert!(page.slots.is_empty(), "a page that ends is mapped nowhere");
         self.vacant.push(id);
+    }
+
+    /// Gives the first or the last bytes of a page a home of their own. Returns the one that they had.
+    pub(crate) fn part(&mut self, id: PageId, to: SlotRef, bytes: &Range<u64>) -> SlotRef {
+        let page = &mut self[id];
+        let from = page.home.expect("a page in use has a home");
+        page.tail = if bytes.start > 0 {
+            Some(Tail { at: to, cut: bytes.start })
+        } else {
+            page.home = Some(to);
+            Some(Tail { at: from, cut: bytes.end })
+        };
+        self.parted.push(id);
+        self.takes_edges = true;
+        from
     }
 
     /// Notes that a page is mapped at one more slot.
@@ -134,6 +182,31 @@ impl Pages {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PageId, &Page)> {
         let pages = self.table.iter().enumerate();
         pages.filter_map(|(at, page)| Some((PageId::new(at), page.as_ref()?)))
+    }
+}
+
+/// Bytes at an end of a page that get a home of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct EdgeMove {
+    pub(crate) page: PageId,
+    pub(crate) to: SlotRef,
+    /// In the page: its first bytes or its last.
+    pub(crate) bytes: Range<u64>,
+}
+
+/// Ghosts that become homes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moves {
+    /// Of wholly free pages.
+    pub(crate) pages: Vec<(PageId, SlotRef)>,
+    /// Of free bytes of pages in use.
+    pub(crate) edges: Vec<EdgeMove>,
+}
+
+impl Moves {
+    pub(crate) fn clear(&mut self) {
+        self.pages.clear();
+        self.edges.clear();
     }
 }
 

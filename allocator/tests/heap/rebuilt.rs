@@ -55,15 +55,28 @@ impl Rebuilt {
             return Err("one page has two numbers".to_owned());
         }
         let is_run = |one: &&SegmentState| one.is_expandable && one.pool.is_default();
-        let mut homes: HashSet<PageNumber> = HashSet::new();
+        let mut homes: HashMap<PageNumber, Vec<(u64, u64)>> = HashMap::new();
         let pages: HashMap<_, _> = self.state.pages().iter().collect();
         let is_stitched = heap.config().stitch.is_some();
         for run in segments.iter().filter(is_run).filter(|_| is_stitched) {
-            for addr in (run.addr.0..run.addr.0 + run.size_bytes).step_by(PAGE_BYTES as usize) {
-                let page = pages.get(&trace_format::Addr(addr));
-                if !page.is_some_and(|page| homes.insert(*page)) {
-                    return Err(format!("the home at {addr:#x} has {page:?}, or it has two"));
-                }
+            let end = run.addr.0 + run.size_bytes;
+            for slot in run.addr.0 / PAGE_BYTES..end.div_ceil(PAGE_BYTES) {
+                let start = slot * PAGE_BYTES;
+                let page = pages.get(&trace_format::Addr(start));
+                let page = page.ok_or_else(|| format!("the home at {start:#x} has no page"))?;
+                let bytes = (run.addr.0.saturating_sub(start), (end - start).min(PAGE_BYTES));
+                homes.entry(*page).or_default().push(bytes);
+            }
+        }
+        for (page, homes) in &mut homes {
+            homes.sort_unstable();
+            let is_whole = match homes[..] {
+                [one] => one == (0, PAGE_BYTES),
+                [front, back] => front.0 == 0 && front.1 == back.0 && back.1 == PAGE_BYTES,
+                _ => false,
+            };
+            if !is_whole {
+                return Err(format!("{page:?} has its home at {homes:?}"));
             }
         }
         Ok(())

@@ -99,9 +99,13 @@ impl<R: Witness> Strategy for Native<R> {
             let limited = self.heap.set_memory_fraction(fraction);
             limited.map_err(|error| DriveError::Base(error.into()))?;
         }
-        let is_known = !base.order.ranges.is_empty();
-        if let Some(run) =
-            base.segments.iter().find(|run| !is_known && !is_whole_pages(run, self.heap.config()))
+        // Runs of `stitch` may have parts of pages.
+        let is_stitched = |run: &SegmentState| run.pool.is_default() && !base.pages.is_empty();
+        let is_known = |run: &SegmentState| !base.order.ranges.is_empty() || is_stitched(run);
+        if let Some(run) = base
+            .segments
+            .iter()
+            .find(|run| !is_known(run) && !is_whole_pages(run, self.heap.config()))
         {
             let SegmentState { addr, size_bytes, .. } = run;
             let reason = format!(

@@ -35,8 +35,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         for (id, run) in self.stitch.runs() {
             for (slot, mapping) in run.slots.iter().enumerate() {
                 let at = SlotRef { run: id, slot };
-                let is_ghost =
-                    mapping.page.is_some_and(|page| self.stitch.pages[page].home != Some(at));
+                let is_ghost = mapping
+                    .page
+                    .is_some_and(|page| self.stitch.pages[page].bytes_at(at).is_empty());
                 if is_ghost {
                     ghosts.push((run.ticket(slot), at));
                 }

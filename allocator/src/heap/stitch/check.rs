@@ -4,6 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
+use events::Addr;
+
 use crate::arena::Block;
 use crate::heap::Heap;
 use crate::heap::check::ensure;
@@ -45,15 +47,21 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 continue;
             };
             homes += 1;
-            let run = self.stitch.run(home.run);
-            let slot = &run.slots[home.slot];
             ensure!(
-                slot.page == Some(id) && slot.is_open,
-                "{id:?} is not open at its home {home:?}"
+                page.tail.is_some() == self.stitch.pages.parted.contains(&id),
+                "{id:?} has two homes, or has not: {page:?}"
             );
-            let addr = run.slot_addr(home.slot);
-            let block = &self.blocks[run.block_at(&self.blocks.arena, addr)];
-            ensure!(block.mapped, "{id:?}: its home at {addr} is in an unmapped block");
+            for home in core::iter::once(home).chain(page.tail.map(|tail| tail.at)) {
+                let run = self.stitch.run(home.run);
+                let slot = &run.slots[home.slot];
+                ensure!(
+                    slot.page == Some(id) && slot.is_open,
+                    "{id:?} is not open at its home {home:?}"
+                );
+                let addr = Addr(run.slot_addr(home.slot).0 + page.bytes_at(home).start);
+                let block = &self.blocks[run.block_at(&self.blocks.arena, addr)];
+                ensure!(block.mapped, "{id:?}: its home at {addr} is in an unmapped block");
+            }
         }
         ensure!(mapped_slots == self.stitch.pages.mapped_slots, "{mapped_slots} slots are mapped");
         let blocks = self.blocks.arena.iter().map(|(_, block)| block);
@@ -78,11 +86,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             ensure!(is_indexed, "{id:?}: its index does not find {block_id:?}");
             if block.mapped {
                 for slot in run.touched_slots(block.addr, block.end()) {
-                    let page = run.slots[slot].page;
-                    let home = page.and_then(|page| self.stitch.pages[page].home);
+                    let (first, bytes) =
+                        (run.slot_addr(slot).0, self.stitch.home_bytes(SlotRef { run: id, slot }));
+                    let end = block.end().0.min(first + PAGE_BYTES);
                     ensure!(
-                        home == Some(SlotRef { run: id, slot }),
-                        "{block_id:?} lies in slot {slot}, which is no home"
+                        first + bytes.start <= block.addr.0.max(first) && end <= first + bytes.end,
+                        "{block_id:?} lies in slot {slot}, which is the home of {bytes:?}"
                     );
                 }
             }

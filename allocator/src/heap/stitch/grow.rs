@@ -12,7 +12,7 @@ use crate::expandable::Range;
 use crate::heap::hot_path::AllocParams;
 use crate::heap::{AllocError, Heap};
 use crate::ids::{FreeListId, PoolIndex, RangeId};
-use crate::stitch::{PAGE_BYTES, PageId, Run, SlotRef};
+use crate::stitch::{EdgeMove, Moves, PAGE_BYTES, PageId, Run, SlotRef};
 use device::{Device, DeviceError, Result};
 use events::Recorder;
 use settings::{SegmentReserve, StreamSharing};
@@ -25,7 +25,9 @@ pub(super) struct Plan {
     run: RangeId,
     addr: Addr,
     /// Ghosts that become homes.
-    moves: Vec<(PageId, SlotRef)>,
+    moves: Moves,
+    /// Ends of pages in use that are mapped once more, and have their home there then.
+    edges: Vec<EdgeMove>,
     /// Slots where a page is to be mapped.
     missing: Vec<SlotRef>,
     /// Free pages for these slots, in their order.
@@ -33,6 +35,21 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// A place behind the frontier of a run, where all pages are to be mapped: at `missing` these free ones and new
+    /// ones.
+    pub(super) fn at_edges(
+        (run, addr): (RangeId, Addr),
+        edges: Vec<EdgeMove>,
+        missing: Vec<SlotRef>,
+        pages: Vec<PageId>,
+    ) -> Self {
+        Self { run, addr, moves: Moves::default(), edges, missing, pages }
+    }
+
+    pub(super) const fn run(&self) -> RangeId {
+        self.run
+    }
+
     /// Pages that have to be created.
     pub(super) fn new_pages(&self) -> usize {
         self.missing.len() - self.pages.len()
@@ -102,6 +119,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// new ones for the shortfall. `None` when the device or the fraction refuses.
     fn extend_run(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
         self.poll_streams(params.stream)?;
+        self.reunite_free_pages();
         self.keep_address_budget(params)?;
         if let Some(window) = self.planned_window(params) {
             let plan = self.plan(params, window);
@@ -111,6 +129,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         let Some(behind) = self.plan_behind_frontier(params)? else { return Ok(None) };
         if let Some(id) = self.grow_by_slack(params)? {
+            return Ok(Some(id));
+        }
+        if let Some(plan) = self.plan_at_edges(params, &behind)
+            && let Some(id) = self.carry_out(plan, params)?
+        {
             return Ok(Some(id));
         }
         // A hole costs ghosts that repeated requests may need.
@@ -152,13 +175,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn plan(&mut self, params: &AllocParams, Window { run, addr, .. }: Window) -> Plan {
         let end = Addr(addr.0 + params.size_bytes);
         let touched = self.stitch.run(run).touched_slots(addr, end);
-        let (mut moves, mut missing) = (Vec::new(), Vec::new());
+        let (mut moves, mut missing) = (Moves::default(), Vec::new());
         self.stitch.run_mut(run).extend_to(touched.end);
         let is_free = self.ghosts_between(params, run, (addr, end), &mut moves, Some(&mut missing));
         self.stitch.run_mut(run).retract();
         assert!(is_free, "a window is free");
         let pages = self.oldest_free_pages(params, missing.len(), (run, touched));
-        Plan { run, addr, moves, missing, pages }
+        Plan { run, addr, moves, edges: Vec::new(), missing, pages }
     }
 
     pub(super) fn carry_out(
@@ -167,7 +190,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         params: &AllocParams,
     ) -> Result<Option<BlockId>, AllocError> {
         let new_bytes = plan.new_bytes();
-        let Plan { run, addr, mut moves, missing, mut pages } = plan;
+        let Plan { run, addr, mut moves, edges, missing, mut pages } = plan;
         if new_bytes > 0 {
             let is_over = |allowed: u64| self.reserved_bytes + new_bytes > allowed;
             if self.allowed_bytes.is_some_and(is_over) {
@@ -178,23 +201,37 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let end = Addr(addr.0 + params.size_bytes);
         let frontier = self.stitch.run(run).touched_slots(addr, end).end;
         self.stitch.run_mut(run).extend_to(frontier);
-        let filled = self.relaxed(|heap| heap.fill(&mut pages, &missing));
+        let filled = self.relaxed(|heap| heap.fill(&mut pages, &missing, &edges));
         self.stitch.run_mut(run).retract();
         if !filled? {
             return Ok(None);
         }
         self.stats.rare.num_device_alloc += i64::from(new_bytes > 0);
-        moves.extend(pages.into_iter().zip(missing));
-        self.move_homes(&moves);
+        moves.pages.extend(pages.into_iter().zip(missing));
+        moves.edges.extend(edges);
+        self.carry_out_moves(&moves);
         let block = self.stitch.run(run).block_at(&self.blocks.arena, addr);
         Ok(Some(self.take_part(block, addr, params, None)))
     }
 
-    /// Maps pages at slots, with new ones for those that are missing. False when the device has no memory.
-    pub(super) fn fill(&mut self, pages: &mut Vec<PageId>, slots: &[SlotRef]) -> Result<bool> {
+    /// Maps pages at slots, with new ones for those that are missing, and the pages of edges. False when the device has
+    /// no memory.
+    fn fill(
+        &mut self,
+        pages: &mut Vec<PageId>,
+        slots: &[SlotRef],
+        edges: &[EdgeMove],
+    ) -> Result<bool> {
         let reused = pages.len();
         let created = self.create_pages(slots.len() - reused, pages);
-        let mapped = created.and_then(|()| self.map_pages(slots, pages));
+        let mapped = created.and_then(|()| {
+            let whole = slots.iter().copied().zip(pages.iter().copied());
+            let mut all: Vec<_> =
+                whole.chain(edges.iter().map(|edge| (edge.to, edge.page))).collect();
+            all.sort_unstable();
+            let (slots, pages): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+            self.map_pages(&slots, &pages)
+        });
         match mapped {
             Ok(()) => return Ok(true),
             Err(DeviceError::OutOfMemory { .. }) => {}
@@ -248,7 +285,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The wholly free pages that a request may use, of its own stream first and the longest free first; not those that
     /// are marked, and not the slots that it uses where they are.
-    fn oldest_free_pages(
+    pub(super) fn oldest_free_pages(
         &self,
         params: &AllocParams,
         count: usize,

@@ -217,9 +217,19 @@ impl HoleScan<'_> {
 
     /// Addresses at which nothing has its home.
     fn pass_unmapped(&mut self, start: Addr, end: Addr, is_free: impl Fn(usize) -> bool) {
-        for slot in self.run.whole_slots(start, end.min(self.run.frontier())) {
+        let slots = self.run.whole_slots(start, end.min(self.run.frontier()));
+        if self.run.slot_addr(slots.start) > start {
+            // The rest of a page whose first bytes have their home here.
+            self.close(start);
+        }
+        for slot in slots.clone() {
             let addr = self.run.slot_addr(slot);
             if is_free(slot) { self.open(addr) } else { self.close(addr) }
+        }
+        let last = self.run.slot_addr(slots.end);
+        if last < end.min(self.run.frontier()) {
+            // The beginning of a page whose last bytes have their home here.
+            self.close(last);
         }
         if end > self.run.frontier() {
             self.open(start.max(self.run.frontier()));

@@ -2,15 +2,17 @@
 //!
 //! A request is offered, in this order: the addresses of the same request in earlier steps (`place.rs`), the home bytes
 //! that are least in the way of requests to come and leave most pages wholly free, a window of home and ghost slots
-//! (`choose.rs`), and at last mappings (`grow.rs`) of the pages that became free longest ago and of new ones for the
-//! rest. Only the last makes driver calls.
+//! (`choose.rs`), and at last mappings (`grow.rs`) of the pages that became free longest ago, of the free ends of pages
+//! in use (`edges.rs`), and of new ones for the rest. Only the last makes driver calls.
 #![allow(clippy::inline_always, reason = "the hot path is one function")]
 
 mod budget;
 mod check;
 mod choose;
+mod edges;
 mod grow;
 mod holes;
+mod parts;
 mod place;
 mod planned;
 mod rehome;
@@ -102,6 +104,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let addr = self.blocks[id].addr;
             return Some(self.take_part(id, addr, params, Some(place)));
         }
+        self.reunite_free_pages();
         let window = self.find_mapped_window(params)?;
         self.place_at(params, window.run, window.addr)
     }
@@ -117,6 +120,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 return Some(id);
             }
         }
+        self.reunite_free_pages();
         self.expect_requests(params);
         if self.planned_window(params).is_some() {
             return None;

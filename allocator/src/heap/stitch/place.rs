@@ -9,7 +9,7 @@ use crate::arena::BlockId;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
 use crate::ids::RangeId;
-use crate::stitch::{Marks, PageId, SlotRef};
+use crate::stitch::{Marks, Moves, SlotRef};
 use device::Device;
 use events::Recorder;
 
@@ -36,11 +36,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if block.mapped && block.end() >= end {
             return Some(self.take_part(first, addr, params, None));
         }
+        self.reunite_between(id, (addr, end));
         let mut moves = core::mem::take(&mut self.stitch.moves);
         moves.clear();
         let is_free = self.ghosts_between(params, id, (addr, end), &mut moves, None);
         if is_free {
-            self.move_homes(&moves);
+            self.carry_out_moves(&moves);
         }
         self.stitch.moves = moves;
         is_free.then(|| {
@@ -56,7 +57,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         params: &AllocParams,
         id: RangeId,
         between: (Addr, Addr),
-        moves: &mut Vec<(PageId, SlotRef)>,
+        moves: &mut Moves,
         missing: Option<&mut Vec<SlotRef>>,
     ) -> bool {
         let mut marks = core::mem::take(&mut self.stitch.marks);
@@ -72,7 +73,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         params: &AllocParams,
         id: RangeId,
         (addr, end): (Addr, Addr),
-        moves: &mut Vec<(PageId, SlotRef)>,
+        moves: &mut Moves,
         mut missing: Option<&mut Vec<SlotRef>>,
         marked: &mut Marks,
     ) -> bool {
@@ -90,7 +91,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
             let (from, to) = (block.addr.max(run.slot_addr(touched.start)), block.end().min(end));
             for slot in run.touched_slots(from, to) {
+                let at = SlotRef { run: id, slot };
                 let ghost = run.slots[slot].page.filter(|_| run.slots[slot].is_open);
+                // The other bytes of a page with a part here.
+                if ghost.is_some_and(|page| self.stitch.pages[page].has_part_at(at)) {
+                    return false;
+                }
                 let eligible = ghost.filter(|page| {
                     let Some(home) = self.stitch.pages[*page].home else { return false };
                     let is_inside = home.run == id && touched.contains(&home.slot);
@@ -100,9 +106,17 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     }
                     !is_inside && lent.contains(home) && marked.insert(*page)
                 });
-                match (eligible, &mut missing) {
-                    (Some(page), _) => moves.push((page, SlotRef { run: id, slot })),
-                    (None, Some(missing)) => missing.push(SlotRef { run: id, slot }),
+                if let Some(page) = eligible {
+                    moves.pages.push((page, at));
+                    continue;
+                }
+                // A place of a plan is mapped: pages with two homes are free less often.
+                let takes_edges = self.stitch.pages.takes_edges && !self.stitch.is_planned();
+                let edge = ghost.filter(|_| takes_edges);
+                let edge = edge.and_then(|page| self.movable_edge(page, at, (addr, end)));
+                match (edge.filter(|edge| marked.insert(edge.page)), &mut missing) {
+                    (Some(edge), _) => moves.edges.push(edge),
+                    (None, Some(missing)) => missing.push(at),
                     (None, None) => return false,
                 }
             }

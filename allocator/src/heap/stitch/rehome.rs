@@ -4,11 +4,17 @@ use events::{Addr, Event};
 
 use crate::heap::Heap;
 use crate::ids::RangeId;
-use crate::stitch::{PAGE_BYTES, PageId, SlotRef};
+use crate::stitch::{Moves, PageId, SlotRef};
 use device::Device;
 use events::Recorder;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Makes ghosts homes.
+    pub(super) fn carry_out_moves(&mut self, moves: &Moves) {
+        self.move_homes(&moves.pages);
+        moves.edges.iter().for_each(|edge| self.move_edge(edge));
+    }
+
     /// Makes the given slots the homes of their pages, which are wholly free or have no home yet. The old homes become
     /// ghosts.
     pub(super) fn move_homes(&mut self, moves: &[(PageId, SlotRef)]) {
@@ -36,29 +42,40 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Takes the bytes of home slots out of the free blocks.
     pub(super) fn end_homes(&mut self, first: SlotRef, count: usize) {
-        let run = self.stitch.run_mut(first.run);
+        let run = self.stitch.run(first.run);
         let (addr, end) = (run.slot_addr(first.slot), run.slot_addr(first.slot + count));
+        self.end_home_bytes(first.run, (addr, end));
+    }
+
+    /// The same for any bytes.
+    pub(super) fn end_home_bytes(&mut self, of: RangeId, (addr, end): (Addr, Addr)) {
+        let run = self.stitch.run_mut(of);
         // Wholly free pages side by side are parts of one free block.
         let id = run.block_at(&self.blocks.arena, addr);
-        assert!(self.blocks[id].end() >= end, "pages that move are wholly free");
+        assert!(self.blocks[id].end() >= end, "bytes that move are free");
         let id = self.blocks.isolate(run, id, addr, end);
         self.blocks[id].mapped = false;
         self.blocks.settle_idle(run, id);
-        self.note_homes(first.run, addr, count, false);
+        self.note_homes(of, (addr, end), false);
     }
 
     /// Enters the bytes of slots that became homes as free, and records them.
     fn begin_homes(&mut self, first: SlotRef, count: usize) {
-        self.enter_homes(first, count);
-        let addr = self.stitch.run(first.run).slot_addr(first.slot);
-        self.note_homes(first.run, addr, count, true);
+        let run = self.stitch.run(first.run);
+        let (addr, end) = (run.slot_addr(first.slot), run.slot_addr(first.slot + count));
+        self.begin_home_bytes(first.run, (addr, end));
     }
 
-    /// Enters the bytes of slots that became homes as free.
-    pub(super) fn enter_homes(&mut self, first: SlotRef, count: usize) {
+    /// The same for any bytes.
+    pub(super) fn begin_home_bytes(&mut self, of: RangeId, (addr, end): (Addr, Addr)) {
+        self.enter_home_bytes(of, (addr, end));
+        self.note_homes(of, (addr, end), true);
+    }
+
+    /// Enters bytes that have their home here as free.
+    pub(super) fn enter_home_bytes(&mut self, of: RangeId, (addr, end): (Addr, Addr)) {
         let stack = self.stack;
-        let run = self.stitch.run_mut(first.run);
-        let (addr, end) = (run.slot_addr(first.slot), run.slot_addr(first.slot + count));
+        let run = self.stitch.run_mut(of);
         let id = run.block_at(&self.blocks.arena, addr);
         let id = self.blocks.isolate(run, id, addr, end);
         let block = &mut self.blocks[id];
@@ -69,13 +86,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.blocks.settle_idle(run, id);
     }
 
-    /// Counts and records slots that became homes, or ceased to be.
-    fn note_homes(&mut self, run: RangeId, addr: Addr, count: usize, begins: bool) {
+    /// Counts and records bytes whose home begins here, or ends.
+    fn note_homes(&mut self, run: RangeId, (addr, end): (Addr, Addr), begins: bool) {
         let run = self.stitch.run(run);
         let (list, stream) = (run.list, run.stream);
         let pool = self.blocks.lists[list].pool;
         let (is_small, pool) = (pool.is_small(), self.pools.id_of(pool));
-        let size_bytes = count as u64 * PAGE_BYTES;
+        let size_bytes = end.0 - addr.0;
         let is_large = !is_small;
         if begins {
             self.reserved_bytes += size_bytes;

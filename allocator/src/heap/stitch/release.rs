@@ -17,6 +17,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         self.return_spare_pages();
         self.drop_awaited_events();
+        self.reunite_free_pages();
         let mut free = self.free_slots();
         if free.len() > most {
             free.sort_unstable();

@@ -12,7 +12,7 @@ use crate::heap::restore::Restoring;
 use crate::heap::runs::BaseRange;
 use crate::heap::{AllocError, Heap};
 use crate::ids::RangeId;
-use crate::stitch::{NO_REQUEST, PAGE_BYTES, PageId, SlotRef};
+use crate::stitch::{EdgeMove, NO_REQUEST, PAGE_BYTES, PageId, SlotRef};
 use device::{Device, DeviceCall, DeviceError};
 
 /// The recorded pages, and the pages restored for them.
@@ -20,6 +20,8 @@ use device::{Device, DeviceCall, DeviceError};
 pub(in crate::heap) struct RestoredPages {
     numbers: FxHashMap<Addr, PageNumber>,
     pages: FxHashMap<PageNumber, PageId>,
+    /// Those of which one part is restored, and the other is not.
+    parts: FxHashMap<PageNumber, PageId>,
     /// The runs with their recorded addresses, ascending.
     runs: BTreeMap<Addr, RangeId>,
 }
@@ -27,7 +29,8 @@ pub(in crate::heap) struct RestoredPages {
 impl RestoredPages {
     pub(in crate::heap) fn new(base: &BaseState) -> Self {
         let numbers = base.pages.iter().copied().collect();
-        Self { numbers, pages: FxHashMap::default(), runs: BTreeMap::new() }
+        let (pages, parts) = (FxHashMap::default(), FxHashMap::default());
+        Self { numbers, pages, parts, runs: BTreeMap::new() }
     }
 
     /// The last run that starts at a recorded address or before it, with its recorded start.
@@ -40,7 +43,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Takes over the mapped addresses of one recorded run. Records nothing.
     ///
     /// # Errors
-    /// When the device fails or has too little memory, or the addresses are not those of whole pages.
+    /// When the device fails or has too little memory, or the addresses are not those of pages and their parts.
     pub(in crate::heap) fn restore_run(
         &mut self,
         recorded: &BaseRange<'_>,
@@ -69,7 +72,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Ok(())
     }
 
-    /// Makes recorded addresses the homes of new pages.
+    /// Makes recorded addresses the homes of new pages, or of the other part of a page.
     fn restore_homes(
         &mut self,
         run: RangeId,
@@ -78,27 +81,44 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         pages: &mut RestoredPages,
     ) -> Result<(), AllocError> {
         let of = self.stitch.run(run);
-        let end = addr.0.saturating_add(part.size_bytes);
-        let are_pages = [addr.0 - of.addr.0, part.size_bytes].iter().all(|n| n % PAGE_BYTES == 0);
-        if part.size_bytes == 0
-            || !are_pages
-            || end > of.addr.0 + of.size_bytes()
-            || addr < of.frontier()
-        {
+        let end = Addr(addr.0.saturating_add(part.size_bytes));
+        let last = of.addr.0 + of.size_bytes();
+        if part.size_bytes == 0 || end.0 > last || addr < of.frontier() {
             return Err(no_room(part.size_bytes));
         }
-        let touched = of.touched_slots(addr, Addr(end));
-        let (first, count) = (SlotRef { run, slot: touched.start }, touched.len());
-        let slots: Vec<_> = touched.map(|slot| SlotRef { run, slot }).collect();
-        self.stitch.run_mut(run).extend_to(first.slot + count);
-        let homes = self.open_new_pages(&slots)?;
-        for ((page, slot), at) in homes.iter().zip(slots).zip(0..) {
-            self.stitch.pages[*page].home = Some(slot);
-            if let Some(number) = pages.numbers.get(&Addr(part.addr.0 + at * PAGE_BYTES)) {
-                pages.pages.insert(*number, *page);
+        let (mut new, mut known) = (Vec::new(), Vec::new());
+        for slot in of.touched_slots(addr, end) {
+            let recorded = of.slot_addr(slot).0.wrapping_sub(addr.0).wrapping_add(part.addr.0);
+            let number = pages.numbers.get(&Addr(recorded)).copied();
+            let start = of.slot_addr(slot).0;
+            let bytes = addr.0.saturating_sub(start)..(end.0 - start).min(PAGE_BYTES);
+            let at = SlotRef { run, slot };
+            let part = number.filter(|_| bytes != (0..PAGE_BYTES));
+            match part.and_then(|number| pages.parts.remove(&number)) {
+                Some(page) => known.push(EdgeMove { page, to: at, bytes }),
+                None => new.push((at, number, part)),
             }
         }
-        self.enter_homes(first, count);
+        let frontier = of.touched_slots(addr, end).end;
+        self.stitch.run_mut(run).extend_to(frontier);
+        let slots: Vec<_> = new.iter().map(|(at, ..)| *at).collect();
+        let homes = self.open_new_pages(&slots)?;
+        let (parts, parted): (Vec<_>, Vec<_>) =
+            known.iter().map(|part| (part.to, part.page)).unzip();
+        if let Err(error) = self.open_slots(&parts, &parted) {
+            self.stitch.pages.spare.extend(homes);
+            self.return_spare_pages();
+            return Err(error.into());
+        }
+        for ((at, number, part), page) in new.into_iter().zip(homes) {
+            self.stitch.pages[page].home = Some(at);
+            pages.pages.extend(number.map(|number| (number, page)));
+            pages.parts.extend(part.map(|number| (number, page)));
+        }
+        for EdgeMove { page, to, bytes } in known {
+            self.stitch.pages.part(page, to, &bytes);
+        }
+        self.enter_home_bytes(run, (addr, end));
         self.count_run(part);
         Ok(())
     }

@@ -56,13 +56,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Each run's stream, whether it serves small requests, and the bytes of its homes.
     pub(in crate::heap) fn run_sizes(&self) -> impl Iterator<Item = (Stream, bool, u64)> {
         self.stitch.runs().map(|(id, run)| {
-            let is_home = |(slot, mapping): (usize, &crate::stitch::Slot)| {
-                let home = mapping.page.and_then(|page| self.stitch.pages[page].home);
-                home == Some(SlotRef { run: id, slot })
-            };
-            let homes = run.slots.iter().enumerate().filter(|slot| is_home(*slot)).count();
+            let homes = (0..run.slots.len()).map(|slot| {
+                let bytes = self.stitch.home_bytes(SlotRef { run: id, slot });
+                bytes.end - bytes.start
+            });
             let is_small = self.blocks.lists[run.list].pool.is_small();
-            (run.stream, is_small, homes as u64 * PAGE_BYTES)
+            (run.stream, is_small, homes.sum())
         })
     }
 }

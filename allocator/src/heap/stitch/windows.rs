@@ -51,6 +51,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             if !block.is_idle() {
                 return None;
             }
+            let (start, end) = (block.addr.max(addr), block.end().min(end));
+            let mut parts = run.touched_slots(start, end).map(|slot| SlotRef { run: id, slot });
+            if !block.mapped && parts.any(|at| !self.stitch.home_bytes(at).is_empty()) {
+                return None;
+            }
             at = block.next;
         }
         Some(Window { run: id, addr, pages: 0 })

@@ -1,7 +1,8 @@
 //! The invariants of `stitch`, from outside: the heap's segments, the device's mappings, and the program's own list of
 //! blocks. It shares no code with the strategy.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use device::{Device, DeviceCall, EventId, PhysicalHandle};
 use events::{BlockState, BlockStatus, SegmentState};
@@ -13,18 +14,19 @@ const PAGE_BYTES: u64 = 2 * MIB;
 /// The streams that a program requests memory on.
 pub(super) const STREAMS: [Stream; 3] = [Stream(0), Stream(16), Stream(32)];
 
-/// A page, as far as it is seen from outside.
-#[derive(Clone, Copy, Debug)]
+/// Bytes of a page that are in the heap's segments, at a slot, and those of them that blocks hold.
+#[derive(Clone, Debug)]
 struct Home {
-    addr: Addr,
+    slot: Addr,
+    bytes: Range<u64>,
     stream: Stream,
-    is_free: bool,
+    used: Vec<Range<u64>>,
 }
 
 /// What was there after the call before.
 #[derive(Default)]
 pub(super) struct Checker {
-    homes: HashMap<PhysicalHandle, Home>,
+    homes: HashMap<PhysicalHandle, Vec<Home>>,
     /// For each stream, the number of the last call after which all of its work was done.
     done: HashMap<Stream, u64>,
     /// For each page, the number of the last call that freed a block in it.
@@ -32,6 +34,8 @@ pub(super) struct Checker {
     /// For each slot of a block that was freed, its page, the stream, and the number of the last such call.
     used: HashMap<Addr, (PhysicalHandle, Stream, u64)>,
     call: u64,
+    /// The calls after which a page had two homes.
+    pub(super) parted_calls: u64,
     /// An event of each stream behind the call before, which is done if the device has waited for the stream since.
     marks: HashMap<Stream, EventId>,
 }
@@ -100,36 +104,54 @@ impl Checker {
             assert!(are_apart, "{page:?}: two blocks share a byte: {used:?}");
         }
 
-        // 2: every page has one home, and the blocks of the runs tile the homes.
-        let mut homes: HashMap<PhysicalHandle, Home> = HashMap::new();
+        // 2: every byte of a page has one home, in one or two places, and the blocks of the runs tile the homes.
+        let mut homes: HashMap<PhysicalHandle, Vec<Home>> = HashMap::new();
         for run in &runs {
-            assert!(run.size_bytes.is_multiple_of(PAGE_BYTES), "a run is whole pages");
             let sum: u64 = run.blocks.iter().map(|block| block.size_bytes).sum();
             assert_eq!(sum, run.size_bytes, "blocks tile the homes at {}", run.addr);
-            let mut used: HashSet<u64> = HashSet::new();
+            for (slot, bytes) in slots_of(run.addr, run.size_bytes) {
+                let page = heap.device_mut().mapped_at(slot).expect("a home is mapped");
+                let home = Home { slot, bytes, stream: run.stream, used: Vec::new() };
+                homes.entry(page).or_default().push(home);
+            }
             // The next call may complete the frees that wait.
             let held = |block: &&BlockState| block.status == BlockStatus::Allocated;
             for block in run.blocks.iter().filter(held) {
-                let first = block.addr.0 / PAGE_BYTES;
-                used.extend(first..(block.addr.0 + block.size_bytes).div_ceil(PAGE_BYTES));
-            }
-            for slot in run.addr.0 / PAGE_BYTES..(run.addr.0 + run.size_bytes) / PAGE_BYTES {
-                let addr = Addr(slot * PAGE_BYTES);
-                let page = heap.device_mut().mapped_at(addr).expect("a home is mapped");
-                let home = Home { addr, stream: run.stream, is_free: !used.contains(&slot) };
-                assert!(homes.insert(page, home).is_none(), "{page:?} has two homes");
+                for (slot, bytes) in slots_of(block.addr, block.size_bytes) {
+                    let page = heap.device_mut().mapped_at(slot).expect("a home is mapped");
+                    let homes = homes.get_mut(&page).expect("entered above");
+                    let home = homes.iter_mut().find(|home| home.slot == slot);
+                    home.expect("a block is in a home").used.push(bytes);
+                }
             }
         }
+        for (page, homes) in &mut homes {
+            homes.sort_unstable_by_key(|home| home.bytes.start);
+            let ends = homes.iter().map(|home| home.bytes.end);
+            let begins = homes.iter().map(|home| home.bytes.start).chain([PAGE_BYTES]);
+            assert!([0].into_iter().chain(ends).eq(begins), "{page:?} has other homes: {homes:?}");
+            let are_of_one = homes.iter().all(|home| home.stream == homes[0].stream);
+            assert!(are_of_one && homes.len() <= 2, "{page:?}: {homes:?}");
+        }
 
-        // 4: a page moves only when it is free, and to another stream only when its own has passed the free.
-        for (page, home) in &homes {
-            let Some(before) = self.homes.get(page).filter(|before| before.addr != home.addr)
-            else {
-                continue;
-            };
-            assert!(before.is_free, "{page:?} moved from {} in use", before.addr);
-            if before.stream != home.stream {
-                let done = self.done.get(&before.stream).copied().unwrap_or(0);
+        self.parted_calls += u64::from(homes.values().any(|homes| homes.len() == 2));
+
+        // 4: bytes move only when they are free, and to another stream only when their own has passed the free.
+        for (page, homes) in &homes {
+            let Some(before) = self.homes.get(page) else { continue };
+            for old in before {
+                for used in &old.used {
+                    let is_there = |home: &Home| {
+                        home.slot == old.slot
+                            && home.bytes.start <= used.start
+                            && used.end <= home.bytes.end
+                    };
+                    assert!(homes.iter().any(is_there), "{used:?} of {page:?} moved in use");
+                }
+            }
+            if before[0].stream != homes[0].stream {
+                assert!(before.iter().all(|home| home.used.is_empty()), "{page:?} moved in use");
+                let done = self.done.get(&before[0].stream).copied().unwrap_or(0);
                 let freed = self.freed.get(page).copied().unwrap_or(0);
                 assert!(freed < done, "{page:?} changed streams before its own had passed");
             }
@@ -168,9 +190,18 @@ impl Checker {
     }
 }
 
+/// The slots that a range of addresses touches, and which bytes of each.
+fn slots_of(addr: Addr, size_bytes: u64) -> impl Iterator<Item = (Addr, Range<u64>)> {
+    let end = addr.0 + size_bytes;
+    let slots = addr.0 / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+    slots.map(move |slot| {
+        let start = slot * PAGE_BYTES;
+        (Addr(start), addr.0.saturating_sub(start)..(end - start).min(PAGE_BYTES))
+    })
+}
+
 /// The slots that a block touches, with the pages there.
 fn pages_of(heap: &mut TestHeap, addr: Addr, size_bytes: u64) -> Vec<(Addr, PhysicalHandle)> {
-    let slots = addr.0 / PAGE_BYTES..(addr.0 + size_bytes).div_ceil(PAGE_BYTES);
-    let slots = slots.map(|slot| Addr(slot * PAGE_BYTES));
-    slots.filter_map(|slot| Some((slot, heap.device_mut().mapped_at(slot)?))).collect()
+    let slots = slots_of(addr, size_bytes);
+    slots.filter_map(|(slot, _)| Some((slot, heap.device_mut().mapped_at(slot)?))).collect()
 }

@@ -2,6 +2,7 @@
 
 mod budget;
 mod checker;
+mod edges;
 mod restore;
 mod rules;
 
@@ -36,7 +37,8 @@ fn any_plan(rng: &mut Rng, sizes: &[u64]) -> Plan {
 }
 
 /// One program: blocks of all sizes on three streams, some used by other streams, a part of them requested in rounds.
-fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) {
+/// Returns after how many calls a page had two homes.
+fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) -> u64 {
     let mut rng = Rng(seed);
     let sizes: Vec<u64> = (0..20).map(|_| rng.bytes()).collect();
     let plan = (rng.below(2) == 0).then(|| Arc::new(any_plan(&mut rng, &sizes)));
@@ -92,11 +94,13 @@ fn run(seed: u64, capacity_bytes: u64, stitch: StitchConfig) {
     heap.empty_cache(PoolId::DEFAULT, StackId::NONE).expect("a flush");
     checker.release_marks(&mut heap);
     assert_eq!(heap.device_mut().check_empty(), Ok(()), "seed {seed}");
+    checker.parted_calls
 }
 
 #[test]
 fn the_invariants_hold_under_random_programs() {
     let seed = seed("stitch");
+    let mut parted_calls = [0; 2];
     for n in 0..24 {
         let seed = seed.wrapping_add(n);
         let sharing = [StreamSharing::Never, StreamSharing::Idle, StreamSharing::Wait];
@@ -106,6 +110,10 @@ fn the_invariants_hold_under_random_programs() {
             sharing: sharing[n as usize % 3],
         };
         println!("seed {seed}: {stitch:?}");
-        run(seed, if n.is_multiple_of(2) { 96 * MIB } else { 4 * GIB }, stitch);
+        let is_tight = n.is_multiple_of(2);
+        parted_calls[n as usize % 2] +=
+            run(seed, if is_tight { 96 * MIB } else { 4 * GIB }, stitch);
     }
+    println!("calls with a page of two homes, with little memory and with much: {parted_calls:?}");
+    assert!(parted_calls[0] > 0);
 }
