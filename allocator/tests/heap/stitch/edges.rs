@@ -65,6 +65,11 @@ fn the_edges_of_a_repeated_step_need_no_driver_call_again() {
     let mut heap = stitched(CAPACITY_BYTES + 10 * MIB, StitchConfig::default());
     let other = heap.take(10 * MIB);
     let step = |heap: &mut TestHeap| {
+        // By which a step is found again.
+        for mib in 2..10 {
+            let addr = heap.take(mib * MIB);
+            heap.give(addr);
+        }
         let kept = with_edges(heap);
         let wide = heap.take(WIDE_BYTES);
         heap.give(wide);
@@ -73,7 +78,6 @@ fn the_edges_of_a_repeated_step_need_no_driver_call_again() {
     };
     step(&mut heap);
     heap.give(other);
-    (0..2).for_each(|_| step(&mut heap));
     let settled = (maps(&mut heap), heap.reserved_bytes());
     (0..5).for_each(|_| step(&mut heap));
     assert_eq!((maps(&mut heap), heap.reserved_bytes()), settled);
