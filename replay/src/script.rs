@@ -115,3 +115,30 @@ impl Hulls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trace_format::{StackId, ThreadId};
+
+    use super::*;
+
+    #[test]
+    fn pages_behind_one_with_another_home_begin_no_segment() {
+        let page = |slot: u64| Addr(slot * PageNumber::PAGE_BYTES);
+        let map = |slot| Event::PageMap { addr: page(slot), page: PageNumber(slot as u32) };
+        let home = |slot| Event::SegmentMap {
+            addr: page(slot),
+            size_bytes: PageNumber::PAGE_BYTES,
+            stream: Stream(0),
+            pool: PoolId::DEFAULT,
+            is_large: true,
+        };
+        // The last bytes of the page at slot 2 get their home there after the whole pages behind it.
+        let events = [map(1), home(1), map(2), map(3), home(3)];
+        let record =
+            |event| Record { time_ns: 0, thread: ThreadId(0), stack: StackId::NONE, event };
+        let records = events.map(record);
+        let script = Script::from_tape(&BaseState::default(), &records, 20 << 20, 1 << 30);
+        assert_eq!(script.reserve, [page(1)]);
+    }
+}

@@ -17,6 +17,7 @@ mod malloc;
 mod map;
 mod oom;
 mod order;
+mod page_parts;
 mod pending;
 mod pools;
 mod reject;

@@ -8,9 +8,10 @@ use alloc::sync::Arc;
 use events::{Addr, BaseState, BlockState, BlockStatus, PoolId, SegmentState};
 use rustc_hash::FxHashMap;
 
+use super::page_parts::{has_all_parts, with_whole_pages};
 use super::pending::Ticket;
 use super::pools::Scope;
-use super::runs::{BaseRange, base_ranges, has_all_parts, with_whole_pages};
+use super::runs::{BaseRange, base_ranges};
 use super::stitch::RestoredPages;
 use super::{AllocError, Heap};
 use crate::arena::{Block, BlockId};

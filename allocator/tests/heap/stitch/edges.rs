@@ -85,7 +85,7 @@ fn the_edges_of_a_repeated_step_need_no_driver_call_again() {
 }
 
 #[test]
-fn edges_are_left_where_there_is_memory() {
+fn edges_are_taken_only_where_memory_is_short() {
     let serve = |capacity_bytes: u64| {
         let mut heap = stitched(capacity_bytes, StitchConfig::default());
         heap.take(60 * MIB);
