@@ -38,7 +38,8 @@ impl Script {
                 Event::SegmentMap { addr, size_bytes, stream, pool, is_large }
                     if hulls.map(addr, size_bytes, (stream, pool, is_large)) =>
                 {
-                    script.reserve.push_back(addr);
+                    // The first home of a run whose pages all had theirs elsewhere may be an end of a page.
+                    script.reserve.push_back(Addr(addr.0 - addr.0 % PageNumber::PAGE_BYTES));
                 }
                 Event::SegmentUnmap { addr, size_bytes, .. } => hulls.unmap(addr, size_bytes),
                 Event::PageMap { addr, .. } => hulls.map_page(addr),

@@ -129,7 +129,13 @@ fn group_runs(
         let reaches = |group: &usize| {
             first_page(groups[*group][0], has_parts).0.saturating_add(reach_bytes) >= end
         };
-        if let Some(group) = alike.get(alike.partition_point(|group| !reaches(group))) {
+        // Bytes of one segment of `stitch` that touch are one run.
+        let is_apart = |group: &&usize| {
+            let last = groups[**group].last().expect("a group has a run");
+            !has_parts || last.addr.0 + last.size_bytes < run.addr.0
+        };
+        let group = alike.get(alike.partition_point(|group| !reaches(group)));
+        if let Some(group) = group.filter(is_apart) {
             groups[*group].push(run);
         } else {
             alike.push(groups.len());

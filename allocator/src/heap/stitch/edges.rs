@@ -1,6 +1,6 @@
-//! Edges: free bytes at an end of a page that is partly used. Where memory is short, a request takes the free tail of
-//! one page and the free head of another in place of new pages: they are mapped once more, on both sides of its whole
-//! pages.
+//! Edges: free bytes at an end of a page that is partly used. Where memory is short, or will soon be, a request takes
+//! the free tail of one page and the free head of another in place of new pages: they are mapped once more, on both
+//! sides of its whole pages.
 
 use alloc::vec::Vec;
 
@@ -14,6 +14,9 @@ use crate::heap::hot_path::AllocParams;
 use crate::stitch::{EdgeMove, PAGE_BYTES, PageId, SlotRef};
 use device::Device;
 use events::Recorder;
+
+/// Memory will soon be short where less than one part in so many may still be reserved.
+const SPARE_PART: u64 = 10;
 
 /// Free bytes at an end of a page.
 #[derive(Clone, Copy, Debug)]
@@ -74,10 +77,10 @@ impl Edges {
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
-    /// A place with fewer new pages than any other, if edges make one, and memory is short: pages with two homes are
+    /// A place with fewer new pages than any other, if edges make one, and memory is scarce: pages with two homes are
     /// wholly free less often, and steps of different shapes would map more of them.
     pub(super) fn plan_at_edges(&mut self, params: &AllocParams, behind: &Plan) -> Option<Plan> {
-        if params.pool.is_small() || behind.new_pages() == 0 || !self.stitch.is_short {
+        if params.pool.is_small() || behind.new_pages() == 0 || !self.is_scarce() {
             return None;
         }
         let hole = self.find_hole(params, ANY_GHOST)?;
@@ -107,6 +110,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let missing = (whole..last).map(|slot| SlotRef { run, slot }).collect();
         let edges = tail.into_iter().chain(head).collect();
         Some(Plan::at_edges((run, Addr(start)), edges, missing, pages))
+    }
+
+    /// Whether memory is short, or will soon be. The first requests that take edges leave pages for the last one, which
+    /// can use no more than two of them.
+    fn is_scarce(&self) -> bool {
+        let total = self.device_total_bytes;
+        let limit = self.allowed_bytes.map_or(total, |allowed| allowed.min(total));
+        self.stitch.is_short || self.reserved_bytes > limit - limit / SPARE_PART
     }
 
     /// The edges that a request may take: of pages of its own runs that have one home.

@@ -86,7 +86,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if part.size_bytes == 0 || end.0 > last || addr < of.frontier() {
             return Err(no_room(part.size_bytes));
         }
-        let (mut new, mut known) = (Vec::new(), Vec::new());
+        let mut new: Vec<(SlotRef, Option<PageNumber>, Option<PageNumber>)> = Vec::new();
+        let mut known = Vec::new();
         for slot in of.touched_slots(addr, end) {
             let recorded = of.slot_addr(slot).0.wrapping_sub(addr.0).wrapping_add(part.addr.0);
             let number = pages.numbers.get(&Addr(recorded)).copied();
@@ -94,8 +95,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let bytes = addr.0.saturating_sub(start)..(end.0 - start).min(PAGE_BYTES);
             let at = SlotRef { run, slot };
             let part = number.filter(|_| bytes != (0..PAGE_BYTES));
-            match part.and_then(|number| pages.parts.remove(&number)) {
-                Some(page) => known.push(EdgeMove { page, to: at, bytes }),
+            // The other part may be in the same run.
+            let is_new = |number: &PageNumber| {
+                let is_here = new.iter().any(|(.., part)| *part == Some(*number));
+                !is_here && !pages.parts.contains_key(number)
+            };
+            match part.filter(|number| !is_new(number)) {
+                Some(number) => known.push((number, at, bytes)),
                 None => new.push((at, number, part)),
             }
         }
@@ -103,6 +109,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.stitch.run_mut(run).extend_to(frontier);
         let slots: Vec<_> = new.iter().map(|(at, ..)| *at).collect();
         let homes = self.open_new_pages(&slots)?;
+        let parts = new.iter().zip(&homes);
+        pages.parts.extend(parts.filter_map(|((.., part), page)| Some(((*part)?, *page))));
+        let known = known.into_iter().map(|(number, to, bytes)| {
+            let page = pages.parts.remove(&number).expect("its first part has a page");
+            EdgeMove { page, to, bytes }
+        });
+        let known: Vec<_> = known.collect();
         let (parts, parted): (Vec<_>, Vec<_>) =
             known.iter().map(|part| (part.to, part.page)).unzip();
         if let Err(error) = self.open_slots(&parts, &parted) {
@@ -110,10 +123,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             self.return_spare_pages();
             return Err(error.into());
         }
-        for ((at, number, part), page) in new.into_iter().zip(homes) {
+        for ((at, number, _), page) in new.into_iter().zip(homes) {
             self.stitch.pages[page].home = Some(at);
             pages.pages.extend(number.map(|number| (number, page)));
-            pages.parts.extend(part.map(|number| (number, page)));
         }
         for EdgeMove { page, to, bytes } in known {
             self.stitch.pages.part(page, to, &bytes);

@@ -85,7 +85,7 @@ fn the_edges_of_a_repeated_step_need_no_driver_call_again() {
 }
 
 #[test]
-fn edges_are_taken_only_where_memory_is_short() {
+fn edges_are_taken_only_where_memory_is_short_or_will_soon_be() {
     let serve = |capacity_bytes: u64| {
         let mut heap = stitched(capacity_bytes, StitchConfig::default());
         heap.take(60 * MIB);
@@ -96,6 +96,8 @@ fn edges_are_taken_only_where_memory_is_short() {
         heap.reserved_bytes() - reserved
     };
     assert_eq!((serve(GIB), serve(72 * MIB)), (4 * MIB, 2 * MIB));
+    // There are 70 MiB before: less than nine tenths, and more.
+    assert_eq!((serve(100 * MIB), serve(76 * MIB)), (4 * MIB, 2 * MIB));
 }
 
 #[test]
@@ -121,6 +123,20 @@ fn a_page_with_two_homes_is_restored_as_it_was() {
         copy.flush();
         assert_eq!(copy.device_mut().check_empty(), Ok(()));
     }
+}
+
+/// One block keeps the last bytes of a page, and the one behind it ends in the first bytes of the same page.
+#[test]
+fn a_run_with_both_parts_of_a_page_is_restored_with_one_page() {
+    let mut original = stitched(36 * MIB, StitchConfig::default());
+    let [first, kept] = [2 * MIB + 512 * KIB, MIB + 512 * KIB].map(|bytes| original.take(bytes));
+    original.give(first);
+    let wide = original.take(WIDE_BYTES);
+    assert_eq!(wide.0, kept.0 + MIB + 512 * KIB, "side by side");
+    let mut copy = stitched(36 * MIB, StitchConfig::default());
+    copy.restore(&original.base_state()).expect("memory");
+    copy.check().expect("consistent");
+    assert_eq!(copy.reserved_bytes(), original.reserved_bytes());
 }
 
 /// Another strategy has whole pages, and so has a state that does not know where the other bytes of a page are.
