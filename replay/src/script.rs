@@ -124,6 +124,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_run_never_begins_at_the_end_of_a_page() {
+        let map = |addr, size_bytes| {
+            let (stream, pool) = (Stream(0), PoolId::DEFAULT);
+            Event::SegmentMap { addr: Addr(addr), size_bytes, stream, pool, is_large: true }
+        };
+        let unmap = |addr, size_bytes| {
+            let (stream, pool) = (Stream(0), PoolId::DEFAULT);
+            Event::SegmentUnmap { addr: Addr(addr), size_bytes, stream, pool, is_large: true }
+        };
+        let page = PageNumber::PAGE_BYTES;
+        // All pages have their homes elsewhere, and then the end of one has it here.
+        let events = [map(8 * page, page), unmap(8 * page, page), map(8 * page + 512, page - 512)];
+        let record =
+            |event| Record { time_ns: 0, thread: ThreadId(0), stack: StackId::NONE, event };
+        let records = events.map(record);
+        let script = Script::from_tape(&BaseState::default(), &records, 20 << 20, 1 << 30);
+        assert!(script.reserve.iter().all(|addr| addr.0 == 8 * page), "{:?}", script.reserve);
+    }
+
+    #[test]
     fn pages_behind_one_with_another_home_begin_no_segment() {
         let page = |slot: u64| Addr(slot * PageNumber::PAGE_BYTES);
         let map = |slot| Event::PageMap { addr: page(slot), page: PageNumber(slot as u32) };

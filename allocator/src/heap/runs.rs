@@ -203,6 +203,15 @@ mod tests {
         starts(&groups)
     }
 
+    #[test]
+    fn runs_of_stitch_that_touch_are_of_two_segments() {
+        let segments =
+            [run(0, PAGE, 0, true), run(PAGE, PAGE, 0, true), run(3 * PAGE, PAGE, 0, true)];
+        let group = |has_parts| group_runs(segments.iter().collect(), PAGE, 1 << 30, has_parts);
+        assert_eq!(starts(&group(false)), [[0, PAGE, 3 * PAGE]]);
+        assert_eq!(starts(&group(true)), [vec![0, 3 * PAGE], vec![PAGE]]);
+    }
+
     proptest! {
         #[test]
         fn a_run_is_of_the_first_segment_that_reaches_it(
