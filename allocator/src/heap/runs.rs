@@ -37,7 +37,11 @@ pub fn base_ranges(
     large_page_bytes: u64,
     reserve_bytes: u64,
 ) -> Vec<BaseRange<'_>> {
+    let has_parts = !base.pages.is_empty();
+    // Parts of pages are known by where whole pages begin.
+    let is_aligned = |range: &&RangeState| !has_parts || range.addr.0.is_multiple_of(PAGE_BYTES);
     let known = base.order.ranges.iter().filter(|range| is_page(range.page_bytes));
+    let known = known.filter(is_aligned);
     let of = |range: &RangeState| BaseRange {
         addr: range.addr,
         page_bytes: range.page_bytes,
@@ -50,7 +54,6 @@ pub fn base_ranges(
     ranges.sort_by_key(|range| range.addr); // A hostile state may have them in any order.
     ranges.dedup_by_key(|range| range.addr);
     let mut others = Vec::new();
-    let has_parts = !base.pages.is_empty();
     let mut runs: Vec<_> = base.segments.iter().filter(|segment| segment.is_expandable).collect();
     runs.sort_by_key(|run| run.addr);
     for run in runs {
@@ -129,10 +132,10 @@ fn group_runs(
         let reaches = |group: &usize| {
             first_page(groups[*group][0], has_parts).0.saturating_add(reach_bytes) >= end
         };
-        // Bytes of one segment of `stitch` that touch are one run.
+        // Mapped bytes of `stitch` that touch are one run, if they are of one segment.
         let is_apart = |group: &&usize| {
             let last = groups[**group].last().expect("a group has a run");
-            !has_parts || last.addr.0 + last.size_bytes < run.addr.0
+            !has_parts || last.addr.0.saturating_add(last.size_bytes) < run.addr.0
         };
         let group = alike.get(alike.partition_point(|group| !reaches(group)));
         if let Some(group) = group.filter(is_apart) {
@@ -204,12 +207,27 @@ mod tests {
     }
 
     #[test]
+    fn a_range_of_stitch_that_begins_within_a_page_is_not_one() {
+        let page_bytes = PAGE_BYTES;
+        let segments = vec![run(8 * PAGE, PAGE, 0, true)];
+        let (stream, pool, is_large) = (Stream(0), PoolId::DEFAULT, true);
+        let mut base = BaseState { segments, ..BaseState::default() };
+        let addr = Addr(4 * PAGE + 512);
+        base.order.ranges.push(RangeState { addr, page_bytes, stream, pool, is_large });
+        base.pages.push((addr, events::PageNumber(7)));
+        let ranges = base_ranges(&base, PAGE, 1 << 30);
+        assert_eq!(ranges.iter().map(|range| range.addr.0).collect::<Vec<_>>(), [8 * PAGE]);
+    }
+
+    #[test]
     fn runs_of_stitch_that_touch_are_of_two_segments() {
         let segments =
             [run(0, PAGE, 0, true), run(PAGE, PAGE, 0, true), run(3 * PAGE, PAGE, 0, true)];
         let group = |has_parts| group_runs(segments.iter().collect(), PAGE, 1 << 30, has_parts);
         assert_eq!(starts(&group(false)), [[0, PAGE, 3 * PAGE]]);
         assert_eq!(starts(&group(true)), [vec![0, 3 * PAGE], vec![PAGE]]);
+        let last = [run(u64::MAX - PAGE + 1, PAGE, 0, true), run(u64::MAX - 511, 512, 0, true)];
+        assert_eq!(group_runs(last.iter().collect(), PAGE, 1 << 30, true).len(), 2);
     }
 
     proptest! {

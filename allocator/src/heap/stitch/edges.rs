@@ -112,8 +112,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Some(Plan::at_edges((run, Addr(start)), edges, missing, pages))
     }
 
-    /// Whether memory is short, or will soon be. The first requests that take edges leave pages for the last one, which
-    /// can use no more than two of them.
+    /// Whether memory is short, or will soon be: a request can use two edges only, so those before the last one save
+    /// pages for it.
     fn is_scarce(&self) -> bool {
         let total = self.device_total_bytes;
         let limit = self.allowed_bytes.map_or(total, |allowed| allowed.min(total));

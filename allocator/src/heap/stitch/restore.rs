@@ -112,7 +112,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let parts = new.iter().zip(&homes);
         pages.parts.extend(parts.filter_map(|((.., part), page)| Some(((*part)?, *page))));
         let known = known.into_iter().map(|(number, to, bytes)| {
-            let page = pages.parts.remove(&number).expect("its first part has a page");
+            let page = pages.parts.remove(&number).expect("a page has two parts");
             EdgeMove { page, to, bytes }
         });
         let known: Vec<_> = known.collect();
