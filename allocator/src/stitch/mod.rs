@@ -39,6 +39,15 @@ pub(crate) use streams::Streams;
 /// Bytes of a physical page and of a slot.
 pub(crate) const PAGE_BYTES: u64 = PageNumber::PAGE_BYTES;
 
+/// How much memory is left, and how much of it is lost.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Supply {
+    /// Whether a request is about to be out of memory.
+    pub(crate) is_short: bool,
+    /// Whether the last new pages were a waste, or would have been.
+    pub(crate) is_wasteful: bool,
+}
+
 /// The pages, runs and placement memories of a heap.
 #[derive(Clone, Default)]
 pub(crate) struct Stitch {
@@ -59,8 +68,9 @@ pub(crate) struct Stitch {
     pub(crate) ticket: u64,
     /// Whether the request in progress occurred in two steps before, and memory is not short.
     pub(crate) is_repeated: bool,
-    /// Whether a request is about to be out of memory.
-    pub(crate) is_short: bool,
+    /// Whether so many requests before it follow an earlier step that the next ones probably do.
+    pub(crate) is_certain: bool,
+    pub(crate) supply: Supply,
     pub(crate) marks: Marks,
     /// Pages that requests to come will probably want.
     pub(crate) expected: Marks,

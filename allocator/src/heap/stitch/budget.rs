@@ -64,7 +64,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         &mut self,
         params: &AllocParams,
     ) -> Result<Option<BlockId>, AllocError> {
-        if self.stitch.is_short || !self.has_placements(params) {
+        if self.stitch.supply.is_short || !self.has_placements(params) {
             return Ok(None);
         }
         let most = self.stitch.pages.len() / SLACK_PART;

@@ -117,7 +117,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn is_scarce(&self) -> bool {
         let total = self.device_total_bytes;
         let limit = self.allowed_bytes.map_or(total, |allowed| allowed.min(total));
-        self.stitch.is_short || self.reserved_bytes > limit - limit / SPARE_PART
+        self.stitch.supply.is_short || self.reserved_bytes > limit - limit / SPARE_PART
     }
 
     /// The edges that a request may take: of pages of its own runs that have one home.

@@ -17,8 +17,8 @@ use device::{Device, DeviceError, Result};
 use events::Recorder;
 use settings::{SegmentReserve, StreamSharing};
 
-/// Occurrences of a request after which only a hole with fewer driver calls serves it.
-const SETTLED_AFTER: usize = 3;
+/// Occurrences of a request after which only a hole with fewer driver calls serves it, and no page of small requests.
+pub(super) const SETTLED_AFTER: usize = 3;
 
 /// A place for a request, and what it needs.
 pub(super) struct Plan {
@@ -48,6 +48,10 @@ impl Plan {
 
     pub(super) const fn run(&self) -> RangeId {
         self.run
+    }
+
+    pub(super) const fn place(&self) -> (RangeId, Addr) {
+        (self.run, self.addr)
     }
 
     /// Pages that have to be created.
@@ -104,9 +108,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if let Some(addr) = self.place_stitched(params) {
             return Ok(Some(addr));
         }
-        self.stitch.is_short = true;
+        self.stitch.supply.is_short = true;
         let grown = self.extend_run(params);
-        self.stitch.is_short = false;
+        self.stitch.supply.is_short = false;
         let grown = grown?;
         if grown.is_none() {
             self.end_empty_runs()?;
@@ -131,6 +135,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if let Some(id) = self.grow_by_slack(params)? {
             return Ok(Some(id));
         }
+        let behind = self.plan_without_waste(params, behind);
         if let Some(plan) = self.plan_at_edges(params, &behind)
             && let Some(id) = self.carry_out(plan, params)?
         {
@@ -294,10 +299,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let mut found: Vec<(bool, bool, bool, u64, SlotRef)> = Vec::new();
         let lists = self.lists_for(params);
         for list in lists.into_iter().map(|list| &self.blocks.lists[list]) {
-            let is_foreign = list.pool.is_small() && !params.pool.is_small();
-            if is_foreign && self.stitch.is_repeated {
+            if self.keeps_pages(list, params) {
                 continue;
             }
+            let is_foreign = list.pool.is_small() && !params.pool.is_small();
             let is_other = list.stream != params.stream;
             for slot in self.free_homes(list, params.stream) {
                 let page = self.stitch.page_at(slot).expect("a home has a page");
@@ -322,7 +327,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     pub(super) fn lists_for(&self, params: &AllocParams) -> Vec<FreeListId> {
         let shares = self.stitch.config.sharing != StreamSharing::Never;
         let progress = &self.stitch.progress;
-        let streams: Vec<Stream> = match (shares, self.stitch.is_short) {
+        let streams: Vec<Stream> = match (shares, self.stitch.supply.is_short) {
             (false, _) => alloc::vec![params.stream],
             (true, false) => progress.seen_by(params.stream).collect(),
             (true, true) => progress.all(),

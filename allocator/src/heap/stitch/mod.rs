@@ -20,6 +20,7 @@ mod release;
 mod restore;
 mod share;
 mod streams;
+mod waste;
 mod windows;
 
 use events::{Addr, StackId};
@@ -53,7 +54,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.enter(id, (place.addr, params.size_bytes), params);
                 return Some(place.addr);
             }
-            self.stitch.is_repeated = self.stitch.follower(params.stream).is_repeated();
+            let follower = self.stitch.follower(params.stream);
+            let (is_repeated, is_certain) = (follower.is_repeated(), follower.is_certain());
+            (self.stitch.is_repeated, self.stitch.is_certain) = (is_repeated, is_certain);
             let served = place.and_then(|place| self.serve_at(params, place));
             if served.is_some() {
                 return served;
@@ -67,7 +70,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Serves a request at one place.
     #[inline(never)]
     fn serve_at(&mut self, params: &AllocParams, place: Placement) -> Option<Addr> {
-        let id = self.place_at(params, place.run, place.addr)?;
+        let id = self.place_again(params, place)?;
         Some(self.hand_over_placed(id, params))
     }
 
@@ -138,7 +141,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         places: [Option<Placement>; 2],
     ) -> Option<BlockId> {
         let mut places = places.into_iter().flatten();
-        places.find_map(|place| self.place_at(params, place.run, place.addr))
+        places.find_map(|place| self.place_again(params, place))
+    }
+
+    /// Places the request where it was in an earlier step, unless that is wasteful.
+    fn place_again(&mut self, params: &AllocParams, place: Placement) -> Option<BlockId> {
+        if self.is_wasteful_at(params, place) {
+            return None;
+        }
+        self.place_at(params, place.run, place.addr)
     }
 
     /// Hands out the part of a free block that starts at an address.

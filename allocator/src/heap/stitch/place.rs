@@ -124,17 +124,14 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         true
     }
 
-    /// Whether the pages of small runs stay there: large requests that are repeated would take them in every step, and
-    /// small requests take them back.
-    pub(super) fn keeps_small_pages(&self, params: &AllocParams) -> bool {
-        self.stitch.is_repeated && !params.pool.is_small()
-    }
-
     /// The homes around one that pages can leave for a request: no byte of them is in use, and work of another stream
     /// is done.
     fn lendable(&self, home: SlotRef, params: &AllocParams) -> FreeHomes {
         let run = self.stitch.run(home.run);
-        let is_kept = self.keeps_small_pages(params) && self.blocks.lists[run.list].pool.is_small();
+        // A page that the request may leave partly used would serve no small one, and steps of other shapes would take
+        // pages that small requests want.
+        let is_wanted = params.least_pages() == 0 || !self.stitch.is_certain;
+        let is_kept = is_wanted && self.keeps_pages(&self.blocks.lists[run.list], params);
         let mut slots = if is_kept { 0..0 } else { run.free_around(&self.blocks.arena, home.slot) };
         if run.stream != params.stream && slots.contains(&home.slot) {
             let is_done = run.ticket(home.slot) <= self.stitch.progress.passed(run.stream);

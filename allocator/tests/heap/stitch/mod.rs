@@ -5,6 +5,7 @@ mod checker;
 mod edges;
 mod restore;
 mod rules;
+mod waste;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,0 +1,94 @@
+//! Requests before which new pages would leave more than one reserved byte in 32 unused.
+
+use device::DeviceCall;
+use settings::StitchConfig;
+use trace_format::Addr;
+
+use super::stitched;
+use crate::support::{Calls, GIB, KIB, MIB, TestHeap};
+
+/// A block beside which no new page is a waste.
+const LARGE_BYTES: u64 = 3 * GIB;
+
+fn with_live(live_bytes: u64) -> TestHeap {
+    let mut heap = stitched(8 * GIB, StitchConfig::default());
+    if live_bytes > 0 {
+        heap.take(live_bytes);
+    }
+    heap
+}
+
+/// Requests by which a step is found again. Those of two steps are followed for long.
+fn begin_step(heap: &mut TestHeap) {
+    for size_bytes in (0..300).map(|number| 2 * MIB + 16 * KIB * number) {
+        let addr = heap.take(size_bytes);
+        heap.give(addr);
+    }
+}
+
+/// Eight pages of small requests become free, and a large one follows.
+fn step(heap: &mut TestHeap) -> Addr {
+    begin_step(heap);
+    let small: Vec<Addr> = (0..16).map(|_| heap.take(MIB)).collect();
+    for addr in small {
+        heap.give(addr);
+    }
+    heap.take(32 * MIB)
+}
+
+#[test]
+fn pages_of_small_requests_serve_a_large_one_twice_before_new_ones_are_a_waste() {
+    let grown_bytes = |live_bytes, steps| {
+        let mut heap = with_live(live_bytes);
+        for _ in 0..steps {
+            let addr = step(&mut heap);
+            heap.give(addr);
+        }
+        // The pages of the steps before.
+        heap.take(34 * MIB);
+        let reserved_bytes = heap.reserved_bytes();
+        step(&mut heap);
+        heap.check().expect("consistent");
+        heap.reserved_bytes() - reserved_bytes
+    };
+    assert_eq!(grown_bytes(0, 2) + 16 * MIB, grown_bytes(LARGE_BYTES, 2), "in the third step");
+    assert_eq!(grown_bytes(0, 3), grown_bytes(LARGE_BYTES, 3), "in the fourth");
+}
+
+#[test]
+fn pages_that_served_both_once_serve_both_in_later_steps_without_a_driver_call() {
+    let mut heap = with_live(0);
+    for _ in 0..2 {
+        let addr = step(&mut heap);
+        heap.give(addr);
+    }
+    heap.take(34 * MIB);
+    let addr = step(&mut heap);
+    heap.give(addr);
+    let calls = heap.device_mut().counts().of(DeviceCall::Map);
+    for _ in 0..4 {
+        let addr = step(&mut heap);
+        heap.give(addr);
+    }
+    assert_eq!(heap.device_mut().counts().of(DeviceCall::Map), calls);
+    heap.check().expect("consistent");
+}
+
+#[test]
+fn a_place_that_uses_up_more_free_pages_is_given_up_only_after_a_waste() {
+    let is_given_up = |live_bytes| {
+        let mut heap = with_live(live_bytes);
+        // The middle one leaves two whole pages, and a half of another. Behind the last one, a request takes three.
+        let [_, middle, _] = [3 * MIB, 5 * MIB, 4 * MIB].map(|bytes| heap.take(bytes));
+        begin_step(&mut heap);
+        let first = heap.take(5 * MIB);
+        heap.give(first);
+        heap.give(middle);
+        begin_step(&mut heap);
+        let second = heap.take(5 * MIB);
+        assert!(second == first || second == middle, "{first:?} {middle:?} {second:?}");
+        heap.check().expect("consistent");
+        second == middle
+    };
+    assert_eq!((is_given_up(0), is_given_up(LARGE_BYTES)), (true, false));
+}
