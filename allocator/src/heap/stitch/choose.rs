@@ -5,7 +5,7 @@ use events::Addr;
 use crate::arena::BlockId;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
-use crate::stitch::Slot;
+use crate::stitch::{Marks, Slot};
 use device::Device;
 use events::Recorder;
 
@@ -31,9 +31,13 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.stitch.expected = expected;
     }
 
-    /// The end of a free block, out of the smallest that fit, that is least in the way of requests to come and uses up
-    /// the fewest wholly free pages.
-    pub(super) fn best_home(&self, params: &AllocParams) -> Option<(BlockId, Addr)> {
+    /// The end of a free block, out of the smallest that fit, that takes the fewest pages of those that requests to
+    /// come are expected to want, and uses up the fewest wholly free ones.
+    pub(super) fn best_home(
+        &self,
+        params: &AllocParams,
+        expected: &Marks,
+    ) -> Option<(BlockId, Addr)> {
         let list = &self.blocks.lists[self.blocks.lists.find(params.pool, params.stream)?];
         let (mut place, mut id) = list.first_fit(&self.blocks.arena, params.size_bytes)?;
         let least = params.least_pages();
@@ -47,9 +51,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 let touched = run.touched_slots(addr, Addr(addr.0 + params.size_bytes));
                 let (first, last) = (touched.start.max(whole.start), touched.end.min(whole.end));
                 let pages = last.saturating_sub(first);
-                let is_expected = |slot: &&Slot| {
-                    slot.page.is_some_and(|page| self.stitch.expected.contains(page))
-                };
+                let is_expected =
+                    |slot: &&Slot| slot.page.is_some_and(|page| expected.contains(page));
                 let conflicts = run.slots[touched].iter().filter(is_expected).count();
                 let cost = (conflicts, pages);
                 if best.is_none_or(|(least, ..)| cost < least) {

@@ -128,7 +128,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.planned_window(params).is_some() {
             return None;
         }
-        if let Some((id, addr)) = self.best_home(params) {
+        if let Some((id, addr)) = self.best_home(params, &self.stitch.expected) {
             return Some(self.take_part(id, addr, params, None));
         }
         let window = self.find_mapped_window(params)?;

@@ -8,7 +8,7 @@ use super::grow::{Plan, SETTLED_AFTER};
 use super::windows::Window;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
-use crate::stitch::{Placement, SlotRef};
+use crate::stitch::{Marks, Placement, SlotRef};
 use device::Device;
 use events::Recorder;
 
@@ -45,8 +45,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if !self.stitch.supply.is_wasteful || self.stitch.follower(params.stream).is_repeating() {
             return false;
         }
-        self.stitch.expected.clear(); // Only the pages that it uses up count.
-        let Some((id, addr)) = self.best_home(params) else { return false };
+        let Some((id, addr)) = self.best_home(params, &Marks::default()) else { return false };
         let run = self.blocks[id].range.expect("a block of stitch has a run");
         let best = Placement { run, block: None, addr };
         self.free_pages_at(params, best) < self.free_pages_at(params, place)
