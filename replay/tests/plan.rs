@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ const REPEATING: [&str; 9] =
 /// The share of requests whose sizes are changed, and by how much at most.
 const CHANGED: f64 = 0.05;
 const BY: f64 = 0.2;
+/// Runs with changed sizes that are made of a recording. The table has the one that loses most by the plan.
+const VARIATIONS: u64 = 2;
 
 fn options(plan: Option<&Plan>) -> Options {
     let choice = Choice::parse("stitch", Compat::default()).expect("a strategy");
@@ -101,6 +103,7 @@ fn a_plan_reserves_what_is_live_and_a_run_that_departs_from_it_loses_little() {
          ms stitch | ms planned |\n|---|---|---|---|---|---|---|---|---|"
     );
     let seed = common::seed();
+    let mut seen = HashSet::new();
     for Recording { name, tape, streams } in recordings() {
         let records = &tape.devices[0].records;
         let stitch = replay(&tape, records, None);
@@ -110,9 +113,15 @@ fn a_plan_reserves_what_is_live_and_a_run_that_departs_from_it_loses_little() {
         let whole = plan(&tape, records);
         let planned = replay(&tape, records, Some(&whole));
         let half = replay(&tape, records, Some(&plan(&tape, &records[..records.len() / 2])));
-        let changed = changed(records, seed);
-        let changed_stitch = replay(&tape, &changed, None);
-        let changed_planned = replay(&tape, &changed, Some(&whole));
+        // Some were recorded under several settings.
+        let seeds = if seen.insert(stitch.peak_live_bytes) { VARIATIONS } else { 1 };
+        let changed = (0..seeds).map(|number| {
+            let records = changed(records, seed * VARIATIONS + number);
+            [None, Some(&whole)].map(|plan| replay(&tape, &records, plan))
+        });
+        let lost = |[stitch, planned]: &[Report; 2]| stitch.efficiency - planned.efficiency;
+        let worst = changed.max_by(|one, other| lost(one).total_cmp(&lost(other)));
+        let [changed_stitch, changed_planned] = worst.expect("a variation");
         let of = |report: &Report| format!("{:.4}", report.efficiency);
         println!(
             "| {name} | {:.2} | {} | {} | {} | {} | {} | {} | {} |",

@@ -39,13 +39,15 @@ pub(crate) use streams::Streams;
 /// Bytes of a physical page and of a slot.
 pub(crate) const PAGE_BYTES: u64 = PageNumber::PAGE_BYTES;
 
-/// How much memory is left, and how much of it is lost.
+/// How much memory is left, and which of it a request may use.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Supply {
     /// Whether a request is about to be out of memory.
     pub(crate) is_short: bool,
     /// Whether the last new pages were a waste, or would have been.
     pub(crate) is_wasteful: bool,
+    /// Whether new pages serve in place of free ones that requests to come will probably want.
+    pub(crate) spares_expected: bool,
 }
 
 /// The pages, runs and placement memories of a heap.
@@ -62,7 +64,7 @@ pub(crate) struct Stitch {
     /// Where the requests of planned runs go.
     plan: Option<Arc<Plan>>,
     pub(crate) progress: Streams,
-    /// Pages beyond need, created for steps whose placements exceed the address budget.
+    /// Pages beyond need, created for steps that repeat and still map pages.
     pub(crate) slack_pages: usize,
     /// Counts frees: the age of the pages that became free.
     pub(crate) ticket: u64,

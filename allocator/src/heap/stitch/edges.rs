@@ -77,10 +77,9 @@ impl Edges {
 }
 
 impl<D: Device, R: Recorder> Heap<D, R> {
-    /// A place with fewer new pages than any other, if edges make one, and memory is scarce: pages with two homes are
-    /// wholly free less often, and steps of different shapes would map more of them.
+    /// A place with fewer new pages than any other, if edges make one.
     pub(super) fn plan_at_edges(&mut self, params: &AllocParams, behind: &Plan) -> Option<Plan> {
-        if params.pool.is_small() || behind.new_pages() == 0 || !self.is_scarce() {
+        if params.pool.is_small() || behind.new_pages() == 0 || !self.takes_edges() {
             return None;
         }
         let hole = self.find_hole(params, ANY_GHOST)?;
@@ -112,12 +111,21 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         Some(Plan::at_edges((run, Addr(start)), edges, missing, pages))
     }
 
-    /// Whether memory is short, or will soon be: a request can use two edges only, so those before the last one save
-    /// pages for it.
-    fn is_scarce(&self) -> bool {
+    /// Whether memory is scarce, or a run that departs from its plan wastes it. Elsewhere edges cost more than they
+    /// save: pages with two homes are wholly free less often, and steps of different shapes would map more of them.
+    fn takes_edges(&self) -> bool {
+        self.is_scarce(0) || (self.stitch.is_planned() && self.stitch.supply.is_wasteful)
+    }
+
+    /// Whether memory is short, or will soon be with so many bytes more: a request can use two edges only, so those
+    /// before the last one save pages for it.
+    pub(super) fn is_scarce(&self, new_bytes: u64) -> bool {
         let total = self.device_total_bytes;
         let limit = self.allowed_bytes.map_or(total, |allowed| allowed.min(total));
-        self.stitch.supply.is_short || self.reserved_bytes > limit - limit / SPARE_PART
+        let spare_bytes = limit / SPARE_PART;
+        self.stitch.supply.is_short
+            || self.reserved_bytes + new_bytes > limit - spare_bytes
+            || self.exceeds_settings(new_bytes + spare_bytes)
     }
 
     /// The edges that a request may take: of pages of its own runs that have one home.

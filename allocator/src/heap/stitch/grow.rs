@@ -32,6 +32,8 @@ pub(super) struct Plan {
     missing: Vec<SlotRef>,
     /// Free pages for these slots, in their order.
     pages: Vec<PageId>,
+    /// Free pages that were left to other requests.
+    spared: usize,
 }
 
 impl Plan {
@@ -43,7 +45,7 @@ impl Plan {
         missing: Vec<SlotRef>,
         pages: Vec<PageId>,
     ) -> Self {
-        Self { run, addr, moves: Moves::default(), edges, missing, pages }
+        Self { run, addr, moves: Moves::default(), edges, missing, pages, spared: 0 }
     }
 
     pub(super) const fn run(&self) -> RangeId {
@@ -121,7 +123,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Serves a request by mapping pages: free ones behind the frontier of a run, else where it needs the fewest, with
     /// new ones for the shortfall. `None` when the device or the fraction refuses.
-    fn extend_run(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
+    pub(super) fn extend_run_once(
+        &mut self,
+        params: &AllocParams,
+    ) -> Result<Option<BlockId>, AllocError> {
         self.poll_streams(params.stream)?;
         self.reunite_free_pages();
         self.keep_address_budget(params)?;
@@ -185,8 +190,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let is_free = self.ghosts_between(params, run, (addr, end), &mut moves, Some(&mut missing));
         self.stitch.run_mut(run).retract();
         assert!(is_free, "a window is free");
-        let pages = self.oldest_free_pages(params, missing.len(), (run, touched));
-        Plan { run, addr, moves, edges: Vec::new(), missing, pages }
+        let mut pages = self.oldest_free_pages(params, missing.len(), (run, touched));
+        let spared = self.spare_expected(&mut pages);
+        Plan { run, addr, moves, edges: Vec::new(), missing, pages, spared }
     }
 
     pub(super) fn carry_out(
@@ -195,7 +201,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         params: &AllocParams,
     ) -> Result<Option<BlockId>, AllocError> {
         let new_bytes = plan.new_bytes();
-        let Plan { run, addr, mut moves, edges, missing, mut pages } = plan;
+        let Plan { run, addr, mut moves, edges, missing, mut pages, spared } = plan;
         if new_bytes > 0 {
             let is_over = |allowed: u64| self.reserved_bytes + new_bytes > allowed;
             if self.allowed_bytes.is_some_and(is_over) {
@@ -212,6 +218,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             return Ok(None);
         }
         self.stats.rare.num_device_alloc += i64::from(new_bytes > 0);
+        self.stitch.slack_pages += spared;
         moves.pages.extend(pages.into_iter().zip(missing));
         moves.edges.extend(edges);
         self.carry_out_moves(&moves);

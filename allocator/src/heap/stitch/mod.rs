@@ -18,6 +18,7 @@ mod planned;
 mod rehome;
 mod release;
 mod restore;
+mod settle;
 mod share;
 mod streams;
 mod waste;

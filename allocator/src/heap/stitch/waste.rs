@@ -32,12 +32,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.plan(params, Window { run, addr, pages: 0 })
     }
 
-    /// Whether new memory for a request would be a waste. The places of a plan are not given up.
+    /// Whether new memory for a request would be a waste.
     fn is_waste(&self, params: &AllocParams, new_bytes: u64) -> bool {
         let active_bytes = self.stats().active_bytes.all.current.cast_unsigned();
         let reserved_bytes = self.reserved_bytes + new_bytes;
         let unused_bytes = reserved_bytes.saturating_sub(active_bytes + params.size_bytes);
-        !self.stitch.is_planned() && unused_bytes > reserved_bytes / WASTED_PART
+        unused_bytes > reserved_bytes / WASTED_PART
     }
 
     /// Whether the place of an earlier step uses up more wholly free pages than the best home bytes.

@@ -1,8 +1,10 @@
 //! Requests that begin and end in the free ends of pages in use, where memory is short.
 
+use std::sync::Arc;
+
 use allocator::heap::RestoredBlock;
 use device::DeviceCall;
-use settings::{Config, StitchConfig};
+use settings::{Config, Plan, StitchConfig};
 use trace_format::{Addr, PoolId, StackId};
 
 use super::stitched;
@@ -84,20 +86,31 @@ fn the_edges_of_a_repeated_step_need_no_driver_call_again() {
     heap.check().expect("consistent");
 }
 
+/// New pages for a request that takes two behind the last block.
+fn new_bytes(mut heap: TestHeap, other_bytes: u64) -> u64 {
+    heap.take(other_bytes);
+    with_edges(&mut heap);
+    let reserved_bytes = heap.reserved_bytes();
+    heap.take(4 * MIB + 512 * KIB);
+    heap.reserved_bytes() - reserved_bytes
+}
+
 #[test]
 fn edges_are_taken_only_where_memory_is_short_or_will_soon_be() {
-    let serve = |capacity_bytes: u64| {
-        let mut heap = stitched(capacity_bytes, StitchConfig::default());
-        heap.take(60 * MIB);
-        with_edges(&mut heap);
-        let reserved = heap.reserved_bytes();
-        // Behind the last block it takes two pages.
-        heap.take(4 * MIB + 512 * KIB);
-        heap.reserved_bytes() - reserved
-    };
+    let serve = |bytes| new_bytes(stitched(bytes, StitchConfig::default()), 60 * MIB);
     assert_eq!((serve(GIB), serve(72 * MIB)), (4 * MIB, 2 * MIB));
     // There are 70 MiB before: less than nine tenths, and more.
     assert_eq!((serve(100 * MIB), serve(76 * MIB)), (4 * MIB, 2 * MIB));
+}
+
+#[test]
+fn a_run_with_a_plan_takes_edges_also_where_new_pages_would_be_a_waste() {
+    let serve = |other_bytes| {
+        let plan = Some(Arc::new(Plan { sequences: Vec::new() }));
+        let config = Config { stitch: Some(StitchConfig::default()), plan, ..Config::default() };
+        new_bytes(heap(8 * GIB, config), other_bytes)
+    };
+    assert_eq!((serve(60 * MIB), serve(GIB)), (2 * MIB, 4 * MIB));
 }
 
 #[test]

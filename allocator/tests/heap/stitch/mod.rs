@@ -5,6 +5,7 @@ mod checker;
 mod edges;
 mod restore;
 mod rules;
+mod settle;
 mod waste;
 
 use std::collections::BTreeMap;
@@ -16,11 +17,22 @@ use settings::{Config, Plan, PlannedRequest, PlannedSequence, StitchConfig, Stre
 use trace_format::{Addr, PoolId, StackId, Stream};
 
 use crate::rebuilt::Rebuilt;
-use crate::support::{GIB, MIB, Rng, TestHeap, heap, request, seed};
+use crate::support::{Calls, GIB, KIB, MIB, Rng, TestHeap, heap, request, seed};
 use checker::{Checker, STREAMS};
 
 fn stitched(capacity_bytes: u64, stitch: StitchConfig) -> TestHeap {
     heap(capacity_bytes, Config { stitch: Some(stitch), ..Config::default() })
+}
+
+/// In two steps with so many requests, more than 512 in a row correspond to those before.
+const MANY_REQUESTS: u64 = 300;
+
+/// Requests by which a step is found again.
+fn begin_step(heap: &mut TestHeap, requests: u64) {
+    for size_bytes in (0..requests).map(|number| 2 * MIB + 16 * KIB * number) {
+        let addr = heap.take(size_bytes);
+        heap.give(addr);
+    }
 }
 
 /// Places for requests of these sizes that another solver might have chosen: some overlap, some lie too high.

@@ -4,8 +4,8 @@ use device::DeviceCall;
 use settings::StitchConfig;
 use trace_format::Addr;
 
-use super::stitched;
-use crate::support::{Calls, GIB, KIB, MIB, TestHeap};
+use super::{MANY_REQUESTS, begin_step, stitched};
+use crate::support::{Calls, GIB, MIB, TestHeap};
 
 /// A block beside which no new page is a waste.
 const LARGE_BYTES: u64 = 3 * GIB;
@@ -16,17 +16,6 @@ fn with_live(live_bytes: u64) -> TestHeap {
         heap.take(live_bytes);
     }
     heap
-}
-
-/// In two steps with so many requests, more than 512 in a row correspond to those before.
-const MANY_REQUESTS: u64 = 300;
-
-/// Requests by which a step is found again.
-fn begin_step(heap: &mut TestHeap, requests: u64) {
-    for size_bytes in (0..requests).map(|number| 2 * MIB + 16 * KIB * number) {
-        let addr = heap.take(size_bytes);
-        heap.give(addr);
-    }
 }
 
 /// Eight pages of small requests become free, and a large one follows.
