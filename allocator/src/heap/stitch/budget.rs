@@ -18,10 +18,15 @@ use events::Recorder;
 const SLACK_PART: usize = 40;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
+    /// Slots that may be mapped at once.
+    pub(super) fn budgeted_slots(&self) -> usize {
+        self.stitch.pages.len() * self.stitch.config.address_budget as usize
+    }
+
     /// Ends the least recently used ghosts where the mappings of a request could exceed the budget of addresses.
     pub(super) fn keep_address_budget(&mut self, params: &AllocParams) -> Result<()> {
         let added = cast::index(params.size_bytes.div_ceil(PAGE_BYTES)) + 1;
-        let budget = self.stitch.pages.len() * self.stitch.config.address_budget as usize;
+        let budget = self.budgeted_slots();
         let wanted = self.stitch.pages.mapped_slots + added;
         if wanted <= budget || self.holds_back_flush() {
             return Ok(());

@@ -23,16 +23,15 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         params: &AllocParams,
     ) -> Result<Option<BlockId>, AllocError> {
         self.stitch.supply.spares_expected = self.is_settling(params);
-        let extended = self.extend_run_once(params)?;
-        let may_retry = core::mem::take(&mut self.stitch.supply.spares_expected);
-        if extended.is_none() && may_retry { self.extend_run_once(params) } else { Ok(extended) }
+        let extended = self.extend_run_once(params);
+        let spared = core::mem::take(&mut self.stitch.supply.spares_expected);
+        if spared && matches!(extended, Ok(None)) { self.extend_run_once(params) } else { extended }
     }
 
     /// Whether the request is part of a step that is certain to repeat, while there are memory and addresses. A step
     /// that fills the addresses gets slack.
     fn is_settling(&mut self, params: &AllocParams) -> bool {
-        let budget = self.stitch.pages.len() * self.stitch.config.address_budget as usize;
-        let has_addresses = self.stitch.pages.mapped_slots <= budget / 2;
+        let has_addresses = self.stitch.pages.mapped_slots <= self.budgeted_slots() / 2;
         if !self.has_placements(params) || !has_addresses || self.is_scarce(params.size_bytes) {
             return false;
         }
