@@ -1,6 +1,6 @@
-//! Edges: free bytes at an end of a page that is partly used. Where memory is short, or will soon be, a request takes
-//! the free tail of one page and the free head of another in place of new pages: they are mapped once more, on both
-//! sides of its whole pages.
+//! Edges: free bytes at an end of a page that is partly used. Where memory is short, or will soon be, or a run with a
+//! plan wastes it, a request takes the free tail of one page and the free head of another in place of new pages: they
+//! are mapped once more, on both sides of its whole pages.
 
 use alloc::vec::Vec;
 
