@@ -112,7 +112,10 @@ fn a_strategy_that_passes_the_bound_of_driver_calls_is_a_row_of_compare_with_its
     let rows = plot["rows"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["strategy"] != "async-pool"), "no line to draw");
 
-    let (text, code) = vramtape(&["compare", run, run]);
+    // Beside a run that ends soon.
+    let small = folder.path().join("small.vtape");
+    tape(&small);
+    let (text, code) = vramtape(&["compare", run, small.to_str().unwrap()]);
     assert!(code == Some(0) && text.contains("run.vtape: async-pool, defaults: record "), "{text}");
     assert!(text.contains(bound), "{text}");
     let (text, code) = vramtape(&["compare", run, "--edit", "scale:0.9"]);

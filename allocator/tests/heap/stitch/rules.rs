@@ -105,6 +105,25 @@ fn free_pages_of_scattered_blocks_serve_a_request_of_their_sum() {
 }
 
 #[test]
+fn free_pages_of_small_requests_serve_a_large_one_after_those_of_large_ones() {
+    let mut heap = stitched(GIB, StitchConfig::default());
+    let small: Vec<Addr> = (0..8).map(|_| heap.take(MIB)).collect();
+    let (large, _wall) = (heap.take(8 * MIB), heap.take(2 * MIB));
+    for addr in small {
+        heap.give(addr);
+    }
+    heap.give(large);
+    let reserved_bytes = heap.reserved_bytes();
+    heap.take(12 * MIB);
+    assert_eq!(heap.reserved_bytes(), reserved_bytes, "four pages of one and two of the others");
+    let before = calls(&mut heap);
+    for _ in 0..4 {
+        heap.take(MIB);
+    }
+    assert_eq!(calls(&mut heap), before, "the other two are where they were");
+}
+
+#[test]
 fn only_new_pages_count_against_the_fraction_of_the_settings() {
     let config = Config {
         stitch: Some(StitchConfig::default()),
