@@ -44,8 +44,6 @@ pub(crate) const PAGE_BYTES: u64 = PageNumber::PAGE_BYTES;
 pub(crate) struct Supply {
     /// Whether a request is about to be out of memory.
     pub(crate) is_short: bool,
-    /// Whether the last new pages were a waste, or would have been.
-    pub(crate) is_wasteful: bool,
     /// Whether new pages serve in place of free ones that requests to come will probably want.
     pub(crate) spares_expected: bool,
 }
@@ -68,14 +66,12 @@ pub(crate) struct Stitch {
     pub(crate) slack_pages: usize,
     /// Counts frees: the age of the pages that became free.
     pub(crate) ticket: u64,
-    /// Whether the request in progress occurred in two steps before, and memory is not short.
-    pub(crate) is_repeated: bool,
-    /// Whether so many requests before it follow an earlier step that the next ones probably do.
-    pub(crate) is_certain: bool,
     pub(crate) supply: Supply,
     pub(crate) marks: Marks,
     /// Pages that requests to come will probably want.
     pub(crate) expected: Marks,
+    /// Whether the last request that had no place takes no pages of small runs.
+    pub(crate) keeps_small_pages: bool,
     /// Memory for the spans of windows and for lists of moves, kept so that a request allocates none.
     pub(crate) spans: Vec<Span>,
     pub(crate) moves: Moves,

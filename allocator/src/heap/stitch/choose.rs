@@ -5,18 +5,31 @@ use events::Addr;
 use crate::arena::BlockId;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
-use crate::stitch::{Marks, Slot};
+use crate::stitch::Slot;
 use device::Device;
 use events::Recorder;
 
 /// Free blocks that are compared.
 const COMPARED_BLOCKS: usize = 32;
 
+/// Occurrences of a request in a step that is followed, after which it leaves the pages of small runs there,
+const KNOWN_AFTER: usize = 2;
+/// and after which the requests after it are expected to come as in the step before.
+const EXPECTED_AFTER: usize = 4;
+
 impl<D: Device, R: Recorder> Heap<D, R> {
-    /// Marks the pages that requests will probably want during the life of this one.
+    /// Marks the pages that requests to come want during the life of this one, which occurred often in a step that is
+    /// followed, or may have a place of a plan. Elsewhere fewer requests come as expected, and keeping clear of their
+    /// pages costs more memory than it saves.
     pub(super) fn expect_requests(&mut self, params: &AllocParams) {
+        self.stitch.expected.clear();
+        let follower = self.stitch.follower(params.stream);
+        let occurrences = if follower.is_followed() { follower.occurrences() } else { 0 };
+        self.stitch.keeps_small_pages = occurrences >= KNOWN_AFTER;
+        if occurrences < EXPECTED_AFTER && !self.stitch.is_planned() {
+            return;
+        }
         let mut expected = core::mem::take(&mut self.stitch.expected);
-        expected.clear();
         let follower = core::mem::take(self.stitch.follower(params.stream));
         for (id, addr, size_bytes) in follower.expected() {
             let Some(run) = self.stitch.find_run(id) else { continue };
@@ -33,11 +46,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// The end of a free block, out of the smallest that fit, that takes the fewest pages of those that requests to
     /// come are expected to want, and uses up the fewest wholly free ones.
-    pub(super) fn best_home(
-        &self,
-        params: &AllocParams,
-        expected: &Marks,
-    ) -> Option<(BlockId, Addr)> {
+    pub(super) fn best_home(&self, params: &AllocParams) -> Option<(BlockId, Addr)> {
         let list = &self.blocks.lists[self.blocks.lists.find(params.pool, params.stream)?];
         let (mut place, mut id) = list.first_fit(&self.blocks.arena, params.size_bytes)?;
         let least = params.least_pages();
@@ -51,8 +60,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 let touched = run.touched_slots(addr, Addr(addr.0 + params.size_bytes));
                 let (first, last) = (touched.start.max(whole.start), touched.end.min(whole.end));
                 let pages = last.saturating_sub(first);
-                let is_expected =
-                    |slot: &&Slot| slot.page.is_some_and(|page| expected.contains(page));
+                let is_expected = |slot: &&Slot| {
+                    slot.page.is_some_and(|page| self.stitch.expected.contains(page))
+                };
                 let conflicts = run.slots[touched].iter().filter(is_expected).count();
                 let cost = (conflicts, pages);
                 if best.is_none_or(|(least, ..)| cost < least) {

@@ -18,6 +18,9 @@ use events::Recorder;
 /// Memory will soon be short where less than one part in so many may still be reserved.
 const SPARE_PART: u64 = 10;
 
+/// New pages are a waste where they leave more than one reserved byte in so many unused.
+const WASTED_PART: u64 = 32;
+
 /// Free bytes at an end of a page.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
@@ -79,7 +82,7 @@ impl Edges {
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// A place with fewer new pages than any other, if edges make one.
     pub(super) fn plan_at_edges(&mut self, params: &AllocParams, behind: &Plan) -> Option<Plan> {
-        if params.pool.is_small() || behind.new_pages() == 0 || !self.takes_edges() {
+        if params.pool.is_small() || behind.new_pages() == 0 || !self.takes_edges(params, behind) {
             return None;
         }
         let hole = self.find_hole(params, ANY_GHOST)?;
@@ -113,8 +116,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     /// Whether memory is scarce, or a run that departs from its plan wastes it. Elsewhere edges cost more than they
     /// save: pages with two homes are wholly free less often, and steps of different shapes would map more of them.
-    fn takes_edges(&self) -> bool {
-        self.is_scarce(0) || (self.stitch.is_planned() && self.stitch.supply.is_wasteful)
+    fn takes_edges(&self, params: &AllocParams, behind: &Plan) -> bool {
+        self.is_scarce(0) || (self.stitch.is_planned() && self.is_waste(params, behind.new_bytes()))
+    }
+
+    /// Whether new memory for a request would leave too many reserved bytes that no block uses.
+    fn is_waste(&self, params: &AllocParams, new_bytes: u64) -> bool {
+        let active_bytes = self.stats().active_bytes.all.current.cast_unsigned();
+        let reserved_bytes = self.reserved_bytes + new_bytes;
+        let unused_bytes = reserved_bytes.saturating_sub(active_bytes + params.size_bytes);
+        unused_bytes > reserved_bytes / WASTED_PART
     }
 
     /// Whether memory is short, or will soon be with so many bytes more: a request can use two edges only, so those

@@ -17,8 +17,8 @@ use device::{Device, DeviceError, Result};
 use events::Recorder;
 use settings::{SegmentReserve, StreamSharing};
 
-/// Occurrences of a request after which only a hole with fewer driver calls serves it, and no page of small requests.
-pub(super) const SETTLED_AFTER: usize = 3;
+/// Occurrences of a request after which only a hole with fewer driver calls serves it.
+const SETTLED_AFTER: usize = 3;
 
 /// A place for a request, and what it needs.
 pub(super) struct Plan {
@@ -50,10 +50,6 @@ impl Plan {
 
     pub(super) const fn run(&self) -> RangeId {
         self.run
-    }
-
-    pub(super) const fn place(&self) -> (RangeId, Addr) {
-        (self.run, self.addr)
     }
 
     /// Pages that have to be created.
@@ -106,7 +102,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.await_sharing_streams()?;
         self.release_freeable_pools(PoolId::DEFAULT, None)?;
         self.return_spare_pages();
-        self.stitch.is_repeated = false;
         if let Some(addr) = self.place_stitched(params) {
             return Ok(Some(addr));
         }
@@ -140,7 +135,6 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if let Some(id) = self.grow_by_slack(params)? {
             return Ok(Some(id));
         }
-        let behind = self.plan_without_waste(params, behind);
         if let Some(plan) = self.plan_at_edges(params, &behind)
             && let Some(id) = self.carry_out(plan, params)?
         {

@@ -21,7 +21,6 @@ mod restore;
 mod settle;
 mod share;
 mod streams;
-mod waste;
 mod windows;
 
 use events::{Addr, StackId};
@@ -55,15 +54,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                 self.enter(id, (place.addr, params.size_bytes), params);
                 return Some(place.addr);
             }
-            let follower = self.stitch.follower(params.stream);
-            let (is_repeated, is_certain) = (follower.is_repeated(), follower.is_certain());
-            (self.stitch.is_repeated, self.stitch.is_certain) = (is_repeated, is_certain);
             let served = place.and_then(|place| self.serve_at(params, place));
             if served.is_some() {
                 return served;
             }
-        } else {
-            self.stitch.is_repeated = false;
         }
         self.place_stitched(params)
     }
@@ -71,7 +65,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// Serves a request at one place.
     #[inline(never)]
     fn serve_at(&mut self, params: &AllocParams, place: Placement) -> Option<Addr> {
-        let id = self.place_again(params, place)?;
+        let id = self.place_at(params, place.run, place.addr)?;
         Some(self.hand_over_placed(id, params))
     }
 
@@ -115,13 +109,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
 
     fn place_large(&mut self, params: &AllocParams) -> Option<BlockId> {
         if self.stitch.config.has_placement_memory {
-            let recent = self.stitch.follower(params.stream).recent();
-            if let Some(id) = self.place_at_any(params, recent) {
-                return Some(id);
-            }
-            let older = self.stitch.follower(params.stream).older();
-            if let Some(id) = self.place_at_any(params, older) {
-                return Some(id);
+            let follower = self.stitch.follower(params.stream);
+            let places = follower.recent().into_iter().chain(follower.older());
+            let mut places = places.flatten();
+            let id = places.find_map(|place| self.place_at(params, place.run, place.addr));
+            if id.is_some() {
+                return id;
             }
         }
         self.reunite_free_pages();
@@ -129,28 +122,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         if self.planned_window(params).is_some() {
             return None;
         }
-        if let Some((id, addr)) = self.best_home(params, &self.stitch.expected) {
+        if let Some((id, addr)) = self.best_home(params) {
             return Some(self.take_part(id, addr, params, None));
         }
         let window = self.find_mapped_window(params)?;
         self.place_at(params, window.run, window.addr)
-    }
-
-    fn place_at_any(
-        &mut self,
-        params: &AllocParams,
-        places: [Option<Placement>; 2],
-    ) -> Option<BlockId> {
-        let mut places = places.into_iter().flatten();
-        places.find_map(|place| self.place_again(params, place))
-    }
-
-    /// Places the request where it was in an earlier step, unless that is wasteful.
-    fn place_again(&mut self, params: &AllocParams, place: Placement) -> Option<BlockId> {
-        if self.is_wasteful_at(params, place) {
-            return None;
-        }
-        self.place_at(params, place.run, place.addr)
     }
 
     /// Hands out the part of a free block that starts at an address.

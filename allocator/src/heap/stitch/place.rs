@@ -128,11 +128,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// is done.
     fn lendable(&self, home: SlotRef, params: &AllocParams) -> FreeHomes {
         let run = self.stitch.run(home.run);
-        // A page that the request may leave partly used would serve no small one, and steps of other shapes would take
-        // pages that small requests want.
-        let is_wanted = params.least_pages() == 0 || !self.stitch.is_certain;
-        let is_kept = is_wanted && self.keeps_pages(&self.blocks.lists[run.list], params);
-        let mut slots = if is_kept { 0..0 } else { run.free_around(&self.blocks.arena, home.slot) };
+        let mut slots = run.free_around(&self.blocks.arena, home.slot);
         if run.stream != params.stream && slots.contains(&home.slot) {
             let is_done = run.ticket(home.slot) <= self.stitch.progress.passed(run.stream);
             slots = home.slot..home.slot + usize::from(is_done);

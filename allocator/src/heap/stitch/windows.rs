@@ -129,15 +129,16 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// The homes of pages that may change them for a request.
     pub(super) fn movable_homes(&self, params: &AllocParams) -> impl Iterator<Item = SlotRef> {
         let lists = self.lists_for(params).into_iter().map(|list| &self.blocks.lists[list]);
-        let lenders = lists.filter(|list| !self.keeps_pages(list, params));
         let stream = params.stream;
-        lenders.flat_map(move |list| self.free_homes(list, stream))
+        let lists = lists.filter(|list| !self.keeps_pages(list, params));
+        lists.flat_map(move |list| self.free_homes(list, stream))
     }
 
-    /// Whether the free pages of a list stay there: large requests that are repeated would take those of small runs in
-    /// every step, and small requests would take them back.
+    /// Whether a request leaves the free pages of a list there: small requests have no placement memory, so those that
+    /// are free in one execution of a step are in use in the next.
     pub(super) fn keeps_pages(&self, list: &FreeList, params: &AllocParams) -> bool {
-        self.stitch.is_repeated && list.pool.is_small() && !params.pool.is_small()
+        let is_kept = self.stitch.keeps_small_pages && !self.stitch.supply.is_short;
+        is_kept && list.pool.is_small() && !params.pool.is_small()
     }
 
     /// The homes in a list's runs that no byte is used of, and that a request of a stream may take pages of.

@@ -25,8 +25,6 @@ const MOST_CAPACITY: usize = 1 << 17;
 const SKIPPED: u32 = 8;
 /// Remembered addresses that a request tries.
 const CANDIDATES: usize = 4;
-/// Occurrences of a request after which placements of two steps back are more likely to last.
-const LATE: usize = 3;
 /// Where more than one byte in so many of the memory alternates between two places, all requests do.
 const ALTERNATING_PART: u64 = 8;
 /// Requests to come that a placement keeps clear of.
@@ -349,17 +347,17 @@ impl Follower {
     }
 
     /// The places that requests will probably want during the life of the last request's block: those of the
-    /// corresponding requests one step back; where the request occurred often, two steps back.
+    /// corresponding requests two steps back, which are more likely to last than those of one step back. The last
+    /// request occurred often.
     pub(crate) fn expected(&self) -> impl Iterator<Item = (RangeId, Addr, u64)> {
         let matched = self.entry(self.count.wrapping_sub(1)).map_or(NONE, |last| last.matched);
         let end = self.entry(matched).map_or(NONE, |entry| entry.freed_before);
         let end = if end == NONE { self.count.wrapping_sub(1) } else { end };
         let end = end.min(matched.saturating_add(EXPECTED));
         let range = if matched == NONE || self.is_suspended() { 0..0 } else { matched + 1..end };
-        let is_late = self.occurrences() >= LATE;
         range.filter_map(move |at| {
             let entry = self.entry(at)?;
-            let entry = self.entry(entry.matched).filter(|_| is_late).unwrap_or(entry);
+            let entry = self.entry(entry.matched).unwrap_or(entry);
             entry.place.map(|place| (place.run, place.addr, entry.size_bytes))
         })
     }
@@ -400,16 +398,14 @@ impl Follower {
         })
     }
 
-    /// Whether the last request occurred in two steps before.
-    pub(crate) fn is_repeated(&self) -> bool {
-        let last = self.entry(self.count.wrapping_sub(1));
-        let one = last.and_then(|last| self.entry(last.matched));
-        one.is_some_and(|one| self.entry(one.matched).is_some())
-    }
-
     /// Whether as many requests in a row correspond to an earlier step as the longest sequence has.
     pub(crate) const fn is_certain(&self) -> bool {
         self.followed >= LENGTHS[0]
+    }
+
+    /// Whether half as many do.
+    pub(crate) const fn is_followed(&self) -> bool {
+        self.followed >= LENGTHS[0] / 2
     }
 
     /// Where the last request was placed in the steps before, the most likely first.

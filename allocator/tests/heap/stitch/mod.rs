@@ -6,7 +6,6 @@ mod edges;
 mod restore;
 mod rules;
 mod settle;
-mod waste;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

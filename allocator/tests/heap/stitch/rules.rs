@@ -6,7 +6,7 @@ use device::{CaptureMode, Device, DeviceCall};
 use settings::{Config, Plan, PlannedRequest, PlannedSequence, StitchConfig};
 use trace_format::{Addr, PoolId, ScopeFilter, Stream};
 
-use super::stitched;
+use super::{MANY_REQUESTS, begin_step, stitched};
 use crate::support::{Calls, GIB, KIB, MIB, TestHeap, heap};
 
 fn calls(heap: &mut TestHeap) -> u64 {
@@ -121,6 +121,36 @@ fn free_pages_of_small_requests_serve_a_large_one_after_those_of_large_ones() {
         heap.take(MIB);
     }
     assert_eq!(calls(&mut heap), before, "the other two are where they were");
+}
+
+/// Eight pages of small requests become free before a large one. Its block of the execution before is not freed.
+#[test]
+fn free_pages_of_small_requests_stay_there_in_the_third_execution_of_a_step_that_is_followed() {
+    let step = |heap: &mut TestHeap, requests| {
+        begin_step(heap, requests);
+        let small: Vec<Addr> = (0..16).map(|_| heap.take(MIB)).collect();
+        for addr in small {
+            heap.give(addr);
+        }
+        let reserved_bytes = heap.reserved_bytes();
+        let large = heap.take(32 * MIB);
+        (large, heap.reserved_bytes() - reserved_bytes)
+    };
+    let new_bytes = |requests, executions, capacity_bytes| {
+        let mut heap = stitched(capacity_bytes, StitchConfig::default());
+        for _ in 2..executions {
+            let (large, _) = step(&mut heap, requests);
+            heap.give(large);
+        }
+        step(&mut heap, requests);
+        let (_, new_bytes) = step(&mut heap, requests);
+        heap.check().expect("consistent");
+        new_bytes
+    };
+    let second_and_third = |requests| [2, 3].map(|execution| new_bytes(requests, execution, GIB));
+    assert_eq!(second_and_third(2 * MANY_REQUESTS), [16 * MIB, 32 * MIB]);
+    assert_eq!(second_and_third(30), [16 * MIB, 16 * MIB], "few requests correspond");
+    assert_eq!(new_bytes(MANY_REQUESTS, 3, 64 * MIB), 16 * MIB, "memory is short");
 }
 
 #[test]

@@ -154,3 +154,39 @@ fn it_takes_them_where_the_device_has_no_new_ones() {
     assert_eq!(step.lose_the_place(), NOT_SPARED);
     assert_eq!(step.heap.stats().num_alloc_retries, 0);
 }
+
+#[test]
+fn it_takes_home_bytes_that_the_next_request_wants_only_where_the_step_is_not_certain_to_repeat() {
+    let is_next_ones = |requests, times| {
+        let mut heap = heap(GIB, stitched());
+        let other = heap.take(64 * MIB);
+        let mut separators = Vec::new();
+        let mut execute = |heap: &mut TestHeap, is_first_kept: bool| {
+            begin_step(heap, requests);
+            let first = heap.take(3 * MIB);
+            if !is_first_kept {
+                heap.give(first);
+            }
+            let large = heap.take(24 * MIB);
+            if separators.is_empty() {
+                separators.push(heap.take(3 * MIB));
+            }
+            let next = heap.take(32 * MIB);
+            if separators.len() == 1 {
+                separators.push(heap.take(3 * MIB));
+            }
+            heap.give(large);
+            heap.give(next);
+            (large, next)
+        };
+        let places = (0..times).map(|_| execute(&mut heap, false)).last();
+        let (_, next) = places.expect("an execution");
+        heap.give(other);
+        let (large, _) = execute(&mut heap, true);
+        heap.check().expect("consistent");
+        next <= large && large.0 < next.0 + 32 * MIB
+    };
+    let [certain, short, new] = [(MANY_REQUESTS, 6), (30, 6), (MANY_REQUESTS, 3)]
+        .map(|(requests, times)| is_next_ones(requests, times));
+    assert_eq!((certain, short, new), (false, true, true));
+}
