@@ -1,7 +1,9 @@
 //! A step that repeats, and in which a request loses its place.
 
+use std::sync::Arc;
+
 use device::DeviceCall;
-use settings::{Config, StitchConfig};
+use settings::{Config, Plan, StitchConfig};
 use sim_device::Fault;
 use trace_format::Addr;
 
@@ -156,9 +158,9 @@ fn it_takes_them_where_the_device_has_no_new_ones() {
 }
 
 #[test]
-fn it_takes_home_bytes_that_the_next_request_wants_only_where_the_step_is_not_certain_to_repeat() {
-    let is_next_ones = |requests, times| {
-        let mut heap = heap(GIB, stitched());
+fn it_takes_home_bytes_that_the_next_request_wants_in_the_first_executions_and_without_a_plan() {
+    let is_next_ones = |requests, times, plan| {
+        let mut heap = heap(GIB, Config { plan, ..stitched() });
         let other = heap.take(64 * MIB);
         let mut separators = Vec::new();
         let mut execute = |heap: &mut TestHeap, is_first_kept: bool| {
@@ -186,7 +188,10 @@ fn it_takes_home_bytes_that_the_next_request_wants_only_where_the_step_is_not_ce
         heap.check().expect("consistent");
         next <= large && large.0 < next.0 + 32 * MIB
     };
-    let [certain, short, new] = [(MANY_REQUESTS, 6), (30, 6), (MANY_REQUESTS, 3)]
-        .map(|(requests, times)| is_next_ones(requests, times));
-    assert_eq!((certain, short, new), (false, true, true));
+    let plan = Some(Arc::new(Plan { sequences: Vec::new() }));
+    let [followed, short, new] =
+        [(MANY_REQUESTS, 6), (30, 6), (MANY_REQUESTS, 3)].map(|(requests, times)| {
+            [None, plan.clone()].map(|plan| is_next_ones(requests, times, plan))
+        });
+    assert_eq!((followed, short, new), ([false, false], [true, false], [true, false]));
 }
