@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 use tests::browser::Browser;
 
-use super::view::{press, show};
+use super::view::{press, show, wait_until};
 use super::vramtape;
 
 /// What a person sees of the table, once the rows in view are there.
@@ -162,7 +162,9 @@ fn keys(browser: &mut Browser) -> Vec<String> {
     }
     press(browser, "PageDown");
     press(browser, "PageUp");
+    browser.evaluate(SEEN);
     press(browser, "Enter");
+    wait_until(browser, "!document.getElementById('pinned').hidden");
     let seen = browser.evaluate(SEEN);
     let address = seen["cells"][0].as_str().unwrap_or_default().to_owned();
     let is_pinned = seen["pinned"].as_str().is_some_and(|text| text.contains(&address));
@@ -171,7 +173,7 @@ fn keys(browser: &mut Browser) -> Vec<String> {
     }
     let start = seen["reply"]["rows"][0]["moment"].clone();
     press(browser, "m");
-    browser.settle();
+    wait_until(browser, "vramtape.state().view === 'map'");
     let state = browser.evaluate("vramtape.map().then(() => vramtape.state())");
     if state["view"] != "map" || state["moment"] != start {
         problems.push(format!("m shows {} at {}, not {start}", state["view"], state["moment"]));

@@ -293,6 +293,18 @@ pub(super) fn press(browser: &mut Browser, key: &str) {
     browser.settle();
 }
 
+/// Waits until a condition that needs an answer of the page's worker holds, or for 5 s: the caller's check fails then.
+pub(super) fn wait_until(browser: &mut Browser, condition: &str) {
+    browser.evaluate(&format!(
+        "new Promise((done) => {{
+            const end = performance.now() + 5000;
+            const is_over = () => ({condition}) || performance.now() > end;
+            const check = () => is_over() ? done(0) : requestAnimationFrame(check);
+            check();
+        }})"
+    ));
+}
+
 /// Shows a view by the digit of its tab.
 pub(super) fn show(browser: &mut Browser, tab: &str) {
     let places =
