@@ -110,8 +110,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     fn place_large(&mut self, params: &AllocParams) -> Option<BlockId> {
         if self.stitch.config.has_placement_memory {
             let follower = self.stitch.follower(params.stream);
-            let places = follower.recent().into_iter().chain(follower.older());
-            let mut places = places.flatten();
+            let mut places = follower.recent().into_iter().chain(follower.older()).flatten();
             let id = places.find_map(|place| self.place_at(params, place.run, place.addr));
             if id.is_some() {
                 return id;

@@ -129,9 +129,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     /// The homes of pages that may change them for a request.
     pub(super) fn movable_homes(&self, params: &AllocParams) -> impl Iterator<Item = SlotRef> {
         let lists = self.lists_for(params).into_iter().map(|list| &self.blocks.lists[list]);
+        let lenders = lists.filter(|list| !self.keeps_pages(list, params));
         let stream = params.stream;
-        let lists = lists.filter(|list| !self.keeps_pages(list, params));
-        lists.flat_map(move |list| self.free_homes(list, stream))
+        lenders.flat_map(move |list| self.free_homes(list, stream))
     }
 
     /// Whether a request leaves the free pages of a list there: small requests have no placement memory, so those that

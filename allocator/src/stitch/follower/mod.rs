@@ -347,8 +347,8 @@ impl Follower {
     }
 
     /// The places that requests will probably want during the life of the last request's block: those of the
-    /// corresponding requests two steps back, which are more likely to last than those of one step back. The last
-    /// request occurred often.
+    /// corresponding requests two steps back, which are more likely to last than those of one step back. A request that
+    /// has none there wants that of one step back.
     pub(crate) fn expected(&self) -> impl Iterator<Item = (RangeId, Addr, u64)> {
         let matched = self.entry(self.count.wrapping_sub(1)).map_or(NONE, |last| last.matched);
         let end = self.entry(matched).map_or(NONE, |entry| entry.freed_before);
