@@ -2,6 +2,7 @@
 
 use events::Addr;
 
+use super::grow::SETTLED_AFTER;
 use crate::arena::BlockId;
 use crate::heap::Heap;
 use crate::heap::hot_path::AllocParams;
@@ -12,9 +13,8 @@ use events::Recorder;
 /// Free blocks that are compared.
 const COMPARED_BLOCKS: usize = 32;
 
-/// Occurrences of a request in a step that is followed, after which it leaves the pages of small runs there,
-const KNOWN_AFTER: usize = 2;
-/// and after which the requests after it are expected to come as in the step before.
+/// Occurrences of a request in a step that is followed, after which those after it are expected to come as in the step
+/// before.
 const EXPECTED_AFTER: usize = 4;
 
 impl<D: Device, R: Recorder> Heap<D, R> {
@@ -25,7 +25,7 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.stitch.expected.clear();
         let follower = self.stitch.follower(params.stream);
         let occurrences = if follower.is_followed() { follower.occurrences() } else { 0 };
-        self.stitch.keeps_small_pages = occurrences >= KNOWN_AFTER;
+        self.stitch.keeps_small_pages = occurrences >= SETTLED_AFTER;
         if occurrences < EXPECTED_AFTER && !self.stitch.is_planned() {
             return;
         }

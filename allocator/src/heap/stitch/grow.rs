@@ -17,10 +17,12 @@ use device::{Device, DeviceError, Result};
 use events::Recorder;
 use settings::{SegmentReserve, StreamSharing};
 
-/// Occurrences of a request after which only a hole with fewer driver calls serves it.
-const SETTLED_AFTER: usize = 3;
+/// Occurrences of a request after which only a hole with fewer driver calls serves it, and it leaves small runs their
+/// free pages.
+pub(super) const SETTLED_AFTER: usize = 3;
 
 /// A place for a request, and what it needs.
+#[derive(Clone)]
 pub(super) struct Plan {
     run: RangeId,
     addr: Addr,
@@ -184,6 +186,39 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         let is_free = self.ghosts_between(params, run, (addr, end), &mut moves, Some(&mut missing));
         self.stitch.run_mut(run).retract();
         assert!(is_free, "a window is free");
+        self.supply(params, (run, addr), moves, missing)
+    }
+
+    /// The same place, where pages of small runs that have ghosts there are replaced.
+    pub(super) fn plan_without_small_pages(&self, params: &AllocParams, plan: &Plan) -> Plan {
+        let Plan { run, addr, mut moves, mut missing, .. } = plan.clone();
+        moves.pages.retain(|(page, at)| {
+            let is_small = self.has_small_home(*page);
+            if is_small {
+                missing.push(*at);
+            }
+            !is_small
+        });
+        missing.sort_unstable();
+        self.supply(params, (run, addr), moves, missing)
+    }
+
+    /// Whether a page has its home in a run of small blocks.
+    fn has_small_home(&self, page: PageId) -> bool {
+        let home = self.stitch.pages[page].home;
+        home.is_some_and(|home| self.blocks.lists[self.stitch.run(home.run).list].pool.is_small())
+    }
+
+    /// Plans free pages for the slots of a place where a page is missing; `moves` are marked.
+    fn supply(
+        &self,
+        params: &AllocParams,
+        (run, addr): (RangeId, Addr),
+        moves: Moves,
+        missing: Vec<SlotRef>,
+    ) -> Plan {
+        let end = Addr(addr.0 + params.size_bytes);
+        let touched = self.stitch.run(run).touched_slots(addr, end);
         let mut pages = self.oldest_free_pages(params, missing.len(), (run, touched));
         let spared = self.spare_expected(&mut pages);
         Plan { run, addr, moves, edges: Vec::new(), missing, pages, spared }

@@ -75,24 +75,33 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// Serves a request at its most likely place, with free pages for those that it lost, if it has most of them still.
-    /// Fewer mappings change than at new addresses, so fewer requests to come lose theirs. A page that another stream
-    /// has is not replaced: where that stream alternates between two blocks, the place would lose a page of each in
-    /// turn. At new addresses the request has a place for either.
+    /// Fewer mappings change than at new addresses, so fewer requests to come lose theirs. Its free pages of small runs
+    /// are replaced too if there are others: it would lose them one after another. A page that another stream has is
+    /// not replaced: where that stream alternates between two blocks, the place would lose a page of each in turn. At
+    /// new addresses the request has a place for either.
     fn repair_place(&mut self, params: &AllocParams) -> Result<Option<BlockId>, AllocError> {
         let [place, _] = self.stitch.follower(params.stream).recent();
         let Some(window) = place.and_then(|place| self.free_window(params, place)) else {
             return Ok(None);
         };
         let plan = self.plan(params, window);
+        let own = self.plan_without_small_pages(params, &plan);
+        for plan in [own, plan] {
+            if self.is_repair(params, &plan) {
+                return self.carry_out(plan, params);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a plan leaves most mappings of its place as they are, and takes neither new pages nor places of pages
+    /// that another stream has.
+    fn is_repair(&self, params: &AllocParams, plan: &Plan) -> bool {
         let pages = cast::index(params.size_bytes.div_ceil(PAGE_BYTES));
         let is_foreign = |at: &SlotRef| self.is_homed_in_other_stream(*at, params.stream);
-        if plan.mapped_pages() * LOST_PART > pages
-            || plan.new_pages() > 0
-            || plan.missing().iter().any(is_foreign)
-        {
-            return Ok(None);
-        }
-        self.carry_out(plan, params)
+        plan.mapped_pages() * LOST_PART <= pages
+            && plan.new_pages() == 0
+            && !plan.missing().iter().any(is_foreign)
     }
 
     /// Whether the page of a slot has its home in a run of another stream.
