@@ -22,7 +22,7 @@ use common::cpu_time;
 use common::recordings::{Recording, recordings};
 
 /// Smaller recordings are of few pages, most of them of small requests, which are not planned.
-const LIVE_LEAST_BYTES: u64 = 5 << 28;
+const LIVE_LEAST_BYTES: u64 = 1 << 30;
 /// Recordings whose steps repeat.
 const REPEATING: [&str; 9] =
     ["gpt2", "llama", "bert", "vit", "t5", "unet", "whisper", "lora", "mlp"];

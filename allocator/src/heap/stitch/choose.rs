@@ -20,14 +20,16 @@ const EXPECTED_AFTER: usize = 4;
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Marks the pages that requests to come want during the life of this one, which occurred often in a step that is
     /// followed, or may have a place of a plan. Elsewhere fewer requests come as expected, and keeping clear of their
-    /// pages costs more memory than it saves.
-    pub(super) fn expect_requests(&mut self, params: &AllocParams) {
+    /// pages costs more memory than it saves. Returns whether keeping clear is worth more pages: not under a plan alone,
+    /// which the run may have left.
+    pub(super) fn expect_requests(&mut self, params: &AllocParams) -> bool {
         self.stitch.expected.clear();
         let follower = self.stitch.follower(params.stream);
         let occurrences = if follower.is_followed() { follower.occurrences() } else { 0 };
         self.stitch.keeps_small_pages = occurrences >= SETTLED_AFTER;
-        if occurrences < EXPECTED_AFTER && !self.stitch.is_planned() {
-            return;
+        let is_expected = occurrences >= EXPECTED_AFTER;
+        if !is_expected && !self.stitch.is_planned() {
+            return false;
         }
         let mut expected = core::mem::take(&mut self.stitch.expected);
         let follower = core::mem::take(self.stitch.follower(params.stream));
@@ -42,14 +44,21 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         }
         *self.stitch.follower(params.stream) = follower;
         self.stitch.expected = expected;
+        is_expected
     }
 
     /// The end of a free block, out of the smallest that fit, that takes the fewest pages of those that requests to
-    /// come are expected to want, and uses up the fewest wholly free ones.
-    pub(super) fn best_home(&self, params: &AllocParams) -> Option<(BlockId, Addr)> {
+    /// come are expected to want, and uses up the fewest wholly free ones: the first before the second if it `is_clear`.
+    pub(super) fn best_home(
+        &self,
+        params: &AllocParams,
+        is_clear: bool,
+    ) -> Option<(BlockId, Addr)> {
         let list = &self.blocks.lists[self.blocks.lists.find(params.pool, params.stream)?];
         let (mut place, mut id) = list.first_fit(&self.blocks.arena, params.size_bytes)?;
         let least = params.least_pages();
+        let order =
+            |conflicts, pages| if is_clear { (conflicts, pages) } else { (pages, conflicts) };
         let mut best: Option<((usize, usize), BlockId, Addr)> = None;
         for _ in 0..COMPARED_BLOCKS {
             let block = &self.blocks[id];
@@ -64,12 +73,12 @@ impl<D: Device, R: Recorder> Heap<D, R> {
                     slot.page.is_some_and(|page| self.stitch.expected.contains(page))
                 };
                 let conflicts = run.slots[touched].iter().filter(is_expected).count();
-                let cost = (conflicts, pages);
+                let cost = order(conflicts, pages);
                 if best.is_none_or(|(least, ..)| cost < least) {
                     best = Some((cost, id, addr));
                 }
             }
-            if best.is_some_and(|(cost, ..)| cost <= (0, least)) {
+            if best.is_some_and(|(cost, ..)| cost <= order(0, least)) {
                 break;
             }
             match list.after(place) {

@@ -117,11 +117,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             }
         }
         self.reunite_free_pages();
-        self.expect_requests(params);
+        let is_clear = self.expect_requests(params);
         if self.planned_window(params).is_some() {
             return None;
         }
-        if let Some((id, addr)) = self.best_home(params) {
+        if let Some((id, addr)) = self.best_home(params, is_clear) {
             return Some(self.take_part(id, addr, params, None));
         }
         let window = self.find_mapped_window(params)?;
