@@ -14,8 +14,8 @@ use super::advisories;
 use super::parallel::Parallel;
 use super::rings::Rings;
 
-/// Against a hang. Beside the other groups, on two busy cores, a cold build takes 20 minutes, and the tests half an hour
-/// for seven minutes of processor time.
+/// Against a hang. Beside the other groups, on two busy cores, a cold build takes 20 minutes, and the tests half an
+/// hour for seven minutes of processor time.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// All targets of the workspace. Benches are among them: criterion runs each once when it is not asked to measure.

@@ -20,8 +20,8 @@ const EXPECTED_AFTER: usize = 4;
 impl<D: Device, R: Recorder> Heap<D, R> {
     /// Marks the pages that requests to come want during the life of this one, which occurred often in a step that is
     /// followed, or may have a place of a plan. Elsewhere fewer requests come as expected, and keeping clear of their
-    /// pages costs more memory than it saves. Returns whether keeping clear is worth more pages: not under a plan alone,
-    /// which the run may have left.
+    /// pages costs more memory than it saves. Returns whether keeping clear is worth more pages: not under a plan
+    /// alone, which the run may have left.
     pub(super) fn expect_requests(&mut self, params: &AllocParams) -> bool {
         self.stitch.expected.clear();
         let follower = self.stitch.follower(params.stream);
@@ -48,7 +48,8 @@ impl<D: Device, R: Recorder> Heap<D, R> {
     }
 
     /// The end of a free block, out of the smallest that fit, that takes the fewest pages of those that requests to
-    /// come are expected to want, and uses up the fewest wholly free ones: the first before the second if it `is_clear`.
+    /// come are expected to want, and uses up the fewest wholly free ones: the first counts more if it `is_clear`, else
+    /// the second.
     pub(super) fn best_home(
         &self,
         params: &AllocParams,
