@@ -1,5 +1,5 @@
 //! A process that is killed, a machine that crashes, and a disk that fails, at any step of the turn from one part of a
-//! tape to the next. `trace-format/tests/crash.rs` does the same for one file.
+//! tape to the next. `trace-format/tests/tape/crash.rs` does the same for one file.
 
 use std::cell::RefCell;
 use std::io::{self, Write};

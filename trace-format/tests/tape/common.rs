@@ -1,5 +1,4 @@
 //! Random tapes: what is written, and what reading it must give back.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::Write;
 

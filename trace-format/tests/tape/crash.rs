@@ -1,13 +1,11 @@
 //! A machine that crashes, or a disk that is full or fails, at any write of a tape: what the file has then is read as
 //! the chunks up to some point, never as anything that was not written.
 
-mod common;
-
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use common::{Step, read, steps, take};
+use crate::common::{Step, read, steps, take};
 use proptest::prelude::*;
 use trace_format::{
     DeviceId, EndKind, Event, Item, Medium, Meta, ProgramEnd, ReadCause, Record, StackId, ThreadId,

@@ -1,8 +1,6 @@
 //! Items are read as they were written, in each device's order.
 
-mod common;
-
-use common::{Outcome, STACKS, STRINGS, device_of, expected, read, steps, write};
+use crate::common::{Outcome, STACKS, STRINGS, device_of, expected, read, steps, write};
 use proptest::prelude::*;
 use trace_format::{DeviceId, FrameText, StackId, StringId};
 

@@ -1,11 +1,9 @@
 //! A tape that was cut or damaged gives what lies before, or an error that says where; never a panic, never a wrong
 //! item.
 
-mod common;
-
 use std::io::Cursor;
 
-use common::{Outcome, read, steps, write};
+use crate::common::{Outcome, read, steps, write};
 use proptest::prelude::*;
 use trace_format::{ChunkKind, Index, Item, ReadCause};
 

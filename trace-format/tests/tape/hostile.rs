@@ -2,7 +2,7 @@
 //!
 //! The same function as the fuzz target, over the golden tape's chunks changed at random, always in the same way.
 
-#[path = "../fuzz/exercise.rs"]
+#[path = "../../fuzz/exercise.rs"]
 mod exercise;
 
 use std::path::PathBuf;
