@@ -66,7 +66,7 @@ fn measure(name: &str, records: &[Record], runs: usize) {
         let started = Instant::now();
         let capacity_bytes = Some(80 << 30);
         rows =
-            compare(tape, &choices, capacity_bytes, Follow::default(), 0, |_| {}).expect("a tape");
+            compare(tape, &choices, capacity_bytes, Follow::default(), 0, &|_| {}).expect("a tape");
         best_s = best_s.min(started.elapsed().as_secs_f64());
     }
     println!("{name}: {} records, {} strategies, {best_s:.2} s", records.len(), choices.len());

@@ -50,7 +50,7 @@ fn check_recorded(trace: &Trace) {
         follow: Follow::default(),
     };
     let text = |id| trace.tape.text(id);
-    let report = run(trace.device(&text), &options, |_| {}).expect("a consistent recording");
+    let report = run(trace.device(&text), &options, &mut |_| {}).expect("a consistent recording");
     assert_eq!(report.peak_reserved_bytes, trace.peak_reserved_bytes, "{}", trace.name);
 }
 
@@ -67,7 +67,7 @@ fn replays(trace: &Trace, runs: usize) -> Vec<Report> {
     let text = |id| trace.tape.text(id);
     let once = || {
         let follow = Follow { is_as_recorded: false, ..Follow::default() };
-        let rows = compare(trace.device(&text), &choices, None, follow, 0, |_| {});
+        let rows = compare(trace.device(&text), &choices, None, follow, 0, &|_| {});
         let rows = rows.expect("a consistent recording").into_iter();
         rows.map(|row| row.report().expect("a whole replay").clone()).collect::<Vec<_>>()
     };

@@ -17,7 +17,7 @@ fn replay(criterion: &mut Criterion) {
             addresses: Addresses::Recorded,
             follow: Follow::default(),
         };
-        let replay = || run(tape, &options, |_| {}).expect("a consistent recording");
+        let replay = || run(tape, &options, &mut |_| {}).expect("a consistent recording");
         let report = replay();
         assert_eq!(report.peak_reserved_bytes, trace.peak_reserved_bytes, "{}", trace.name);
         group.throughput(Throughput::Elements(report.events));

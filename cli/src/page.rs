@@ -31,8 +31,8 @@ pub(crate) fn device(
     let facts = info::facts(&chosen.tape().meta);
     let source = Source { run, tape: chosen.tape(), device: chosen.device(), facts: &facts };
     let (page, waste) = rayon::join(
-        || PageDevice::new(source, in_parts(progress)),
-        || as_recorded(chosen, in_parts(progress)),
+        || PageDevice::new(source, &mut in_parts(progress)),
+        || as_recorded(chosen, &mut in_parts(progress)),
     );
     let mut page = page?;
     page.add_waste(&match waste {
@@ -43,7 +43,7 @@ pub(crate) fn device(
 }
 
 /// The parts of reserved memory over time, under the recorded settings.
-fn as_recorded(chosen: &Chosen, progress: impl FnMut(u64)) -> Result<Waste> {
+fn as_recorded(chosen: &Chosen, progress: &mut dyn FnMut(u64)) -> Result<Waste> {
     let setting = chosen.setting(None, None)?;
     Ok(chosen.with_device(|device| waste(device, &setting, WASTE_POINTS, progress))?)
 }

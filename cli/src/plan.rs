@@ -115,7 +115,7 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
         let config = Config { plan: Some(Arc::clone(&whole)), ..stitch.native_config()?.clone() };
         let planned = Setting { strategy: Choice::Native(config), ..stitch.clone() };
         let replayed = |setting: &Setting| {
-            let report = chosen.with_device(|tape| replay(tape, setting, |_| {}))?;
+            let report = chosen.with_device(|tape| replay(tape, setting, &mut |_| {}))?;
             anyhow::Ok(Replayed::from(report))
         };
         let (native, stitch) = (replayed(&native)?, replayed(&stitch)?);

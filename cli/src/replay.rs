@@ -77,11 +77,12 @@ pub(crate) fn run(options: &Options) -> Result<Verdict> {
     let records = chosen.device().records.len() as u64;
     let replays = 1 + u64::from(options.address_orders.unwrap_or(0));
     let progress = Progress::start("replaying", replays * records);
-    let done = |records| progress.at(records);
+    let mut done = |records| progress.at(records);
     let report = match &options.snapshot {
-        None => chosen.with_device(|device| replay_run(device, &setting, done))?,
+        None => chosen.with_device(|device| replay_run(device, &setting, &mut done))?,
         Some(snapshot) => {
-            let outcome = chosen.with_device(|device| run_recording(device, &setting, done))?;
+            let outcome =
+                chosen.with_device(|device| run_recording(device, &setting, &mut done))?;
             export(snapshot, &chosen, &setting, &outcome)?;
             outcome.report
         }

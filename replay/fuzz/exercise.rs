@@ -41,7 +41,7 @@ pub(crate) fn exercise(bytes: &[u8]) {
         };
         let text = |id| tape.text(id);
         let device = DeviceTape { base: &device.base, records: &device.records, text: &text };
-        if let Err(error) = run(device, &options, |_| {}) {
+        if let Err(error) = run(device, &options, &mut |_| {}) {
             assert!(!error.to_string().is_empty());
         }
     }

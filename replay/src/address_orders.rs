@@ -36,7 +36,7 @@ pub fn reserved_range(
     let all: Vec<Addresses> = Addresses::orders(orders).collect();
     let peak_of = |addresses| {
         let options = Options { addresses, ..options.clone() };
-        let report = run(tape, &options, |_| ())?;
+        let report = run(tape, &options, &mut |_| ())?;
         progress();
         Ok(report.peak_reserved_bytes)
     };

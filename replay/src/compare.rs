@@ -92,7 +92,7 @@ pub fn compare(
     capacity_bytes: Option<u64>,
     follow: Follow,
     points: usize,
-    progress: impl Fn(u64) + Sync,
+    progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Vec<StrategyRow>> {
     let done = AtomicU64::new(0);
     let replay = |(at, choice): (usize, &Choice)| {
@@ -105,14 +105,14 @@ pub fn compare(
             follow: Follow { is_as_recorded: follow.is_as_recorded && at == 0, ..follow },
         };
         let mut reported = 0;
-        let at = |records| {
+        let mut at = |records| {
             let before = done.fetch_add(records - reported, Ordering::Relaxed);
             progress(before + records - reported);
             reported = records;
         };
         let replayed = match points {
-            0 => run(tape, &options, at).map(|report| (report, Vec::new())),
-            _ => run_over_time(tape, &options, points, at),
+            0 => run(tape, &options, &mut at).map(|report| (report, Vec::new())),
+            _ => run_over_time(tape, &options, points, &mut at),
         };
         match replayed {
             Ok((report, points)) => Ok(StrategyRow::Replayed { report, points }),

@@ -103,7 +103,11 @@ pub struct Outcome {
 ///
 /// # Errors
 /// When the tape contradicts itself, its start does not fit the capacity, or the strategy cannot start.
-pub fn run(tape: DeviceTape<'_>, options: &Options, progress: impl FnMut(u64)) -> Result<Report> {
+pub fn run(
+    tape: DeviceTape<'_>,
+    options: &Options,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report> {
     options.strategy.visit(Reporting { tape, options, watch: |_: &_, _, _| (), progress })
 }
 
@@ -123,7 +127,7 @@ pub fn run_over_time(
     tape: DeviceTape<'_>,
     options: &Options,
     points: usize,
-    progress: impl FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<(Report, Vec<Point>)> {
     let mut series = Series::new(tape.records.len(), points);
     let watch = |record: &Record, reserved_bytes, live_bytes| {
@@ -140,7 +144,7 @@ pub fn run_over_time(
 pub fn run_recording(
     tape: DeviceTape<'_>,
     options: &Options,
-    progress: impl FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<Outcome> {
     let config = options.native_config()?;
     let recorder = Timeline::default();
@@ -155,14 +159,14 @@ pub fn run_recording(
 }
 
 /// A replay that reports, of whichever strategy. `watch` sees each record, and the bytes reserved and alive after it.
-struct Reporting<'t, 'o, W, P> {
+struct Reporting<'t, 'o, 'p, W> {
     tape: DeviceTape<'t>,
     options: &'o Options,
     watch: W,
-    progress: P,
+    progress: &'p mut dyn FnMut(u64),
 }
 
-impl<W: FnMut(&Record, u64, u64), P: FnMut(u64)> Visitor for Reporting<'_, '_, W, P> {
+impl<W: FnMut(&Record, u64, u64)> Visitor for Reporting<'_, '_, '_, W> {
     type Output = Result<Report>;
 
     fn native(self, config: &Config) -> Self::Output {
@@ -263,7 +267,7 @@ fn drive_native<R: Witness>(
     config: &Config,
     recorder: R,
     watch: impl FnMut(&Record, u64, u64),
-    progress: impl FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<(Report, Driver<Native<R>>)> {
     let started = Instant::now();
     let mut driver = native_driver(tape, options, config, recorder)?;
@@ -276,7 +280,7 @@ fn follow<S: Strategy>(
     tape: DeviceTape<'_>,
     driver: &mut Driver<S>,
     mut watch: impl FnMut(&Record, u64, u64),
-    mut progress: impl FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
     const PROGRESS_RECORDS: usize = 1 << 16;
     for (done, records) in tape.records.chunks(PROGRESS_RECORDS).enumerate() {

@@ -175,7 +175,7 @@ fn is_under(tape: &Tape, strategy: Strategy) -> bool {
 
 /// Replays a device and compares each step; what it ended with is left to compare.
 fn replayed_steps(tape: DeviceTape<'_>, options: &Options) -> Result<(Verification, Outcome)> {
-    let replayed = run_recording(tape, options, |_| {})?;
+    let replayed = run_recording(tape, options, &mut |_| {})?;
     let base = &tape.base.segments;
     let events = |records: &[Record]| records.iter().map(|record| record.event).collect::<Vec<_>>();
     let steps = placements::compare(

@@ -33,7 +33,7 @@ fn a_tie_between_two_segments_is_a_range_of_reserved_memory() {
     };
     let base = BaseState::default();
     let tape = DeviceTape { base: &base, records: &program.records, text: &|_| "" };
-    let own_bytes = run(tape, &options, |_| {}).unwrap().peak_reserved_bytes;
+    let own_bytes = run(tape, &options, &mut |_| {}).unwrap().peak_reserved_bytes;
     assert_eq!(own_bytes, 60 * MIB);
     let range = |orders| reserved_range(tape, &options, own_bytes, orders, &|| {}).unwrap();
     assert_eq!((range(1).lower_bytes, range(1).upper_bytes), (60 * MIB, 60 * MIB));

@@ -20,7 +20,7 @@ fn a_short_tape_makes_no_more_driver_calls_than_it_is_trusted_with() {
         let follow = Follow { trust_factor, ..Follow::default() };
         let strategy = Choice::parse("async-pool", Compat::V2_15).expect("a strategy");
         let options = Options { strategy, follow, ..options("", None) };
-        program.with_tape(|tape| run(tape, &options, |_| {}))
+        program.with_tape(|tape| run(tape, &options, &mut |_| {}))
     };
     let error = replay(1).map(|report| report.driver_calls).unwrap_err();
     assert!(matches!(error, DriveError::TooMuch { .. }), "{error}");

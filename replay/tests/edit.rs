@@ -26,7 +26,7 @@ fn report(tape: &Tape, options: &Options) -> Report {
     let text = |id| tape.text(id);
     let device = &tape.devices[0];
     let device = DeviceTape { base: &device.base, records: &device.records, text: &text };
-    Report { elapsed_s: 0.0, ..run(device, options, |_| {}).unwrap() }
+    Report { elapsed_s: 0.0, ..run(device, options, &mut |_| {}).unwrap() }
 }
 
 /// Edits as people write them.

@@ -32,7 +32,7 @@ impl Refused {
     fn of(program: &Program, options: Options) -> Option<Self> {
         let base = BaseState::default();
         let tape = DeviceTape { base: &base, records: &program.records, text: &|_| "" };
-        let outcome = run_recording(tape, &options, |_| {}).expect("a consistent program");
+        let outcome = run_recording(tape, &options, &mut |_| {}).expect("a consistent program");
         let answers = outcome.records.iter().filter_map(|record| match record.event {
             Event::Alloc { size_bytes, .. } => Some(Some(size_bytes)),
             Event::Oom { .. } => Some(None),
@@ -273,9 +273,9 @@ fn largest_that_fails(device: DeviceTape<'_>, options: &Options) -> u64 {
         let capacity_bytes = Some(granules * GRANULE);
         let options = Options { capacity_bytes, ..options.clone() };
         // A start that does not fit fails as well.
-        run(device, &options, |_| {}).map_or(true, |report| report.num_ooms > 0)
+        run(device, &options, &mut |_| {}).map_or(true, |report| report.num_ooms > 0)
     };
-    let most = run(device, options, |_| {}).unwrap().peak_reserved_bytes;
+    let most = run(device, options, &mut |_| {}).unwrap().peak_reserved_bytes;
     let (mut least, mut most) = (0, most.div_ceil(GRANULE));
     while most - least > 1 {
         let middle = least + (most - least) / 2;
@@ -361,7 +361,7 @@ fn the_pinning_set_of_recorded_runs_serves_their_first_refused_request() {
 
 fn ooms_of(base: &BaseState, records: &[Record], options: &Options, tape: &Tape) -> i64 {
     let text = |id| tape.text(id);
-    run(DeviceTape { base, records, text: &text }, options, |_| {}).unwrap().num_ooms
+    run(DeviceTape { base, records, text: &text }, options, &mut |_| {}).unwrap().num_ooms
 }
 
 #[test]

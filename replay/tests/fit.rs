@@ -25,7 +25,7 @@ fn fit_of(tape: DeviceTape<'_>, config: &Config, search: Search) -> Fit {
 
 fn ooms(tape: DeviceTape<'_>, config: &Config, capacity_bytes: u64) -> i64 {
     let options = Options { strategy: config.clone().into(), ..options("", Some(capacity_bytes)) };
-    run(tape, &options, |_| {}).expect("a consistent tape").num_ooms
+    run(tape, &options, &mut |_| {}).expect("a consistent tape").num_ooms
 }
 
 /// Settings that every capacity is tried with.
@@ -50,7 +50,7 @@ fn choice(text: &str) -> Choice {
 
 fn report_of(tape: DeviceTape<'_>, choice: &Choice, capacity_bytes: u64) -> Option<Report> {
     let options = Options { strategy: choice.clone(), ..options("", Some(capacity_bytes)) };
-    run(tape, &options, |_| {}).ok()
+    run(tape, &options, &mut |_| {}).ok()
 }
 
 fn ooms_of(tape: DeviceTape<'_>, choice: &Choice, capacity_bytes: u64) -> i64 {
@@ -153,7 +153,7 @@ fn a_model_is_searched_like_the_live_allocator() {
     let bytes = found[0].capacity_bytes.expect("a device that is enough");
     let ooms = |bytes| {
         let options = Options { strategy: choice.clone(), ..options("", Some(bytes)) };
-        program.with_tape(|tape| run(tape, &options, |_| {})).unwrap().num_ooms
+        program.with_tape(|tape| run(tape, &options, &mut |_| {})).unwrap().num_ooms
     };
     assert_eq!((found[0].strategy.as_str(), ooms(bytes)), ("bfc", 0));
     assert!(ooms(bytes - PAGE_BYTES) > 0);

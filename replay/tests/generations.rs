@@ -46,7 +46,7 @@ fn replayed(tape: &Tape, device: &Device) -> u64 {
     };
     let text = |id| tape.text(id);
     let device = DeviceTape { base: &device.base, records: &device.records, text: &text };
-    run(device, &options, |_| {}).unwrap().peak_reserved_bytes
+    run(device, &options, &mut |_| {}).unwrap().peak_reserved_bytes
 }
 
 fn count(device: &Device, is: impl Fn(&Event) -> bool) -> usize {

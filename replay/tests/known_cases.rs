@@ -126,11 +126,11 @@ fn options_of(tape: &Tape, settings: &str) -> Options {
 }
 
 fn replay(tape: &Tape, settings: &str) -> Report {
-    with_device(tape, |device| run(device, &options_of(tape, settings), |_| {})).unwrap()
+    with_device(tape, |device| run(device, &options_of(tape, settings), &mut |_| {})).unwrap()
 }
 
 fn waste_of(tape: &Tape, settings: &str) -> Waste {
-    with_device(tape, |device| waste(device, &options_of(tape, settings), 10, |_| {})).unwrap()
+    with_device(tape, |device| waste(device, &options_of(tape, settings), 10, &mut |_| {})).unwrap()
 }
 
 fn tuned(tape: &Tape) -> Tuning {
@@ -216,7 +216,7 @@ fn pytorch_189504_a_fitting_block_is_ignored_after_the_flush_and_search_after_fl
     let mut cured = options_of(&tape, "");
     let config = cured.native_config().unwrap().clone();
     cured.strategy = Config { search_after_flush: true, ..config }.into();
-    let report = with_device(&tape, |device| run(device, &cured, |_| {})).unwrap();
+    let report = with_device(&tape, |device| run(device, &cured, &mut |_| {})).unwrap();
     assert_eq!((report.num_ooms, report.num_alloc_retries), (0, 1), "{report:?}");
     let best = tuned(&tape).best.expect("a gain");
     assert_eq!((best.runs[0].num_ooms, best.runs[0].fits_from_bytes.is_some()), (0, true));

@@ -138,7 +138,7 @@ fn time(tape: &Tape, strategy: &Choice) -> Duration {
         addresses: Addresses::Lowest,
         follow: Follow::default(),
     };
-    shortest(|| drop(run(tape, &options, |_| {}).unwrap()))
+    shortest(|| drop(run(tape, &options, &mut |_| {}).unwrap()))
 }
 
 /// The shortest time of three.

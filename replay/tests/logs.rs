@@ -32,7 +32,7 @@ fn peak_live(tape: &Tape, device: usize) -> u64 {
     };
     let text = |id| tape.text(id);
     let device = DeviceTape { base: &device.base, records: &device.records, text: &text };
-    run(device, &options, |_| {}).unwrap().peak_live_bytes
+    run(device, &options, &mut |_| {}).unwrap().peak_live_bytes
 }
 
 fn says(tape: &Tape, what: &str) {

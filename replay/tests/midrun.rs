@@ -187,7 +187,7 @@ fn replayed(tape: &Tape, config: Config, capacity_bytes: u64) -> Outcome {
     let text = |id| tape.text(id);
     let device = &tape.devices[0];
     let part = DeviceTape { base: &device.base, records: &device.records, text: &text };
-    run_recording(part, &options, |_| {}).expect("it replays")
+    run_recording(part, &options, &mut |_| {}).expect("it replays")
 }
 
 fn config(text: &str, compat: Compat) -> Config {

@@ -60,7 +60,7 @@ fn without_block_addresses(device: &DeviceImport) -> DeviceImport {
 
 fn replay(device: &DeviceImport, options: &Options) -> Outcome {
     let tape = DeviceTape { base: &device.base, records: &device.records, text: &|_| "" };
-    run_recording(tape, options, |_| {}).expect("a consistent trace")
+    run_recording(tape, options, &mut |_| {}).expect("a consistent trace")
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn with_device<T>(tape: &Tape, records: &[Record], act: impl FnOnce(DeviceTape<'
 }
 
 fn replay(tape: &Tape, records: &[Record], plan: Option<&Plan>) -> Report {
-    let run = with_device(tape, records, |device| run(device, &options(plan), |_| {}));
+    let run = with_device(tape, records, |device| run(device, &options(plan), &mut |_| {}));
     run.expect("a consistent recording")
 }
 
@@ -62,7 +62,7 @@ fn is_over_after(budget: Duration) -> impl FnMut() -> bool {
 }
 
 fn plan(tape: &Tape, records: &[Record]) -> Plan {
-    let is_over = &mut is_over_after(Duration::from_secs(2));
+    let is_over = &mut is_over_after(Duration::from_secs(1));
     let planned =
         with_device(tape, records, |device| replay::plan::plan(device, &options(None), is_over));
     planned.expect("a consistent recording").0

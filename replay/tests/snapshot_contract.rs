@@ -45,7 +45,7 @@ fn every_replay_exports_well() {
             };
             let base = &device.base.segments;
             let tape = DeviceTape { base: &device.base, records: &device.records, text: &|_| "" };
-            let outcome = run_recording(tape, &options, |_| {}).unwrap();
+            let outcome = run_recording(tape, &options, &mut |_| {}).unwrap();
             let source = SnapshotSource {
                 devices: vec![SnapshotDevice {
                     device: device.device,

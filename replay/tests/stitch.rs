@@ -50,7 +50,7 @@ fn replay(tape: &Tape, strategy: &str, capacity_bytes: Option<u64>) -> Report {
         follow: Follow { is_as_recorded: false, ..Follow::default() },
     };
     let device = DeviceTape { base: &device.base, records: &device.records, text: &text };
-    run(device, &options, |_| {}).expect("a consistent recording")
+    run(device, &options, &mut |_| {}).expect("a consistent recording")
 }
 
 fn requests(tape: &Tape) -> usize {

@@ -21,7 +21,7 @@ fn every_recorded_run_replays_under_every_strategy_and_none_reserves_less_than_l
             let tape = DeviceTape { base: &device.base, records: &device.records, text: &|_| "" };
             for capacity_bytes in [None, known.capacity_bytes] {
                 let follow = Follow { is_as_recorded: false, ..Follow::default() };
-                let rows = compare(tape, &choices, capacity_bytes, follow, 0, |_| {});
+                let rows = compare(tape, &choices, capacity_bytes, follow, 0, &|_| {});
                 for row in rows.expect("a consistent trace") {
                     let row = row.report().expect("a whole replay");
                     let name = path.display();

@@ -77,7 +77,7 @@ fn a_recommendation_matches_its_replay() {
                     ..config
                 };
                 let options = Options { strategy: config.into(), ..options("", capacity_bytes) };
-                let report = run(device, &options, |_| {}).unwrap();
+                let report = run(device, &options, &mut |_| {}).unwrap();
                 assert_eq!(after.peak_reserved_bytes, report.peak_reserved_bytes);
                 assert_eq!(after.device_calls, report.device_allocs + report.device_frees);
                 assert_eq!(after.num_ooms, report.num_ooms, "{}", path.display());
@@ -139,7 +139,7 @@ fn stitch_is_listed_and_a_run_recorded_under_it_is_compared_with_it() {
     let tape = replay::run::DeviceTape { base: &base, records: &program.records, text: &|_| "" };
     let config = settings::Config { stitch: Some(StitchConfig::default()), ..Default::default() };
     let options = Options { strategy: config.clone().into(), ..options("", None) };
-    let peak_bytes = run(tape, &options, |_| {}).unwrap().peak_reserved_bytes;
+    let peak_bytes = run(tape, &options, &mut |_| {}).unwrap().peak_reserved_bytes;
     for stitched in [None, Some(config)] {
         let is_stitched = stitched.is_some();
         let settings = String::new();

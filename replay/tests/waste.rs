@@ -37,7 +37,7 @@ fn assert_adds_up(waste: &Waste) -> Result<(), String> {
 }
 
 fn of(program: &Program, options: &Options) -> Waste {
-    program.with_tape(|tape| waste(tape, options, 1000, |_| {})).expect("a consistent program")
+    program.with_tape(|tape| waste(tape, options, 1000, &mut |_| {})).expect("a consistent program")
 }
 
 /// Moments of each run that are looked at, where it has so many.
@@ -60,9 +60,10 @@ fn parts_add_up_to_what_is_reserved_on_every_trace_under_every_policy() {
                 let text = |id| tape.text(id);
                 let device =
                     DeviceTape { base: &device.base, records: &device.records, text: &text };
-                let found = waste(device, &options, POINTS, |_| {}).expect("a consistent trace");
+                let found =
+                    waste(device, &options, POINTS, &mut |_| {}).expect("a consistent trace");
                 assert_adds_up(&found).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-                let report = run(device, &options, |_| {}).unwrap();
+                let report = run(device, &options, &mut |_| {}).unwrap();
                 assert_eq!(found.ooms_total, report.num_ooms as u64, "{}", path.display());
                 if report.num_alloc_retries == 0 {
                     let peak = found.peak.sample.reserved_bytes;
@@ -284,12 +285,13 @@ fn the_series_is_bounded_and_never_hides_the_peak() {
     }
     for points in [1, 2, 7, 50] {
         let options = options("", None);
-        let found = program.with_tape(|tape| waste(tape, &options, points, |_| {})).unwrap();
+        let found = program.with_tape(|tape| waste(tape, &options, points, &mut |_| {})).unwrap();
         assert!(found.series.len() <= points, "{points}");
         let most = found.series.iter().map(|sample| sample.reserved_bytes).max();
         assert_eq!(most, Some(found.peak.sample.reserved_bytes));
         assert!(found.series.is_sorted_by_key(|sample| sample.after_records));
     }
-    let found = Program::default().with_tape(|tape| waste(tape, &options("", None), 0, |_| {}));
+    let found =
+        Program::default().with_tape(|tape| waste(tape, &options("", None), 0, &mut |_| {}));
     assert_eq!(found.unwrap().peak.sample.reserved_bytes, 0, "an empty tape");
 }

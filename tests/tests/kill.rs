@@ -243,7 +243,7 @@ fn expect_ring(plan: Plan, ring: &Path, tape: &Path, events: &[Event]) {
         addresses: Addresses::Recorded,
         follow: Follow::default(),
     };
-    let replayed = run_recording(run, &options, |_| ()).expect("a tape that replays");
+    let replayed = run_recording(run, &options, &mut |_| ()).expect("a tape that replays");
     assert_eq!(live(&replayed.segments), live(&end.segments()), "{plan:?}");
 }
 

@@ -69,7 +69,7 @@ impl PageDevice {
     ///
     /// # Errors
     /// When the run contradicts itself, or has more records than a page numbers.
-    pub fn new(source: Source<'_>, progress: impl FnMut(u64)) -> Result<Self, ViewError> {
+    pub fn new(source: Source<'_>, progress: &mut dyn FnMut(u64)) -> Result<Self, ViewError> {
         source.records()?;
         let data = data(source, &CodeOf::new(source.tape), progress);
         data.map_err(|error| source.contradiction(error))
@@ -106,7 +106,7 @@ impl PageDevice {
 fn data(
     source: Source<'_>,
     code: &CodeOf,
-    progress: impl FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<PageDevice, Contradiction> {
     let Source { tape, device, .. } = source;
     let records = &device.records;

@@ -151,7 +151,7 @@ pub(crate) fn follow(
     stacks: &Stacks,
     code: &CodeOf,
     column_moments: u32,
-    mut progress: impl FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<Followed, Contradiction> {
     const PROGRESS_RECORDS: usize = 1 << 16;
     let mut follower = Follower::new(stacks, code, device.records.len());

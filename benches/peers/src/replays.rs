@@ -195,9 +195,9 @@ fn ours(case: &Case, compat: Compat) -> Result<Ours> {
         addresses: Addresses::Lowest,
         follow: Follow::default(),
     };
-    run(tape, &setting, |_| {})?;
+    run(tape, &setting, &mut |_| {})?;
     let begin = Instant::now();
-    let report = run(tape, &setting, |_| {})?;
+    let report = run(tape, &setting, &mut |_| {})?;
     let ns = begin.elapsed().as_nanos() as f64;
     Ok(Ours { ns, events: report.events, peak_reserved_bytes: report.peak_reserved_bytes })
 }

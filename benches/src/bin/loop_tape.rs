@@ -47,7 +47,7 @@ fn main() {
         addresses: Addresses::Lowest,
         follow: Follow::default(),
     };
-    let outcome = run_recording(source, &options, |_| ()).expect("a replay");
+    let outcome = run_recording(source, &options, &mut |_| ()).expect("a replay");
     println!("{} records of {} steps, seed {seed}", outcome.records.len(), steps.len());
     tape.devices = vec![Device { id: device.id, records: outcome.records, ..Device::default() }];
     tape.write(Writer::create(out, &tape.meta).expect("a tape")).expect("a tape");

@@ -231,7 +231,7 @@ fn lines(options: &Options, devices: &[Chosen]) -> Result<Vec<Line>> {
         let (capacity_bytes, follow) = (chosen.capacity_bytes, chosen.follow);
         let replayed = chosen.with_device(|device| {
             let done = |records| progress.at(before + records);
-            compare(device, &choices, capacity_bytes, follow, options.points.max(1), done)
+            compare(device, &choices, capacity_bytes, follow, options.points.max(1), &done)
         })?;
         before += (choices.len() * chosen.device().records.len()) as u64;
         let device = chosen.device().id;

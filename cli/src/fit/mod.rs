@@ -160,7 +160,7 @@ fn fits(
     let mut replay_differs = None;
     if chosen.started().is_some() && !chosen.is_cold() && chosen.before_edits().is_none() {
         let setting = chosen.setting(None, None)?;
-        let report = chosen.with_device(|device| replay_run(device, &setting, |_| ()))?;
+        let report = chosen.with_device(|device| replay_run(device, &setting, &mut |_| ()))?;
         replay_differs = chosen.departure(&report);
     }
     Ok(Fits { recorded_row: 0, replay_differs, is_cold: chosen.is_cold(), rows })

@@ -84,7 +84,7 @@ impl Content {
         // The capacity that an out of memory shows holds for all replays.
         chosen.capacity_bytes = explanation.capacity_bytes;
         setting.capacity_bytes = explanation.capacity_bytes;
-        let taken_apart = chosen.with_device(|device| waste(device, &setting, 1, |_| ()))?;
+        let taken_apart = chosen.with_device(|device| waste(device, &setting, 1, &mut |_| ()))?;
         progress.at(third(1, PARTS));
         let done = AtomicU64::new(0);
         let measured = measured(&chosen, None, &[], &|| {

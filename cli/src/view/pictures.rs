@@ -101,7 +101,7 @@ impl PictureFlags {
         };
         let options = PictureOptions { theme, size: self.size, group_by: self.group_by.clone() };
         let progress = Progress::start("drawing the picture", records);
-        let picture = viewer::draw(run, devices, &options, |done| progress.at(done))?;
+        let picture = viewer::draw(run, devices, &options, &mut |done| progress.at(done))?;
         drop(progress);
         // All are drawn before the first is written.
         let drawn = self.files().map(|(path, format)| {

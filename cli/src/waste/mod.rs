@@ -113,8 +113,8 @@ fn found(options: &Options, chosen: &Chosen, share: &Share<'_>) -> Result<Found>
     let each = chosen.device().records.len() as u64;
     share.begin((1 + REPLAYS_MAX) * each);
     let points = if options.json { options.points } else { TIME_ROWS };
-    let waste = chosen
-        .with_device(|device| waste(device, &setting, points, |records| share.at(records)))?;
+    let mut at = |records| share.at(records);
+    let waste = chosen.with_device(|device| waste(device, &setting, points, &mut at))?;
     let config = setting.native_config()?.clone();
     let is_recorded = options.strategy.is_none() && options.config.is_none();
     let done = AtomicU64::new(1);

@@ -78,7 +78,7 @@ impl Member<'_> {
             addresses: Addresses::Lowest,
             follow,
         };
-        let report = run(self.tape, &options, |_| {});
+        let report = run(self.tape, &options, &mut |_| {});
         progress();
         report
     }

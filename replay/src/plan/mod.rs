@@ -69,7 +69,7 @@ pub fn plan(
     is_over: &mut dyn FnMut() -> bool,
 ) -> Result<(Plan, Vec<PlannedStream>), DriveError> {
     let options = Options { strategy: Choice::Native(without_plan(options)?), ..options.clone() };
-    let records = run_recording(tape, &options, |_| {})?.records;
+    let records = run_recording(tape, &options, &mut |_| {})?.records;
     let (mut plan, mut streams) = (Plan::default(), Vec::new());
     for (stream, mut requests) in (0..).zip(large_requests(&records)) {
         let all = requests.buffers.len();

@@ -143,7 +143,7 @@ fn replay(choice: &Choice, records: &[Record], capacity_bytes: Option<u64>) -> R
         follow: Follow::default(),
     };
     let base = BaseState::default();
-    run(DeviceTape { base: &base, records, text: &|_| "" }, &options, |_| {}).unwrap()
+    run(DeviceTape { base: &base, records, text: &|_| "" }, &options, &mut |_| {}).unwrap()
 }
 
 proptest! {

@@ -114,7 +114,7 @@ pub fn waste(
     tape: DeviceTape<'_>,
     options: &Options,
     points: usize,
-    progress: impl FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<Waste> {
     watched(tape, options, Watch::new(tape.records.len() as u64, points), progress)
 }
@@ -123,7 +123,7 @@ fn watched(
     tape: DeviceTape<'_>,
     options: &Options,
     mut watch: Watch,
-    mut progress: impl FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<Waste> {
     let total = tape.records.len() as u64;
     let driver = step_through(tape, options, tape.records, |driver, done, time_ns| {
@@ -275,7 +275,7 @@ mod tests {
             let found = |spare_blocks| {
                 let mut watch = Watch::new(records.len() as u64, 60);
                 watch.spare_blocks = spare_blocks;
-                watched(tape, &options, watch, |_| {}).expect("a consistent trace")
+                watched(tape, &options, watch, &mut |_| {}).expect("a consistent trace")
             };
             assert_eq!(found(0), found(u64::MAX), "{name}");
         }

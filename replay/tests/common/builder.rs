@@ -104,7 +104,8 @@ impl Program {
 
     /// Replays it with the real allocator.
     pub(crate) fn record(&self, options: &Options) -> Outcome {
-        self.with_tape(|tape| run_recording(tape, options, |_| {})).expect("a consistent program")
+        self.with_tape(|tape| run_recording(tape, options, &mut |_| {}))
+            .expect("a consistent program")
     }
 }
 

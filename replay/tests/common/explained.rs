@@ -38,5 +38,5 @@ pub(crate) fn explained_beside(
 pub(crate) fn ooms(records: &[Record], options: &Options) -> i64 {
     let base = BaseState::default();
     let tape = DeviceTape { base: &base, records, text: &|_| "" };
-    run(tape, options, |_| {}).expect("a consistent program").num_ooms
+    run(tape, options, &mut |_| {}).expect("a consistent program").num_ooms
 }

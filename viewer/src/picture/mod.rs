@@ -172,7 +172,7 @@ pub fn draw(
     run: &str,
     devices: &[Source<'_>],
     options: &PictureOptions,
-    mut progress: impl FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<Picture, PictureError> {
     let plot_width = Layout::plot_width(options.size);
     let (mut worst, mut done) = (None::<Candidate<'_>>, 0);
@@ -181,8 +181,8 @@ pub fn draw(
         let records = source.records()?;
         let column_moments = (records as u32 + 1).div_ceil(plot_width);
         let code = CodeOf::new(tape);
-        let at = |records| progress(done + records);
-        let followed = follow(device, &tape.stacks, &code, column_moments, at);
+        let mut at = |records| progress(done + records);
+        let followed = follow(device, &tape.stacks, &code, column_moments, &mut at);
         let followed = followed.map_err(|error| source.contradiction(error))?;
         let next = Candidate { source: *source, code, followed };
         if worst.as_ref().is_none_or(|worst| next.badness() > worst.badness()) {
@@ -194,7 +194,7 @@ pub fn draw(
         let (tape, device) = (Tape::default(), Device::default());
         let code = CodeOf::new(&tape);
         let followed =
-            follow(&device, &tape.stacks, &code, 1, |_| ()).expect("nothing contradicts");
+            follow(&device, &tape.stacks, &code, 1, &mut |_| ()).expect("nothing contradicts");
         let content = Content::new(&tape, &device, followed, None, options.theme, 1.0);
         let svg =
             layout::write(&Layout::new(options.size, &content), options.theme, run, "", &content);

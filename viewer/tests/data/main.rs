@@ -21,7 +21,7 @@ use viewer::{Page, PageDevice, Source, ViewError};
 /// The devices of a run, as a page has them.
 fn devices(tape: &Tape) -> Result<Vec<PageDevice>, ViewError> {
     let source = |device| Source { run: "run.vtape", tape, device, facts: &[] };
-    tape.devices.iter().map(|device| PageDevice::new(source(device), |_| ())).collect()
+    tape.devices.iter().map(|device| PageDevice::new(source(device), &mut |_| ())).collect()
 }
 
 fn page(tape: &Tape) -> Decoded {

@@ -20,7 +20,7 @@ fn draw(tapes: &[(&str, &Tape)], options: &PictureOptions) -> Result<Picture, Pi
             tape.devices.iter().map(move |device| Source { run, tape, device, facts: &[] })
         })
         .collect();
-    viewer::draw(tapes[0].0, &devices, options, |_| ())
+    viewer::draw(tapes[0].0, &devices, options, &mut |_| ())
 }
 
 fn tape_of(events: Vec<Event>) -> Tape {
