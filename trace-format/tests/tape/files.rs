@@ -77,7 +77,7 @@ fn a_writer_that_is_killed_leaves_every_chunk_it_wrote() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("killed.vtape");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_child_that_is_killed"])
+        .args(["--exact", "files::the_child_that_is_killed"])
         .env(CHILD_TAPE, &path)
         .stdout(Stdio::null())
         .spawn()
