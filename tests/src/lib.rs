@@ -1,4 +1,5 @@
 //! Tools of the tests: the project's files, a browser, pages, and the snapshot contract.
+#![forbid(unsafe_code)]
 
 pub mod browser;
 pub mod page;

@@ -137,6 +137,20 @@ fn the_heap_and_all_below_it_do_without_the_standard_library() {
     }
 }
 
+/// Their unsafe code is what the sanitizer watches, or what calls CUDA and stands in for it.
+#[test]
+fn all_other_crates_forbid_unsafe_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
+    for (name, _) in WALLS {
+        let library = fs::read_to_string(root.join(name).join("src/lib.rs")).unwrap();
+        if !library.contains("\n#![forbid(unsafe_code)]\n") {
+            found.push(name);
+        }
+    }
+    assert_eq!(found, ["stacks", "cuda-device", "recorder", "ffi", "simcuda"]);
+}
+
 #[test]
 fn only_one_crate_reaches_for_cuda() {
     for (name, _) in WALLS {
