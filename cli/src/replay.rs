@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use replay::address_orders::{ReservedRange, reserved_range};
 use replay::export::{Format, SnapshotDevice, SnapshotSource, write_snapshot};
+use replay::pool_peaks::PoolsApart;
 use replay::report::Report;
 use replay::run::{Options as Setting, Outcome, run as replay_run, run_recording};
 use replay::start::Departure;
@@ -147,6 +148,13 @@ fn text(report: &Report, bound: &Bound) -> String {
     let mapped_bytes = report.peak_mapped_bytes;
     let mapped = (mapped_bytes > report.peak_reserved_bytes)
         .then(|| ("peak mapped", format!("{} of addresses", peak(mapped_bytes))));
+    let pools = report.pools.into_iter().flat_map(|PoolsApart { default, private }| {
+        [("default pool", default), ("private pools", private)].map(|(name, peaks)| {
+            let (live, reserved) = (peaks.peak_live_bytes, peaks.peak_reserved_bytes);
+            let share = peaks.efficiency;
+            (name, format!("{} live, {} reserved, {share:.3}", peak(live), peak(reserved)))
+        })
+    });
     let rows = [
         ("strategy", report.strategy.clone()),
         ("settings", settings(report).to_owned()),
@@ -170,7 +178,7 @@ fn text(report: &Report, bound: &Bound) -> String {
         ("out of memory", report.num_ooms.to_string()),
         ("events", format!("{} in {:.3} s", report.events, report.elapsed_s)),
     ];
-    let rows = rows.into_iter().chain(mapped);
+    let rows = rows.into_iter().chain(mapped).chain(pools);
     let lines: Vec<_> = rows.map(|(name, value)| format!("{name:<15} {value}")).collect();
     lines.join("\n") + "\n"
 }

@@ -205,6 +205,23 @@ fn an_edit_flag_gives_the_results_of_the_edited_tape() {
 }
 
 #[test]
+fn replay_and_compare_show_the_default_pool_of_captured_graphs_apart() {
+    let (graphs, _) = trace("cudagraph_pools-default");
+    let (no_graphs, _) = trace("gpt2_train-default");
+    let report = json(&["replay", &graphs, "--strategy", "stitch"]);
+    let [default, private] = ["default", "private"].map(|kind| &report["pools"][kind]);
+    // The rest of the memory is that of the private pools, which are as in PyTorch.
+    let efficiency = |of: &Value| of["efficiency"].as_f64().unwrap();
+    assert!(efficiency(default) > 0.99 && efficiency(private) < 0.9, "{report}");
+    assert!(good(&["replay", &graphs]).contains("\nprivate pools   355.68 MiB live, "));
+    assert!(json(&["replay", &no_graphs])["pools"].is_null());
+    for (run, is_shown) in [(graphs, true), (no_graphs, false)] {
+        let table = good(&["compare", &run]);
+        assert_eq!(table.contains("efficiency  default pool's  device calls"), is_shown, "{table}");
+    }
+}
+
+#[test]
 fn waste_and_tune_replay_other_pools_for_captured_graphs() {
     let (snapshot, _) = trace("cudagraph_pools-default");
     let found = json(&["waste", &snapshot])["advice"]["graph_pools"].clone();

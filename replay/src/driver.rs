@@ -9,9 +9,10 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use settings::Config;
 use sim_device::SimDevice;
-use trace_format::{Addr, BaseState, BlockStatus, Bound, Event, Record};
+use trace_format::{Addr, BaseState, BlockStatus, Bound, Event, Record, SegmentState};
 
 pub use crate::drive_error::{DriveError, Result};
+use crate::pool_peaks::{Held, PoolsApart, Tracker};
 use crate::strategy::{Native, ReplayTotals, Start, Strategy};
 use crate::timeline::Witness;
 
@@ -38,14 +39,21 @@ impl Default for Follow {
 enum Live<B, T> {
     Held {
         block: B,
-        bytes: u64,
+        size: LiveSize,
     },
     Waiting {
         ticket: T,
-        bytes: u64,
+        size: LiveSize,
     },
     /// The replay had no memory for it.
     Absent,
+}
+
+/// What a block adds to the live bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct LiveSize {
+    bytes: u64,
+    is_private: bool,
 }
 
 /// The recorded blocks by their addresses.
@@ -63,9 +71,13 @@ pub struct Driver<S: Strategy> {
     /// Completions of that flush, for a replay that has no flush here.
     late: Vec<S::Ticket>,
     live_bytes: u64,
+    /// Those of them in private pools.
+    private_live_bytes: u64,
     /// Those of them that were given back and not completed.
     waiting_bytes: u64,
     peak_live_bytes: u64,
+    /// Once there is a private pool.
+    pools: Option<Tracker>,
     steps: u64,
     /// Requests that found no memory here.
     refusals: u64,
@@ -129,40 +141,53 @@ impl<S: Strategy> Driver<S> {
     ///
     /// # Errors
     /// When the memory of the start does not fit the strategy's device.
-    pub fn start(mut strategy: S, base: &BaseState, follow: Follow) -> Result<Self> {
+    pub fn start<'b>(mut strategy: S, base: &'b BaseState, follow: Follow) -> Result<Self> {
         let mut live = HashMap::with_capacity_and_hasher(4096, FxBuildHasher);
-        let held = base.segments.iter().flat_map(|segment| &segment.blocks);
-        let held = held.filter(|block| block.status != BlockStatus::Inactive);
-        let bytes_at: HashMap<u64, u64> = held
-            .map(|block| {
-                (block.addr.0, live_bytes::<S>(block.requested_bytes.min(block.size_bytes)))
+        let of_segment = |segment: &'b SegmentState| {
+            segment.blocks.iter().map(|block| (block, !segment.pool.is_default()))
+        };
+        let held = base.segments.iter().flat_map(of_segment);
+        let held = held.filter(|(block, _)| block.status != BlockStatus::Inactive);
+        let size_at: HashMap<u64, LiveSize> = held
+            .map(|(block, is_private)| {
+                let bytes = live_bytes::<S>(block.requested_bytes.min(block.size_bytes));
+                (block.addr.0, LiveSize { bytes, is_private })
             })
             .collect();
         let mut waiting_bytes = 0;
         for (recorded, start) in strategy.restore(base)? {
-            let bytes = bytes_at.get(&recorded.0).copied().unwrap_or_default();
+            let size = size_at.get(&recorded.0).copied().unwrap_or_default();
             let state = match start {
-                Start::Held(block) => Live::Held { block, bytes },
+                Start::Held(block) => Live::Held { block, size },
                 Start::Waiting(ticket) => {
-                    waiting_bytes += bytes;
-                    Live::Waiting { ticket, bytes }
+                    waiting_bytes += size.bytes;
+                    Live::Waiting { ticket, size }
                 }
             };
             live.insert(recorded.0, state);
         }
-        let live_bytes = bytes_at.values().sum();
-        Ok(Self {
+        let live_bytes = size_at.values().map(|size| size.bytes).sum();
+        let private = size_at.values().filter(|size| size.is_private);
+        let private_live_bytes = private.map(|size| size.bytes).sum();
+        let mut driver = Self {
             strategy,
             follow,
             live,
             refused: false,
             late: Vec::new(),
             live_bytes,
+            private_live_bytes,
             waiting_bytes,
             peak_live_bytes: live_bytes,
+            pools: None,
             steps: 0,
             refusals: 0,
-        })
+        };
+        if base.segments.iter().any(|segment| !segment.pool.is_default()) {
+            driver.pools = Some(Tracker::new(Held::default()));
+            driver.note_pools();
+        }
+        Ok(driver)
     }
 
     /// The reserved bytes and device calls so far.
@@ -196,6 +221,11 @@ impl<S: Strategy> Driver<S> {
         self.peak_live_bytes
     }
 
+    /// The peaks of the default pool and of the private pools, where there were any.
+    pub(crate) fn pools(&self) -> Option<PoolsApart> {
+        self.pools.as_ref().map(Tracker::peaks)
+    }
+
     /// Follows one record; `text` looks interned strings up.
     ///
     /// # Errors
@@ -213,13 +243,16 @@ impl<S: Strategy> Driver<S> {
                 return Err(DriveError::Contradiction { index: self.steps - 1, reason });
             }
             Event::Alloc { addr, requested_bytes, stream, pool, .. } => {
+                if !pool.is_default() {
+                    self.begin_pools();
+                }
                 let request = Request {
                     requested_bytes,
                     stream,
                     pool: PoolChoice::Exactly(pool),
                     stack: record.stack,
                 };
-                self.alloc(addr, &request)
+                self.alloc(addr, &request, !pool.is_default())
             }
             Event::Free { addr, pending, .. } => self.free(addr, pending, record),
             Event::FreeCompleted { addr, .. } => self.complete(addr),
@@ -254,21 +287,56 @@ impl<S: Strategy> Driver<S> {
             AllocError::Device(error) => DriveError::Device(error),
             error => DriveError::Contradiction { index, reason: error.to_string() },
         })?;
+        self.note_pools();
         Bound::DRIVER_CALLS
             .check(self.strategy.driver_calls(), self.steps, self.follow.trust_factor)
             .map_err(|error| DriveError::TooMuch { index, error })
     }
 
-    fn alloc(&mut self, recorded: Addr, request: &Request) -> Result<(), AllocError> {
+    /// Keeps the peaks of the default pool and of private pools from here on.
+    fn begin_pools(&mut self) {
+        if self.pools.is_none() {
+            let reserved_bytes = self.strategy.totals().peak_reserved_bytes;
+            self.pools =
+                Some(Tracker::new(Held { live_bytes: self.peak_live_bytes, reserved_bytes }));
+        }
+    }
+
+    fn note_pools(&mut self) {
+        let Some(mut pools) = self.pools else { return };
+        let (mut all, mut private) = self.held_by_pools();
+        if self.waiting_bytes > 0 && pools.would_rise(all, private) {
+            self.settle_waited_frees();
+            (all, private) = self.held_by_pools();
+        }
+        pools.note(all, private);
+        self.pools = Some(pools);
+    }
+
+    /// What all pools hold, and what private ones do.
+    fn held_by_pools(&self) -> (Held, Held) {
+        let held = |live_bytes, reserved_bytes| Held { live_bytes, reserved_bytes };
+        let private_bytes = self.strategy.private_reserved_bytes();
+        let all = held(self.live_bytes, self.strategy.reserved_bytes());
+        (all, held(self.private_live_bytes, private_bytes))
+    }
+
+    fn alloc(
+        &mut self,
+        recorded: Addr,
+        request: &Request,
+        is_private: bool,
+    ) -> Result<(), AllocError> {
         let state = match self.malloc(request)? {
             Some(block) => {
                 let bytes = live_bytes::<S>(request.requested_bytes);
                 self.live_bytes += bytes;
+                self.private_live_bytes += if is_private { bytes } else { 0 };
                 if self.live_bytes > self.peak_live_bytes && self.waiting_bytes > 0 {
                     self.settle_waited_frees();
                 }
                 self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
-                Live::Held { block, bytes }
+                Live::Held { block, size: LiveSize { bytes, is_private } }
             }
             None => Live::Absent,
         };
@@ -282,12 +350,23 @@ impl<S: Strategy> Driver<S> {
         if !self.strategy.has_waited() {
             return;
         }
-        self.live_bytes -= std::mem::take(&mut self.waiting_bytes);
+        self.waiting_bytes = 0;
+        let (mut bytes, mut private_bytes) = (0, 0);
         for live in self.live.values_mut() {
-            if let Live::Waiting { bytes, .. } = live {
-                *bytes = 0;
+            if let Live::Waiting { size, .. } = live {
+                let size = std::mem::take(size);
+                bytes += size.bytes;
+                private_bytes += if size.is_private { size.bytes } else { 0 };
             }
         }
+        self.live_bytes -= bytes;
+        self.private_live_bytes -= private_bytes;
+    }
+
+    /// A block's memory may be used again.
+    fn end(&mut self, size: LiveSize) {
+        self.live_bytes -= size.bytes;
+        self.private_live_bytes -= if size.is_private { size.bytes } else { 0 };
     }
 
     /// Retries a request that was refused in the recording. A block is freed at once: the recording did not use it.
@@ -311,16 +390,16 @@ impl<S: Strategy> Driver<S> {
 
     fn free(&mut self, recorded: Addr, pending: bool, record: &Record) -> Result<(), AllocError> {
         match self.live.get(&recorded.0).copied() {
-            Some(Live::Held { block, bytes }) if pending => {
+            Some(Live::Held { block, size }) if pending => {
                 self.settle_waited_frees();
                 let ticket = self.strategy.free_deferred(block, record.stack)?;
-                self.live.insert(recorded.0, Live::Waiting { ticket, bytes });
-                self.waiting_bytes += bytes;
+                self.live.insert(recorded.0, Live::Waiting { ticket, size });
+                self.waiting_bytes += size.bytes;
                 Ok(())
             }
-            Some(Live::Held { block, bytes }) => {
+            Some(Live::Held { block, size }) => {
                 self.live.remove(&recorded.0);
-                self.live_bytes -= bytes;
+                self.end(size);
                 self.strategy.free(block, record.stack)
             }
             Some(Live::Absent) => {
@@ -335,9 +414,9 @@ impl<S: Strategy> Driver<S> {
 
     fn complete(&mut self, recorded: Addr) -> Result<(), AllocError> {
         match self.live.remove(&recorded.0) {
-            Some(Live::Waiting { ticket, bytes }) => {
-                self.live_bytes -= bytes;
-                self.waiting_bytes -= bytes;
+            Some(Live::Waiting { ticket, size }) => {
+                self.end(size);
+                self.waiting_bytes -= size.bytes;
                 if self.refused {
                     self.strategy.flush_last(ticket);
                     self.late.push(ticket);

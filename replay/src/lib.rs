@@ -25,6 +25,7 @@ pub mod pack;
 pub mod pickle;
 pub mod placements;
 pub mod plan;
+pub mod pool_peaks;
 pub mod ranks;
 pub mod report;
 pub mod run;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::pool_peaks::{PoolsApart, efficiency};
 use crate::strategy::{Choice, ReplayTotals};
 
 /// The outcome of one replay. The field names are those of `vramtape replay --json`.
@@ -25,6 +26,8 @@ pub struct Report {
     pub peak_mapped_bytes: u64,
     /// `peak_live_bytes / peak_reserved_bytes`.
     pub efficiency: f64,
+    /// The default pool and the private pools apart; `None` where no block was in a private pool.
+    pub pools: Option<PoolsApart>,
     /// Calls that obtained device memory: `cudaMalloc` and mappings.
     pub device_allocs: i64,
     /// Calls that returned it.
@@ -52,14 +55,10 @@ impl Report {
         capacity_bytes: Option<u64>,
         totals: &ReplayTotals,
         peak_live_bytes: u64,
+        pools: Option<PoolsApart>,
         elapsed_s: f64,
     ) -> Self {
         let peak_reserved_bytes = totals.peak_reserved_bytes;
-        let efficiency = if peak_reserved_bytes == 0 {
-            1.0
-        } else {
-            peak_live_bytes as f64 / peak_reserved_bytes as f64
-        };
         let calls = totals.device_allocs + totals.device_frees;
         Self {
             strategy: choice.name().to_owned(),
@@ -69,7 +68,8 @@ impl Report {
             peak_allocated_bytes: totals.peak_allocated_bytes,
             peak_reserved_bytes,
             peak_mapped_bytes: totals.peak_mapped_bytes,
-            efficiency,
+            efficiency: efficiency(peak_live_bytes, peak_reserved_bytes),
+            pools,
             device_allocs: totals.device_allocs,
             device_frees: totals.device_frees,
             driver_calls: totals.driver_calls,

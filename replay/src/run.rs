@@ -302,7 +302,8 @@ fn report<S: Strategy>(
 ) -> Report {
     let (totals, live_bytes) = (driver.totals(), driver.peak_live_bytes());
     let elapsed_s = started.elapsed().as_secs_f64();
-    Report::new(choice, options.capacity_bytes, &totals, live_bytes, elapsed_s)
+    let pools = driver.pools();
+    Report::new(choice, options.capacity_bytes, &totals, live_bytes, pools, elapsed_s)
 }
 
 /// The device that the live allocator is replayed on: empty, with the capacity and addresses of the options.

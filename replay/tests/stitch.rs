@@ -14,7 +14,7 @@ use replay::steps::Steps;
 use replay::strategy::Choice;
 use replay::tape::Tape;
 use settings::Compat;
-use trace_format::{Event, PageNumber};
+use trace_format::{Event, PageNumber, Record};
 
 use common::drawn::drawn;
 use common::recordings::{Recording, recordings};
@@ -45,7 +45,7 @@ fn replay(tape: &Tape, strategy: &str, capacity_bytes: Option<u64>) -> Report {
     let options = Options {
         strategy: Choice::parse(strategy, Compat::default()).expect("a strategy"),
         capacity_bytes,
-        memory_fraction: None,
+        memory_fraction: Some(1.0), // One recording limits itself.
         addresses: Addresses::Lowest,
         follow: Follow { is_as_recorded: false, ..Follow::default() },
     };
@@ -58,13 +58,40 @@ fn requests(tape: &Tape) -> usize {
     records.filter(|one| matches!(one.event, Event::Alloc { .. })).count()
 }
 
+/// Requests that were refused in the recording, too.
+fn refused(tape: &Tape) -> i64 {
+    let records = tape.devices[0].records.iter();
+    records.filter(|one| matches!(one.event, Event::Oom { .. })).count() as i64
+}
+
+/// Recorded steps, and those of them that make the large requests of an earlier one.
+fn steps(tape: &Tape) -> (usize, usize) {
+    let device = &tape.devices[0];
+    let found = STEPS.iter().map(|name| Steps::of(tape, device, Some(name)).begins);
+    let begins = found.max_by_key(Vec::len).unwrap_or_default();
+    let large = |record: &Record| match record.event {
+        Event::Alloc { requested_bytes, .. } if requested_bytes > SMALL_BYTES => {
+            Some(requested_bytes)
+        }
+        _ => None,
+    };
+    let requests = |step: &[usize]| -> Vec<u64> {
+        device.records[step[0]..step[1]].iter().filter_map(large).collect()
+    };
+    let steps: Vec<_> = begins.windows(2).map(requests).collect();
+    let is_as_before = |at: &usize| steps[..*at].contains(&steps[*at]);
+    (steps.len(), (0..steps.len()).filter(is_as_before).count())
+}
+
 #[test]
 fn it_reserves_little_more_than_is_live_and_less_than_pytorch() {
     println!(
-        "| recording | streams | requests | live GiB | native | expandable | stitch | ms native | ms expandable | \
-         ms stitch | OOMs at 1.02 | OOMs at 1.05 |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+        "| recording | streams | requests | steps | as before | live GiB | native | expandable | stitch | ms native | \
+         ms expandable | ms stitch | OOMs at 1.02 | OOMs at 1.05 |\n{}|",
+        "|---".repeat(14)
     );
     let (mut efficiencies, mut most_mapped) = (Vec::new(), 0.0_f64);
+    let mut graphs = Vec::new();
     for Recording { name, tape, streams } in recordings() {
         let reports = ["native", "expandable", "stitch"].map(|one| replay(&tape, one, None));
         let [native, expandable, stitch] = &reports;
@@ -75,19 +102,28 @@ fn it_reserves_little_more_than_is_live_and_less_than_pytorch() {
                 .map(|one| replay(&tape, one, Some(capacity)).num_ooms)
         };
         let (at_102, at_105) = (tight(1.02), tight(1.05));
-        let requests = requests(&tape);
-        let of = |report: &Report| format!("{:.4}", report.efficiency);
-        let ms = |report: &Report| report.driver_time_ns / 1_000_000;
+        let (steps, as_before) = steps(&tape);
+        let run = [streams, requests(&tape), steps, as_before].map(|count| count.to_string());
+        let efficiency = reports.each_ref().map(|one| format!("{:.4}", one.efficiency));
+        let ms = reports.each_ref().map(|one| (one.driver_time_ns / 1_000_000).to_string());
         println!(
-            "| {name} | {streams} | {requests} | {:.2} | {} | {} | {} | {} | {} | {} | {at_102:?} | {at_105:?} |",
+            "| {name} | {} | {:.2} | {} | {} | {at_102:?} | {at_105:?} |",
+            run.join(" | "),
             live as f64 / GIB,
-            of(native),
-            of(expandable),
-            of(stitch),
-            ms(native),
-            ms(expandable),
-            ms(stitch),
+            efficiency.join(" | "),
+            ms.join(" | "),
         );
+        if let [Some(native), Some(expandable), Some(stitch)] =
+            reports.each_ref().map(|one| one.pools)
+        {
+            let private = [native, expandable, stitch].map(|one| one.private.peak_reserved_bytes);
+            let default = [native, expandable, stitch].map(|one| one.default.efficiency);
+            graphs.push(format!(
+                "{name}: bytes of private pools {private:?}, default pool {default:.4?}"
+            ));
+            assert!(private[2] <= private[0], "{name}: {private:?}");
+            assert!(default[2] > default[0].max(default[1]), "{name}: {default:?}");
+        }
         if live < LIVE_LEAST_BYTES {
             continue;
         }
@@ -100,8 +136,12 @@ fn it_reserves_little_more_than_is_live_and_less_than_pytorch() {
             assert!(stitch.efficiency > other.efficiency, "{name}: {}", other.strategy);
         }
         assert!(at_105[2] <= at_105[0], "{name}: completes where native does, at 1.05 of live");
+        if streams == 1 && live >= LARGE_BYTES {
+            assert!(at_102[2] <= refused(&tape), "{name}: {} requests without memory", at_102[2]);
+        }
         efficiencies.push(stitch.efficiency);
     }
+    println!("{}", graphs.join("\n"));
     let high = efficiencies.iter().filter(|efficiency| **efficiency >= 0.985).count();
     println!("0.985 or more on {high} of {}", efficiencies.len());
     println!("addresses mapped at once: at most {most_mapped:.2} of the memory");

@@ -160,6 +160,10 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let mapped = sum(&|block| here(block) && block.mapped).1;
             expect("reserved_bytes", (0, mapped), (0, pool(&stats.reserved_bytes)))?;
         }
+        let is_private = |block: &Block| self.blocks.lists[block.list].pool.private().is_some();
+        let private = sum(&|block| block.mapped && is_private(block)).1;
+        let kept = self.private_reserved_bytes().cast_signed();
+        expect("private_reserved_bytes", (0, private), (0, kept))?;
         let reserved = self.reserved_bytes.cast_signed();
         expect("reserved", (0, stats.reserved_bytes.all.current), (0, reserved))
     }

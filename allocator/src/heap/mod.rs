@@ -201,6 +201,11 @@ impl<D: Device, R: Recorder> Heap<D, R> {
         self.reserved_bytes
     }
 
+    /// Those of them that private pools hold.
+    pub fn private_reserved_bytes(&self) -> u64 {
+        self.stats.private_reserved_bytes
+    }
+
     /// The segment that an allocation lies in, from its base on (`getBaseAllocation`).
     ///
     /// # Errors

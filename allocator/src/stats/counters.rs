@@ -20,6 +20,8 @@ pub(crate) struct Counters {
     inactive_split_bytes: StatCounter,
     waiting: Waiting,
     waiting_bytes: Waiting,
+    /// Bytes that private pools hold from the device.
+    pub(crate) private_reserved_bytes: u64,
     /// What moves with segments and events, kept as it is shown; its other fields stay zero.
     pub(crate) rare: Stats,
 }
@@ -35,6 +37,7 @@ impl Counters {
             inactive_split_bytes: counter,
             waiting,
             waiting_bytes: waiting,
+            private_reserved_bytes: 0,
             rare: Stats::new(compat, max_split_size_bytes),
         }
     }
@@ -117,6 +120,7 @@ impl Counters {
         self.rare.num_device_alloc += 1;
         self.rare.reserved_bytes.increase(pool_is_small, size_bytes.cast_signed());
         if !pool.is_default() {
+            self.private_reserved_bytes += size_bytes;
             let reserved = self.rare.private_pool_reserved_bytes(pool);
             reserved.increase(pool_is_small, size_bytes.cast_signed());
         }
@@ -127,6 +131,7 @@ impl Counters {
         self.rare.num_device_free += 1;
         self.rare.reserved_bytes.decrease(pool_is_small, size_bytes.cast_signed());
         if !pool.is_default() {
+            self.private_reserved_bytes -= size_bytes;
             let reserved = self.rare.private_pool_reserved_bytes(pool);
             reserved.decrease(pool_is_small, size_bytes.cast_signed());
         }

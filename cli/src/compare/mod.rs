@@ -301,28 +301,31 @@ fn text(comparison: &Comparison, bound: &Bound) -> String {
 }
 
 fn table(comparison: &Comparison, bound: &Bound) -> Table {
-    let heads = [
-        "strategy",
-        "settings",
-        bound.head(">reserved", ">reserved at least"),
-        ">efficiency",
-        ">device calls",
-        ">driver ms",
-        ">retries",
-        ">OOMs",
-    ];
-    let mut table = Table::new(&heads);
+    let mut reports = comparison.rows.iter().filter_map(StrategyRow::report);
+    let has_private_pools = reports.any(|report| report.pools.is_some());
+    let before =
+        ["strategy", "settings", bound.head(">reserved", ">reserved at least"), ">efficiency"];
+    let default_pool = has_private_pools.then_some(">default pool's");
+    let behind = [">device calls", ">driver ms", ">retries", ">OOMs"];
+    let mut table = Table::new(&[&before[..], default_pool.as_slice(), &behind].concat());
     for (at, row) in comparison.rows.iter().enumerate() {
-        table.row([
+        let before = [
             row.name_and_config().0.to_owned(),
             comparison.label(at),
             reserved(row),
             figure(row, |report| format!("{:.3}", report.efficiency)),
+        ];
+        let of_default_pool = |report: &Report| {
+            report.pools.map_or(String::new(), |pools| format!("{:.3}", pools.default.efficiency))
+        };
+        let default_pool = has_private_pools.then(|| figure(row, of_default_pool));
+        let behind = [
             figure(row, |report| (report.device_allocs + report.device_frees).to_string()),
             figure(row, |report| format!("{:.1}", report.driver_time_ns as f64 / 1e6)),
             figure(row, |report| report.num_alloc_retries.to_string()),
             figure(row, |report| report.num_ooms.to_string()),
-        ]);
+        ];
+        table.row(before.into_iter().chain(default_pool).chain(behind));
     }
     table
 }

@@ -40,6 +40,8 @@ pub struct Hosted<M: Model> {
     has_waited: bool,
     now_ns: u64,
     allocated_bytes: u64,
+    /// What the device gave to the models of private pools, and has not got back.
+    private_reserved_bytes: u64,
     totals: ReplayTotals,
 }
 
@@ -86,6 +88,7 @@ impl<M: Model> Hosted<M> {
             has_waited: false,
             now_ns: 0,
             allocated_bytes: 0,
+            private_reserved_bytes: 0,
             totals: ReplayTotals::default(),
         })
     }
@@ -130,14 +133,29 @@ impl<M: Model> Hosted<M> {
     }
 
     fn ask(&mut self, at: usize, ask: Ask) -> Option<Piece> {
-        let room = &mut self.rooms[at];
-        if room.model.is_none() {
-            let private = M::new(&self.settings, &mut self.memory, true);
-            room.model = Some(private.ok()?);
+        self.work(at, |room, memory, settings| {
+            if room.model.is_none() {
+                room.model = Some(M::new(settings, memory, true).ok()?);
+            }
+            let piece = room.model.as_mut()?.malloc(memory, ask)?;
+            room.blocks += 1;
+            Some(piece)
+        })
+    }
+
+    /// Lets the model of a pool obtain and give back memory.
+    fn work<T>(
+        &mut self,
+        at: usize,
+        act: impl FnOnce(&mut Room<M>, &mut Memory, &M::Settings) -> T,
+    ) -> T {
+        let before_bytes = self.memory.reserved_bytes();
+        let done = act(&mut self.rooms[at], &mut self.memory, &self.settings);
+        if !self.rooms[at].pool.is_default() {
+            self.private_reserved_bytes += self.memory.reserved_bytes();
+            self.private_reserved_bytes -= before_bytes;
         }
-        let piece = room.model.as_mut()?.malloc(&mut self.memory, ask)?;
-        room.blocks += 1;
-        Some(piece)
+        done
     }
 
     /// Waits for the device and lets cached memory go: everybody's, or one private pool's.
@@ -152,38 +170,41 @@ impl<M: Model> Hosted<M> {
         for (held, freed_ns) in now.into_values() {
             self.take_back(held, Some(freed_ns));
         }
-        for (at, room) in self.rooms.iter_mut().enumerate() {
-            if only.is_none_or(|only| only == at)
-                && let Some(model) = &mut room.model
-            {
-                model.empty_cache(&mut self.memory);
+        for at in 0..self.rooms.len() {
+            if only.is_none_or(|only| only == at) {
+                self.work(at, |room, memory, _| {
+                    if let Some(model) = &mut room.model {
+                        model.empty_cache(memory);
+                    }
+                });
             }
         }
     }
 
     /// The block is free for the model; where it waited for other streams, with when it was freed.
     fn take_back(&mut self, held: HeldBlock, waits_since_ns: Option<u64>) {
-        let room = &mut self.rooms[held.room];
-        let model = room.model.as_mut().expect("a pool with blocks is there");
-        let (memory, now_ns) = (&mut self.memory, self.now_ns);
-        match waits_since_ns {
-            None => model.free(memory, held.piece, held.stream, now_ns),
-            Some(freed_ns) => {
-                model.free_awaited(memory, held.piece, held.stream, freed_ns, now_ns);
+        let HeldBlock { piece, stream, .. } = held;
+        let now_ns = self.now_ns;
+        self.work(held.room, |room, memory, _| {
+            let model = room.model.as_mut().expect("a pool with blocks is there");
+            match waits_since_ns {
+                None => model.free(memory, piece, stream, now_ns),
+                Some(freed_ns) => model.free_awaited(memory, piece, stream, freed_ns, now_ns),
             }
-        }
-        room.blocks -= 1;
+            room.blocks -= 1;
+        });
         self.end_if_over(held.room);
     }
 
     fn end_if_over(&mut self, at: usize) {
-        let room = &mut self.rooms[at];
-        if room.users == 0
-            && room.blocks == 0
-            && let Some(model) = room.model.take()
-        {
-            model.close(&mut self.memory);
-        }
+        self.work(at, |room, memory, _| {
+            if room.users == 0
+                && room.blocks == 0
+                && let Some(model) = room.model.take()
+            {
+                model.close(memory);
+            }
+        });
     }
 
     fn hand_out(&mut self, at: usize, piece: Piece, stream: Stream) -> HeldBlock {
@@ -328,6 +349,10 @@ impl<M: Model> Strategy for Hosted<M> {
 
     fn reserved_bytes(&self) -> u64 {
         self.memory.reserved_bytes()
+    }
+
+    fn private_reserved_bytes(&self) -> u64 {
+        self.private_reserved_bytes
     }
 
     fn driver_calls(&mut self) -> u64 {

@@ -135,6 +135,9 @@ pub trait Strategy {
     /// Bytes held from the device now.
     fn reserved_bytes(&self) -> u64;
 
+    /// Those of them that private pools hold.
+    fn private_reserved_bytes(&self) -> u64;
+
     /// Calls of the simulated device so far.
     fn driver_calls(&mut self) -> u64;
 

@@ -254,6 +254,10 @@ impl<R: Witness> Strategy for Native<R> {
         self.heap.reserved_bytes()
     }
 
+    fn private_reserved_bytes(&self) -> u64 {
+        self.heap.private_reserved_bytes()
+    }
+
     fn driver_calls(&mut self) -> u64 {
         self.heap.device_mut().counts().total()
     }

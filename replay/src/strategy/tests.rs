@@ -15,6 +15,7 @@ use trace_format::{
 use super::table::Visitor;
 use super::{Choice, Hosted, Strategy as Placing, TABLE};
 use crate::driver::Follow;
+use crate::pool_peaks::PoolsApart;
 use crate::report::Report;
 use crate::run::{Addresses, DeviceTape, Options, run};
 
@@ -163,6 +164,18 @@ proptest! {
                     prop_assert!(report.peak_reserved_bytes <= capacity, "{report:?}");
                 }
                 None => prop_assert!(report.num_ooms == 0, "{report:?}"),
+            }
+            let is_private = |record: &Record| {
+                matches!(record.event, Event::Alloc { pool, .. } if !pool.is_default())
+            };
+            prop_assert_eq!(report.pools.is_some(), records.iter().any(is_private));
+            if let Some(PoolsApart { default, private }) = report.pools {
+                for one in [default, private] {
+                    prop_assert!(one.peak_live_bytes <= one.peak_reserved_bytes, "{report:?}");
+                    prop_assert!(one.peak_reserved_bytes <= report.peak_reserved_bytes, "{report:?}");
+                }
+                let live_bytes = default.peak_live_bytes + private.peak_live_bytes;
+                prop_assert!(report.peak_live_bytes <= live_bytes, "{report:?}");
             }
             let again = Report { elapsed_s: report.elapsed_s, ..replay(&choice, &records, capacity_bytes) };
             prop_assert_eq!(again, report);
