@@ -94,7 +94,7 @@ fn verifications(
 }
 
 fn text(report: &DeviceReport) -> String {
-    let Verification { start, steps, allocations, replay_differs, final_state, stats } =
+    let Verification { start, steps, allocations, replay_differs, final_state, stats, page_fault } =
         &report.verification;
     let verdict = if report.same { "the same as recorded" } else { "NOT as recorded" };
     let mut lines = vec![format!("device {}: {verdict}", report.device)];
@@ -123,6 +123,9 @@ fn text(report: &DeviceReport) -> String {
             lines.push(format!("  {} segments and blocks at the end", agreement.recorded));
         }
         None => {}
+    }
+    if let Some(fault) = page_fault {
+        lines.push(format!("  pages of stitch are used in a way that is not safe: {fault}"));
     }
     let shown = |value: Option<i64>| value.map_or("nothing".to_owned(), |value| value.to_string());
     match stats {

@@ -14,6 +14,7 @@ mod base;
 mod event;
 mod ids;
 mod order;
+mod page_audit;
 mod recorder;
 mod segment;
 mod state;
@@ -23,6 +24,7 @@ pub use base::{BaseState, PoolState, ScopeState};
 pub use event::{Category, Event, MarkKind, Record, ScopeFilter};
 pub use ids::{Addr, DeviceId, FrameId, PageNumber, PoolId, StackId, Stream, StringId, ThreadId};
 pub use order::{BaseOrder, RangeState};
+pub use page_audit::{PageAudit, PageFault};
 pub use recorder::{BlockSlot, Memory, Off, Recorder};
 pub use segment::{BlockState, BlockStatus, SegmentState};
 pub use state::{

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use events::PageAudit;
 use serde::{Deserialize, Serialize};
 use settings::{Compat, Config, ConfigError, Plan, Settings, Strategy};
-use trace_format::{DeviceId, Event, Record, SegmentState};
+use trace_format::{BaseState, DeviceId, Event, Record, SegmentState};
 
 use crate::driver::{DriveError, Follow, Result};
 use crate::import::{Import, RunLimits};
@@ -123,7 +124,25 @@ fn verify_recorded(tape: &Tape, device: &Device, run: &RecordedRun) -> Result<Ve
         follow: Follow { trust_factor: tape.trust_factor, ..Follow::default() },
     };
     let part = DeviceTape { base: &device.base, records: &device.records, text: &text };
-    Ok(replayed_steps(part, &options)?.0)
+    let page_fault = is_under(tape, Strategy::Stitch)
+        .then(|| page_fault(&device.base, &device.records))
+        .flatten();
+    Ok(Verification { page_fault, ..replayed_steps(part, &options)?.0 })
+}
+
+/// The first use of pages that breaks an invariant of `stitch`, in words. It is judged by the records alone, apart
+/// from the code that made them.
+pub fn page_fault(base: &BaseState, records: &[Record]) -> Option<String> {
+    let mut audit = match PageAudit::new(base) {
+        Ok(audit) => audit,
+        Err(fault) => return Some(format!("at the start, {fault}")),
+    };
+    for (record, number) in records.iter().zip(1..) {
+        if let Err(fault) = audit.follow(&record.event) {
+            return Some(format!("at record {number} ({}), {fault}", record.event.name()));
+        }
+    }
+    audit.end_call().err().map(|fault| format!("at the end, {fault}"))
 }
 
 /// The settings in force at the start of a device's records: those of the process, and what it changed before.
@@ -191,6 +210,7 @@ fn replayed_steps(tape: DeviceTape<'_>, options: &Options) -> Result<(Verificati
         replay_differs: effects.and_then(|effects| Departure::of(effects, &replayed.report)),
         final_state: None,
         stats: None,
+        page_fault: None,
     };
     Ok((verification, replayed))
 }
@@ -232,6 +252,8 @@ pub struct Verification {
     pub final_state: Option<Agreement>,
     /// Statistics that differ; `None` where the recording has none to compare with.
     pub stats: Option<Vec<StatDifference>>,
+    /// The first recorded use of pages that breaks an invariant of `stitch`, in words; `None` where there is none.
+    pub page_fault: Option<String>,
 }
 
 impl Agreement {
@@ -266,6 +288,7 @@ impl Verification {
         self.steps.difference.is_none()
             && self.final_state.as_ref().is_none_or(Agreement::holds)
             && self.stats.as_ref().is_none_or(Vec::is_empty)
+            && self.page_fault.is_none()
     }
 }
 
@@ -318,7 +341,28 @@ pub fn compare_stats(
 
 #[cfg(test)]
 mod tests {
+    use trace_format::{Addr, PoolId, StackId, Stream, ThreadId};
+
     use super::*;
+
+    #[test]
+    fn pages_that_are_used_against_the_invariants_are_named_with_the_record() {
+        let alloc = Event::Alloc {
+            addr: Addr(2 << 20),
+            requested_bytes: 512,
+            size_bytes: 512,
+            stream: Stream(0),
+            pool: PoolId::DEFAULT,
+        };
+        let record =
+            |event| Record { event, time_ns: 0, thread: ThreadId(0), stack: StackId::NONE };
+        let records = [record(Event::ResetPeak), record(alloc)];
+        let found = page_fault(&BaseState::default(), &records).expect("no page is mapped");
+        assert_eq!(found, "at record 2 (alloc), no page is mapped at 0x200000, which is in use");
+        assert_eq!(page_fault(&BaseState::default(), &records[..1]), None);
+        let faulty = Verification { page_fault: Some(found), ..Verification::default() };
+        assert!(!faulty.holds());
+    }
 
     #[test]
     fn a_tape_is_replayed_under_the_strategy_of_its_recording() {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use device::PhysicalHandle;
+use events::PageAudit;
 use trace_format::{
     BlockStatus, PageNumber, PoolId, Record, SegmentState, StackId, State, ThreadId,
 };
@@ -15,6 +16,7 @@ const PAGE_BYTES: u64 = 2 * MIB;
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilt {
     state: State,
+    audit: PageAudit,
     /// Events that were applied.
     applied: usize,
 }
@@ -22,16 +24,24 @@ pub(crate) struct Rebuilt {
 impl Rebuilt {
     /// The state that a heap was restored from.
     pub(crate) fn starting_as(heap: &TestHeap) -> Self {
-        let state = State::from_base(&heap.base_state()).expect("a state");
-        Self { state, applied: 0 }
+        let base = heap.base_state();
+        let state = State::from_base(&base).expect("a state");
+        let is_stitched = heap.config().stitch.is_some();
+        let audit = is_stitched.then(|| PageAudit::new(&base).expect("whole pages"));
+        Self { state, audit: audit.unwrap_or_default(), applied: 0 }
     }
 
     /// Applies the events since the last call, and compares.
     pub(crate) fn check(&mut self, heap: &mut TestHeap) -> Result<(), String> {
+        let is_stitched = heap.config().stitch.is_some();
         for (stack, event) in &heap.recorder_mut().events[self.applied..] {
             let record = Record { time_ns: 0, thread: ThreadId(0), stack: *stack, event: *event };
             self.state.apply(&record).map_err(|error| format!("{error}: {event:?}"))?;
+            if is_stitched {
+                self.audit.follow(event).map_err(|fault| format!("{fault}: {event:?}"))?;
+            }
         }
+        self.audit.end_call().map_err(|fault| fault.to_string())?;
         self.applied = heap.recorder_mut().events.len();
         let (rebuilt, actual) =
             (known(self.state.segments()), known(heap.segments(PoolId::DEFAULT)));

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use allocator::heap::{AllocError, CheckpointDelta, HeapError};
-use settings::Config;
+use settings::{Config, StitchConfig};
 use trace_format::{Addr, PoolId, ScopeFilter, SegmentState, StackId, Stream};
 
+use crate::rebuilt::Rebuilt;
 use crate::support::{Calls, GIB, MIB, Rng, TestHeap, heap, seed};
 
 const POOL: PoolId = PoolId(1, 0);
@@ -39,10 +40,20 @@ fn go_back(heap: &mut TestHeap, to: &allocator::heap::PoolCheckpoint) -> Checkpo
     delta
 }
 
+/// Plain and expandable segments, and `stitch`, which leaves private pools as they are.
+fn settings() -> [Config; 3] {
+    let stitch = Some(StitchConfig::default());
+    [
+        Config::default(),
+        Config { expandable_segments: true, ..Config::default() },
+        Config { stitch, ..Config::default() },
+    ]
+}
+
 #[test]
 fn restoring_returns_live_blocks_to_their_addresses() {
-    for expandable_segments in [false, true] {
-        let mut heap = with_pool(Config { expandable_segments, ..Config::default() });
+    for config in settings() {
+        let mut heap = with_pool(config);
         let (first, second) = (take_inside(&mut heap, 3 * MIB), take_inside(&mut heap, 5 * MIB));
         let outside = heap.take(MIB);
         let checkpoint = heap.checkpoint(POOL).expect("the pool exists");
@@ -62,14 +73,14 @@ fn restoring_returns_live_blocks_to_their_addresses() {
     }
 }
 
-/// Whatever happens between, the way back leads to the same blocks, as often as it is gone.
+/// Whatever happens between, in the pool and outside, the way back leads to the same blocks, as often as it is gone.
 #[test]
 fn the_way_back_leads_to_the_same_blocks_whatever_happened() {
     let mut rng = Rng(seed("checkpoint"));
-    for round in 0..60 {
-        let config = Config { expandable_segments: round % 2 == 1, ..Config::default() };
-        let mut heap = with_pool(config);
-        let mut live: Vec<Addr> = Vec::new();
+    for config in settings().iter().cycle().take(60) {
+        let mut heap = with_pool(config.clone());
+        let mut rebuilt = Rebuilt::default();
+        let (mut live, mut outside): (Vec<Addr>, Vec<Addr>) = (Vec::new(), Vec::new());
         let mut churn = |heap: &mut TestHeap, live: &mut Vec<Addr>, calls: u64| {
             for _ in 0..calls {
                 if live.is_empty() || rng.below(3) > 0 {
@@ -83,6 +94,11 @@ fn the_way_back_leads_to_the_same_blocks_whatever_happened() {
                     let at = rng.below(live.len() as u64) as usize;
                     heap.give(live.swap_remove(at));
                 }
+                outside.push(heap.take(rng.bytes()));
+                if outside.len() > 4 {
+                    heap.give(outside.swap_remove(rng.below(4) as usize));
+                }
+                rebuilt.check(heap).expect("as on the tape");
             }
         };
         churn(&mut heap, &mut live, 20);

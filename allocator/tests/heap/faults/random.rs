@@ -28,7 +28,8 @@ fn run(strategy: Strategy, seed: u64) {
             4 => run.end_capture(),
             5 => run.launch(32),
             6 => run.join(32, 16),
-            7..=9 => run.give(picked, Some([16, 32, 48][rng.below(3) as usize])),
+            7 => run.share(picked),
+            8..=9 => run.give(picked, Some([16, 32, 48][rng.below(3) as usize])),
             10..=12 => run.give(picked, None),
             _ => {
                 let stream = [0, 16, 32][rng.below(3) as usize];

@@ -90,6 +90,19 @@ impl Run {
         self.note(given);
     }
 
+    /// Shares a block, opens what was shared as another process would, and closes it again.
+    pub(super) fn share(&mut self, addr: Option<Addr>) {
+        let Some(addr) = addr else { return };
+        let shared = self.heap.share(addr);
+        if let Some(pages) = self.note(shared).flatten() {
+            let opened = self.heap.open_shared(pages.page_bytes, &pages.handles);
+            if let Some(addr) = self.note(opened) {
+                let closed = self.heap.close_shared(addr);
+                self.note(closed);
+            }
+        }
+    }
+
     pub(super) fn flush(&mut self) {
         let flushed = self.heap.empty_cache(PoolId::DEFAULT, StackId::NONE);
         self.note(flushed);

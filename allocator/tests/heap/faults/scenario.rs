@@ -49,16 +49,7 @@ fn expandable_segments(run: &mut Run) {
 fn shared_pages(run: &mut Run) {
     run.expand(true);
     let kept = run.take(0, 30 * MIB);
-    if let Some(addr) = kept {
-        let shared = run.heap.share(addr);
-        if let Some(pages) = run.note(shared).flatten() {
-            let opened = run.heap.open_shared(pages.page_bytes, &pages.handles);
-            if let Some(addr) = run.note(opened) {
-                let closed = run.heap.close_shared(addr);
-                run.note(closed);
-            }
-        }
-    }
+    run.share(kept);
     run.give(kept, None);
     run.flush();
     run.expand(false);
