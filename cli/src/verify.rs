@@ -94,8 +94,15 @@ fn verifications(
 }
 
 fn text(report: &DeviceReport) -> String {
-    let Verification { start, steps, allocations, replay_differs, final_state, stats, page_fault } =
-        &report.verification;
+    let Verification {
+        start,
+        steps,
+        allocations,
+        replay_differs,
+        final_state,
+        stats,
+        page_violation,
+    } = &report.verification;
     let verdict = if report.same { "the same as recorded" } else { "NOT as recorded" };
     let mut lines = vec![format!("device {}: {verdict}", report.device)];
     if let Some(start) = *start {
@@ -124,8 +131,8 @@ fn text(report: &DeviceReport) -> String {
         }
         None => {}
     }
-    if let Some(fault) = page_fault {
-        lines.push(format!("  pages of stitch are used in a way that is not safe: {fault}"));
+    if let Some(violation) = page_violation {
+        lines.push(format!("  pages of stitch are used in a way that is not safe: {violation}"));
     }
     let shown = |value: Option<i64>| value.map_or("nothing".to_owned(), |value| value.to_string());
     match stats {

@@ -24,7 +24,7 @@ pub use base::{BaseState, PoolState, ScopeState};
 pub use event::{Category, Event, MarkKind, Record, ScopeFilter};
 pub use ids::{Addr, DeviceId, FrameId, PageNumber, PoolId, StackId, Stream, StringId, ThreadId};
 pub use order::{BaseOrder, RangeState};
-pub use page_audit::{PageAudit, PageFault};
+pub use page_audit::{PageAudit, PageViolation};
 pub use recorder::{BlockSlot, Memory, Off, Recorder};
 pub use segment::{BlockState, BlockStatus, SegmentState};
 pub use state::{

@@ -18,7 +18,7 @@ const HOMES_MAX: usize = 2;
 /// A use of pages that no invariant of `stitch` allows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PageFault {
+pub enum PageViolation {
     /// Memory is in use where no page is mapped.
     #[error("no page is mapped at {addr}, which is in use")]
     NotMapped {
@@ -73,7 +73,7 @@ pub enum PageFault {
     },
 }
 
-type Result<T = ()> = core::result::Result<T, PageFault>;
+type Result<T = ()> = core::result::Result<T, PageViolation>;
 
 /// Bytes of a page that are offered at one of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,10 +188,10 @@ impl PageAudit {
             let is_whole = [0].into_iter().chain(ends).eq(begins.chain([PageNumber::PAGE_BYTES]));
             // Without a home: it waits until the driver takes it back.
             if !(is_whole && homes.len() <= HOMES_MAX || homes.is_empty()) {
-                return Err(PageFault::Homes { page });
+                return Err(PageViolation::Homes { page });
             }
             if homes.iter().any(|home| home.stream != homes[0].stream) {
-                return Err(PageFault::Streams { page });
+                return Err(PageViolation::Streams { page });
             }
             if *mappings == 0 {
                 self.pages.remove(&page);
@@ -212,7 +212,7 @@ impl PageAudit {
 
     fn map(&mut self, addr: Addr, page: PageNumber) -> Result {
         if let Some(found) = self.mapped.insert(addr, page) {
-            return Err(PageFault::OtherPage { addr, page, found: Some(found) });
+            return Err(PageViolation::OtherPage { addr, page, found: Some(found) });
         }
         self.pages.entry(page).or_default().mappings += 1;
         self.changed.insert(page);
@@ -222,11 +222,11 @@ impl PageAudit {
     fn unmap(&mut self, addr: Addr, page: PageNumber) -> Result {
         let found = self.mapped.remove(&addr);
         let known = self.pages.get_mut(&page).filter(|_| found == Some(page));
-        let Some(known) = known else { return Err(PageFault::OtherPage { addr, page, found }) };
+        let Some(known) = known else { return Err(PageViolation::OtherPage { addr, page, found }) };
         known.mappings -= 1;
         self.changed.insert(page);
         if known.homes.iter().any(|home| home.slot == addr) {
-            return Err(PageFault::NotMapped { addr });
+            return Err(PageViolation::NotMapped { addr });
         }
         Ok(())
     }
@@ -251,7 +251,7 @@ impl PageAudit {
 
     fn end_home(&mut self, addr: Addr, size_bytes: u64) -> Result {
         if let Some(block) = self.block_in(addr, size_bytes) {
-            return Err(PageFault::InUse { addr, block });
+            return Err(PageViolation::InUse { addr, block });
         }
         for (slot, bytes) in slots_of(addr, size_bytes) {
             let page = self.page_at(slot)?;
@@ -260,7 +260,7 @@ impl PageAudit {
             let is_around = |home: &Home| {
                 home.slot == slot && home.bytes.start <= bytes.start && bytes.end <= home.bytes.end
             };
-            let at = homes.iter().position(is_around).ok_or(PageFault::Homes { page })?;
+            let at = homes.iter().position(is_around).ok_or(PageViolation::Homes { page })?;
             let home = homes.swap_remove(at);
             for rest in [home.bytes.start..bytes.start, bytes.end..home.bytes.end] {
                 if !rest.is_empty() {
@@ -278,7 +278,7 @@ impl PageAudit {
             return Ok(());
         }
         if let Some(other) = self.block_in(block, size_bytes) {
-            return Err(PageFault::Overlap { block, other });
+            return Err(PageViolation::Overlap { block, other });
         }
         for (slot, bytes) in slots_of(block, size_bytes) {
             let page = self.page_at(slot)?;
@@ -286,7 +286,7 @@ impl PageAudit {
                 home.slot == slot && home.bytes.start <= bytes.start && bytes.end <= home.bytes.end
             };
             if !self.pages.get(&page).is_some_and(|page| page.homes.iter().any(is_around)) {
-                return Err(PageFault::NotHome { block, page });
+                return Err(PageViolation::NotHome { block, page });
             }
         }
         self.blocks.insert(block, size_bytes);
@@ -297,11 +297,11 @@ impl PageAudit {
     fn block_in(&self, addr: Addr, size_bytes: u64) -> Option<Addr> {
         let end = Addr(addr.0.saturating_add(size_bytes));
         let (block, bytes) = self.blocks.range(..end).next_back()?;
-        (block.0 + bytes > addr.0).then_some(*block)
+        (block.0.saturating_add(*bytes) > addr.0).then_some(*block)
     }
 
     fn page_at(&self, slot: Addr) -> Result<PageNumber> {
-        self.mapped.get(&slot).copied().ok_or(PageFault::NotMapped { addr: slot })
+        self.mapped.get(&slot).copied().ok_or(PageViolation::NotMapped { addr: slot })
     }
 }
 
@@ -377,46 +377,46 @@ mod tests {
             alloc(8, 2),
             unmap(2, PAGE),
         ];
-        let audit = audited(&events).expect("no fault");
+        let audit = audited(&events).expect("no violation");
         assert_eq!((audit.homes(), audit.homeless()), (1, 0));
     }
 
     #[test]
     fn the_ends_of_a_page_may_have_their_homes_apart() {
         let two = [map(2, PAGE), home(2, 2), alloc(2, 1), map(8, PAGE), end_home(3, 1), home(9, 1)];
-        let audit = audited(&[&two[..], &[alloc(9, 1)]].concat()).expect("no fault");
+        let audit = audited(&[&two[..], &[alloc(9, 1)]].concat()).expect("no violation");
         assert_eq!(audit.homes(), 1);
         let of_another = [&two[..5], &[home_on(16, 9, 1), alloc(9, 1)]].concat();
-        assert_eq!(audited(&of_another).unwrap_err(), PageFault::Streams { page: PAGE });
+        assert_eq!(audited(&of_another).unwrap_err(), PageViolation::Streams { page: PAGE });
     }
 
     #[test]
     fn bytes_have_one_home_and_it_does_not_move_in_use() {
         let two_homes = [map(2, PAGE), home(2, 2), map(8, PAGE), home(8, 2), alloc(8, 1)];
-        assert_eq!(audited(&two_homes).unwrap_err(), PageFault::Homes { page: PAGE });
+        assert_eq!(audited(&two_homes).unwrap_err(), PageViolation::Homes { page: PAGE });
         let a_part = [map(2, PAGE), home(2, 1), alloc(2, 1)];
-        assert_eq!(audited(&a_part).unwrap_err(), PageFault::Homes { page: PAGE });
+        assert_eq!(audited(&a_part).unwrap_err(), PageViolation::Homes { page: PAGE });
         let in_use = [map(2, PAGE), home(2, 2), alloc(3, 1), end_home(2, 2)];
-        let fault = PageFault::InUse { addr: Addr(2 * MIB), block: Addr(3 * MIB) };
-        assert_eq!(audited(&in_use).unwrap_err(), fault);
+        let violation = PageViolation::InUse { addr: Addr(2 * MIB), block: Addr(3 * MIB) };
+        assert_eq!(audited(&in_use).unwrap_err(), violation);
     }
 
     #[test]
     fn blocks_lie_in_homes_that_are_mapped_and_apart() {
         let in_ghost = [map(2, PAGE), home(2, 2), map(8, PAGE), alloc(8, 1)];
-        let fault = PageFault::NotHome { block: Addr(8 * MIB), page: PAGE };
-        assert_eq!(audited(&in_ghost).unwrap_err(), fault);
+        let violation = PageViolation::NotHome { block: Addr(8 * MIB), page: PAGE };
+        assert_eq!(audited(&in_ghost).unwrap_err(), violation);
         let beyond = [map(2, PAGE), home(2, 2), alloc(3, 2)];
-        let fault = PageFault::NotMapped { addr: Addr(4 * MIB) };
-        assert_eq!(audited(&beyond).unwrap_err(), fault);
+        let violation = PageViolation::NotMapped { addr: Addr(4 * MIB) };
+        assert_eq!(audited(&beyond).unwrap_err(), violation);
         let overlap = [map(2, PAGE), home(2, 2), alloc(3, 1), alloc(2, 2)];
-        let fault = PageFault::Overlap { block: Addr(2 * MIB), other: Addr(3 * MIB) };
-        assert_eq!(audited(&overlap).unwrap_err(), fault);
+        let violation = PageViolation::Overlap { block: Addr(2 * MIB), other: Addr(3 * MIB) };
+        assert_eq!(audited(&overlap).unwrap_err(), violation);
         let gone = [map(2, PAGE), home(2, 2), unmap(2, PAGE)];
-        let fault = PageFault::NotMapped { addr: Addr(2 * MIB) };
-        assert_eq!(audited(&gone).unwrap_err(), fault);
+        let violation = PageViolation::NotMapped { addr: Addr(2 * MIB) };
+        assert_eq!(audited(&gone).unwrap_err(), violation);
         let other = [map(2, PAGE), unmap(2, PageNumber(8))];
-        assert!(matches!(audited(&other).unwrap_err(), PageFault::OtherPage { .. }));
+        assert!(matches!(audited(&other).unwrap_err(), PageViolation::OtherPage { .. }));
     }
 
     #[test]

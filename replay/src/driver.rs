@@ -12,7 +12,7 @@ use sim_device::SimDevice;
 use trace_format::{Addr, BaseState, BlockStatus, Bound, Event, Record, SegmentState};
 
 pub use crate::drive_error::{DriveError, Result};
-use crate::pool_peaks::{Held, PoolsApart, Tracker};
+use crate::pool_peaks::{HeldBytes, PoolTracker, PoolsApart};
 use crate::strategy::{Native, ReplayTotals, Start, Strategy};
 use crate::timeline::Witness;
 
@@ -77,7 +77,7 @@ pub struct Driver<S: Strategy> {
     waiting_bytes: u64,
     peak_live_bytes: u64,
     /// Once there is a private pool.
-    pools: Option<Tracker>,
+    pools: Option<PoolTracker>,
     steps: u64,
     /// Requests that found no memory here.
     refusals: u64,
@@ -184,7 +184,7 @@ impl<S: Strategy> Driver<S> {
             refusals: 0,
         };
         if base.segments.iter().any(|segment| !segment.pool.is_default()) {
-            driver.pools = Some(Tracker::new(Held::default()));
+            driver.pools = Some(PoolTracker::new(HeldBytes::default()));
             driver.note_pools();
         }
         Ok(driver)
@@ -223,7 +223,7 @@ impl<S: Strategy> Driver<S> {
 
     /// The peaks of the default pool and of the private pools, where there were any.
     pub(crate) fn pools(&self) -> Option<PoolsApart> {
-        self.pools.as_ref().map(Tracker::peaks)
+        self.pools.as_ref().map(PoolTracker::peaks)
     }
 
     /// Follows one record; `text` looks interned strings up.
@@ -297,8 +297,10 @@ impl<S: Strategy> Driver<S> {
     fn begin_pools(&mut self) {
         if self.pools.is_none() {
             let reserved_bytes = self.strategy.totals().peak_reserved_bytes;
-            self.pools =
-                Some(Tracker::new(Held { live_bytes: self.peak_live_bytes, reserved_bytes }));
+            self.pools = Some(PoolTracker::new(HeldBytes {
+                live_bytes: self.peak_live_bytes,
+                reserved_bytes,
+            }));
         }
     }
 
@@ -314,8 +316,8 @@ impl<S: Strategy> Driver<S> {
     }
 
     /// What all pools hold, and what private ones do.
-    fn held_by_pools(&self) -> (Held, Held) {
-        let held = |live_bytes, reserved_bytes| Held { live_bytes, reserved_bytes };
+    fn held_by_pools(&self) -> (HeldBytes, HeldBytes) {
+        let held = |live_bytes, reserved_bytes| HeldBytes { live_bytes, reserved_bytes };
         let private_bytes = self.strategy.private_reserved_bytes();
         let all = held(self.live_bytes, self.strategy.reserved_bytes());
         (all, held(self.private_live_bytes, private_bytes))

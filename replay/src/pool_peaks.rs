@@ -35,20 +35,20 @@ pub(crate) fn efficiency(peak_live_bytes: u64, peak_reserved_bytes: u64) -> f64 
 
 /// Live and reserved bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldBytes {
     pub(crate) live_bytes: u64,
     pub(crate) reserved_bytes: u64,
 }
 
-impl Held {
+impl HeldBytes {
     fn raise(&mut self, now: Self) {
         self.live_bytes = self.live_bytes.max(now.live_bytes);
         self.reserved_bytes = self.reserved_bytes.max(now.reserved_bytes);
     }
 }
 
-impl From<Held> for PoolPeaks {
-    fn from(Held { live_bytes, reserved_bytes }: Held) -> Self {
+impl From<HeldBytes> for PoolPeaks {
+    fn from(HeldBytes { live_bytes, reserved_bytes }: HeldBytes) -> Self {
         Self {
             peak_live_bytes: live_bytes,
             peak_reserved_bytes: reserved_bytes,
@@ -59,28 +59,28 @@ impl From<Held> for PoolPeaks {
 
 /// The peaks so far, from the first private pool on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tracker {
-    default: Held,
-    private: Held,
+pub(crate) struct PoolTracker {
+    default: HeldBytes,
+    private: HeldBytes,
 }
 
-impl Tracker {
+impl PoolTracker {
     /// Where the default pool alone had these peaks.
-    pub(crate) fn new(default: Held) -> Self {
-        Self { default, private: Held::default() }
+    pub(crate) fn new(default: HeldBytes) -> Self {
+        Self { default, private: HeldBytes::default() }
     }
 
     /// Takes in one moment: all pools, and the private ones.
-    pub(crate) fn note(&mut self, all: Held, private: Held) {
+    pub(crate) fn note(&mut self, all: HeldBytes, private: HeldBytes) {
         self.private.raise(private);
-        self.default.raise(Held {
+        self.default.raise(HeldBytes {
             live_bytes: all.live_bytes - private.live_bytes,
             reserved_bytes: all.reserved_bytes - private.reserved_bytes,
         });
     }
 
     /// Whether a moment would raise a peak.
-    pub(crate) fn would_rise(mut self, all: Held, private: Held) -> bool {
+    pub(crate) fn would_rise(mut self, all: HeldBytes, private: HeldBytes) -> bool {
         let before = self;
         self.note(all, private);
         self != before
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn each_kind_of_pool_has_peaks_of_its_own_moments() {
-        let held = |live_bytes, reserved_bytes| Held { live_bytes, reserved_bytes };
-        let mut tracker = Tracker::new(held(512, 1024));
+        let held = |live_bytes, reserved_bytes| HeldBytes { live_bytes, reserved_bytes };
+        let mut tracker = PoolTracker::new(held(512, 1024));
         tracker.note(held(4096, 8192), held(2048, 2048));
         tracker.note(held(1024, 8192), held(512, 4096));
         let PoolsApart { default, private } = tracker.peaks();

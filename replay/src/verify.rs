@@ -124,25 +124,25 @@ fn verify_recorded(tape: &Tape, device: &Device, run: &RecordedRun) -> Result<Ve
         follow: Follow { trust_factor: tape.trust_factor, ..Follow::default() },
     };
     let part = DeviceTape { base: &device.base, records: &device.records, text: &text };
-    let page_fault = is_under(tape, Strategy::Stitch)
-        .then(|| page_fault(&device.base, &device.records))
+    let page_violation = is_under(tape, Strategy::Stitch)
+        .then(|| page_violation(&device.base, &device.records))
         .flatten();
-    Ok(Verification { page_fault, ..replayed_steps(part, &options)?.0 })
+    Ok(Verification { page_violation, ..replayed_steps(part, &options)?.0 })
 }
 
 /// The first use of pages that breaks an invariant of `stitch`, in words. It is judged by the records alone, apart
 /// from the code that made them.
-pub fn page_fault(base: &BaseState, records: &[Record]) -> Option<String> {
+pub fn page_violation(base: &BaseState, records: &[Record]) -> Option<String> {
     let mut audit = match PageAudit::new(base) {
         Ok(audit) => audit,
-        Err(fault) => return Some(format!("at the start, {fault}")),
+        Err(violation) => return Some(format!("at the start, {violation}")),
     };
     for (record, number) in records.iter().zip(1..) {
-        if let Err(fault) = audit.follow(&record.event) {
-            return Some(format!("at record {number} ({}), {fault}", record.event.name()));
+        if let Err(violation) = audit.follow(&record.event) {
+            return Some(format!("at record {number} ({}), {violation}", record.event.name()));
         }
     }
-    audit.end_call().err().map(|fault| format!("at the end, {fault}"))
+    audit.end_call().err().map(|violation| format!("at the end, {violation}"))
 }
 
 /// The settings in force at the start of a device's records: those of the process, and what it changed before.
@@ -210,7 +210,7 @@ fn replayed_steps(tape: DeviceTape<'_>, options: &Options) -> Result<(Verificati
         replay_differs: effects.and_then(|effects| Departure::of(effects, &replayed.report)),
         final_state: None,
         stats: None,
-        page_fault: None,
+        page_violation: None,
     };
     Ok((verification, replayed))
 }
@@ -253,7 +253,7 @@ pub struct Verification {
     /// Statistics that differ; `None` where the recording has none to compare with.
     pub stats: Option<Vec<StatDifference>>,
     /// The first recorded use of pages that breaks an invariant of `stitch`, in words; `None` where there is none.
-    pub page_fault: Option<String>,
+    pub page_violation: Option<String>,
 }
 
 impl Agreement {
@@ -288,7 +288,7 @@ impl Verification {
         self.steps.difference.is_none()
             && self.final_state.as_ref().is_none_or(Agreement::holds)
             && self.stats.as_ref().is_none_or(Vec::is_empty)
-            && self.page_fault.is_none()
+            && self.page_violation.is_none()
     }
 }
 
@@ -357,11 +357,11 @@ mod tests {
         let record =
             |event| Record { event, time_ns: 0, thread: ThreadId(0), stack: StackId::NONE };
         let records = [record(Event::ResetPeak), record(alloc)];
-        let found = page_fault(&BaseState::default(), &records).expect("no page is mapped");
+        let found = page_violation(&BaseState::default(), &records).expect("no page is mapped");
         assert_eq!(found, "at record 2 (alloc), no page is mapped at 0x200000, which is in use");
-        assert_eq!(page_fault(&BaseState::default(), &records[..1]), None);
-        let faulty = Verification { page_fault: Some(found), ..Verification::default() };
-        assert!(!faulty.holds());
+        assert_eq!(page_violation(&BaseState::default(), &records[..1]), None);
+        let bad = Verification { page_violation: Some(found), ..Verification::default() };
+        assert!(!bad.holds());
     }
 
     #[test]

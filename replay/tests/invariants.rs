@@ -7,7 +7,7 @@ use replay::driver::Follow;
 use replay::run::{Addresses, DeviceTape, Options, Outcome, run_recording};
 use replay::strategy::Choice;
 use replay::tape::Tape;
-use replay::verify::page_fault;
+use replay::verify::page_violation;
 use settings::Compat;
 use trace_format::{BaseState, BlockStatus, Event, PageNumber, SegmentState, StackId, State};
 
@@ -41,7 +41,7 @@ fn known(mut segments: Vec<SegmentState>) -> Vec<SegmentState> {
 
 /// Follows a replay from an empty device, and returns the most bytes that it reserved.
 fn audit(outcome: &Outcome) -> u64 {
-    assert_eq!(page_fault(&BaseState::default(), &outcome.records), None);
+    assert_eq!(page_violation(&BaseState::default(), &outcome.records), None);
     let (mut state, mut audit, mut peak_bytes) = (State::new(), PageAudit::default(), 0);
     for record in &outcome.records {
         state.apply(record).expect("a consistent replay");

@@ -38,10 +38,10 @@ impl Rebuilt {
             let record = Record { time_ns: 0, thread: ThreadId(0), stack: *stack, event: *event };
             self.state.apply(&record).map_err(|error| format!("{error}: {event:?}"))?;
             if is_stitched {
-                self.audit.follow(event).map_err(|fault| format!("{fault}: {event:?}"))?;
+                self.audit.follow(event).map_err(|violation| format!("{violation}: {event:?}"))?;
             }
         }
-        self.audit.end_call().map_err(|fault| fault.to_string())?;
+        self.audit.end_call().map_err(|violation| violation.to_string())?;
         self.applied = heap.recorder_mut().events.len();
         let (rebuilt, actual) =
             (known(self.state.segments()), known(heap.segments(PoolId::DEFAULT)));
