@@ -246,8 +246,11 @@ impl Chosen {
         self.is_capacity_recorded && !self.is_cold() && self.before.is_none()
     }
 
-    /// Memory of the recorded device, with what others held of it.
+    /// Memory of the device, with what others hold of it: nothing where `--capacity` names another device.
     pub(crate) fn device_bytes(&self) -> Option<u64> {
+        if !self.is_capacity_recorded {
+            return self.capacity_bytes;
+        }
         self.tape.device_meta(self.device().id)?.total_bytes
     }
 

@@ -3,6 +3,9 @@
 mod common;
 
 use common::{command, golden, good, json, vramtape};
+use trace_format::{
+    Addr, DeviceId, DeviceMeta, Event, Meta, PoolId, Record, StackId, Stream, ThreadId, Writer,
+};
 
 const TRACES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/traces/");
 const TAPES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/tapes/");
@@ -36,6 +39,27 @@ fn the_answer_in_json_has_the_same_numbers() {
     assert_eq!(sum(&oom["pinning"]["blocks"], "size_bytes"), oom["pinning"]["bytes"]);
     // The capacity is not in the file: the refused request shows it.
     assert_eq!(found["capacity_bytes"], 4_194_304_000_u64);
+}
+
+/// A run on 80 GiB is explained on a device of 64 MiB: what the recorded one has more is not held by others.
+#[test]
+fn a_capacity_names_a_device_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vtape");
+    let devices = vec![DeviceMeta { total_bytes: Some(80 << 30), ..DeviceMeta::default() }];
+    let mut writer = Writer::create(&path, &Meta { devices, ..Meta::default() }).unwrap();
+    for addr in [1 << 30, 2 << 30] {
+        let (addr, stream, pool) = (Addr(addr), Stream(0), PoolId::DEFAULT);
+        let (requested_bytes, size_bytes) = (40 << 20, 40 << 20);
+        let event = Event::Alloc { addr, requested_bytes, size_bytes, stream, pool };
+        let record = Record { time_ns: 1, thread: ThreadId(1), stack: StackId::NONE, event };
+        writer.push(DeviceId(0), &record).unwrap();
+    }
+    writer.finish().unwrap();
+    let line = ["explain", path.to_str().unwrap(), "--capacity", "64MiB"];
+    assert_eq!(json(&line)["oom"]["verdict"], "capacity");
+    let text = good(&line);
+    assert!(!text.contains("others") && !text.contains("other processes"), "{text}");
 }
 
 #[test]
