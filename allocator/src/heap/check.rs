@@ -160,7 +160,9 @@ impl<D: Device, R: Recorder> Heap<D, R> {
             let mapped = sum(&|block| here(block) && block.mapped).1;
             expect("reserved_bytes", (0, mapped), (0, pool(&stats.reserved_bytes)))?;
         }
-        let is_private = |block: &Block| self.blocks.lists[block.list].pool.private().is_some();
+        // By its name: a program may open a private pool that is called as the default one.
+        let pool_of = |block: &Block| self.pools.id_of(self.blocks.lists[block.list].pool);
+        let is_private = |block: &Block| !pool_of(block).is_default();
         let private = sum(&|block| block.mapped && is_private(block)).1;
         let kept = self.private_reserved_bytes().cast_signed();
         expect("private_reserved_bytes", (0, private), (0, kept))?;
