@@ -108,6 +108,8 @@ enum Verb {
     #[cfg(feature = "tables")]
     Export(export::Options),
     /// Check that vramtape's allocator places a recorded run as PyTorch did
+    ///
+    /// Of a tape of stitch, also check that each byte of a page had one home, which did not move in use.
     Verify(verify::Options),
     /// Print a summary of a run
     #[command(visible_alias = "stats")]
