@@ -127,6 +127,7 @@ impl PageAudit {
         for block in blocks.filter(|block| block.status != BlockStatus::Inactive) {
             audit.take(block.addr, block.size_bytes)?;
         }
+        audit.end_call()?;
         Ok(audit)
     }
 
@@ -317,7 +318,8 @@ fn slots_of(addr: Addr, size_bytes: u64) -> impl Iterator<Item = (Addr, Range<u6
 
 #[cfg(test)]
 mod tests {
-    use crate::ids::PoolId;
+    use crate::ids::{PoolId, StackId};
+    use crate::segment::SegmentState;
 
     use super::*;
 
@@ -417,6 +419,28 @@ mod tests {
         assert_eq!(audited(&gone).unwrap_err(), violation);
         let other = [map(2, PAGE), unmap(2, PageNumber(8))];
         assert!(matches!(audited(&other).unwrap_err(), PageViolation::OtherPage { .. }));
+    }
+
+    #[test]
+    fn a_start_has_whole_pages() {
+        let pages = Vec::from([(Addr(2 * MIB), PAGE)]);
+        let start = |size_bytes| {
+            let segment = SegmentState {
+                addr: Addr(2 * MIB),
+                size_bytes,
+                stream: Stream(0),
+                pool: PoolId::DEFAULT,
+                is_large: true,
+                is_expandable: true,
+                stack: StackId::NONE,
+                blocks: Vec::new(),
+            };
+            let segments = Vec::from([segment]);
+            let base = BaseState { segments, pages: pages.clone(), ..BaseState::default() };
+            PageAudit::new(&base).map(|audit| audit.homes())
+        };
+        assert_eq!(start(2 * MIB), Ok(1));
+        assert_eq!(start(MIB), Err(PageViolation::Homes { page: PAGE }));
     }
 
     #[test]

@@ -8,9 +8,7 @@ use trace_format::{
     BlockStatus, PageNumber, PoolId, Record, SegmentState, StackId, State, ThreadId,
 };
 
-use crate::support::{MIB, TestHeap};
-
-const PAGE_BYTES: u64 = 2 * MIB;
+use crate::support::TestHeap;
 
 /// The state after the events so far.
 #[derive(Debug, Default)]
@@ -48,10 +46,10 @@ impl Rebuilt {
         if rebuilt != actual {
             return Err(format!("segments of the tape: {rebuilt:#?}, of the heap: {actual:#?}"));
         }
-        self.check_pages(heap, &rebuilt)
+        self.check_pages(heap)
     }
 
-    fn check_pages(&self, heap: &mut TestHeap, segments: &[SegmentState]) -> Result<(), String> {
+    fn check_pages(&self, heap: &mut TestHeap) -> Result<(), String> {
         let mut handles: HashMap<PageNumber, PhysicalHandle> = HashMap::new();
         for (addr, page) in self.state.pages().iter() {
             let mapped = heap.device_mut().mapped_at(addr);
@@ -63,31 +61,6 @@ impl Rebuilt {
         let distinct: HashSet<_> = handles.values().collect();
         if distinct.len() != handles.len() {
             return Err("one page has two numbers".to_owned());
-        }
-        let is_run = |one: &&SegmentState| one.is_expandable && one.pool.is_default();
-        let mut homes: HashMap<PageNumber, Vec<(u64, u64)>> = HashMap::new();
-        let pages: HashMap<_, _> = self.state.pages().iter().collect();
-        let is_stitched = heap.config().stitch.is_some();
-        for run in segments.iter().filter(is_run).filter(|_| is_stitched) {
-            let end = run.addr.0 + run.size_bytes;
-            for slot in run.addr.0 / PAGE_BYTES..end.div_ceil(PAGE_BYTES) {
-                let start = slot * PAGE_BYTES;
-                let page = pages.get(&trace_format::Addr(start));
-                let page = page.ok_or_else(|| format!("the home at {start:#x} has no page"))?;
-                let bytes = (run.addr.0.saturating_sub(start), (end - start).min(PAGE_BYTES));
-                homes.entry(*page).or_default().push(bytes);
-            }
-        }
-        for (page, homes) in &mut homes {
-            homes.sort_unstable();
-            let is_whole = match homes[..] {
-                [one] => one == (0, PAGE_BYTES),
-                [front, back] => front.0 == 0 && front.1 == back.0 && back.1 == PAGE_BYTES,
-                _ => false,
-            };
-            if !is_whole {
-                return Err(format!("{page:?} has its home at {homes:?}"));
-            }
         }
         Ok(())
     }
